@@ -1,0 +1,1 @@
+"""Reliable Kinesis consumption for PySpark."""

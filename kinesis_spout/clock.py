@@ -1,0 +1,37 @@
+"""Time, as a port: everything that waits takes a clock, so that tests decide what time it is."""
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """The three things we ask of time."""
+
+    def time(self) -> float:
+        """Seconds since the epoch; may jump."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds since some moment; never jumps. For deadlines and pacing."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Return after ``seconds``, or at once when that is not positive."""
+        ...
+
+
+class SystemClock:
+    """The machine's own clock."""
+
+    def time(self) -> float:
+        """Seconds since the epoch."""
+        return time.time()
+
+    def monotonic(self) -> float:
+        """Seconds since some moment; never jumps."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Block the calling thread."""
+        if seconds > 0:
+            time.sleep(seconds)

@@ -1,0 +1,28 @@
+"""A dead letter: a record that was given up, with everything needed to look into it and to send it again."""
+
+import msgspec
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+    """One exhausted or rejected record. As JSON, ``data`` is base64 and times are seconds since the epoch."""
+
+    application: str
+    stream: str
+    shard_id: str
+    sequence_number: str
+    """``"123"``, or ``"123:4"`` for a user record inside an aggregate."""
+    partition_key: str | None
+    arrival_timestamp: float | None
+    data: bytes
+    attempts: int
+    """How often the record was delivered, the last time included."""
+    error: str
+    """What the last attempt failed with: the exception's type and text, or the handler's reason."""
+    reason: str
+    """Why it was given up: "exhausted" (the retry limit) or "rejected" (the handler said so)."""
+    died_at: float
+
+    @property
+    def message_id(self) -> str:
+        """``shardId:sequence``, which `show` and `redrive` take."""
+        return f"{self.shard_id}:{self.sequence_number}"

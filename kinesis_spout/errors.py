@@ -1,0 +1,135 @@
+"""The errors a user of this package can meet.
+
+KinesisSpoutError
+├── InvalidConfig            a setting is unknown, missing or out of range
+├── KinesisError             what the Kinesis API answers; see kinesis_spout.kinesis.errors for the table
+│   ├── Throttled            retriable: slow down, at least 1 s
+│   ├── Unavailable          retriable: 5xx, time-outs, resets
+│   ├── KeyUnavailable       retriable, slowly: KMS refuses; the shard waits, nothing is skipped
+│   ├── ExpiredIterator      retriable: ask for a new iterator
+│   ├── InvalidIterator      retriable once: GetRecords refused the iterator
+│   ├── AccessDenied         wrong or missing credentials or permissions
+│   ├── StreamNotFound       the stream does not exist
+│   ├── ShardNotFound        the shard is gone (trimmed away)
+│   └── DataLoss             a position is behind retention, or outside its shard
+├── StoreError               ZooKeeper
+│   ├── StoreUnavailable     retriable: connection lost, session expired
+│   ├── Fenced               a newer owner exists; what was to be written is void
+│   ├── CheckpointUnreadable what is stored cannot be read; never treated as "nothing stored"
+│   ├── StreamRecreated      the stored progress belongs to an older stream of the same name
+│   └── ConsumerAlive        refused, because a consumer of the application is running
+├── DeadLetterError          retriable: a dead letter could not be made durable
+├── HandlerKilledWorker      the user's handler ended its Python worker, or outlived the message time-out
+└── SpoutClosed              a call on a spout that was closed
+"""
+
+
+class KinesisSpoutError(Exception):
+    """Root of every error raised on purpose by this package."""
+
+    retriable = False
+    exit_code = 1
+    """What the command line exits with."""
+
+
+class InvalidConfig(KinesisSpoutError, ValueError):  # noqa: N818 - the names say what happened
+    """A setting is unknown, missing or out of range. Names the field, the value, and what is allowed."""
+
+    exit_code = 2
+
+
+class KinesisError(KinesisSpoutError):
+    """An answer of the Kinesis API that is not a result."""
+
+    exit_code = 3
+
+
+class Throttled(KinesisError):  # noqa: N818
+    """Too many calls or bytes. Wait at least 1 s (5 s after a reply of 10 MiB); the iterator stays good."""
+
+    retriable = True
+
+
+class Unavailable(KinesisError):  # noqa: N818
+    """The service or the way to it failed. Retry with jitter, without limit, visibly."""
+
+    retriable = True
+
+
+class KeyUnavailable(KinesisError):  # noqa: N818
+    """KMS does not give the stream's key. The shard pauses and is tried again slowly; never skipped."""
+
+    retriable = True
+
+
+class ExpiredIterator(KinesisError):  # noqa: N818
+    """An iterator lives five minutes. Ask for a new one after the last *fetched* record."""
+
+    retriable = True
+
+
+class InvalidIterator(KinesisError):  # noqa: N818
+    """GetRecords refused the iterator as invalid. A fresh iterator is the remedy."""
+
+    retriable = True
+
+
+class AccessDenied(KinesisError):  # noqa: N818
+    """Credentials are missing, wrong, or lack a permission."""
+
+
+class StreamNotFound(KinesisError):  # noqa: N818
+    """The stream does not exist in this account and region."""
+
+
+class ShardNotFound(KinesisError):  # noqa: N818
+    """The shard is not there any more although its stream is: retention trimmed it away."""
+
+
+class DataLoss(KinesisError):  # noqa: N818
+    """A position to read from is behind the stream's retention, or outside its shard."""
+
+
+class StoreError(KinesisSpoutError):
+    """ZooKeeper did not do what was asked."""
+
+    exit_code = 4
+
+
+class StoreUnavailable(StoreError):  # noqa: N818
+    """The connection or session to ZooKeeper is lost; retry after reconnecting."""
+
+    retriable = True
+
+
+class Fenced(StoreError):  # noqa: N818
+    """A write under an old epoch was refused: somebody else owns the shard now."""
+
+
+class CheckpointUnreadable(StoreError):  # noqa: N818
+    """What is stored cannot be read as progress. Reading from the start instead would repeat or lose data."""
+
+
+class StreamRecreated(StoreError):  # noqa: N818
+    """The stored progress belongs to a stream that was deleted; one of the same name took its place."""
+
+
+class ConsumerAlive(StoreError):  # noqa: N818
+    """Refused: a consumer of this application is running, and would overwrite or miss the change."""
+
+    exit_code = 5
+
+
+class DeadLetterError(KinesisSpoutError):
+    """A dead letter could not be made durable. The checkpoint waits until it is (invariant 6)."""
+
+    retriable = True
+    exit_code = 6
+
+
+class HandlerKilledWorker(KinesisSpoutError):  # noqa: N818
+    """A handler ended its Python worker process, or outlived the message time-out."""
+
+
+class SpoutClosed(KinesisSpoutError):  # noqa: N818
+    """A call on a spout that was closed."""

@@ -1,0 +1,222 @@
+"""What the spout needs from the outside, as small protocols.
+
+Each port has one contract test suite in ``tests/contract``, which runs against the fake in
+``kinesis_spout.testing`` and against the real thing. Every method is called from one thread at a time per
+object, unless it says otherwise.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from kinesis_spout.dead_letters.letter import DeadLetter
+from kinesis_spout.record import Record
+from shard_state import Checkpoint, Position, Shard
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamSummary:
+    """Which stream this is. The creation time tells a re-created stream from the one it replaced."""
+
+    name: str
+    arn: str
+    created: float
+    """Seconds since the epoch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """One answer of GetRecords."""
+
+    records: Sequence[Record]
+    """In shard order; may be empty although more follows."""
+    size_bytes: int
+    """What the records' data and keys weigh against the read limit."""
+    millis_behind_latest: int
+    """How far the end of this page is behind the tip. Some emulators always say 0."""
+    at_end: bool
+    """The shard is closed and this page drained it: nothing ever follows."""
+    child_shards: tuple[Shard, ...] = ()
+    """On the last page of a closed shard: who continues it."""
+
+
+class ShardLister(Protocol):
+    """Says which shards a stream has."""
+
+    def summary(self) -> StreamSummary:
+        """Describe the stream.
+
+        Raises:
+            StreamNotFound, AccessDenied: at once, with what to do.
+            KinesisError: with ``retriable`` set, for what may pass.
+        """
+        ...
+
+    def list_shards(self) -> list[Shard]:
+        """List every shard that retention has left, open and closed, all pages."""
+        ...
+
+
+class ShardGetter(Protocol):
+    """Reads one shard forward from a position. Not thread-safe; owns nothing that needs closing."""
+
+    @property
+    def position(self) -> Position:
+        """From where the next page comes: after the last record fetched, or the start."""
+        ...
+
+    @property
+    def ready_at(self) -> float:
+        """The clock's monotonic time before which a read would exceed the shard's read limits."""
+        ...
+
+    def read(self, limit: int) -> Page:
+        """Fetch at most ``limit`` records (1 to 10,000), waiting for ``ready_at`` first.
+
+        Iterators are obtained, kept and renewed inside. A throttle moves ``ready_at`` and raises; the place
+        in the shard is kept by every error, so that the same call may simply be made again.
+
+        Raises:
+            Throttled, Unavailable, KeyUnavailable: retriable; ``ready_at`` says when.
+            DataLoss: the position is behind retention or outside the shard, and ``fail_on_data_loss`` is set.
+            ShardNotFound, StreamNotFound, AccessDenied: not retriable.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointWrite:
+    """A checkpoint to be stored, guarded by the epoch inside it."""
+
+    shard_id: str
+    checkpoint: Checkpoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitResult:
+    """What became of the writes of one commit: each shard is in exactly one of the two."""
+
+    committed: frozenset[str] = field(default=frozenset())
+    fenced: frozenset[str] = field(default=frozenset())
+    """Refused, because a newer epoch owns the shard or our owner node is gone."""
+
+
+class CheckpointStore(Protocol):
+    """Keeps the progress of one application on one stream."""
+
+    def open(self, stream_created: float, start: Position, shard_ids: Collection[str]) -> Position:
+        """Make the application's place on its first start; on later starts, check that it is the right one.
+
+        On the first start every shard in ``shard_ids`` gets a checkpoint at ``start`` (which must be
+        resolved: not LATEST), and then the application itself is marked as begun, in this order, so that a
+        crash in between repeats the whole. Afterwards ``start`` and ``shard_ids`` are ignored.
+
+        Returns:
+            The start position that is in force: the one of the first start.
+
+        Raises:
+            StreamRecreated: what is stored was made for a stream created at another time.
+            CheckpointUnreadable: what is stored cannot be read.
+            StoreUnavailable: retriable.
+        """
+        ...
+
+    def load(self) -> Mapping[str, Checkpoint]:
+        """Read every shard's checkpoint.
+
+        Raises:
+            CheckpointUnreadable: names the shard; never skipped, never replaced by a fresh start.
+            StoreUnavailable: retriable.
+        """
+        ...
+
+    def commit(self, writes: Sequence[CheckpointWrite]) -> CommitResult:
+        """Store all the writes, in as few transactions as their size allows (normally one).
+
+        Each write takes effect only if this coordinator still owns the shard under the write's epoch, checked
+        by the store itself in the same transaction. One fenced shard does not stop the others. A transaction
+        whose outcome is unknown (connection lost) is resolved by re-reading before this returns.
+
+        Raises:
+            StoreUnavailable: nothing is known to be stored of those not reported; calling again is safe.
+        """
+        ...
+
+    def reset(self, checkpoints: Mapping[str, Checkpoint]) -> None:
+        """Replace the stored progress, for an operator. Epochs go on growing.
+
+        Raises:
+            ConsumerAlive: a member of the application is registered.
+        """
+        ...
+
+
+class Coordinator(Protocol):
+    """Decides who owns a shard. Shares its session with the store, so that a write can be fenced."""
+
+    @property
+    def member(self) -> str:
+        """The name of this process among the application's members."""
+        ...
+
+    def join(self) -> None:
+        """Register this process as a living member (ephemeral)."""
+        ...
+
+    def members(self) -> list[str]:
+        """Name the living members."""
+        ...
+
+    def acquire(self, shard_id: str, fresh: Checkpoint) -> Checkpoint | None:
+        """Become the owner of a shard.
+
+        Atomically makes the ephemeral owner node and raises the epoch in the shard's checkpoint by one, so
+        that every write of an earlier owner is refused from this moment. Where nothing is stored, ``fresh``
+        is stored, with epoch 1.
+
+        Returns:
+            The checkpoint to go on from, with the new epoch; None if somebody else owns the shard.
+
+        Raises:
+            CheckpointUnreadable, StoreUnavailable: see the store.
+        """
+        ...
+
+    def release(self, shard_ids: Iterable[str]) -> None:
+        """Give shards up; their last commit must have been made. Unowned ones are passed over."""
+        ...
+
+    def take_lost(self) -> frozenset[str]:
+        """Name the shards whose ownership ended without a release since the last call (session lost).
+
+        Never blocks, and may be called from any thread.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give everything up and leave. May be called twice."""
+        ...
+
+
+class DeadLetterSink(Protocol):
+    """Keeps the records that were given up."""
+
+    def write(self, letters: Sequence[DeadLetter]) -> None:
+        """Make the letters durable before returning (invariant 6). At least once: a repeat may store twice.
+
+        Raises:
+            DeadLetterError: retriable; none, some or all of them may be stored.
+        """
+        ...
+
+    def read(self) -> Iterable[DeadLetter]:
+        """Give back what is stored and was not redriven, oldest file first.
+
+        Raises:
+            DeadLetterError: names the place of what cannot be read.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release what is held. May be called twice."""
+        ...

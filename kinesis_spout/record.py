@@ -1,0 +1,45 @@
+"""A Kinesis record as the user sees it, and as GetRecords sends it: one struct serves both.
+
+The decoder fills the fields that come over the wire in place; ``stream``, ``shard_id`` and ``attempt`` are
+added by whoever fetched it. One object per record, no copy in between.
+"""
+
+from datetime import UTC, datetime
+
+import msgspec
+
+from shard_state import SequenceNumber
+
+
+class Record(msgspec.Struct):
+    """One record of a shard. Treat it as read-only; it is not frozen only because decoding is faster so."""
+
+    data: bytes = msgspec.field(name="Data")
+    """The payload, at most 10 MiB."""
+    sequence_number: str = msgspec.field(name="SequenceNumber")
+    """Decimal text of up to 129 digits. Compare as integers: ``record.sequence``."""
+    partition_key: str | None = msgspec.field(name="PartitionKey", default=None)
+    """At most 256 characters; None where the stream distributes records by itself (strategy AUTO)."""
+    arrival_timestamp: float | None = msgspec.field(name="ApproximateArrivalTimestamp", default=None)
+    """Seconds since the epoch. Not guaranteed to grow from record to record."""
+    encryption_type: str | None = msgspec.field(name="EncryptionType", default=None)
+    """"KMS", "NONE", or None where the endpoint does not say."""
+    stream: str = ""
+    shard_id: str = ""
+    attempt: int = 1
+    """Which delivery this is: 1 at first, 2 for the first retry."""
+
+    @property
+    def sequence(self) -> SequenceNumber:
+        """The sequence number, in its order."""
+        return SequenceNumber(int(self.sequence_number))
+
+    @property
+    def message_id(self) -> str:
+        """``shardId:sequence``: unique within the stream, the same at every delivery."""
+        return f"{self.shard_id}:{self.sequence_number}"
+
+    @property
+    def arrival(self) -> datetime | None:
+        """The approximate arrival as an aware UTC datetime."""
+        return None if self.arrival_timestamp is None else datetime.fromtimestamp(self.arrival_timestamp, UTC)

@@ -1,0 +1,149 @@
+"""The stored form of a shard's progress: one value, written in one write (invariant 11).
+
+    base       everything up to and including it is finished
+    start      where reading began, resolved; used while base is SHARD_START
+    holes      runs of finished records beyond the base, in order: (first, last), inclusive
+    anchor     the record that comes right after the base: the first unfinished one
+    attempts   how often each unfinished record was delivered, where that is more than never
+    epoch      the ownership under which this was written
+    app_instance   which start of which application wrote it
+
+The holes are only a saving: without them records are delivered again, none is lost. So two rules make them
+safe. On re-read, the first record after the base must be the anchor, else holes and attempts are dropped. And
+when the encoded form would grow beyond its cap, the holes furthest from the base are left out.
+
+The form is JSON with a version. Sequence numbers are text, as everywhere else: a person can read it with any
+ZooKeeper client. A newer version than this code knows is an error, never a fresh start.
+"""
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar
+
+from shard_state.errors import InvalidCheckpoint, InvalidSequenceNumber
+from shard_state.position import Position, PositionType
+from shard_state.sequence_number import SHARD_END, SHARD_START, SequenceNumber
+
+VERSION: Final = 1
+
+MAX_ENCODED_BYTES: Final = 256 * 1024
+"""A quarter of what ZooKeeper takes in one request (``jute.maxbuffer``, 1 MiB by default)."""
+
+T = TypeVar("T")
+
+Hole = tuple[SequenceNumber, SequenceNumber]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """A shard's progress, as stored. See the module's text for the fields."""
+
+    start: Position
+    base: SequenceNumber = SHARD_START
+    holes: tuple[Hole, ...] = ()
+    anchor: SequenceNumber | None = None
+    attempts: tuple[tuple[SequenceNumber, int], ...] = ()
+    epoch: int = 0
+    app_instance: str = ""
+
+    @property
+    def is_shard_end(self) -> bool:
+        """Whether the shard is over: nothing is left to read or to finish."""
+        return self.base == SHARD_END
+
+    @property
+    def read_from(self) -> Position:
+        """Where an owner that knows nothing else reads on."""
+        return self.start.advanced_to(self.base)
+
+    def encode(self, max_bytes: int = MAX_ENCODED_BYTES) -> bytes:
+        """Give the stored form, at most ``max_bytes`` long: leaves out the furthest holes, then attempts."""
+        encoded = self._encode_all()
+        kept = self
+        while len(encoded) > max_bytes and (kept.holes or kept.attempts):
+            excess = 1 - max_bytes / len(encoded)
+            kept = replace(
+                kept,
+                holes=_without_tail(kept.holes, excess),
+                attempts=_without_tail(kept.attempts, excess) if not kept.holes else kept.attempts,
+            )
+            encoded = kept._encode_all()  # noqa: SLF001 - the same class
+        return encoded
+
+    def _encode_all(self) -> bytes:
+        document: dict[str, Any] = {
+            "version": VERSION,
+            "base": str(self.base),
+            "start": _position_document(self.start),
+            "epoch": self.epoch,
+            "app_instance": self.app_instance,
+        }
+        if self.holes:
+            document["holes"] = [[str(first), str(last)] for first, last in self.holes]
+        if self.attempts:
+            document["attempts"] = {str(sequence): count for sequence, count in self.attempts}
+        if self.anchor is not None:
+            document["anchor"] = str(self.anchor)
+        return json.dumps(document, separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, stored: bytes) -> "Checkpoint":
+        """Read the stored form of this or an older version.
+
+        Raises:
+            InvalidCheckpoint: when it cannot be read, or is of a newer version.
+        """
+        try:
+            document = json.loads(stored)
+            version = document["version"]
+            if version != VERSION:
+                raise InvalidCheckpoint(
+                    f"expected a checkpoint of version {VERSION}, got version {version!r}: "
+                    "it was written by a newer kinesis-spout; upgrade this one"
+                )
+            anchor = document.get("anchor")
+            return cls(
+                start=_position(document["start"]),
+                base=SequenceNumber.parse(document["base"]),
+                holes=tuple(
+                    (SequenceNumber.parse(first), SequenceNumber.parse(last))
+                    for first, last in document.get("holes", ())
+                ),
+                anchor=None if anchor is None else SequenceNumber.parse(anchor),
+                attempts=tuple(
+                    (SequenceNumber.parse(sequence), int(count))
+                    for sequence, count in document.get("attempts", {}).items()
+                ),
+                epoch=int(document["epoch"]),
+                app_instance=str(document["app_instance"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError, InvalidSequenceNumber) as error:
+            if isinstance(error, InvalidCheckpoint):
+                raise
+            raise InvalidCheckpoint(
+                f"expected a stored checkpoint (JSON, version {VERSION}), got {stored[:200]!r}: {error!r}. "
+                "Look at it with `kinesis-spout checkpoints show`; to give it up, use `checkpoints reset`"
+            ) from error
+
+
+def _without_tail(items: tuple[T, ...], share: float) -> tuple[T, ...]:
+    drop = max(1, int(len(items) * share))
+    return items[:-drop]
+
+
+def _position_document(position: Position) -> dict[str, Any]:
+    document: dict[str, Any] = {"type": position.type.value}
+    if position.sequence_number is not None:
+        document["sequence_number"] = str(position.sequence_number)
+    if position.timestamp is not None:
+        document["timestamp"] = position.timestamp
+    return document
+
+
+def _position(document: dict[str, Any]) -> Position:
+    sequence_number = document.get("sequence_number")
+    return Position(
+        type=PositionType(document["type"]),
+        sequence_number=None if sequence_number is None else SequenceNumber.parse(sequence_number),
+        timestamp=document.get("timestamp"),
+    )

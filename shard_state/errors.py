@@ -1,0 +1,25 @@
+"""The errors of the pure core.
+
+ShardStateError
+├── InvalidSequenceNumber   text that is no sequence number
+├── InvalidCheckpoint       stored bytes that are no checkpoint, or of a newer version
+└── OutOfOrder              records reported in an order that a shard cannot produce
+"""
+
+
+class ShardStateError(Exception):
+    """Root of everything the core raises on purpose."""
+
+    retriable = False
+
+
+class InvalidSequenceNumber(ShardStateError, ValueError):  # noqa: N818 - the field's word is the name
+    """A text is not a sequence number. Names the text and the accepted forms."""
+
+
+class InvalidCheckpoint(ShardStateError, ValueError):  # noqa: N818
+    """Stored bytes cannot be read as a checkpoint. Never "no checkpoint": that would start afresh."""
+
+
+class OutOfOrder(ShardStateError, ValueError):  # noqa: N818
+    """A record was reported at or before one already reported of the same shard: a defect of the caller."""

@@ -1,0 +1,69 @@
+"""From where a shard is read: the five kinds of position that GetShardIterator knows.
+
+LATEST is only ever a wish. It is resolved once, to the time of the first start, and stored before the first
+read (invariant 9): resolved again after a restart it would skip what was written in between.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from shard_state.sequence_number import SHARD_START, SequenceNumber
+
+
+class PositionType(StrEnum):
+    """AWS: the values of ``ShardIteratorType``."""
+
+    TRIM_HORIZON = "TRIM_HORIZON"
+    LATEST = "LATEST"
+    AT_TIMESTAMP = "AT_TIMESTAMP"
+    AT_SEQUENCE_NUMBER = "AT_SEQUENCE_NUMBER"
+    AFTER_SEQUENCE_NUMBER = "AFTER_SEQUENCE_NUMBER"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """A place to read from. Make one with the class methods, which keep the parts consistent."""
+
+    type: PositionType
+    sequence_number: SequenceNumber | None = None
+    timestamp: float | None = None
+    """Seconds since the epoch; with AT_TIMESTAMP only."""
+
+    @classmethod
+    def trim_horizon(cls) -> "Position":
+        """The oldest record that retention has left."""
+        return cls(type=PositionType.TRIM_HORIZON)
+
+    @classmethod
+    def latest(cls) -> "Position":
+        """Just after the newest record, at the moment this is resolved."""
+        return cls(type=PositionType.LATEST)
+
+    @classmethod
+    def at_timestamp(cls, seconds: float) -> "Position":
+        """The first record that arrived at or after ``seconds`` since the epoch."""
+        return cls(type=PositionType.AT_TIMESTAMP, timestamp=seconds)
+
+    @classmethod
+    def at(cls, sequence_number: SequenceNumber) -> "Position":
+        """That very record."""
+        return cls(type=PositionType.AT_SEQUENCE_NUMBER, sequence_number=sequence_number)
+
+    @classmethod
+    def after(cls, sequence_number: SequenceNumber) -> "Position":
+        """The record that follows. In an aggregate: the aggregate again, its first part skipped."""
+        if sequence_number.is_whole:
+            return cls(type=PositionType.AFTER_SEQUENCE_NUMBER, sequence_number=sequence_number)
+        return cls.at(sequence_number)
+
+    def resolved(self, now: float) -> "Position":
+        """This position with LATEST turned into the time ``now`` (seconds since the epoch)."""
+        return Position.at_timestamp(now) if self.type is PositionType.LATEST else self
+
+    def advanced_to(self, base: SequenceNumber) -> "Position":
+        """Where to go on once everything up to ``base`` is done: here, if nothing is."""
+        return self if base == SHARD_START else Position.after(base)
+
+    def __str__(self) -> str:
+        detail = self.sequence_number if self.sequence_number is not None else self.timestamp
+        return self.type.value if detail is None else f"{self.type.value}({detail})"
