@@ -1,16 +1,47 @@
 """The pure core: it decides what to read, retry, commit and give up. No I/O, no clock, no threads."""
 
 from shard_state.checkpoint import Checkpoint
+from shard_state.inflight_record_tracker import InflightRecordTracker, RecordEvent, RecordState
+from shard_state.life_cycle import ShardPhase
 from shard_state.lineage import Shard
+from shard_state.local_shard_state import Capacity, Emission, LocalShardState
+from shard_state.ordered_retries import Order
 from shard_state.position import Position, PositionType
+from shard_state.retry_policy import GiveUp, Retry, RetryPolicy
+from shard_state.retry_queue import RetryQueue
 from shard_state.sequence_number import SHARD_END, SHARD_START, SequenceNumber
+from shard_state.shard_slices import SliceLimits
+from shard_state.slices import Exhausted, FailedRecord, Redelivery, SliceKind, SliceOutcome, SlicePlan
+from shard_state.state_manager import PendingCommit, ShardStatus, StateManager
 
 __all__ = [
     "SHARD_END",
     "SHARD_START",
+    "Capacity",
     "Checkpoint",
+    "Emission",
+    "Exhausted",
+    "FailedRecord",
+    "GiveUp",
+    "InflightRecordTracker",
+    "LocalShardState",
+    "Order",
+    "PendingCommit",
     "Position",
     "PositionType",
+    "RecordEvent",
+    "RecordState",
+    "Redelivery",
+    "Retry",
+    "RetryPolicy",
+    "RetryQueue",
     "SequenceNumber",
     "Shard",
+    "ShardPhase",
+    "ShardStatus",
+    "SliceKind",
+    "SliceLimits",
+    "SliceOutcome",
+    "SlicePlan",
+    "StateManager",
 ]

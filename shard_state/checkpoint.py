@@ -2,9 +2,9 @@
 
     base       everything up to and including it is finished
     start      where reading began, resolved; used while base is SHARD_START
-    holes      runs of finished records beyond the base, in order: (first, last), inclusive
+    holes      runs of finished records beyond the base, in order: (after, last], like the base itself
     anchor     the record that comes right after the base: the first unfinished one
-    attempts   how often each unfinished record was delivered, where that is more than never
+    attempts   how often each unfinished record was delivered, where that failed at least once
     epoch      the ownership under which this was written
     app_instance   which start of which application wrote it
 
@@ -79,7 +79,7 @@ class Checkpoint:
             "app_instance": self.app_instance,
         }
         if self.holes:
-            document["holes"] = [[str(first), str(last)] for first, last in self.holes]
+            document["holes"] = [[str(after), str(last)] for after, last in self.holes]
         if self.attempts:
             document["attempts"] = {str(sequence): count for sequence, count in self.attempts}
         if self.anchor is not None:
@@ -106,8 +106,8 @@ class Checkpoint:
                 start=_position(document["start"]),
                 base=SequenceNumber.parse(document["base"]),
                 holes=tuple(
-                    (SequenceNumber.parse(first), SequenceNumber.parse(last))
-                    for first, last in document.get("holes", ())
+                    (SequenceNumber.parse(after), SequenceNumber.parse(last))
+                    for after, last in document.get("holes", ())
                 ),
                 anchor=None if anchor is None else SequenceNumber.parse(anchor),
                 attempts=tuple(

@@ -1,0 +1,63 @@
+"""The life of a shard, as a table.
+
+    WAITING_FOR_PARENTS --parents over--> READY --acquired--> READING --end read--> DRAINING
+    DRAINING --all finished--> FINISHED --end committed--> OVER
+
+READING, DRAINING and FINISHED are the owned states: losing the ownership leads to LOST, and whoever acquires
+the shard again begins at READING from what is stored. A shard found over in the store is OVER at once. Only
+OVER, which is in the store, lets the children begin (invariants 7, 8).
+"""
+
+from enum import Enum, auto
+from typing import Final
+
+
+class ShardPhase(Enum):
+    """Where a shard stands in its life, as one consumer sees it."""
+
+    WAITING_FOR_PARENTS = auto()
+    READY = auto()
+    READING = auto()
+    DRAINING = auto()
+    FINISHED = auto()
+    OVER = auto()
+    LOST = auto()
+
+
+class ShardEvent(Enum):
+    """What may happen to a shard."""
+
+    PARENTS_OVER = auto()
+    ACQUIRED = auto()
+    END_READ = auto()
+    ALL_FINISHED = auto()
+    END_COMMITTED = auto()
+    FOUND_OVER = auto()
+    OWNERSHIP_LOST = auto()
+
+
+_P, _E = ShardPhase, ShardEvent
+
+TRANSITIONS: Final[dict[tuple[ShardPhase, ShardEvent], ShardPhase]] = {
+    **{(phase, event): phase for phase in _P for event in _E},
+    **{(phase, _E.FOUND_OVER): _P.OVER for phase in _P},
+    (_P.WAITING_FOR_PARENTS, _E.PARENTS_OVER): _P.READY,
+    (_P.READY, _E.ACQUIRED): _P.READING,
+    (_P.LOST, _E.ACQUIRED): _P.READING,
+    (_P.READING, _E.END_READ): _P.DRAINING,
+    (_P.DRAINING, _E.ALL_FINISHED): _P.FINISHED,
+    (_P.FINISHED, _E.END_COMMITTED): _P.OVER,
+    **{(phase, _E.OWNERSHIP_LOST): _P.LOST for phase in (_P.READING, _P.DRAINING, _P.FINISHED)},
+}
+"""Total: every phase answers every event; a pair that maps to its own phase changes nothing."""
+
+OWNED: Final = frozenset({ShardPhase.READING, ShardPhase.DRAINING, ShardPhase.FINISHED})
+"""The phases in which this consumer owns the shard."""
+
+ACQUIRABLE: Final = frozenset({ShardPhase.READY, ShardPhase.LOST})
+"""The phases in which this consumer may try to become the owner."""
+
+
+def next_phase(phase: ShardPhase, event: ShardEvent) -> ShardPhase:
+    """Look the table up."""
+    return TRANSITIONS[phase, event]

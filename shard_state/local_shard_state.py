@@ -1,0 +1,360 @@
+"""Everything one consumer knows of one shard it owns: what is read, out, waiting, and to be stored.
+
+The tracker says what is finished, the retries say what comes again; this class keeps the two in step, decides
+upon failures by the retry policy, and turns both into the checkpoint. What is *dirty* is kept as a revision
+number: a commit takes a copy and its revision, and acks that arrive while it is under way raise the revision,
+so the shard stays dirty (and is committed again) although that commit succeeds.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import ceil
+
+from shard_state.checkpoint import Checkpoint
+from shard_state.inflight_record_tracker import Carved, InflightRecordTracker, RecordEvent, RecordState
+from shard_state.life_cycle import ShardEvent, ShardPhase, next_phase
+from shard_state.lineage import Shard
+from shard_state.ordered_retries import Order, OrderedRetries
+from shard_state.position import Position
+from shard_state.retry_policy import GiveUp, Retry, RetryPolicy
+from shard_state.sequence_number import SHARD_END, SequenceNumber
+from shard_state.slices import Exhausted, FailedRecord, Redelivery, SliceOutcome
+
+CONGESTED_SHARE = 0.75
+"""Of a cap: above it new reads pause, retries go on (invariant 12)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """How much may be tracked per shard."""
+
+    records: int = 20_000
+    """Handed out and not finished."""
+    holes: int = 2_000
+    """Finished runs beyond the checkpoint."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Emission:
+    """What to do with a record that was just read."""
+
+    deliver: bool
+    """Hand it to the user now. Otherwise it was finished before the restart, or is held behind its key."""
+    held: bool = False
+    attempt: int = 1
+
+
+class LocalShardState:
+    """One owned shard. Mutable; not thread-safe."""
+
+    def __init__(
+        self,
+        shard: Shard,
+        checkpoint: Checkpoint,
+        *,
+        retry: RetryPolicy,
+        order: Order,
+        capacity: Capacity,
+    ) -> None:
+        self.shard = shard
+        self.epoch = checkpoint.epoch
+        self.phase = next_phase(ShardPhase.READY, ShardEvent.ACQUIRED)
+        self.tracker = InflightRecordTracker(checkpoint)
+        self.retries = OrderedRetries(order)
+        self._retry = retry
+        self._capacity = capacity
+        self._stored = checkpoint
+        self._fetched = checkpoint.base
+        self._revision = 0
+        self._committed_revision = 0
+
+    # Reading
+
+    @property
+    def position(self) -> Position:
+        """Where the next fresh record comes from."""
+        return self._stored.start.advanced_to(self._fetched)
+
+    @property
+    def committed(self) -> Checkpoint:
+        """The checkpoint that is known to be stored."""
+        return self._stored
+
+    @property
+    def room(self) -> int:
+        """How many more records may become unresolved."""
+        return max(0, self._capacity.records - self.tracker.unresolved)
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether new reads pause: too many records or holes are open (invariant 12)."""
+        return self.tracker.unresolved >= ceil(
+            CONGESTED_SHARE * self._capacity.records
+        ) or self.tracker.holes >= ceil(CONGESTED_SHARE * self._capacity.holes)
+
+    @property
+    def may_read(self) -> bool:
+        """Whether fresh records may be read and handed out now.
+
+        Holes that were restored do not pause the reading that closes them.
+        """
+        if self.phase is not ShardPhase.READING or self.retries.blocks_shard:
+            return False
+        return not self.is_congested or (self.tracker.unresolved == 0 and bool(self.tracker.restored_holes))
+
+    def end_read(self) -> None:
+        """Note that the end of the closed shard was read: nothing follows what was handed out so far."""
+        self._step(ShardEvent.END_READ)
+        self._check_all_finished()
+
+    # One record at a time
+
+    def emit(self, sequence: SequenceNumber, partition_key: str | None, now: float) -> Emission:
+        """Decide upon a record just read, and track it.
+
+        Raises:
+            OutOfOrder: it does not come after every record read before.
+        """
+        self._first_read(sequence)
+        self._fetched = max(self._fetched, sequence)
+        if self.tracker.was_finished(sequence):
+            self.tracker.emitted(sequence, state=RecordState.FINISHED)
+            self._changed()
+            return Emission(deliver=False)
+        delivered = self.tracker.attempts(sequence)
+        if self.retries.blocks(partition_key):
+            self.tracker.emitted(sequence, attempts=delivered, state=RecordState.WAITING)
+            self.retries.hold(sequence, partition_key, now)
+            return Emission(deliver=False, held=True, attempt=delivered)
+        self.tracker.emitted(sequence, attempts=delivered + 1)
+        return Emission(deliver=True, attempt=delivered + 1)
+
+    def ack(self, sequence: SequenceNumber, now: float) -> bool:
+        """Finish a record; False if that changes nothing (late, duplicate, unknown). Cancels a retry."""
+        if not self.tracker.apply(sequence, RecordEvent.ACK):
+            return False
+        self._finished(sequence, now)
+        return True
+
+    def is_out(self, sequence: SequenceNumber, attempt: int) -> bool:
+        """Tell whether that very delivery of a record has no outcome yet."""
+        in_flight = self.tracker.state(sequence) is RecordState.IN_FLIGHT
+        return in_flight and self.tracker.attempts(sequence) == attempt
+
+    def dead_lettered(self, sequence: SequenceNumber, now: float) -> bool:
+        """Finish an exhausted record, whose dead letter is durable now; False if it was not exhausted."""
+        if not self.tracker.apply(sequence, RecordEvent.DEAD_LETTER):
+            return False
+        self._finished(sequence, now)
+        return True
+
+    def fail(
+        self,
+        sequence: SequenceNumber,
+        now: float,
+        *,
+        random: float,
+        event: RecordEvent = RecordEvent.FAIL,
+        partition_key: str | None = None,
+        rejected: bool = False,
+        delay_seconds: float | None = None,
+    ) -> Retry | Exhausted | None:
+        """Decide upon a record that failed (or timed out: ``event``).
+
+        Returns:
+            When it comes again, or that it must be dead-lettered; None if the report changes nothing.
+        """
+        if self.tracker.state(sequence) is not RecordState.IN_FLIGHT:
+            return None
+        attempts = self.tracker.attempts(sequence)
+        decision = self._retry.decide(
+            attempts=attempts, random=random, rejected=rejected, delay_seconds=delay_seconds
+        )
+        self._changed()
+        if isinstance(decision, GiveUp):
+            self.tracker.apply(sequence, RecordEvent.EXHAUST)
+            return self._exhausted(sequence, attempts, rejected=rejected)
+        self.tracker.apply(sequence, event)
+        self.retries.wait(sequence, partition_key, now + decision.delay_seconds)
+        return decision
+
+    def take_retries(
+        self,
+        now: float,
+        limit: int,
+        *,
+        whole_lines: bool,
+        single: Callable[[SequenceNumber], bool] = lambda _: False,
+    ) -> tuple[Redelivery, ...]:
+        """Hand out at most ``limit`` records whose retry is due.
+
+        Args:
+            now: the time.
+            limit: the most records.
+            whole_lines: take what is held behind a record along with it.
+            single: tells of a record whether it must be handed out by itself.
+        """
+        taken: list[Redelivery] = []
+        while len(taken) < limit:
+            first = self.retries.first_due(now)
+            by_itself = first is not None and single(first)
+            if first is None or (by_itself and taken):
+                break
+            self.retries.take(first)
+            line = [first, *self.retries.behind(first)] if whole_lines and not by_itself else [first]
+            taken.extend(
+                Redelivery(sequence=sequence, attempt=self.tracker.attempts(sequence))
+                for sequence in line[: limit - len(taken)]
+                if self.tracker.apply(sequence, RecordEvent.REDELIVER)
+            )
+            if by_itself:
+                break
+        return tuple(taken)
+
+    # Slices
+
+    def settle_fresh(self, outcome: SliceOutcome, now: float, *, random: float) -> list[Exhausted]:
+        """Track what came of a fresh slice, and decide upon its failures."""
+        exhausted: list[Exhausted] = []
+        if outcome.count:
+            assert outcome.first is not None
+            assert outcome.last is not None
+            self._first_read(outcome.first)
+            self._fetched = outcome.last
+            decided = [(failure, self._decide(failure, random)) for failure in outcome.failures]
+            self.tracker.emitted_span(outcome.first, outcome.last, outcome.count)
+            self.tracker.settle(outcome.first, [_carved(failure, decision) for failure, decision in decided])
+            for failure, decision in decided:
+                if failure.held:
+                    self.retries.hold(failure.sequence, failure.partition_key, now)
+                elif isinstance(decision, Retry):
+                    due_at = now + decision.delay_seconds
+                    self.retries.wait(failure.sequence, failure.partition_key, due_at)
+                else:
+                    exhausted.append(
+                        self._exhausted(failure.sequence, failure.attempt, rejected=failure.rejected)
+                    )
+            self._changed()
+        if outcome.at_end:
+            self.end_read()
+        self._check_all_finished()
+        return exhausted
+
+    def settle_retries(
+        self,
+        retries: tuple[Redelivery, ...],
+        failures: tuple[FailedRecord, ...],
+        now: float,
+        *,
+        random: float,
+    ) -> list[Exhausted]:
+        """Ack the retried records that did not fail, and decide upon those that did."""
+        failed = {failure.sequence for failure in failures}
+        exhausted: list[Exhausted] = []
+        # In shard order, and failures before acks, so that a line's first record is decided upon first.
+        for failure in sorted(failures, key=lambda failure: failure.sequence):
+            if failure.held:
+                self.withdraw(failure.sequence, failure.partition_key, now)
+                continue
+            decision = self.fail(
+                failure.sequence,
+                now,
+                random=random,
+                partition_key=failure.partition_key,
+                rejected=failure.rejected,
+                delay_seconds=failure.delay_seconds,
+            )
+            if isinstance(decision, Exhausted):
+                exhausted.append(decision)
+        for retry in retries:
+            if retry.sequence not in failed:
+                self.ack(retry.sequence, now)
+        return exhausted
+
+    def withdraw(self, sequence: SequenceNumber, partition_key: str | None, now: float) -> None:
+        """Take back a delivery that did not reach the handler: the record waits on, uncounted."""
+        if self.tracker.apply(sequence, RecordEvent.WITHDRAW):
+            self.retries.hold(sequence, partition_key, now)
+
+    # Committing
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether the checkpoint has changed since the last successful commit."""
+        return self._revision != self._committed_revision
+
+    @property
+    def revision(self) -> int:
+        """What to give back to ``mark_committed`` with the checkpoint taken now."""
+        return self._revision
+
+    def checkpoint(self, app_instance: str) -> Checkpoint:
+        """Take a copy of the progress, to be stored under the epoch of this ownership."""
+        if self.phase in (ShardPhase.FINISHED, ShardPhase.OVER):
+            return replace(
+                self._stored, base=SHARD_END, holes=(), attempts=(), anchor=None, app_instance=app_instance
+            )
+        holes, attempts = self.tracker.hole_map()
+        return Checkpoint(
+            start=self._stored.start,
+            base=self.tracker.base,
+            holes=holes,
+            anchor=self.tracker.anchor,
+            attempts=attempts,
+            epoch=self.epoch,
+            app_instance=app_instance,
+        )
+
+    def mark_committed(self, checkpoint: Checkpoint, revision: int) -> None:
+        """Note that a copy taken at ``revision`` is stored."""
+        self._stored = checkpoint
+        self._committed_revision = revision
+        if checkpoint.is_shard_end:
+            self._step(ShardEvent.END_COMMITTED)
+
+    # Inside
+
+    def _first_read(self, sequence: SequenceNumber) -> None:
+        if self._fetched == self.tracker.base:
+            self.tracker.restored_anchor_read(sequence)
+
+    def _decide(self, failure: FailedRecord, random: float) -> Retry | GiveUp | None:
+        if failure.held:
+            return None
+        return self._retry.decide(
+            attempts=failure.attempt,
+            random=random,
+            rejected=failure.rejected,
+            delay_seconds=failure.delay_seconds,
+        )
+
+    def _exhausted(self, sequence: SequenceNumber, attempts: int, *, rejected: bool) -> Exhausted:
+        return Exhausted(
+            shard_id=self.shard.shard_id, sequence=sequence, attempts=attempts, rejected=rejected
+        )
+
+    def _finished(self, sequence: SequenceNumber, now: float) -> None:
+        self.retries.finished(sequence, now)
+        self._changed()
+        self._check_all_finished()
+
+    def _check_all_finished(self) -> None:
+        if self.phase is ShardPhase.DRAINING and self.tracker.unresolved == 0:
+            self._step(ShardEvent.ALL_FINISHED)
+            self._changed()
+
+    def _changed(self) -> None:
+        self._revision += 1
+
+    def _step(self, event: ShardEvent) -> None:
+        self.phase = next_phase(self.phase, event)
+
+
+def _carved(failure: FailedRecord, decision: Retry | GiveUp | None) -> Carved:
+    return Carved(
+        index=failure.index,
+        sequence=failure.sequence,
+        previous=failure.previous,
+        state=RecordState.EXHAUSTED if isinstance(decision, GiveUp) else RecordState.WAITING,
+        attempts=failure.attempt,
+    )

@@ -1,0 +1,121 @@
+"""Who waits behind whom after a failure.
+
+    UNORDERED   nobody: other records go on while a failed one waits
+    KEY         later records of the same partition key wait behind the failed one, in shard order
+    SHARD       the whole shard waits: nothing new is handed out until the failed record is finished
+
+The waiting records of a key form a line. Its first has a due time, in the ``RetryQueue``; the others
+are *held*: they are offered together with it (a slice takes the whole line along, in order) or, one by
+one, as each before them is finished. Without order every line has one record.
+"""
+
+from bisect import insort
+from enum import StrEnum
+
+from shard_state.retry_queue import RetryQueue
+from shard_state.sequence_number import SequenceNumber
+
+_Line = str | SequenceNumber | None
+"""What names a line: a partition key, a record that nobody waits behind, or None for a whole shard."""
+
+
+class Order(StrEnum):
+    """What a failure holds up."""
+
+    UNORDERED = "unordered"
+    KEY = "key"
+    SHARD = "shard"
+
+
+class OrderedRetries:
+    """The waiting records of one shard. Mutable; not thread-safe.
+
+    A record is in one line from its first failure (or since it was held) until it is finished: while it is
+    delivered again, it goes on blocking those behind it.
+    """
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self._queue = RetryQueue()
+        self._lines: dict[_Line, list[SequenceNumber]] = {}
+        self._line_of: dict[SequenceNumber, _Line] = {}
+
+    def __len__(self) -> int:
+        """How many records are in line, those being delivered again included."""
+        return len(self._line_of)
+
+    def blocks(self, partition_key: str | None) -> bool:
+        """Tell whether a record of that key, read now, must be held behind an earlier one."""
+        if self._order is Order.KEY:
+            return partition_key is not None and partition_key in self._lines
+        return self.blocks_shard
+
+    @property
+    def blocked_keys(self) -> frozenset[str]:
+        """The partition keys that have a line. Empty unless the order is KEY."""
+        if self._order is not Order.KEY:
+            return frozenset()
+        return frozenset(line for line in self._lines if isinstance(line, str))
+
+    @property
+    def blocks_shard(self) -> bool:
+        """Whether nothing new may be handed out."""
+        return self._order is Order.SHARD and bool(self._lines)
+
+    def wait(self, sequence: SequenceNumber, partition_key: str | None, due_at: float) -> None:
+        """Queue a failed record for ``due_at``; one that waits already keeps its place (invariant 3)."""
+        line = self._join(sequence, partition_key)
+        if line[0] == sequence:
+            self._queue.add(sequence, due_at)
+            for behind in line[1:]:
+                self._queue.cancel(behind)
+
+    def hold(self, sequence: SequenceNumber, partition_key: str | None, now: float) -> None:
+        """Put an undelivered record behind the earlier ones of its key; due at once if there are none left."""
+        line = self._join(sequence, partition_key)
+        if line[0] == sequence:
+            self._queue.add(sequence, now)
+
+    def finished(self, sequence: SequenceNumber, now: float) -> None:
+        """Take a record out of its line; the one behind it is due at once. Others are passed over."""
+        if sequence not in self._line_of:
+            return
+        name = self._line_of.pop(sequence)
+        self._queue.cancel(sequence)
+        line = self._lines[name]
+        was_first = line[0] == sequence
+        line.remove(sequence)
+        if not line:
+            del self._lines[name]
+        elif was_first:
+            self._queue.add(line[0], now)
+
+    def first_due(self, now: float) -> SequenceNumber | None:
+        """Name the next record that may be delivered at ``now``."""
+        return self._queue.first_due(now)
+
+    def take(self, sequence: SequenceNumber) -> None:
+        """Note that a record is delivered again: it stays in its line until it is finished."""
+        self._queue.cancel(sequence)
+
+    def behind(self, sequence: SequenceNumber) -> list[SequenceNumber]:
+        """Name the records held behind one, in shard order."""
+        if self._order is Order.UNORDERED or sequence not in self._line_of:
+            return []
+        return [other for other in self._lines[self._line_of[sequence]] if other > sequence]
+
+    def next_due(self) -> float | None:
+        """Tell when the next record is due."""
+        return self._queue.next_due()
+
+    def _join(self, sequence: SequenceNumber, partition_key: str | None) -> list[SequenceNumber]:
+        name = self._line_of.setdefault(sequence, self._line_name(sequence, partition_key))
+        line = self._lines.setdefault(name, [])
+        if sequence not in line:
+            insort(line, sequence)
+        return line
+
+    def _line_name(self, sequence: SequenceNumber, partition_key: str | None) -> _Line:
+        if self._order is Order.SHARD:
+            return None
+        return sequence if self._order is Order.UNORDERED or partition_key is None else partition_key

@@ -1,0 +1,148 @@
+"""The slices of one shard: which may be planned now, and what their ends mean.
+
+At most one fresh slice and one slice of retries are out at a time. Whether a fresh slice is read by an
+executor or carried by the driver follows from the *backlog*: a page that came back full, or an end far behind
+the tip, says that more is waiting; reaching the tip ends it. A shard under suspicion is carried as well, for
+only a driver that holds the records can halve them.
+"""
+
+from dataclasses import dataclass
+
+from shard_state.isolation import Isolation
+from shard_state.local_shard_state import LocalShardState
+from shard_state.sequence_number import SequenceNumber
+from shard_state.slices import Exhausted, FailedRecord, SliceKind, SliceOutcome, SlicePlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceLimits:
+    """How large slices may be."""
+
+    records: int = 100_000
+    """In a slice that an executor reads."""
+    retries: int = 1_000
+    """In a slice of retries: bounded, so that they cannot starve fresh reads."""
+
+
+class ShardSlices:
+    """What is out of one owned shard, and what may go out next. Mutable; not thread-safe."""
+
+    def __init__(self, state: LocalShardState, limits: SliceLimits) -> None:
+        self.state = state
+        self.backlog = True
+        """Whether executors read the shard. At first nobody knows; an executor finds out at no cost."""
+        self._limits = limits
+        self._fresh_out = False
+        self._retries_out = False
+        self._isolation = {True: Isolation(), False: Isolation()}
+        """By ``SlicePlan.is_fresh``."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing of the shard is out."""
+        return not (self._fresh_out or self._retries_out)
+
+    @property
+    def wants_page(self) -> bool:
+        """Whether the driver should fetch the shard's next page itself."""
+        return (
+            self.state.may_read and not self._fresh_out and (not self.backlog or self._isolation[True].alone)
+        )
+
+    def plan_retries(self, now: float) -> SlicePlan | None:
+        """Plan the due retries; None if there are none, or some are out already."""
+        if self._retries_out:
+            return None
+        isolation = self._isolation[False]
+        limit = isolation.limit(self._limits.retries)
+        retries = self.state.take_retries(now, limit, whole_lines=True, single=isolation.is_convict)
+        if not retries:
+            return None
+        self._retries_out = True
+        convict = isolation.is_convict(retries[0].sequence)
+        return SlicePlan(
+            shard_id=self.state.shard.shard_id,
+            epoch=self.state.epoch,
+            kind=SliceKind.RETRY,
+            limit=len(retries),
+            position=self.state.position,
+            max_failures=len(retries),
+            retries=retries,
+            alone=isolation.alone or convict,
+        )
+
+    def plan_fresh(self, carried: int) -> SlicePlan | None:
+        """Plan the next fresh slice.
+
+        Args:
+            carried: how many fetched records of the shard the driver holds.
+        """
+        isolation = self._isolation[True]
+        room = self.state.room
+        if self._fresh_out or not self.state.may_read or not room:
+            return None
+        if not carried and (not self.backlog or isolation.alone):
+            return None
+        self._fresh_out = True
+        tracker = self.state.tracker
+        return SlicePlan(
+            shard_id=self.state.shard.shard_id,
+            epoch=self.state.epoch,
+            kind=SliceKind.CARRIED if carried else SliceKind.READ,
+            limit=isolation.limit(min(carried or self._limits.records, self._limits.records)),
+            position=self.state.position,
+            max_failures=room,
+            holes=tracker.restored_holes,
+            anchor=tracker.anchor if tracker.last_emitted == tracker.base else None,
+            attempts=tuple(tracker.restored_attempts.items()),
+            blocked_keys=self.state.retries.blocked_keys,
+            alone=isolation.alone,
+        )
+
+    def settle(self, plan: SlicePlan, outcome: SliceOutcome, now: float, *, random: float) -> list[Exhausted]:
+        """Take in what came of a slice. Returns what must be dead-lettered."""
+        self._isolation[plan.is_fresh].survived(alone=plan.alone)
+        if plan.is_fresh:
+            self._fresh_out = False
+            if plan.kind is SliceKind.READ:
+                self.backlog = not outcome.at_tip
+            return self.state.settle_fresh(outcome, now, random=random)
+        self._retries_out = False
+        failed = {failure.sequence for failure in outcome.failures}
+        exhausted = self.state.settle_retries(plan.retries, outcome.failures, now, random=random)
+        for gone in {retry.sequence for retry in plan.retries} - failed | {e.sequence for e in exhausted}:
+            self._isolation[False].acquit(gone)
+        return exhausted
+
+    def died(
+        self, plan: SlicePlan, carried: FailedRecord | None, now: float, *, random: float
+    ) -> list[Exhausted]:
+        """Take in that the job of a slice died: it is planned again, alone, then halved.
+
+        ``carried`` is the first record of a CARRIED slice, as the failure it becomes if it is convicted.
+        """
+        count = len(plan.retries) if plan.kind is SliceKind.RETRY else plan.limit
+        convicted = self._isolation[plan.is_fresh].died(count, alone=plan.alone)
+        if plan.is_fresh:
+            self._fresh_out = False
+            if not convicted or carried is None:
+                return []
+            self._isolation[False].convict(carried.sequence)
+            outcome = SliceOutcome(
+                first=carried.sequence, last=carried.sequence, count=1, failures=(carried,)
+            )
+            return self.state.settle_fresh(outcome, now, random=random)
+        self._retries_out = False
+        if convicted:
+            return self._convict_retry(plan.retries[0].sequence, carried, now, random)
+        for retry in plan.retries:
+            self.state.withdraw(retry.sequence, None, now)
+        return []
+
+    def _convict_retry(
+        self, sequence: SequenceNumber, carried: FailedRecord | None, now: float, random: float
+    ) -> list[Exhausted]:
+        self._isolation[False].convict(sequence)
+        key = None if carried is None else carried.partition_key
+        decision = self.state.fail(sequence, now, random=random, partition_key=key)
+        return [decision] if isinstance(decision, Exhausted) else []

@@ -1,0 +1,109 @@
+"""What is planned for a micro-batch, and what came of it.
+
+A slice is one contiguous piece of one shard, or a set of its due retries. Of a fresh slice only the beginning
+is known when it is planned; its outcome says how far it came. Within a shard at most one fresh slice and one
+slice of retries are out at a time, so fresh slices never overlap.
+"""
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from shard_state.checkpoint import Hole
+from shard_state.position import Position
+from shard_state.sequence_number import SequenceNumber
+
+
+class SliceKind(Enum):
+    """Where a slice's records come from."""
+
+    READ = auto()
+    """An executor reads them from Kinesis: the shard has a backlog."""
+    CARRIED = auto()
+    """The driver has read them and they travel inside the job: the shard is at its tip, or suspect."""
+    RETRY = auto()
+    """They failed before, are due, and travel inside the job."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redelivery:
+    """One record of a slice of retries."""
+
+    sequence: SequenceNumber
+    attempt: int
+    """Which delivery this will be, from 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlicePlan:
+    """One slice of a micro-batch."""
+
+    shard_id: str
+    epoch: int
+    kind: SliceKind
+    limit: int
+    """At most so many records."""
+    position: Position
+    """Where a READ slice begins; where a CARRIED slice's first record was expected."""
+    max_failures: int
+    """The slice ends early once so many of its records are unfinished: there is no room to track more."""
+    holes: tuple[Hole, ...] = ()
+    """Records in these are read but not delivered: they were finished before the restart."""
+    anchor: SequenceNumber | None = None
+    """The holes and attempts count only if this is the first record read; None: they do."""
+    attempts: tuple[tuple[SequenceNumber, int], ...] = ()
+    """Earlier deliveries, before the restart."""
+    blocked_keys: frozenset[str] = frozenset()
+    """Records of these partition keys are held, not delivered."""
+    retries: tuple[Redelivery, ...] = ()
+    """The records of a RETRY slice, in the order of delivery."""
+    alone: bool = False
+    """Run it in a job of its own: a job with it died before, and this tells who is to blame."""
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether it moves the shard forward, as opposed to retrying."""
+        return self.kind is not SliceKind.RETRY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedRecord:
+    """A record of a slice that was not acked."""
+
+    index: int
+    """Its place among the records read in the slice, from 0; for retries, among its ``retries``."""
+    sequence: SequenceNumber
+    previous: SequenceNumber | None
+    """The record read just before it in the slice."""
+    attempt: int
+    """How often it was delivered so far."""
+    held: bool = False
+    """It was not delivered this time, because an earlier record of its key has to come first."""
+    partition_key: str | None = None
+    rejected: bool = False
+    """The handler said that no retry can help."""
+    delay_seconds: float | None = None
+    """The handler's own wish for the delay before the next attempt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceOutcome:
+    """What came of a slice. For a fresh one, ``first`` .. ``last`` are the records read, all of them."""
+
+    first: SequenceNumber | None = None
+    last: SequenceNumber | None = None
+    count: int = 0
+    failures: tuple[FailedRecord, ...] = ()
+    at_end: bool = False
+    """The end of a closed shard was read: nothing follows."""
+    at_tip: bool = False
+    """Everything written so far was read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exhausted:
+    """A record that must be dead-lettered; the checkpoint waits for that (invariant 6)."""
+
+    shard_id: str
+    sequence: SequenceNumber
+    attempts: int
+    rejected: bool

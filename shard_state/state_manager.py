@@ -1,0 +1,387 @@
+"""The one object a shell holds: events go in, decisions come out.
+
+A shell (the plain-Python spout, the micro-batch engine) does all the I/O and calls this in between:
+
+    listed(...)       what ListShards and the store say      -> to_acquire()   which shards to try to own
+    acquired(...)     an ownership, with its checkpoint
+    lost(...)         an ownership that ended
+    then either, record by record:   round, take_retry, emit, ack, fail, expire
+    or, slice by slice:              plan, settle, died
+    dead_lettered(.)  a dead letter is durable
+    to_commit()       what to store now                      -> committed(...)
+
+The obligations of the shell: call from one thread; pass a ``now`` that never goes back; write a dead letter
+for every ``Exhausted`` it is given, and report it; give a record to the user only on ``Emission.deliver`` or
+from ``take_retry``; report shards as listed again after an end was read, so that the children are found.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from shard_state.checkpoint import Checkpoint
+from shard_state.deadlines import Deadlines
+from shard_state.inflight_record_tracker import RecordEvent
+from shard_state.life_cycle import ACQUIRABLE, ShardEvent, ShardPhase, next_phase
+from shard_state.lineage import Shard, blocking_parents, parents_first
+from shard_state.local_shard_state import Capacity, Emission, LocalShardState
+from shard_state.ordered_retries import Order
+from shard_state.position import Position
+from shard_state.retry_policy import Retry, RetryPolicy
+from shard_state.round_robin import RoundRobin
+from shard_state.sequence_number import SequenceNumber
+from shard_state.shard_slices import ShardSlices, SliceLimits
+from shard_state.slices import Exhausted, FailedRecord, Redelivery, SliceOutcome, SlicePlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingCommit:
+    """A checkpoint to be stored, and what identifies it when it is."""
+
+    shard_id: str
+    checkpoint: Checkpoint
+    revision: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardStatus:
+    """One shard as this consumer sees it, for people and metrics."""
+
+    shard_id: str
+    phase: ShardPhase
+    epoch: int = 0
+    checkpoint: SequenceNumber | None = None
+    in_flight: int = 0
+    waiting: int = 0
+    exhausted: int = 0
+    holes: int = 0
+    congested: bool = False
+
+
+class StateManager:
+    """All shards of one stream, as one consumer sees them. Mutable; not thread-safe."""
+
+    def __init__(
+        self,
+        *,
+        app_instance: str,
+        random: Callable[[], float],
+        retry: RetryPolicy | None = None,
+        order: Order = Order.UNORDERED,
+        capacity: Capacity | None = None,
+        limits: SliceLimits | None = None,
+        message_timeout_seconds: float | None = None,
+    ) -> None:
+        self._app_instance = app_instance
+        self._random = random
+        self._retry = retry or RetryPolicy()
+        self._order = order
+        self._capacity = capacity or Capacity()
+        self._limits = limits or SliceLimits()
+        self._deadlines = Deadlines(message_timeout_seconds)
+        self._phases: dict[str, ShardPhase] = {}
+        self._shards: dict[str, Shard] = {}
+        self._listed: dict[str, Shard] = {}
+        self._stored: set[str] = set()
+        self._owned: dict[str, ShardSlices] = {}
+        self._turns = RoundRobin()
+
+    # Which shards there are
+
+    def listed(self, shards: Iterable[Shard], stored: Mapping[str, Checkpoint]) -> None:
+        """Take in what the stream lists and what the store holds. Both may lag behind the truth."""
+        self._listed = {shard.shard_id: shard for shard in shards}
+        self._shards.update(self._listed)
+        self._stored.update(stored)
+        for shard_id in stored:
+            # Not listed any more: retention trimmed it. Its owner finds that out, and ends it loudly.
+            self._shards.setdefault(shard_id, Shard(shard_id=shard_id, closed=True))
+        for shard_id in self._shards:
+            self._phases.setdefault(shard_id, ShardPhase.WAITING_FOR_PARENTS)
+        for shard_id, checkpoint in stored.items():
+            if checkpoint.is_shard_end and shard_id not in self._owned:
+                self._phases[shard_id] = next_phase(self._phases[shard_id], ShardEvent.FOUND_OVER)
+        self._release_children()
+
+    def to_acquire(self) -> list[Shard]:
+        """Name the shards to try to own now: not owned, their parents over; parents before children."""
+        return parents_first(
+            shard
+            for shard_id, shard in self._shards.items()
+            if self._phases[shard_id] in ACQUIRABLE and (shard_id in self._listed or shard_id in self._stored)
+        )
+
+    @staticmethod
+    def fresh_checkpoint() -> Checkpoint:
+        """Give the checkpoint of a shard that was found after the application began.
+
+        Always at TRIM_HORIZON, whatever the configured start: at any other position, what was written
+        before the shard was noticed would be lost (invariant 7).
+        """
+        return Checkpoint(start=Position.trim_horizon())
+
+    def acquired(self, shard_id: str, checkpoint: Checkpoint) -> None:
+        """Take in that this consumer owns a shard, from ``checkpoint`` on, under its epoch."""
+        self._stored.add(shard_id)
+        if checkpoint.is_shard_end:
+            self._phases[shard_id] = next_phase(self._phases[shard_id], ShardEvent.FOUND_OVER)
+            self._release_children()
+            return
+        state = LocalShardState(
+            self._shards[shard_id],
+            checkpoint,
+            retry=self._retry,
+            order=self._order,
+            capacity=self._capacity,
+        )
+        self._owned[shard_id] = ShardSlices(state, self._limits)
+        self._phases[shard_id] = state.phase
+        self._turns.add(shard_id)
+
+    def lost(self, shard_ids: Iterable[str]) -> None:
+        """Take in that ownerships ended. What was in flight of those shards is somebody else's now."""
+        for shard_id in shard_ids:
+            slices = self._owned.pop(shard_id, None)
+            if slices is not None:
+                self._turns.remove(shard_id)
+                self._phases[shard_id] = next_phase(slices.state.phase, ShardEvent.OWNERSHIP_LOST)
+
+    @property
+    def owned(self) -> frozenset[str]:
+        """The shards this consumer owns, those that only wait for their last commit included."""
+        return frozenset(self._owned)
+
+    @property
+    def all_over(self) -> bool:
+        """Whether every listed shard is over: nothing can come any more without a reshard."""
+        return bool(self._listed) and all(
+            self._phases[shard_id] is ShardPhase.OVER for shard_id in self._listed
+        )
+
+    def shard(self, shard_id: str) -> LocalShardState | None:
+        """Give the state of an owned shard."""
+        slices = self._owned.get(shard_id)
+        return None if slices is None else slices.state
+
+    # One record at a time
+
+    def round(self) -> Iterator[str]:
+        """Name the owned shards once each, whoever was served longest ago first (invariant 15)."""
+        return self._turns.round()
+
+    def served(self, shard_id: str) -> None:
+        """Note that a shard had its turn."""
+        self._turns.served(shard_id)
+
+    def may_read(self, shard_id: str) -> bool:
+        """Tell whether fresh records of a shard may be handed out now."""
+        slices = self._owned.get(shard_id)
+        return slices is not None and slices.state.may_read
+
+    def emit(
+        self, shard_id: str, sequence: SequenceNumber, partition_key: str | None, now: float
+    ) -> Emission:
+        """Decide upon a record just read of an owned shard, and track it."""
+        emission = self._owned[shard_id].state.emit(sequence, partition_key, now)
+        if emission.deliver:
+            self._deadlines.start(shard_id, sequence, emission.attempt, now)
+        return emission
+
+    def take_retry(self, shard_id: str, now: float) -> Redelivery | None:
+        """Hand out the record of a shard whose retry is due first, if any is."""
+        slices = self._owned.get(shard_id)
+        taken = () if slices is None else slices.state.take_retries(now, 1, whole_lines=False)
+        if not taken:
+            return None
+        self._deadlines.start(shard_id, taken[0].sequence, taken[0].attempt, now)
+        return taken[0]
+
+    def ack(self, shard_id: str, sequence: SequenceNumber, now: float) -> bool:
+        """Finish a record. False if that changes nothing: late, duplicate, unknown, or not ours any more."""
+        slices = self._owned.get(shard_id)
+        if slices is None or not slices.state.ack(sequence, now):
+            return False
+        self._synchronise(shard_id)
+        return True
+
+    def fail(
+        self,
+        shard_id: str,
+        sequence: SequenceNumber,
+        now: float,
+        *,
+        partition_key: str | None = None,
+        rejected: bool = False,
+        delay_seconds: float | None = None,
+        event: RecordEvent = RecordEvent.FAIL,
+    ) -> Retry | Exhausted | None:
+        """Decide upon a failed record: when it comes again, or that it is exhausted. None: no change."""
+        slices = self._owned.get(shard_id)
+        if slices is None:
+            return None
+        return slices.state.fail(
+            sequence,
+            now,
+            random=self._random(),
+            event=event,
+            partition_key=partition_key,
+            rejected=rejected,
+            delay_seconds=delay_seconds,
+        )
+
+    def expired(self, now: float) -> list[tuple[str, SequenceNumber]]:
+        """Name the records whose message time-out has passed. The shell fails them, with TIME_OUT."""
+        return [
+            (shard_id, sequence)
+            for shard_id, sequence, attempt in self._deadlines.expired(now)
+            if shard_id in self._owned and self._owned[shard_id].state.is_out(sequence, attempt)
+        ]
+
+    def end_read(self, shard_id: str) -> None:
+        """Note that the end of a closed shard was read, or that retention trimmed the shard away."""
+        slices = self._owned.get(shard_id)
+        if slices is not None:
+            slices.state.end_read()
+            self._synchronise(shard_id)
+
+    # Slice by slice
+
+    def to_fetch(self) -> list[str]:
+        """Name the shards whose next page the driver should fetch, if it holds none of theirs."""
+        return [shard_id for shard_id in self._turns.round() if self._owned[shard_id].wants_page]
+
+    def page_fetched(self, shard_id: str, *, full: bool) -> None:
+        """Note what the driver's page says of the backlog: a full page says that executors should read on."""
+        slices = self._owned.get(shard_id)
+        if slices is not None:
+            slices.backlog = full
+
+    def plan(self, now: float, carried: Mapping[str, int]) -> list[SlicePlan]:
+        """Plan every slice that may go out now: of each shard in turn the due retries, then a fresh slice.
+
+        Args:
+            now: the time.
+            carried: how many fetched records the driver holds, by shard.
+        """
+        plans: list[SlicePlan] = []
+        for shard_id in self._turns.round():
+            slices = self._owned[shard_id]
+            planned = [slices.plan_retries(now), slices.plan_fresh(carried.get(shard_id, 0))]
+            plans.extend(plan for plan in planned if plan is not None)
+            if planned != [None, None]:
+                self._turns.served(shard_id)
+        return plans
+
+    def settle(self, plan: SlicePlan, outcome: SliceOutcome, now: float) -> list[Exhausted]:
+        """Take in what came of a slice. One of an ownership that ended changes nothing."""
+        slices = self._of_epoch(plan)
+        if slices is None:
+            return []
+        exhausted = slices.settle(plan, outcome, now, random=self._random())
+        self._synchronise(plan.shard_id)
+        return exhausted
+
+    def died(self, plan: SlicePlan, carried: FailedRecord | None, now: float) -> list[Exhausted]:
+        """Take in that the job of a slice died, or outlived the message time-out.
+
+        Args:
+            plan: the slice.
+            carried: the first record of a CARRIED slice, as the failure it becomes if it is convicted.
+            now: the time.
+        """
+        slices = self._of_epoch(plan)
+        return [] if slices is None else slices.died(plan, carried, now, random=self._random())
+
+    # Finishing and storing
+
+    def dead_lettered(self, shard_id: str, sequence: SequenceNumber, now: float) -> bool:
+        """Finish an exhausted record whose dead letter is durable; False if nothing changes."""
+        slices = self._owned.get(shard_id)
+        if slices is None or not slices.state.dead_lettered(sequence, now):
+            return False
+        self._synchronise(shard_id)
+        return True
+
+    def to_commit(self) -> list[PendingCommit]:
+        """Copy the progress of every dirty shard, for one transaction."""
+        return [
+            PendingCommit(
+                shard_id=shard_id,
+                checkpoint=slices.state.checkpoint(self._app_instance),
+                revision=slices.state.revision,
+            )
+            for shard_id, slices in self._owned.items()
+            if slices.state.is_dirty
+        ]
+
+    def committed(self, pending: Sequence[PendingCommit]) -> list[str]:
+        """Take in that copies are stored. Returns the shards that are over now: release them."""
+        over: list[str] = []
+        for commit in pending:
+            slices = self._owned.get(commit.shard_id)
+            if slices is None or slices.state.epoch != commit.checkpoint.epoch:
+                continue
+            slices.state.mark_committed(commit.checkpoint, commit.revision)
+            self._synchronise(commit.shard_id)
+            if slices.state.phase is ShardPhase.OVER:
+                over.append(commit.shard_id)
+                del self._owned[commit.shard_id]
+                self._turns.remove(commit.shard_id)
+        if over:
+            self._release_children()
+        return over
+
+    # Looking in
+
+    def next_due(self) -> float | None:
+        """Tell when the next retry is due, over all shards."""
+        due = [slices.state.retries.next_due() for slices in self._owned.values()]
+        return min((at for at in due if at is not None), default=None)
+
+    @property
+    def unresolved(self) -> int:
+        """How many handed-out records are not finished, over all shards."""
+        return sum(slices.state.tracker.unresolved for slices in self._owned.values())
+
+    @property
+    def idle(self) -> bool:
+        """Whether no slice is out."""
+        return all(slices.is_idle for slices in self._owned.values())
+
+    def status(self) -> list[ShardStatus]:
+        """Describe every known shard, parents before children."""
+        return [self._status(shard.shard_id) for shard in parents_first(self._shards.values())]
+
+    def _status(self, shard_id: str) -> ShardStatus:
+        slices = self._owned.get(shard_id)
+        if slices is None:
+            return ShardStatus(shard_id=shard_id, phase=self._phases[shard_id])
+        state, tracker = slices.state, slices.state.tracker
+        return ShardStatus(
+            shard_id=shard_id,
+            phase=state.phase,
+            epoch=state.epoch,
+            checkpoint=tracker.base,
+            in_flight=tracker.in_flight,
+            waiting=tracker.waiting,
+            exhausted=tracker.exhausted,
+            holes=tracker.holes,
+            congested=state.is_congested,
+        )
+
+    # Inside
+
+    def _of_epoch(self, plan: SlicePlan) -> ShardSlices | None:
+        slices = self._owned.get(plan.shard_id)
+        return slices if slices is not None and slices.state.epoch == plan.epoch else None
+
+    def _synchronise(self, shard_id: str) -> None:
+        self._phases[shard_id] = self._owned[shard_id].state.phase
+
+    def _release_children(self) -> None:
+        over = self._over()
+        for shard_id, shard in self._shards.items():
+            if not blocking_parents(shard, self._listed, self._stored, over):
+                self._phases[shard_id] = next_phase(self._phases[shard_id], ShardEvent.PARENTS_OVER)
+
+    def _over(self) -> Collection[str]:
+        return {shard_id for shard_id, phase in self._phases.items() if phase is ShardPhase.OVER}
