@@ -1,0 +1,87 @@
+"""What a record handler may say by raising, and how an error is read.
+
+Returning acks the record; any exception fails it, to be retried until the retry limit. Two exceptions say
+more: `Reject` gives the record up at once, `RetryLater` chooses when it is tried again.
+
+This module travels to the executors with every handler, so it imports nothing of ours.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+MAX_ERROR_CHARS: Final = 2_000
+"""How much of an error's text is kept: it comes back with every failed record, and goes into dead letters."""
+
+_TRACEBACK: Final = "Traceback (most recent call last)"
+
+
+class Reject(Exception):  # noqa: N818 - a verdict of the handler, not an error of ours
+    """Raised by a handler: no retry will help. The record goes straight to the dead letters."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class RetryLater(Exception):  # noqa: N818
+    """Raised by a handler: try this record again after ``seconds``. Counts as an attempt.
+
+    Raises:
+        ValueError: for a delay that is negative or not finite; it fails the record with the usual delay.
+    """
+
+    def __init__(self, seconds: float, reason: str = "") -> None:
+        if not (math.isfinite(seconds) and seconds >= 0):
+            raise ValueError(f"expected RetryLater(seconds) with finite seconds >= 0, got {seconds!r}")
+        super().__init__(seconds, reason)
+        self.seconds = float(seconds)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return self.reason or f"asked for a retry after {self.seconds:g} s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """What an exception of a handler means for its record."""
+
+    error_text: str
+    """One line of at most `MAX_ERROR_CHARS`: "ValueError: bad amount", or a `Reject`'s reason."""
+    rejected: bool = False
+    """Whether the record is given up at once."""
+    delay_seconds: float | None = None
+    """When to try again, if the handler chose; None leaves it to the back-off."""
+
+
+def failure_of(error: BaseException) -> Failure:
+    """Read what a handler (or a scheme) raised. Never raises, whatever the exception is like."""
+    if isinstance(error, Reject):
+        return Failure(error_text=_one_line(_text(error)) or "rejected without a reason", rejected=True)
+    if isinstance(error, RetryLater):
+        return Failure(error_text=_one_line(f"RetryLater: {_text(error)}"), delay_seconds=error.seconds)
+    text = _text(error)
+    return Failure(error_text=_one_line(f"{type(error).__name__}: {text}" if text else type(error).__name__))
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return _without_traceback(str(error).strip())
+    except Exception as broken:  # noqa: BLE001 - a user's __str__ may raise anything; the failure still counts
+        return f"(its text cannot be had: __str__ raised {type(broken).__name__})"
+
+
+def _without_traceback(text: str) -> str:
+    """Drop tracebacks that came inside a message, as PySpark's do; what a bare one ends with is its error."""
+    before, found, traceback = text.partition(_TRACEBACK)
+    if not found or before.strip():
+        return before
+    return traceback.rstrip().rpartition("\n")[2]
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    if len(line) > MAX_ERROR_CHARS:
+        line = line[: MAX_ERROR_CHARS - 1] + "…"
+    # A lone surrogate cannot be stored as UTF-8, and the dead letter must be.
+    return line.encode("utf-8", "replace").decode()

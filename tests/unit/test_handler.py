@@ -1,0 +1,81 @@
+"""What a handler raises decides what becomes of its record."""
+
+import math
+import pickle
+import traceback
+
+import pytest
+
+from kinesis_spout.handler import MAX_ERROR_CHARS, Failure, Reject, RetryLater, failure_of
+
+
+def test_an_ordinary_error_is_named_with_its_type() -> None:
+    assert failure_of(ValueError("bad amount")) == Failure(error_text="ValueError: bad amount")
+
+
+def test_an_error_without_text_is_its_type() -> None:
+    assert failure_of(ZeroDivisionError()).error_text == "ZeroDivisionError"
+
+
+def test_a_rejection_gives_the_record_up_for_its_reason() -> None:
+    assert failure_of(Reject("negative amount")) == Failure(error_text="negative amount", rejected=True)
+    assert failure_of(Reject("")).error_text == "rejected without a reason"
+
+
+def test_retry_later_chooses_the_delay() -> None:
+    assert failure_of(RetryLater(5, "rate limited")) == Failure(
+        error_text="RetryLater: rate limited", delay_seconds=5.0
+    )
+    assert failure_of(RetryLater(0)).error_text == "RetryLater: asked for a retry after 0 s"
+
+
+@pytest.mark.parametrize("seconds", [-1, math.nan, math.inf])
+def test_retry_later_takes_no_impossible_delay(seconds: float) -> None:
+    with pytest.raises(ValueError, match="finite seconds >= 0"):
+        RetryLater(seconds)
+
+
+def test_a_subclass_of_a_verdict_is_that_verdict() -> None:
+    class Expired(Reject):
+        pass
+
+    assert failure_of(Expired("too old")).rejected
+
+
+@pytest.mark.parametrize("error", [Reject("no"), RetryLater(2.5, "later"), RetryLater(1)])
+def test_verdicts_survive_the_way_from_executor_to_driver(error: Exception) -> None:
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is type(error)
+    assert vars(copy) == vars(error)
+    assert pickle.loads(pickle.dumps(failure_of(error))) == failure_of(error)
+
+
+def test_a_long_text_is_cut_and_says_so() -> None:
+    text = failure_of(ValueError("x" * 10_000)).error_text
+    assert len(text) == MAX_ERROR_CHARS
+    assert text.endswith("…")
+
+
+def test_lines_are_joined_and_tracebacks_left_out() -> None:
+    inner = "".join(traceback.format_exception(ValueError("deep")))
+    assert failure_of(RuntimeError("first\nsecond")).error_text == "RuntimeError: first second"
+    assert failure_of(
+        RuntimeError(f"job failed:\nTraceback (most recent call last):\n{inner}")
+    ).error_text == ("RuntimeError: job failed:")
+
+
+def test_a_text_that_is_only_a_traceback_gives_its_last_line() -> None:
+    text = 'Traceback (most recent call last):\n  File "x.py", line 1\nValueError: bad\n'
+    assert failure_of(RuntimeError(text)).error_text == "RuntimeError: ValueError: bad"
+
+
+def test_text_that_is_no_utf_8_is_made_storable() -> None:
+    failure_of(ValueError("bad \ud800 amount")).error_text.encode()
+
+
+def test_an_error_that_cannot_say_what_it_is_still_fails_its_record() -> None:
+    class Mute(Exception):  # noqa: N818
+        def __str__(self) -> str:
+            raise TypeError("no words")
+
+    assert failure_of(Mute()).error_text == "Mute: (its text cannot be had: __str__ raised TypeError)"
