@@ -1,0 +1,344 @@
+"""What every door shares: which shards are ours, what is stored, what is given up.
+
+A consumer runs two background threads, so that commits keep their own clock while the user's code is busy or
+reading is paused (invariant 13): the *housekeeper* lists shards, acquires them and commits; the *undertaker*
+writes dead letters, whose sink may be slow. The ``StateManager`` is shared with the door, under ``lock``; no
+I/O is done under it.
+
+Errors that may pass (``retriable``) are retried for as long as it takes, with back-off; they show in
+``last_error``. Any other error ends the consumer: it is raised by the door's next call.
+"""
+
+import logging
+import os
+import random
+import socket
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+from uuid import uuid4
+
+from kinesis_spout.config import SpoutConfig
+from kinesis_spout.dead_letters.letter import DeadLetter
+from kinesis_spout.errors import KinesisSpoutError
+from kinesis_spout.ports import CheckpointWrite
+from kinesis_spout.record import Record
+from kinesis_spout.spout.ports import Ports
+from shard_state import (
+    Capacity,
+    Exhausted,
+    Order,
+    PendingCommit,
+    RetryPolicy,
+    SequenceNumber,
+    SliceLimits,
+    StateManager,
+)
+
+_BACKOFF_SECONDS: Final = 1.0
+_BACKOFF_CAP_SECONDS: Final = 10.0
+_LOOK_AROUND_SECONDS: Final = 0.5
+"""How soon a lost session is noticed."""
+_STAND_BY_SECONDS: Final = 0.5
+"""How often a stand-by tries to get a shard that somebody else owns."""
+
+_log = logging.getLogger(__name__)
+
+
+class Door(Protocol):
+    """What a door does when ownership changes. Called by the housekeeper, under the lock."""
+
+    def shards_acquired(self, shard_ids: Iterable[str]) -> None:
+        """Begin to read."""
+        ...
+
+    def shards_lost(self, shard_ids: Iterable[str]) -> None:
+        """Drop everything that was read of the shards."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Counters:
+    """What happened since the start. Mutable; read it at any time."""
+
+    delivered: int = 0
+    """Deliveries to the user's code, retries included."""
+    acked: int = 0
+    retried: int = 0
+    timed_out: int = 0
+    dead_lettered: int = 0
+    bytes_read: int = 0
+    throttled: int = 0
+    commits: int = 0
+    shards_trimmed: int = 0
+    """Shards that retention trimmed away before their end was read. Their unread records are lost."""
+
+
+@dataclass(slots=True)
+class _Backoff:
+    failures: int = 0
+    until: float = 0.0
+
+    def failed(self, now: float) -> None:
+        delay = min(_BACKOFF_CAP_SECONDS, _BACKOFF_SECONDS * 2 ** min(self.failures, 8))
+        self.failures += 1
+        self.until = now + delay * (1 - random.random() / 2)  # noqa: S311 - jitter, no secret
+
+    def passed(self) -> None:
+        self.failures, self.until = 0, 0.0
+
+
+@dataclass(slots=True)
+class _Chores:
+    """When each chore is due. Mutable."""
+
+    list_at: float = 0.0
+    commit_at: float = 0.0
+    listing: _Backoff = field(default_factory=_Backoff)
+    committing: _Backoff = field(default_factory=_Backoff)
+    burying: _Backoff = field(default_factory=_Backoff)
+
+
+class Consumer:
+    """One member of an application on one stream. Mutable; ``lock`` guards ``manager``."""
+
+    def __init__(self, config: SpoutConfig, ports: Ports, *, message_timeout_seconds: float | None) -> None:
+        self.config = config
+        self.ports = ports
+        self.app_instance = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
+        self.lock = threading.RLock()
+        self.counters = Counters()
+        self.last_error: KinesisSpoutError | None = None
+        """The last error that is being retried; None once what failed has worked again."""
+        self.manager = StateManager(
+            app_instance=self.app_instance,
+            random=random.random,
+            retry=RetryPolicy(
+                limit=config.retry_limit,
+                backoff_seconds=config.retry_backoff_seconds,
+                multiplier=config.retry_backoff_multiplier,
+                cap_seconds=config.retry_backoff_cap_seconds,
+                jitter=config.retry_jitter,
+            ),
+            order=Order(config.order),
+            capacity=Capacity(records=config.max_pending, holes=config.max_holes),
+            limits=SliceLimits(records=config.max_records_per_slice),
+            message_timeout_seconds=message_timeout_seconds,
+        )
+        self._door: Door | None = None
+        self._letters: dict[tuple[str, SequenceNumber], DeadLetter] = {}
+        self._chores = _Chores()
+        self._fatal: BaseException | None = None
+        self._chore_due = threading.Event()
+        self._letter_due = threading.Event()
+        self._stopping = False
+        self._threads: list[threading.Thread] = []
+
+    # The door's side
+
+    def start(self, door: Door) -> None:
+        """Begin: check the stream and the stored progress, join, acquire; then keep house in the background.
+
+        Raises:
+            KinesisSpoutError: whatever goes wrong at the start is raised at once, so that a wrong name or
+                missing permission does not end in silent retries.
+        """
+        self._door = door
+        ports, now = self.ports, self.ports.clock.monotonic()
+        summary = ports.lister.summary()
+        shards = ports.lister.list_shards()
+        start = self.config.start.resolved(ports.clock.time())
+        ports.store.open(summary.created, start, [shard.shard_id for shard in shards])
+        ports.coordinator.join()
+        self._chores.list_at = now + self.config.shard_list_interval_seconds
+        self._refresh(now)
+        self._chores.commit_at = now + self.config.commit_interval_seconds
+        for name, work, due in (
+            ("housekeeper", self._do_chores, self._chore_due),
+            ("undertaker", self._bury_letters, self._letter_due),
+        ):
+            thread = threading.Thread(
+                target=self._keep, args=(work, due), name=f"kinesis-spout-{name}", daemon=True
+            )
+            self._threads.append(thread)
+            thread.start()
+
+    def check(self) -> None:
+        """Raise the error that ended the consumer, if one did."""
+        if self._fatal is not None:
+            raise self._fatal
+
+    def end_with(self, error: BaseException) -> None:
+        """End the consumer with an error that cannot be retried."""
+        self._fatal = self._fatal or error
+
+    @property
+    def now(self) -> float:
+        """The time that the manager is told."""
+        return self.ports.clock.monotonic()
+
+    def bury(self, exhausted: Exhausted, record: Record, error: str) -> None:
+        """Have a record that was given up dead-lettered. Call under the lock."""
+        self._letters[exhausted.shard_id, exhausted.sequence] = DeadLetter(
+            application=self.config.app,
+            stream=self.config.stream_name,
+            shard_id=exhausted.shard_id,
+            sequence_number=str(exhausted.sequence),
+            partition_key=record.partition_key,
+            arrival_timestamp=record.arrival_timestamp,
+            data=record.data,
+            attempts=exhausted.attempts,
+            error=error,
+            reason="rejected" if exhausted.rejected else "exhausted",
+            died_at=self.ports.clock.time(),
+        )
+        self._letter_due.set()
+
+    def list_soon(self) -> None:
+        """Have the shards listed again now: the end of one was read, its children are due."""
+        self._chores.list_at = 0.0
+        self._chore_due.set()
+
+    def close(self, *, commit: bool = True) -> None:
+        """Stop keeping house, write what is left to write, give the shards up. May be called twice.
+
+        Raises:
+            KinesisSpoutError: the last dead letters or the last commit could not be stored. Nothing is lost
+                by that: the records come again at the next start.
+        """
+        self._stopping = True
+        self._chore_due.set()
+        self._letter_due.set()
+        while self._threads:
+            self._threads.pop().join()
+        try:
+            if commit and self._door is not None and self._fatal is None:
+                self._take_lost()
+                self._bury_all()
+                self._commit()
+                self.ports.coordinator.release(self.manager.owned)
+        finally:
+            self._door = None
+            self.ports.coordinator.close()
+            self.ports.dead_letters.close()
+            self.ports.close()
+
+    # The background threads
+
+    def _keep(self, work: Callable[[float], float], due: threading.Event) -> None:
+        """Do a work again and again: each time it says until when it can rest, unless something comes up."""
+        while not self._stopping and self._fatal is None:
+            try:
+                rest_until = work(self.now)
+            except Exception as error:  # noqa: BLE001 - whatever ended the thread must reach the user
+                self.end_with(error)
+                return
+            due.wait(max(0.01, rest_until - self.now))
+            due.clear()
+
+    def _bury_letters(self, now: float) -> float:
+        chores = self._chores
+        if self._letters and now >= chores.burying.until:
+            self._tried(chores.burying, self._bury_all)
+        return max(chores.burying.until, now + 0.01) if self._letters else now + _LOOK_AROUND_SECONDS
+
+    def _do_chores(self, now: float) -> float:
+        chores = self._chores
+        self._take_lost()
+        if now >= chores.list_at:
+            chores.list_at = now + self.config.shard_list_interval_seconds
+            if not self._tried(chores.listing, lambda: self._refresh(now)):
+                chores.list_at = chores.listing.until
+        if now >= chores.commit_at:
+            chores.commit_at = now + self.config.commit_interval_seconds
+            if not self._tried(chores.committing, self._commit):
+                chores.commit_at = chores.committing.until
+        return min(chores.commit_at, chores.list_at, now + _LOOK_AROUND_SECONDS)
+
+    def _tried(self, backoff: _Backoff, chore: Callable[[], None]) -> bool:
+        try:
+            chore()
+        except KinesisSpoutError as error:
+            if not error.retriable:
+                raise
+            backoff.failed(self.now)
+            self.last_error = error
+            _log.warning("%s; trying again in %.1f s", error, backoff.until - self.now)
+            return False
+        if backoff.failures:
+            backoff.passed()
+            self.last_error = None
+        return True
+
+    def _take_lost(self) -> None:
+        lost = self.ports.coordinator.take_lost()
+        if lost:
+            _log.warning("ownership lost of %s", ", ".join(sorted(lost)))
+            self._drop(lost)
+            self._chores.list_at = 0.0
+
+    def _drop(self, shard_ids: Iterable[str]) -> None:
+        dropped = set(shard_ids)
+        with self.lock:
+            self.manager.lost(dropped)
+            self._letters = {
+                place: letter for place, letter in self._letters.items() if place[0] not in dropped
+            }
+            if self._door is not None:
+                self._door.shards_lost(dropped)
+
+    def _refresh(self, now: float) -> None:
+        shards = self.ports.lister.list_shards()
+        stored = self.ports.store.load()
+        with self.lock:
+            self.manager.listed(shards, stored)
+            wanted = self.manager.to_acquire()
+            fresh = self.manager.fresh_checkpoint()
+        for shard in wanted:
+            checkpoint = self.ports.coordinator.acquire(shard.shard_id, fresh)
+            if checkpoint is None:
+                # Its owner may be gone already, its session not yet expired: look again before long.
+                self._chores.list_at = min(self._chores.list_at, now + _STAND_BY_SECONDS)
+                continue
+            with self.lock:
+                self.manager.acquired(shard.shard_id, checkpoint)
+                if self._door is not None and shard.shard_id in self.manager.owned:
+                    self._door.shards_acquired([shard.shard_id])
+
+    def _bury_all(self) -> None:
+        with self.lock:
+            letters = dict(self._letters)
+        if not letters:
+            return
+        self.ports.dead_letters.write(list(letters.values()))
+        with self.lock:
+            for shard_id, sequence in letters:
+                if self._letters.pop((shard_id, sequence), None) is not None:
+                    self.manager.dead_lettered(shard_id, sequence, self.now)
+            self.counters.dead_lettered += len(letters)
+
+    def _commit(self) -> None:
+        with self.lock:
+            pending = self.manager.to_commit()
+        if not pending:
+            return
+        writes = [
+            CheckpointWrite(shard_id=commit.shard_id, checkpoint=commit.checkpoint) for commit in pending
+        ]
+        result = self.ports.store.commit(writes)
+        self._committed([commit for commit in pending if commit.shard_id in result.committed])
+        if result.fenced:
+            _log.warning("fenced: somebody else owns %s now", ", ".join(sorted(result.fenced)))
+            self._drop(result.fenced)
+            self.ports.coordinator.release(result.fenced)
+
+    def _committed(self, pending: list[PendingCommit]) -> None:
+        with self.lock:
+            over = self.manager.committed(pending)
+            self.counters.commits += 1
+            if over and self._door is not None:
+                self._door.shards_lost(over)
+        if over:
+            self.ports.coordinator.release(over)
+            self.list_soon()
