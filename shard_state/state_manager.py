@@ -255,17 +255,29 @@ class StateManager:
         if slices is not None:
             slices.backlog = full
 
-    def plan(self, now: float, carried: Mapping[str, int]) -> list[SlicePlan]:
+    def plan(
+        self,
+        now: float,
+        carried: Mapping[str, int],
+        resting: Collection[str] = (),
+        barred: Collection[str] = (),
+    ) -> list[SlicePlan]:
         """Plan every slice that may go out now: of each shard in turn the due retries, then a fresh slice.
 
         Args:
             now: the time.
             carried: how many fetched records the driver holds, by shard.
+            resting: shards that an executor must not read yet, for their read limits.
+            barred: shards of which nothing may go out yet: a job of theirs died a moment ago.
         """
         plans: list[SlicePlan] = []
         for shard_id in self._turns.round():
             slices = self._owned[shard_id]
-            planned = [slices.plan_retries(now), slices.plan_fresh(carried.get(shard_id, 0))]
+            if shard_id in barred:
+                continue
+            held = carried.get(shard_id, 0)
+            fresh = None if shard_id in resting and not held else slices.plan_fresh(held)
+            planned = [slices.plan_retries(now), fresh]
             plans.extend(plan for plan in planned if plan is not None)
             if planned != [None, None]:
                 self._turns.served(shard_id)
