@@ -1,0 +1,71 @@
+"""A page as Arrow columns, for the doors into Spark: the names and types that Kinesis sources use there."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kinesis_spout.kinesis.page import GetRecordsReply, decode_reply
+from shard_state import Shard
+
+SCHEMA: Final = pa.schema(
+    [
+        ("partitionKey", pa.string()),
+        ("data", pa.binary()),
+        ("stream", pa.string()),
+        ("shardId", pa.string()),
+        ("sequenceNumber", pa.string()),
+        ("approximateArrivalTimestamp", pa.timestamp("us", tz="UTC")),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrowPage:
+    """One answer of GetRecords as columns; its other fields mean what ``kinesis_spout.ports.Page`` says."""
+
+    batch: pa.RecordBatch
+    size_bytes: int
+    millis_behind_latest: int
+    at_end: bool
+    child_shards: tuple[Shard, ...] = ()
+
+
+def decode_to_arrow(body: bytes, *, stream: str, shard_id: str) -> pa.RecordBatch:
+    """Decode the body of a good JSON reply of GetRecords into columns of ``SCHEMA``.
+
+    Raises:
+        Unavailable: see ``decode_reply``.
+    """
+    return batch_of(decode_reply(body), stream=stream, shard_id=shard_id)
+
+
+def arrow_page_of(reply: GetRecordsReply, *, stream: str, shard_id: str) -> ArrowPage:
+    """Make a page of columns out of a reply."""
+    return ArrowPage(
+        batch=batch_of(reply, stream=stream, shard_id=shard_id),
+        size_bytes=reply.size_bytes,
+        millis_behind_latest=reply.millis_behind_latest or 0,
+        at_end=reply.at_end,
+        child_shards=reply.children,
+    )
+
+
+def batch_of(reply: GetRecordsReply, *, stream: str, shard_id: str) -> pa.RecordBatch:
+    """Turn the records of a reply into columns of ``SCHEMA``, in shard order."""
+    records = reply.records
+    seconds = pa.array([record.arrival_timestamp for record in records], pa.float64())
+    # Whole microseconds: Kinesis gives milliseconds, which a double of seconds holds only nearly.
+    arrival = pc.round(pc.multiply(seconds, 1e6)).cast(pa.int64()).cast(SCHEMA.field(5).type)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([record.partition_key for record in records], pa.string()),
+            pa.array([record.data for record in records], pa.binary()),
+            pa.repeat(pa.scalar(stream, pa.string()), len(records)),
+            pa.repeat(pa.scalar(shard_id, pa.string()), len(records)),
+            pa.array([record.sequence_number for record in records], pa.string()),
+            arrival,
+        ],
+        schema=SCHEMA,
+    )

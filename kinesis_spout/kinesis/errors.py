@@ -1,0 +1,166 @@
+"""The one table that turns what boto3 raises into the errors of this package.
+
+What the getter and the lister do about each error is theirs to know; here it only gets its name. The codes
+are those of the Kinesis API's service model and the common errors of AWS' JSON services:
+https://docs.aws.amazon.com/kinesis/latest/APIReference/CommonErrors.html
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from botocore import exceptions as botocore_errors
+from botocore.exceptions import BotoCoreError, ClientError
+
+from kinesis_spout.errors import (
+    AccessDenied,
+    DataLoss,
+    ExpiredIterator,
+    InvalidConfig,
+    InvalidIterator,
+    KeyUnavailable,
+    KinesisError,
+    KinesisSpoutError,
+    Throttled,
+    Unavailable,
+)
+
+
+class ResourceNotFound(Unavailable):
+    """The stream or the shard was not found, says one call. Not believed before it is verified.
+
+    Whoever meets it asks the lister: only then it becomes StreamNotFound or ShardNotFound. Retriable, so that
+    it does no harm where nobody verified it.
+    """
+
+
+class ExpiredNextToken(KinesisError):  # noqa: N818
+    """The token of a listing's next page outlived its 300 s. The listing starts again."""
+
+    retriable = True
+
+
+ERRORS_BY_CODE: Final[dict[str, type[KinesisError]]] = {
+    "ExpiredIteratorException": ExpiredIterator,
+    "ExpiredNextTokenException": ExpiredNextToken,
+    "ProvisionedThroughputExceededException": Throttled,
+    "LimitExceededException": Throttled,
+    "KMSThrottlingException": Throttled,
+    "ThrottlingException": Throttled,
+    "Throttling": Throttled,
+    "RequestLimitExceeded": Throttled,
+    "ResourceInUseException": Unavailable,
+    "ResourceNotFoundException": ResourceNotFound,
+    "KMSDisabledException": KeyUnavailable,
+    "KMSInvalidStateException": KeyUnavailable,
+    "KMSAccessDeniedException": KeyUnavailable,
+    "KMSNotFoundException": KeyUnavailable,
+    "KMSOptInRequired": KeyUnavailable,
+    "AccessDeniedException": AccessDenied,
+    "AccessDenied": AccessDenied,
+    "NotAuthorized": AccessDenied,
+    "UnrecognizedClientException": AccessDenied,
+    "InvalidClientTokenId": AccessDenied,
+    "InvalidSignatureException": AccessDenied,
+    "SignatureDoesNotMatch": AccessDenied,
+    "IncompleteSignature": AccessDenied,
+    "IncompleteSignatureException": AccessDenied,
+    "MissingAuthenticationToken": AccessDenied,
+    "MissingAuthenticationTokenException": AccessDenied,
+    "ExpiredToken": AccessDenied,
+    "ExpiredTokenException": AccessDenied,
+    "RequestExpired": AccessDenied,
+    "OptInRequired": AccessDenied,
+    "InternalFailureException": Unavailable,
+    "InternalFailure": Unavailable,
+    "InternalServerError": Unavailable,
+    "ServiceUnavailable": Unavailable,
+    "ServiceUnavailableException": Unavailable,
+    "RequestTimeout": Unavailable,
+    "RequestTimeoutException": Unavailable,
+}
+
+INVALID_ARGUMENT_BY_OPERATION: Final[dict[str, type[KinesisError]]] = {
+    "GetRecords": InvalidIterator,
+    "GetShardIterator": DataLoss,
+}
+"""InvalidArgumentException says that something is wrong; which thing, only the operation tells."""
+
+ERRORS_BY_CAUSE: Final[tuple[tuple[type[Exception], type[KinesisSpoutError]], ...]] = (
+    (botocore_errors.NoCredentialsError, AccessDenied),
+    (botocore_errors.PartialCredentialsError, AccessDenied),
+    (botocore_errors.CredentialRetrievalError, AccessDenied),
+    (botocore_errors.UnauthorizedSSOTokenError, AccessDenied),
+    (botocore_errors.SSOTokenLoadError, AccessDenied),
+    (botocore_errors.TokenRetrievalError, AccessDenied),
+    (botocore_errors.ProfileNotFound, InvalidConfig),
+    (botocore_errors.NoRegionError, InvalidConfig),
+    (botocore_errors.InvalidRegionError, InvalidConfig),
+    (botocore_errors.ParamValidationError, InvalidConfig),
+    (botocore_errors.HTTPClientError, Unavailable),
+    (botocore_errors.ConnectionError, Unavailable),
+    (botocore_errors.IncompleteReadError, Unavailable),
+    (botocore_errors.MetadataRetrievalError, Unavailable),
+)
+"""Tried in order: what never reached the service, or never came back from it."""
+
+_REMEDIES: Final[dict[type[KinesisSpoutError], str]] = {
+    AccessDenied: "check the credentials, the role and its permissions on the stream",
+    KeyUnavailable: "check the state of the stream's KMS key and kms:Decrypt; the shard waits, nothing is skipped",
+    InvalidConfig: "set region, profile and stream to what AWS knows",
+}
+
+
+@contextmanager
+def translated(call: str) -> Iterator[None]:
+    """Raise what boto3 raises inside as an error of this package, from its cause.
+
+    Args:
+        call: what was being done and to what, for the message: "GetRecords of shard s of stream t".
+    """
+    try:
+        yield
+    except (ClientError, BotoCoreError) as error:
+        raise translate(error, call) from error
+
+
+def translate(error: ClientError | BotoCoreError, call: str) -> KinesisSpoutError:
+    """Look an error of boto3 up in the table. What is in no table is a KinesisError that is not retriable."""
+    kind = _kind_of_reply(error) if isinstance(error, ClientError) else _kind_of_cause(error)
+    remedy = _REMEDIES.get(kind)
+    return kind(f"{call} failed: {error}" + (f"; {remedy}" if remedy else ""))
+
+
+def expected(reply: Mapping[str, Any], member: str, call: str) -> Any:
+    """Give a member that every good reply has.
+
+    botocore makes an empty reply out of a body that it cannot parse (what a proxy said, another format).
+    Taken for an answer, that could mean "no records, no next iterator": the end of a shard.
+
+    Raises:
+        Unavailable: the member is missing.
+    """
+    value = reply.get(member)
+    if value is None:
+        raise Unavailable(
+            f"{call} expected a reply with {member!r}, got {sorted(reply)}; it is asked again. "
+            "If it stays, look at what stands between here and Kinesis"
+        )
+    return value
+
+
+def _kind_of_reply(error: ClientError) -> type[KinesisError]:
+    code = error.response.get("Error", {}).get("Code", "")
+    if code == "InvalidArgumentException":
+        return INVALID_ARGUMENT_BY_OPERATION.get(error.operation_name, KinesisError)
+    known = ERRORS_BY_CODE.get(code)
+    if known is not None:
+        return known
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    if status == 429:  # noqa: PLR2004 - HTTP's "too many requests"
+        return Throttled
+    return Unavailable if status >= 500 else KinesisError  # noqa: PLR2004 - HTTP's "the server's fault"
+
+
+def _kind_of_cause(error: BotoCoreError) -> type[KinesisSpoutError]:
+    return next((kind for cause, kind in ERRORS_BY_CAUSE if isinstance(error, cause)), KinesisError)

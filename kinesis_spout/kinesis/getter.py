@@ -1,0 +1,279 @@
+"""One shard, read forward with GetRecords.
+
+The place in the shard is the last record *fetched*; an iterator is only a short-lived ticket to it. So an
+iterator that expires, is refused, or belongs to a process that ended costs one call and loses nothing: a new
+one is asked for after the last fetched record, or, if nothing was fetched yet, at the pinned start.
+"""
+
+import logging
+import math
+import random
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from kinesis_spout.clock import Clock, SystemClock
+from kinesis_spout.errors import (
+    DataLoss,
+    ExpiredIterator,
+    InvalidIterator,
+    KinesisError,
+    ShardNotFound,
+    Throttled,
+    Unavailable,
+)
+from kinesis_spout.kinesis.arrow import ArrowPage, arrow_page_of
+from kinesis_spout.kinesis.backoff import Jitter
+from kinesis_spout.kinesis.client import RAW_BODY, stream_arguments
+from kinesis_spout.kinesis.errors import ResourceNotFound, expected, translated
+from kinesis_spout.kinesis.pacing import Pacing
+from kinesis_spout.kinesis.page import GetRecordsReply, decode_reply, page_of, reply_from_botocore
+from kinesis_spout.ports import Page, ShardLister
+from kinesis_spout.record import Record
+from shard_state import Position, SequenceNumber
+
+if TYPE_CHECKING:
+    from mypy_boto3_kinesis import KinesisClient
+
+MAX_RECORDS: Final = 10_000
+"""AWS: the most that one GetRecords gives."""
+
+RENEW_AFTER_SECONDS: Final = 270.0
+"""An iterator lives 300 s. Renewed before, no call is wasted on finding out."""
+
+_log = logging.getLogger(__name__)
+
+
+class PollingShardGetter:
+    """A ``ShardGetter`` over the Kinesis API. Mutable, not thread-safe, owns nothing that needs closing.
+
+    Its place can move to another process: give ``position``, ``iterator``, ``iterator_obtained_at`` and
+    ``not_before`` of the old one to the constructor of the new one.
+
+    Args:
+        client: from ``KinesisClientSettings.connect``.
+        stream: the stream's name, or its ARN. Records carry it as it is given.
+        shard_id: the shard.
+        position: where to begin. LATEST is pinned here and now to the clock's time (invariant 9).
+        lister: asked when Kinesis says that something does not exist.
+        fail_on_data_loss: whether a position that cannot be read from is an error, or is given up, loudly,
+            for the oldest record there is.
+        iterator: one that leads to ``position``, obtained before.
+        iterator_obtained_at: when it was, in seconds since the epoch.
+        not_before: the earliest next read, in seconds since the epoch.
+        clock: what the pacing waits on.
+        jitter: see ``backoff_seconds``.
+    """
+
+    def __init__(
+        self,
+        client: "KinesisClient",
+        *,
+        stream: str,
+        shard_id: str,
+        position: Position,
+        lister: ShardLister,
+        fail_on_data_loss: bool = True,
+        iterator: str | None = None,
+        iterator_obtained_at: float = 0.0,
+        not_before: float = 0.0,
+        clock: Clock | None = None,
+        jitter: Jitter = random.random,
+    ) -> None:
+        self._client = client
+        self._stream = stream
+        self._shard_id = shard_id
+        self._clock = clock or SystemClock()
+        self._position = position.resolved(self._clock.time())
+        self._lister = lister
+        self._fail_on_data_loss = fail_on_data_loss
+        self._iterator = iterator
+        self._iterator_obtained_at = iterator_obtained_at
+        self._last: GetRecordsReply | None = None
+        wait = max(0.0, not_before - self._clock.time())
+        self._pacing = Pacing(ready_at=self._clock.monotonic() + wait, jitter=jitter)
+        self.data_losses = 0
+        """How often a position was given up (``fail_on_data_loss`` is off)."""
+        self.throttles = 0
+        self.renewals = 0
+        """Iterators asked for, the first included."""
+
+    @property
+    def position(self) -> Position:
+        """From where the next page comes."""
+        return self._position
+
+    @property
+    def ready_at(self) -> float:
+        """The clock's monotonic time before which a read would exceed the shard's limits."""
+        return self._pacing.ready_at
+
+    @property
+    def not_before(self) -> float:
+        """``ready_at`` in seconds since the epoch, to be passed on to another process."""
+        return self._clock.time() + self._pacing.ready_at - self._clock.monotonic()
+
+    @property
+    def iterator(self) -> str | None:
+        """The iterator of the next read, to be passed on; None if one must be asked for."""
+        return self._iterator
+
+    @property
+    def iterator_obtained_at(self) -> float:
+        """When the iterator was obtained, in seconds since the epoch."""
+        return self._iterator_obtained_at
+
+    def read(self, limit: int) -> Page:
+        """Fetch the next page; see the port. After the end: the empty last page again, without a call."""
+        return page_of(self._next_reply(limit), stream=self._stream, shard_id=self._shard_id)
+
+    def read_arrow(self, limit: int) -> ArrowPage:
+        """Fetch the next page as columns; otherwise the same as ``read``."""
+        return arrow_page_of(self._next_reply(limit), stream=self._stream, shard_id=self._shard_id)
+
+    def read_record(self, sequence_number: SequenceNumber) -> Record | None:
+        """Fetch one record again, paced like a read; the place in the shard stays where it is.
+
+        Returns:
+            The (whole, if aggregated) record; None if retention has trimmed it away.
+
+        Raises:
+            What ``read`` raises, except DataLoss.
+        """
+        try:
+            iterator: str | None = self._ask_iterator(Position.at(sequence_number))
+            while iterator is not None:
+                reply = self._get_records(iterator, 1)
+                if reply.records:
+                    record = page_of(reply, stream=self._stream, shard_id=self._shard_id).records[0]
+                    return record if record.sequence.number == sequence_number.number else None
+                # An empty reply before the tip says nothing yet.
+                iterator = reply.next_shard_iterator if reply.millis_behind_latest else None
+        except DataLoss:
+            return None
+        except (ExpiredIterator, InvalidIterator) as error:
+            self._raise_refused(error)
+        return None
+
+    def _next_reply(self, limit: int) -> GetRecordsReply:
+        if not 1 <= limit <= MAX_RECORDS:
+            raise ValueError(f"expected a limit of 1 to {MAX_RECORDS} records, got {limit}")
+        if self._last is not None:
+            return self._last
+        try:
+            reply = self._get_records(self._current_iterator(), limit)
+        except (ExpiredIterator, InvalidIterator):
+            reply = self._read_with_fresh_iterator(limit)
+        self._advance(reply)
+        return reply
+
+    def _read_with_fresh_iterator(self, limit: int) -> GetRecordsReply:
+        self._iterator = None
+        try:
+            return self._get_records(self._current_iterator(), limit)
+        except (ExpiredIterator, InvalidIterator) as refused:
+            self._iterator = None
+            self._raise_refused(refused)
+
+    def _raise_refused(self, refused: KinesisError) -> NoReturn:
+        failure = Unavailable(f"GetRecords of {self._place} refused a fresh iterator: {refused}")
+        self._pacing.failed(self._clock.monotonic(), failure)
+        raise failure from refused
+
+    def _advance(self, reply: GetRecordsReply) -> None:
+        if reply.records:
+            self._position = Position.after(reply.records[-1].sequence)
+        self._iterator = reply.next_shard_iterator
+        self._iterator_obtained_at = self._clock.time()
+        if reply.at_end:
+            self._last = GetRecordsReply(records=[], child_shards=reply.child_shards)
+
+    def _current_iterator(self) -> str:
+        age = self._clock.time() - self._iterator_obtained_at
+        if self._iterator is None or not 0 <= age <= RENEW_AFTER_SECONDS:
+            try:
+                self._iterator = self._ask_iterator(self._position)
+            except DataLoss as error:
+                self._give_up_position(error)
+                self._iterator = self._ask_iterator(self._position)
+            self._iterator_obtained_at = self._clock.time()
+        return self._iterator
+
+    def _give_up_position(self, error: DataLoss) -> None:
+        if self._fail_on_data_loss:
+            raise error
+        self.data_losses += 1
+        _log.warning("%s; going on at TRIM_HORIZON because fail_on_data_loss is off", error)
+        self._position = Position.trim_horizon()
+
+    def _ask_iterator(self, position: Position) -> str:
+        arguments: dict[str, Any] = {
+            **stream_arguments(self._stream),
+            "ShardId": self._shard_id,
+            "ShardIteratorType": position.type.value,
+        }
+        if position.sequence_number is not None:
+            arguments["StartingSequenceNumber"] = position.sequence_number.kinesis
+        if position.timestamp is not None:
+            # Arrivals are whole milliseconds: a finer start would skip what arrived in its own millisecond.
+            arguments["Timestamp"] = math.floor(position.timestamp * 1000) / 1000
+        self.renewals += 1
+        call = f"GetShardIterator of {self._place} at {position}"
+        try:
+            with translated(call):
+                reply: Any = self._client.get_shard_iterator(**arguments)
+            iterator: str = expected(reply, "ShardIterator", call)
+        except DataLoss as error:
+            raise self._lost(position, error) from error
+        except KinesisError as error:
+            self._raise(error)
+        return iterator
+
+    def _get_records(self, iterator: str, limit: int) -> GetRecordsReply:
+        self._clock.sleep(self._pacing.ready_at - self._clock.monotonic())
+        started = self._clock.monotonic()
+        self._pacing.started(started)
+        try:
+            with translated(f"GetRecords of {self._place}"):
+                response: Any = self._client.get_records(ShardIterator=iterator, Limit=limit)
+            body = response.get(RAW_BODY)
+            reply = reply_from_botocore(response) if body is None else decode_reply(body)
+        except (ExpiredIterator, InvalidIterator):
+            raise
+        except KinesisError as error:
+            self._raise(error)
+        self._pacing.succeeded(started, reply.size_bytes)
+        return reply
+
+    def _raise(self, error: KinesisError) -> NoReturn:
+        """Find out what an error really is, note it for the pacing, and raise it."""
+        verified = self._verified(error) if isinstance(error, ResourceNotFound) else error
+        if isinstance(verified, Throttled):
+            self.throttles += 1
+        self._pacing.failed(self._clock.monotonic(), verified)
+        if verified is error:
+            raise error
+        raise verified from error
+
+    def _verified(self, error: ResourceNotFound) -> KinesisError:
+        try:
+            listed = {shard.shard_id for shard in self._lister.list_shards()}
+        except KinesisError as answer:  # StreamNotFound, or that the lister cannot say now
+            return answer
+        if self._shard_id in listed:
+            return Unavailable(f"{error}; yet the stream lists the shard, so it is tried again")
+        return ShardNotFound(
+            f"expected shard {self._shard_id!r} among the {len(listed)} that stream {self._stream!r} lists, "
+            "but retention has trimmed it away; what was not read of it is gone"
+        )
+
+    def _lost(self, position: Position, error: DataLoss) -> KinesisError:
+        if position.sequence_number is None:
+            return KinesisError(str(error))  # not a place in the shard: an argument of ours is wrong
+        return DataLoss(
+            f"cannot read {self._place} from {position}: it is behind the stream's retention, or not of this "
+            f"shard. The records from there to the oldest one left are lost to this application ({error}). "
+            "Set fail_on_data_loss=False to go on at the oldest one, or reset the checkpoint"
+        )
+
+    @property
+    def _place(self) -> str:
+        return f"shard {self._shard_id!r} of stream {self._stream!r}"

@@ -1,0 +1,120 @@
+"""Which shards a stream has, from ListShards.
+
+ListShards has the most generous limits (100 to 1,000 calls/s per stream); DescribeStreamSummary has 20/s per
+account, so it is asked once, for the creation time, and not to look at shards.
+"""
+
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kinesis_spout.clock import Clock, SystemClock
+from kinesis_spout.errors import StreamNotFound, Throttled, Unavailable
+from kinesis_spout.kinesis.backoff import Jitter, backoff_seconds
+from kinesis_spout.kinesis.client import stream_arguments
+from kinesis_spout.kinesis.errors import ExpiredNextToken, ResourceNotFound, expected, translated
+from kinesis_spout.ports import StreamSummary
+from shard_state import Shard
+
+if TYPE_CHECKING:
+    from mypy_boto3_kinesis import KinesisClient
+    from mypy_boto3_kinesis.type_defs import ShardTypeDef
+
+FIRST_BACKOFF_SECONDS = 0.2
+MAX_BACKOFF_SECONDS = 5.0
+
+T = TypeVar("T")
+
+
+class KinesisShardLister:
+    """A ``ShardLister`` over the Kinesis API. Thread-safe: it keeps nothing between calls.
+
+    Args:
+        client: from ``KinesisClientSettings.connect``.
+        stream: the stream's name, or its ARN.
+        deadline_seconds: how long a call goes on trying while the service throttles or fails.
+        clock: what the tries wait on.
+        jitter: see ``backoff_seconds``.
+    """
+
+    def __init__(
+        self,
+        client: "KinesisClient",
+        stream: str,
+        *,
+        deadline_seconds: float = 60.0,
+        clock: Clock | None = None,
+        jitter: Jitter = random.random,
+    ) -> None:
+        self._client = client
+        self._stream = stream
+        self._deadline_seconds = deadline_seconds
+        self._clock = clock or SystemClock()
+        self._jitter = jitter
+
+    def summary(self) -> StreamSummary:
+        """Describe the stream; see the port."""
+        call = f"DescribeStreamSummary of stream {self._stream!r}"
+        reply = self._retried(
+            call, lambda: self._client.describe_stream_summary(**stream_arguments(self._stream))
+        )
+        description = expected(reply, "StreamDescriptionSummary", call)
+        return StreamSummary(
+            name=description["StreamName"],
+            arn=description["StreamARN"],
+            created=description["StreamCreationTimestamp"].timestamp(),
+        )
+
+    def list_shards(self) -> list[Shard]:
+        """List every shard that retention has left; see the port."""
+        return self._retried(f"ListShards of stream {self._stream!r}", self._list_once)
+
+    def _list_once(self) -> list[Shard]:
+        shards: list[Shard] = []
+        arguments: dict[str, Any] = stream_arguments(self._stream)
+        while True:
+            reply = self._client.list_shards(**arguments)
+            shards.extend(_shard_of(listed) for listed in expected(reply, "Shards", "ListShards"))
+            token = reply.get("NextToken")
+            if not token:
+                return shards
+            arguments = {"NextToken": token}  # the API refuses the stream's name beside a token
+
+    def _retried(self, call: str, ask: Callable[[], T]) -> T:
+        deadline = self._clock.monotonic() + self._deadline_seconds
+        failures = 0
+        while True:
+            try:
+                with translated(call):
+                    return ask()
+            except ResourceNotFound as error:
+                raise StreamNotFound(self._not_found()) from error
+            except (Throttled, Unavailable, ExpiredNextToken) as error:
+                failures += 1
+                wait = backoff_seconds(
+                    failures, first=FIRST_BACKOFF_SECONDS, cap=MAX_BACKOFF_SECONDS, jitter=self._jitter
+                )
+                if self._clock.monotonic() + wait > deadline:
+                    raise type(error)(
+                        f"{call} failed {failures} times in {self._deadline_seconds:g} s, "
+                        f"at last with: {error}"
+                    ) from error
+                self._clock.sleep(wait)
+
+    def _not_found(self) -> str:
+        meta = self._client.meta
+        return (
+            f"expected a stream {self._stream!r} in region {meta.region_name!r} at {meta.endpoint_url}, "
+            "found none; check the name, the region, the endpoint and the account of the credentials"
+        )
+
+
+def _shard_of(listed: "ShardTypeDef") -> Shard:
+    parents = (listed.get("ParentShardId"), listed.get("AdjacentParentShardId"))
+    hash_range = listed["HashKeyRange"]
+    return Shard(
+        shard_id=listed["ShardId"],
+        parents=tuple(parent for parent in parents if parent),
+        hash_range=(int(hash_range["StartingHashKey"]), int(hash_range["EndingHashKey"])),
+        closed=bool(listed["SequenceNumberRange"].get("EndingSequenceNumber")),
+    )

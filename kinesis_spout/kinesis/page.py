@@ -1,0 +1,127 @@
+"""What GetRecords answers, decoded.
+
+The reply's JSON is decoded in one step into typed structs, the records among them ready for the user: no
+dictionaries in between, base64 undone by the decoder. That is what makes a page cheap.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from kinesis_spout.errors import Unavailable
+from kinesis_spout.kinesis.errors import expected
+from kinesis_spout.ports import Page
+from kinesis_spout.record import Record
+from shard_state import Shard
+
+
+class HashKeyRange(msgspec.Struct, frozen=True, rename="pascal"):
+    """First and last hash key of a shard, as decimal text."""
+
+    starting_hash_key: str
+    ending_hash_key: str
+
+
+class ChildShard(msgspec.Struct, frozen=True, rename="pascal"):
+    """Who continues a closed shard."""
+
+    shard_id: str
+    parent_shards: list[str]
+    hash_key_range: HashKeyRange
+
+    def to_shard(self) -> Shard:
+        """Give the form that the rest of the package uses."""
+        return Shard(
+            shard_id=self.shard_id,
+            parents=tuple(self.parent_shards),
+            hash_range=(int(self.hash_key_range.starting_hash_key), int(self.hash_key_range.ending_hash_key)),
+        )
+
+
+class GetRecordsReply(msgspec.Struct, rename="pascal"):
+    """A reply as it comes over the wire. ``Record`` brings its own wire names."""
+
+    records: list[Record]
+    next_shard_iterator: str | None = None
+    """None: the shard is closed, and this reply drained it."""
+    millis_behind_latest: int | None = None
+    child_shards: list[ChildShard] | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """What the data and the keys weigh."""
+        return sum(
+            len(record.data) + (len(record.partition_key.encode()) if record.partition_key else 0)
+            for record in self.records
+        )
+
+    @property
+    def at_end(self) -> bool:
+        """Whether nothing ever follows."""
+        return self.next_shard_iterator is None
+
+    @property
+    def children(self) -> tuple[Shard, ...]:
+        """Who continues the shard, on the last page of a closed one."""
+        return tuple(child.to_shard() for child in self.child_shards or ())
+
+
+_decoder = msgspec.json.Decoder(GetRecordsReply)
+
+
+def decode_reply(body: bytes) -> GetRecordsReply:
+    """Decode the body of a good JSON reply of GetRecords.
+
+    Raises:
+        Unavailable: it is something else, or cut off; a repeated call gives the same records.
+    """
+    try:
+        return _decoder.decode(body)
+    except msgspec.DecodeError as error:
+        raise Unavailable(
+            f"expected the JSON of a GetRecords reply, got {len(body)} bytes that are none: {error}; "
+            "it is asked for again. If it stays, look at what stands between here and Kinesis"
+        ) from error
+
+
+def reply_from_botocore(response: Mapping[str, Any]) -> GetRecordsReply:
+    """Convert a reply that botocore has parsed itself (another content type than JSON).
+
+    Raises:
+        Unavailable: botocore could not make a reply of GetRecords out of it either.
+    """
+    return GetRecordsReply(
+        records=[
+            Record(
+                data=record["Data"],
+                sequence_number=record["SequenceNumber"],
+                partition_key=record.get("PartitionKey"),
+                arrival_timestamp=_seconds(record.get("ApproximateArrivalTimestamp")),
+                encryption_type=record.get("EncryptionType"),
+            )
+            for record in expected(response, "Records", "GetRecords")
+        ],
+        next_shard_iterator=response.get("NextShardIterator"),
+        millis_behind_latest=response.get("MillisBehindLatest"),
+        child_shards=msgspec.convert(response.get("ChildShards") or [], list[ChildShard]),
+    )
+
+
+def page_of(reply: GetRecordsReply, *, stream: str, shard_id: str) -> Page:
+    """Make the page that the port promises. The reply's records become the page's own."""
+    for record in reply.records:
+        record.stream = stream
+        record.shard_id = shard_id
+    return Page(
+        records=reply.records,
+        size_bytes=reply.size_bytes,
+        millis_behind_latest=reply.millis_behind_latest or 0,
+        at_end=reply.at_end,
+        child_shards=reply.children,
+    )
+
+
+def _seconds(moment: datetime | None) -> float | None:
+    return None if moment is None else moment.timestamp()

@@ -1,0 +1,92 @@
+"""A few threads that fetch for many shards.
+
+Each shard's next fetch is one entry of a queue ordered by when it is due. A thread takes the entry that is
+due longest, runs it, and puts it back with its next due time. So a thousand idle shards cost a handful of
+threads and one short call each now and then, and no shard waits for another one's pause or back-off.
+"""
+
+import heapq
+import itertools
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from kinesis_spout.clock import Clock, SystemClock
+
+Fetch = Callable[[], float | None]
+"""Fetches once. Gives the monotonic time to be called again at, or None to be put aside until submitted."""
+
+
+class Prefetcher:
+    """Runs submitted fetches when they are due, on daemon threads. Thread-safe.
+
+    Threads start as they are needed, and end with ``close``. A fetch is never run twice at a time, because
+    it is in the queue at most once: who submits it must keep to that. It must not raise.
+
+    Args:
+        threads: how many calls may be under way at once.
+        clock: what due times are read from; the threads' own waits are real time.
+    """
+
+    def __init__(self, *, threads: int = 8, clock: Clock | None = None) -> None:
+        self._threads_allowed = threads
+        self._clock = clock or SystemClock()
+        self._queue: list[tuple[float, int, Fetch]] = []
+        self._ties = itertools.count()
+        self._changed = threading.Condition()
+        self._threads: list[threading.Thread] = []
+        self._waiting = 0
+        self._closed = False
+
+    def submit(self, fetch: Fetch, due_at: float) -> None:
+        """Run ``fetch`` at ``due_at`` (monotonic) or soon after. After ``close`` this does nothing."""
+        with self._changed:
+            if self._closed:
+                return
+            self._put(fetch, due_at)
+            if len(self._queue) > self._waiting and len(self._threads) < self._threads_allowed:
+                thread = threading.Thread(target=self._run, name="kinesis-prefetch", daemon=True)
+                self._threads.append(thread)
+                thread.start()
+
+    def close(self) -> None:
+        """End the threads, after the calls that are under way. May be called twice."""
+        with self._changed:
+            self._closed = True
+            self._queue.clear()
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        while (fetch := self._take_due()) is not None:
+            due_at = fetch()
+            if due_at is not None:
+                with self._changed:
+                    self._put(fetch, due_at)
+
+    def _put(self, fetch: Fetch, due_at: float) -> None:
+        heapq.heappush(self._queue, (due_at, next(self._ties), fetch))
+        self._changed.notify()
+
+    def _take_due(self) -> Fetch | None:
+        with self._changed:
+            while not self._closed:
+                wait = self._queue[0][0] - self._clock.monotonic() if self._queue else None
+                if wait is not None and wait <= 0:
+                    if len(self._queue) > 1:
+                        self._changed.notify()  # another thread may take the next one
+                    return heapq.heappop(self._queue)[2]
+                self._waiting += 1
+                self._changed.wait(wait)
+                self._waiting -= 1
+            return None

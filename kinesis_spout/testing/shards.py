@@ -1,0 +1,113 @@
+"""The lister and the getter of a stream in memory."""
+
+from kinesis_spout.errors import DataLoss, ExpiredIterator, InvalidIterator, KinesisError
+from kinesis_spout.kinesis.pacing import Pacing
+from kinesis_spout.ports import Page, StreamSummary
+from kinesis_spout.record import Record
+from kinesis_spout.testing.stream import InMemoryStream
+from shard_state import Position, SequenceNumber, Shard
+
+
+class InMemoryShardLister:
+    """A ``ShardLister`` of an ``InMemoryStream``."""
+
+    def __init__(self, stream: InMemoryStream) -> None:
+        self._stream = stream
+
+    def summary(self) -> StreamSummary:
+        """Describe the stream; see the port."""
+        return self._stream.summary()
+
+    def list_shards(self) -> list[Shard]:
+        """List the shards; see the port."""
+        return self._stream.list_shards()
+
+
+class InMemoryShardGetter:
+    """A ``ShardGetter`` of an ``InMemoryStream``, on the stream's clock, paced as a real one.
+
+    Args:
+        stream: to read from.
+        shard_id: the shard.
+        position: where to begin. LATEST is pinned here and now to the clock's time.
+        fail_on_data_loss: see ``PollingShardGetter``.
+    """
+
+    def __init__(
+        self,
+        stream: InMemoryStream,
+        shard_id: str,
+        position: Position,
+        *,
+        fail_on_data_loss: bool = True,
+    ) -> None:
+        self._stream = stream
+        self._shard_id = shard_id
+        self._position = position.resolved(stream.clock.time())
+        self._iterator: str | None = None
+        self._fail_on_data_loss = fail_on_data_loss
+        self._pacing = Pacing(ready_at=stream.clock.monotonic(), jitter=lambda: 0.0)
+        self._last_page: Page | None = None
+        self.data_losses = 0
+
+    @property
+    def position(self) -> Position:
+        """From where the next page comes."""
+        return self._position
+
+    @property
+    def ready_at(self) -> float:
+        """The clock's monotonic time before which a read would exceed the limits."""
+        return self._pacing.ready_at
+
+    def read(self, limit: int) -> Page:
+        """Fetch the next page; see the port."""
+        if not 1 <= limit <= 10_000:  # noqa: PLR2004 - the API's own limit
+            raise ValueError(f"expected a limit of 1 to 10000 records, got {limit}")
+        if self._last_page is not None:
+            return self._last_page
+        try:
+            page, self._iterator = self._get(self._iterator or self._new_iterator(), limit)
+        except (ExpiredIterator, InvalidIterator):
+            page, self._iterator = self._get(self._new_iterator(), limit)
+        if page.records:
+            self._position = Position.after(page.records[-1].sequence)
+        if page.at_end:
+            self._last_page = Page(
+                records=(), size_bytes=0, millis_behind_latest=0, at_end=True, child_shards=page.child_shards
+            )
+        return page
+
+    def read_record(self, sequence_number: SequenceNumber) -> Record | None:
+        """Fetch one record again; None if retention has trimmed it away."""
+        try:
+            iterator = self._stream.shard_iterator(self._shard_id, Position.at(sequence_number))
+            page, _ = self._get(iterator, 1)
+        except DataLoss:
+            return None
+        found = page.records and page.records[0].sequence.number == sequence_number.number
+        return page.records[0] if found else None
+
+    def _get(self, iterator: str, limit: int) -> tuple[Page, str | None]:
+        clock = self._stream.clock
+        clock.sleep(self._pacing.ready_at - clock.monotonic())
+        started = clock.monotonic()
+        self._pacing.started(started)
+        try:
+            page, following = self._stream.get_records(iterator, limit)
+        except KinesisError as error:
+            if not isinstance(error, ExpiredIterator | InvalidIterator):
+                self._pacing.failed(clock.monotonic(), error)
+            raise
+        self._pacing.succeeded(started, page.size_bytes)
+        return page, following
+
+    def _new_iterator(self) -> str:
+        try:
+            return self._stream.shard_iterator(self._shard_id, self._position)
+        except DataLoss:
+            if self._fail_on_data_loss:
+                raise
+            self.data_losses += 1
+            self._position = Position.trim_horizon()
+            return self._stream.shard_iterator(self._shard_id, self._position)
