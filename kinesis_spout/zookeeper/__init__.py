@@ -1,0 +1,22 @@
+from kinesis_spout.zookeeper.application import Application
+from kinesis_spout.zookeeper.backend import ZooKeeperBackend
+from kinesis_spout.zookeeper.chunks import ChunkLimits
+from kinesis_spout.zookeeper.coordinator import ZooKeeperCoordinator, unique_member_name
+from kinesis_spout.zookeeper.embedded import EmbeddedZooKeeper
+from kinesis_spout.zookeeper.paths import DEFAULT_ROOT, Paths
+from kinesis_spout.zookeeper.session import Tls, ZooKeeperSession
+from kinesis_spout.zookeeper.store import ZooKeeperCheckpointStore
+
+__all__ = [
+    "DEFAULT_ROOT",
+    "Application",
+    "ChunkLimits",
+    "EmbeddedZooKeeper",
+    "Paths",
+    "Tls",
+    "ZooKeeperBackend",
+    "ZooKeeperCheckpointStore",
+    "ZooKeeperCoordinator",
+    "ZooKeeperSession",
+    "unique_member_name",
+]

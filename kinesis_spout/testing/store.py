@@ -1,0 +1,340 @@
+"""A ZooKeeper in memory: the store and the coordinator of several processes, with faults on demand.
+
+It keeps the same promises as the real one, by the same means: each shard's node has a version, acquiring raises
+epoch and version in one step, and a write is conditional on the version that the owner's last write left.
+
+    zookeeper = InMemoryZooKeeper()
+    one, two = zookeeper.process("one"), zookeeper.process("two")
+    one.store.open(created, Position.trim_horizon(), ["shardId-000000000000"])
+    checkpoint = one.coordinator.acquire("shardId-000000000000", fresh)
+    zookeeper.expire("one")             # as if "one" had slept for longer than its session
+"""
+
+import itertools
+import threading
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+
+from kinesis_spout.errors import (
+    CheckpointUnreadable,
+    ConsumerAlive,
+    InvalidConfig,
+    StoreUnavailable,
+    StreamRecreated,
+)
+from kinesis_spout.ports import CheckpointWrite, CommitResult
+from shard_state import Checkpoint, Position, PositionType
+from shard_state.errors import InvalidCheckpoint
+
+
+class StoreFault(Enum):
+    """What may go wrong with a request."""
+
+    UNAVAILABLE = auto()
+    """It is not sent; the caller gets StoreUnavailable."""
+    ANSWER_LOST = auto()
+    """It takes effect, and the answer is lost; the store finds out by reading again."""
+    REQUEST_LOST = auto()
+    """It takes no effect, and the answer is lost too; the store finds out, and sends it again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Node:
+    data: bytes
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Owned:
+    epoch: int
+    version: int
+    node: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Owner:
+    member: str
+    node: int
+    """No two owner nodes share it: what the creation id is to ZooKeeper."""
+
+
+class InMemoryZooKeeper:
+    """Mutable: the place of one application on one stream, shared by its processes. Thread-safe."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.begun: tuple[float, Position] | None = None
+        self.shards: dict[str, _Node] = {}
+        self.owners: dict[str, _Owner] = {}
+        self.member_names: set[str] = set()
+        self._node_ids = itertools.count(1)
+        self._faults: deque[StoreFault] = deque()
+        self._unavailable = False
+        self._processes: dict[str, InMemoryProcess] = {}
+
+    def process(self, member: str) -> "InMemoryProcess":
+        """Connect another process, whose name nobody else has."""
+        process = InMemoryProcess(self, member)
+        with self.lock:
+            self._processes[member] = process
+        return process
+
+    def expire(self, member: str) -> None:
+        """End the session of a process: its owner and member nodes are gone, and it will learn so."""
+        with self.lock:
+            self.end_session(member)
+            self._processes[member].coordinator.lose_all()
+
+    def fail_next(self, *faults: StoreFault) -> None:
+        """Let the next requests that change something meet these faults, one each."""
+        with self.lock:
+            self._faults.extend(faults)
+
+    def set_available(self, available: bool) -> None:  # noqa: FBT001 - says the same as its name
+        """Let every request fail with StoreUnavailable, or no longer."""
+        with self.lock:
+            self._unavailable = not available
+
+    def put(self, shard_id: str, data: bytes) -> None:
+        """Write a shard's node from outside, unfenced, as an operator with a ZooKeeper client might."""
+        with self.lock:
+            before = self.shards.get(shard_id)
+            self.shards[shard_id] = _Node(data=data, version=0 if before is None else before.version + 1)
+
+    def remove_owner(self, shard_id: str) -> None:
+        """Delete an owner node from outside; its owner learns so."""
+        with self.lock:
+            owner = self.owners.pop(shard_id)
+            self._processes[owner.member].coordinator.lose(shard_id)
+
+    def forget_begun(self) -> None:
+        """Undo the mark, as if the process had crashed between the shards' nodes and the mark."""
+        with self.lock:
+            self.begun = None
+
+    # -- for the ports
+
+    def check_available(self) -> None:
+        """Raise StoreUnavailable if that is what was asked for."""
+        if self._unavailable:
+            raise StoreUnavailable("the in-memory ZooKeeper was made unavailable")
+
+    def next_fault(self) -> StoreFault | None:
+        """Take the fault that the request now being made meets.
+
+        Raises:
+            StoreUnavailable: it meets that one, or everything is unavailable.
+        """
+        self.check_available()
+        fault = self._faults.popleft() if self._faults else None
+        if fault is StoreFault.UNAVAILABLE:
+            raise StoreUnavailable("the in-memory ZooKeeper was told to be unavailable for one request")
+        return fault
+
+    def new_owner(self, member: str) -> _Owner:
+        """Make an owner node's identity."""
+        return _Owner(member=member, node=next(self._node_ids))
+
+    def end_session(self, member: str) -> None:
+        """Remove the ephemeral nodes of a member."""
+        self.member_names.discard(member)
+        for shard_id in [shard_id for shard_id, owner in self.owners.items() if owner.member == member]:
+            del self.owners[shard_id]
+
+    def decode(self, shard_id: str) -> Checkpoint:
+        """Read a shard's node.
+
+        Raises:
+            CheckpointUnreadable: names the shard.
+        """
+        try:
+            return Checkpoint.decode(self.shards[shard_id].data)
+        except InvalidCheckpoint as error:
+            raise CheckpointUnreadable(f"the checkpoint of {shard_id} cannot be read: {error}") from error
+
+
+class InMemoryCoordinator:
+    """The port ``Coordinator``, for one process of an ``InMemoryZooKeeper``."""
+
+    def __init__(self, zookeeper: InMemoryZooKeeper, member: str) -> None:
+        self._zookeeper = zookeeper
+        self._member = member
+        self.owned: dict[str, _Owned] = {}
+        self._lost: set[str] = set()
+
+    @property
+    def member(self) -> str:
+        """The name of this process."""
+        return self._member
+
+    def join(self) -> None:
+        """Register."""
+        with self._zookeeper.lock:
+            self._zookeeper.check_available()
+            self._zookeeper.member_names.add(self._member)
+
+    def members(self) -> list[str]:
+        """Name the living members, in order."""
+        with self._zookeeper.lock:
+            self._zookeeper.check_available()
+            return sorted(self._zookeeper.member_names)
+
+    def acquire(self, shard_id: str, fresh: Checkpoint) -> Checkpoint | None:
+        """Become the owner, registering first if need be; one's own ownership is replaced by a new one."""
+        zookeeper = self._zookeeper
+        with zookeeper.lock:
+            owner = zookeeper.owners.get(shard_id)
+            zookeeper.check_available()
+            if owner is not None and owner.member != self._member:
+                return None
+            node = zookeeper.shards.get(shard_id)
+            stored = None if node is None else zookeeper.decode(shard_id)
+            if zookeeper.next_fault() is StoreFault.ANSWER_LOST:
+                # It took effect unnoticed; what is found of it is replaced, as after a session of our own.
+                acquired = replace(stored or fresh, epoch=1 if stored is None else stored.epoch + 1)
+                zookeeper.put(shard_id, acquired.encode())
+                return self.acquire(shard_id, fresh)
+            acquired = replace(stored or fresh, epoch=1 if stored is None else stored.epoch + 1)
+            zookeeper.member_names.add(self._member)
+            zookeeper.owners[shard_id] = new_owner = zookeeper.new_owner(self._member)
+            zookeeper.put(shard_id, acquired.encode())
+            self._lost.discard(shard_id)
+            self.owned[shard_id] = _Owned(
+                epoch=acquired.epoch, version=zookeeper.shards[shard_id].version, node=new_owner.node
+            )
+            return acquired
+
+    def release(self, shard_ids: Iterable[str]) -> None:
+        """Give shards up; while nothing is available they are released all the same."""
+        with self._zookeeper.lock:
+            for shard_id in shard_ids:
+                owned = self.owned.pop(shard_id, None)
+                owner = self._zookeeper.owners.get(shard_id)
+                if owned is not None and owner is not None and owner.node == owned.node:
+                    del self._zookeeper.owners[shard_id]
+
+    def take_lost(self) -> frozenset[str]:
+        """Name the shards lost since the last call."""
+        with self._zookeeper.lock:
+            lost = frozenset(self._lost)
+            self._lost.clear()
+            return lost
+
+    def close(self) -> None:
+        """Leave."""
+        with self._zookeeper.lock:
+            self._zookeeper.end_session(self._member)
+            self.owned.clear()
+            self._lost.clear()
+
+    def lose(self, shard_id: str) -> None:
+        """Learn that a shard is ours no longer."""
+        if self.owned.pop(shard_id, None) is not None:
+            self._lost.add(shard_id)
+
+    def lose_all(self) -> None:
+        """Learn that the session is over."""
+        for shard_id in list(self.owned):
+            self.lose(shard_id)
+
+
+class InMemoryCheckpointStore:
+    """The port ``CheckpointStore``, for one process of an ``InMemoryZooKeeper``."""
+
+    def __init__(self, zookeeper: InMemoryZooKeeper, coordinator: InMemoryCoordinator) -> None:
+        self._zookeeper = zookeeper
+        self._coordinator = coordinator
+
+    def open(self, stream_created: float, start: Position, shard_ids: Collection[str]) -> Position:
+        """Begin, or check that what has begun is the right thing."""
+        if start.type is PositionType.LATEST:
+            raise InvalidConfig(
+                f"start={start}: expected a resolved position; resolve LATEST to a time first"
+            )
+        zookeeper = self._zookeeper
+        with zookeeper.lock:
+            zookeeper.next_fault()  # lost or not, what was begun is found by looking again
+            if zookeeper.begun is not None:
+                created, begun_start = zookeeper.begun
+                if created != stream_created:
+                    raise StreamRecreated(
+                        f"the stored progress is on a stream created at {created}, "
+                        f"this one was created at {stream_created}"
+                    )
+                return begun_start
+            for shard_id in zookeeper.shards:
+                if zookeeper.decode(shard_id).epoch != 0:
+                    raise CheckpointUnreadable(f"the mark is missing although {shard_id} has been owned")
+            for shard_id in zookeeper.shards.keys() - set(shard_ids):
+                del zookeeper.shards[shard_id]
+            for shard_id in shard_ids:
+                zookeeper.put(shard_id, Checkpoint(start=start).encode())
+            zookeeper.begun = (stream_created, start)
+            return start
+
+    def load(self) -> Mapping[str, Checkpoint]:
+        """Read every checkpoint."""
+        with self._zookeeper.lock:
+            self._zookeeper.check_available()
+            return {shard_id: self._zookeeper.decode(shard_id) for shard_id in self._zookeeper.shards}
+
+    def commit(self, writes: Sequence[CheckpointWrite]) -> CommitResult:
+        """Store the writes under the fence. Of two for one shard the later counts."""
+        with self._zookeeper.lock:
+            fault = self._zookeeper.next_fault()
+            while fault is StoreFault.REQUEST_LOST:  # reading again shows the old versions: send it again
+                fault = self._zookeeper.next_fault()
+            latest = {write.shard_id: write.checkpoint for write in writes}
+            committed = {
+                shard_id for shard_id, checkpoint in latest.items() if self._write(shard_id, checkpoint)
+            }
+            # ANSWER_LOST needs nothing more: reading again shows what _write has just told.
+            return CommitResult(committed=frozenset(committed), fenced=frozenset(latest.keys() - committed))
+
+    def _write(self, shard_id: str, checkpoint: Checkpoint) -> bool:
+        owned = self._coordinator.owned.get(shard_id)
+        if owned is None or owned.epoch != checkpoint.epoch:
+            return False
+        owner = self._zookeeper.owners.get(shard_id)
+        node = self._zookeeper.shards.get(shard_id)
+        if owner is None or owner.node != owned.node or node is None or node.version != owned.version:
+            self._coordinator.lose(shard_id)
+            return False
+        self._zookeeper.put(shard_id, checkpoint.encode())
+        self._coordinator.owned[shard_id] = replace(owned, version=owned.version + 1)
+        return True
+
+    def reset(self, checkpoints: Mapping[str, Checkpoint]) -> None:
+        """Replace the stored progress."""
+        zookeeper = self._zookeeper
+        with zookeeper.lock:
+            zookeeper.next_fault()
+            if zookeeper.member_names:
+                raise ConsumerAlive(
+                    f"expected no living consumer, found {', '.join(sorted(zookeeper.member_names))}"
+                )
+            for shard_id, checkpoint in checkpoints.items():
+                zookeeper.put(shard_id, replace(checkpoint, epoch=self._next_epoch(shard_id)).encode())
+
+    def _next_epoch(self, shard_id: str) -> int:
+        node = self._zookeeper.shards.get(shard_id)
+        if node is None:
+            return 1
+        try:
+            return Checkpoint.decode(node.data).epoch + 1
+        except InvalidCheckpoint:
+            return node.version + 2
+
+
+class InMemoryProcess:
+    """One process's store and coordinator."""
+
+    def __init__(self, zookeeper: InMemoryZooKeeper, member: str) -> None:
+        self.coordinator = InMemoryCoordinator(zookeeper, member)
+        self.store = InMemoryCheckpointStore(zookeeper, self.coordinator)
+
+    def close(self) -> None:
+        """Leave."""
+        self.coordinator.close()

@@ -1,0 +1,85 @@
+"""The mark that an application has begun on a stream: for which stream, and from where.
+
+It is written last when an application starts for the first time, and never again. So its presence says that
+every shard of the first start has its checkpoint, and that LATEST was resolved (invariant 9).
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kinesis_spout.errors import CheckpointUnreadable, StreamRecreated
+from shard_state import Position, PositionType, SequenceNumber
+
+VERSION: Final = 1
+
+_CREATED_TOLERANCE_SECONDS: Final = 1.0
+"""Wire formats carry the creation time in seconds or milliseconds. No stream is deleted and made again so soon."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Application:
+    """What is known of an application that has begun."""
+
+    stream_created: float
+    """Seconds since the epoch."""
+    start: Position
+    """The start position in force: the resolved one of the first start."""
+
+    def encode(self) -> bytes:
+        """Give the stored form."""
+        start: dict[str, Any] = {"type": self.start.type.value}
+        if self.start.sequence_number is not None:
+            start["sequence_number"] = str(self.start.sequence_number)
+        if self.start.timestamp is not None:
+            start["timestamp"] = self.start.timestamp
+        document = {
+            "version": VERSION,
+            "stream_created": self.stream_created,
+            "start": start,
+            "begun": True,
+        }
+        return json.dumps(document, separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, stored: bytes, path: str) -> "Application":
+        """Read the stored form.
+
+        Raises:
+            CheckpointUnreadable: names ``path``.
+        """
+        try:
+            document = json.loads(stored)
+            if document["version"] != VERSION or document["begun"] is not True:
+                raise CheckpointUnreadable(
+                    f"{path}: expected the mark of a begun application, version {VERSION}, got {stored[:200]!r}: "
+                    "if a newer kinesis-spout wrote it, upgrade this one"
+                )
+            start = document["start"]
+            number = start.get("sequence_number")
+            return cls(
+                stream_created=float(document["stream_created"]),
+                start=Position(
+                    type=PositionType(start["type"]),
+                    sequence_number=None if number is None else SequenceNumber.parse(number),
+                    timestamp=start.get("timestamp"),
+                ),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise CheckpointUnreadable(
+                f"{path}: expected the mark of a begun application (JSON, version {VERSION}), "
+                f"got {stored[:200]!r}: {error!r}"
+            ) from error
+
+    def check_stream(self, stream_created: float, path: str) -> None:
+        """Make sure that the stream is the one the application began on.
+
+        Raises:
+            StreamRecreated: it is another one.
+        """
+        if abs(self.stream_created - stream_created) > _CREATED_TOLERANCE_SECONDS:
+            raise StreamRecreated(
+                f"{path} keeps the progress on a stream created at {self.stream_created}, but the stream of this "
+                f"name was created at {stream_created}: it was deleted and made again. Use another app name, or "
+                "delete this place if the old progress is of no use"
+            )

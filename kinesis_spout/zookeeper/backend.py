@@ -1,0 +1,58 @@
+"""The store and the coordinator of one application on one stream, over one session."""
+
+from types import TracebackType
+from typing import Self
+
+from kinesis_spout.zookeeper.chunks import ChunkLimits
+from kinesis_spout.zookeeper.coordinator import ZooKeeperCoordinator, unique_member_name
+from kinesis_spout.zookeeper.ownerships import Ownerships
+from kinesis_spout.zookeeper.paths import Paths
+from kinesis_spout.zookeeper.session import ZooKeeperSession
+from kinesis_spout.zookeeper.store import ZooKeeperCheckpointStore
+
+
+class ZooKeeperBackend:
+    """Builds both ports over a session, which it starts, and ends with ``close``.
+
+    Args:
+        session: not yet started.
+        paths: which application on which stream.
+        member: the name of this process; made up if not given. Two living processes never share one.
+        limits: how large a transaction may be.
+
+    Raises:
+        StoreUnavailable: nobody answered in time.
+    """
+
+    def __init__(
+        self,
+        session: ZooKeeperSession,
+        paths: Paths,
+        *,
+        member: str | None = None,
+        limits: ChunkLimits | None = None,
+        connect_timeout_seconds: float = 15.0,
+    ) -> None:
+        ownerships = Ownerships(session, paths)
+        self.store = ZooKeeperCheckpointStore(session, paths, ownerships, limits)
+        self.coordinator = ZooKeeperCoordinator(
+            session, paths, ownerships, self.store, member or unique_member_name()
+        )
+        self.session = session
+        self.paths = paths
+        session.start(connect_timeout_seconds)
+
+    def close(self) -> None:
+        """Give everything up and leave. May be called twice."""
+        self.coordinator.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

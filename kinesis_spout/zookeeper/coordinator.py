@@ -1,0 +1,225 @@
+"""Who is here, and who owns which shard. ``ownerships`` explains the fence."""
+
+import logging
+import os
+import socket
+import uuid
+from collections.abc import Iterable
+from dataclasses import replace
+
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
+
+from kinesis_spout.errors import StoreError, StoreUnavailable
+from kinesis_spout.zookeeper.layout import make_layout
+from kinesis_spout.zookeeper.ownerships import Ownership, Ownerships
+from kinesis_spout.zookeeper.paths import Paths, check_name
+from kinesis_spout.zookeeper.session import ZooKeeperSession
+from kinesis_spout.zookeeper.store import ZooKeeperCheckpointStore
+from shard_state import Checkpoint
+
+_log = logging.getLogger(__name__)
+
+_PAUSE_SECONDS = 0.05
+"""Between two looks at a node that is to go away."""
+
+
+def unique_member_name() -> str:
+    """Make a name that no other process has: host, process, and a random part."""
+    return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+
+
+class ZooKeeperCoordinator:
+    """The port ``Coordinator`` on ZooKeeper.
+
+    An owner is always a registered member: acquiring checks that, in the same transaction, and registers
+    again after a new session took the place of a lost one. Nobody else has to call ``join`` again.
+
+    Get it from ``ZooKeeperBackend``, which gives the store the same session and ownerships.
+    """
+
+    def __init__(
+        self,
+        session: ZooKeeperSession,
+        paths: Paths,
+        ownerships: Ownerships,
+        store: ZooKeeperCheckpointStore,
+        member: str,
+    ) -> None:
+        self._session = session
+        self._client = session.client
+        self._paths = paths
+        self._ownerships = ownerships
+        self._store = store
+        self._member = check_name("member", member)
+        self._joined = False
+        self._closed = False
+        session.subscribe(self)
+
+    @property
+    def member(self) -> str:
+        """The name of this process among the application's members."""
+        return self._member
+
+    def join(self) -> None:
+        """Register this process as a living member, waiting for an older session of its name to end.
+
+        Raises:
+            StoreError: another living process uses the name.
+            StoreUnavailable: retriable.
+        """
+        deadline = self._session.deadline()
+        make_layout(self._session, self._paths)
+        path = self._paths.member(self._member)
+        while True:
+            session_id = self._session.await_connection(deadline)
+            try:
+                self._session.answer(self._client.create_async(path, b"", ephemeral=True))
+            except NodeExistsError as error:
+                stat = self._session.answer(self._client.exists_async(path))
+                if stat is not None and stat.ephemeralOwner != session_id:
+                    if self._session.clock.monotonic() >= deadline:
+                        raise StoreError(
+                            f"the member name {self._member!r} is used by another living process; give each "
+                            "process its own"
+                        ) from error
+                    self._session.clock.sleep(_PAUSE_SECONDS)
+                    continue
+                if stat is None:
+                    continue
+            self._joined = True
+            return
+
+    def members(self) -> list[str]:
+        """Name the living members, in order."""
+        self._session.await_connection(self._session.deadline())
+        try:
+            return sorted(self._session.answer(self._client.get_children_async(self._paths.members)))
+        except NoNodeError:
+            return []
+
+    def acquire(self, shard_id: str, fresh: Checkpoint) -> Checkpoint | None:
+        """Become the owner of a shard (see the port).
+
+        An owner node of our own session is never another's: it is left from an acquisition whose answer was
+        lost, or from an ownership given up while the connection was down, or is the one we hold. It is
+        replaced, with a new epoch.
+        """
+        check_name("shard_id", shard_id)
+        deadline = self._session.deadline()
+        while True:
+            session_id = self._session.await_connection(deadline)
+            try:
+                owner = self._session.answer(self._client.exists_async(self._paths.owner(shard_id)))
+                if owner is not None and owner.ephemeralOwner != session_id:
+                    return None
+                if not self._joined:
+                    self.join()
+                acquired = self._acquire_once(shard_id, fresh, session_id, replaces=owner is not None)
+            except StoreUnavailable:
+                # Unknown whether it took effect. Reading the owner node again tells, once connected.
+                if self._session.clock.monotonic() >= deadline:
+                    raise
+                continue
+            if acquired is not None:
+                return acquired
+            if self._session.clock.monotonic() >= deadline:
+                raise StoreUnavailable(f"acquiring {shard_id} found no end: others keep changing it")
+
+    def _acquire_once(
+        self, shard_id: str, fresh: Checkpoint, session_id: int, *, replaces: bool
+    ) -> Checkpoint | None:
+        """Try on the state as it is now; None if it changed meanwhile and is to be looked at again."""
+        stored = self._store.read_shard(shard_id)
+        acquired = (
+            replace(fresh, epoch=1) if stored is None else replace(stored[0], epoch=stored[0].epoch + 1)
+        )
+        transaction = self._client.transaction()
+        transaction.check(self._paths.member(self._member), -1)
+        if replaces:
+            transaction.delete(self._paths.owner(shard_id))
+        transaction.create(self._paths.owner(shard_id), self._member.encode(), ephemeral=True)
+        if stored is None:
+            transaction.create(self._paths.shard(shard_id), acquired.encode())
+        else:
+            transaction.set_data(self._paths.shard(shard_id), acquired.encode(), stored[1])
+        request = transaction.commit_async()
+        watch = self._ownerships.watch(shard_id)  # behind the transaction, without waiting for it
+        try:
+            self._session.committed(request)
+        except (NoNodeError, NodeExistsError, BadVersionError):
+            self._joined = False  # perhaps the member node is what is missing: join() finds out
+            return None
+        owner = self._session.answer(watch)
+        ownership = Ownership(
+            epoch=acquired.epoch,
+            version=0 if stored is None else stored[1] + 1,
+            owner_czxid=0 if owner is None else owner.czxid,
+            session_id=session_id,
+        )
+        ours = owner is not None and owner.ephemeralOwner == session_id
+        return acquired if ours and self._ownerships.claim(shard_id, ownership) else None
+
+    def release(self, shard_ids: Iterable[str]) -> None:
+        """Give shards up (see the port).
+
+        What cannot be released now because the connection is down is released when it is back, or goes with
+        the session.
+        """
+        given_up = self._ownerships.give_up(shard_ids)
+        try:
+            self._delete_owner_nodes(given_up)
+        except StoreUnavailable as error:
+            _log.warning("%s; %d shards are released when it is back", error, len(given_up))
+        else:
+            self._ownerships.released(given_up)
+
+    def _delete_owner_nodes(self, released: dict[str, Ownership]) -> None:
+        """Delete the nodes that are still ours: one made since by another owner is protected by the check."""
+        if not released:
+            return
+        self._session.await_connection(self._session.deadline())
+        sync = self._client.sync_async(self._paths.base)
+        owner_requests = {
+            shard_id: self._client.exists_async(self._paths.owner(shard_id)) for shard_id in released
+        }
+        shard_requests = {
+            shard_id: self._client.exists_async(self._paths.shard(shard_id)) for shard_id in released
+        }
+        self._session.answer(sync)
+        deletions = []
+        for shard_id, ownership in released.items():
+            owner = self._session.answer(owner_requests[shard_id])
+            shard = self._session.answer(shard_requests[shard_id])
+            if owner is None or shard is None or owner.czxid != ownership.owner_czxid:
+                continue
+            transaction = self._client.transaction()
+            transaction.check(self._paths.shard(shard_id), shard.version)
+            transaction.delete(self._paths.owner(shard_id))
+            deletions.append(transaction.commit_async())
+        for deletion in deletions:
+            try:
+                self._session.committed(deletion)
+            except (NoNodeError, BadVersionError):
+                continue  # somebody else's by now
+
+    def take_lost(self) -> frozenset[str]:
+        """Name the shards lost since the last call (see the port)."""
+        return self._ownerships.take_lost()
+
+    def close(self) -> None:
+        """Give everything up and end the session, which the store shares."""
+        self._closed = True
+        self._ownerships.forget_all()
+        self._session.close()
+
+    def session_connected(self, session_id: int) -> None:
+        """Register again if a new session took the place of the one we joined in.
+
+        Where it is the same session the node exists and nothing changes. ``acquire`` checks the outcome.
+        """
+        del session_id
+        if self._joined and not self._closed:
+            self._client.create_async(self._paths.member(self._member), b"", ephemeral=True)
+
+    def session_lost(self) -> None:
+        """Nothing to do: the member node went with the session, and the next session makes it again."""

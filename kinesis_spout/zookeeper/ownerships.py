@@ -1,0 +1,200 @@
+"""Which shards this session owns, under which epoch, and at which version of the checkpoint node.
+
+**The fence.** An owner node (ephemeral) that exists is not enough of a fence: a node that was deleted and made
+again has version 0 again, so that ``check(owner, version=0)`` cannot tell the old owner from the new. What
+cannot repeat is the *version of the checkpoint node*: acquiring a shard writes the raised epoch into it, in the
+same transaction that makes the owner node. So every write of an owner is conditional on the version that its
+last write left, and the first thing a new owner does makes every older condition false, for ever.
+
+**In doubt.** A write whose answer was lost may have taken effect or not, or may still take effect. Its bytes
+are remembered until re-reading tells; the bytes hold the epoch, so nobody else can have written them.
+
+**Lost.** Ownership ends without a release when the session is lost, when the connection is down for longer than
+the session lives, or when the owner node is not the one we made. Losing an ownership here never deletes anything
+of another owner: deletions happen only in the very session that made the node.
+"""
+
+import logging
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from kazoo.exceptions import KazooException
+from kazoo.protocol.states import EventType, WatchedEvent
+
+from kinesis_spout.zookeeper.paths import Paths
+from kinesis_spout.zookeeper.session import ZooKeeperSession
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ownership:
+    """One shard owned by one session."""
+
+    epoch: int
+    version: int
+    """Of the checkpoint node, after the last write of ours that is known to have taken effect."""
+    owner_czxid: int
+    """Which owner node is ours: ZooKeeper never gives a creation id twice."""
+    session_id: int
+    in_doubt: bytes | None = None
+    """A write that may have followed ``version``, or may still."""
+
+
+class Ownerships:
+    """Mutable: the table of owned shards, shared by the store and the coordinator. Thread-safe."""
+
+    def __init__(self, session: ZooKeeperSession, paths: Paths) -> None:
+        self._session = session
+        self._paths = paths
+        self._lock = threading.Lock()
+        self._owned: dict[str, Ownership] = {}
+        self._lost: set[str] = set()
+        self._abandoned: dict[str, Ownership] = {}
+        """Given up while the connection was down; their nodes go with the session, or at reconnection."""
+        self._session_id: int | None = None
+        session.subscribe(self)
+
+    def claim(self, shard_id: str, ownership: Ownership) -> bool:
+        """Enter a shard just acquired, unless the session that acquired it is lost already."""
+        with self._lock:
+            if ownership.session_id != self._session_id:
+                return False
+            self._owned[shard_id] = ownership
+            self._lost.discard(shard_id)
+            self._abandoned.pop(shard_id, None)
+            return True
+
+    def get(self, shard_id: str) -> Ownership | None:
+        """Give the ownership of a shard, if it is ours."""
+        with self._lock:
+            return self._owned.get(shard_id)
+
+    def in_doubt(self) -> dict[str, Ownership]:
+        """Give the owned shards with a write whose outcome is not known."""
+        with self._lock:
+            return {shard_id: owned for shard_id, owned in self._owned.items() if owned.in_doubt is not None}
+
+    def sending(self, writes: Mapping[str, bytes]) -> None:
+        """Remember what is about to be sent, before it is sent."""
+        with self._lock:
+            for shard_id, encoded in writes.items():
+                owned = self._owned.get(shard_id)
+                if owned is not None:
+                    self._owned[shard_id] = replace(owned, in_doubt=encoded)
+
+    def written(self, owned_by_shard: Mapping[str, Ownership]) -> None:
+        """Note that the write in doubt after each of these took effect."""
+        self._settle(owned_by_shard, versions=1)
+
+    def not_written(self, owned_by_shard: Mapping[str, Ownership]) -> None:
+        """Note that the write in doubt after each of these did not take effect, and never will."""
+        self._settle(owned_by_shard, versions=0)
+
+    def _settle(self, owned_by_shard: Mapping[str, Ownership], versions: int) -> None:
+        with self._lock:
+            for shard_id, before in owned_by_shard.items():
+                owned = self._owned.get(shard_id)
+                if owned is not None and owned.owner_czxid == before.owner_czxid:
+                    self._owned[shard_id] = replace(owned, version=before.version + versions, in_doubt=None)
+
+    def lose(self, shard_id: str, owner_czxid: int) -> None:
+        """Note that the ownership that began with this owner node is over."""
+        with self._lock:
+            owned = self._owned.get(shard_id)
+            if owned is not None and owned.owner_czxid == owner_czxid:
+                del self._owned[shard_id]
+                self._lost.add(shard_id)
+
+    def give_up(self, shard_ids: Iterable[str]) -> dict[str, Ownership]:
+        """Drop ownerships on purpose: they are not reported as lost.
+
+        Until ``released`` is told otherwise, their nodes are deleted when the connection comes back.
+        """
+        with self._lock:
+            dropped = {}
+            for shard_id in shard_ids:
+                owned = self._owned.pop(shard_id, None)
+                if owned is not None:
+                    dropped[shard_id] = owned
+            self._abandoned.update(dropped)
+            return dropped
+
+    def released(self, shard_ids: Iterable[str]) -> None:
+        """Note that the nodes of what was given up are gone."""
+        with self._lock:
+            for shard_id in shard_ids:
+                self._abandoned.pop(shard_id, None)
+
+    def forget_all(self) -> None:
+        """Drop everything: the session is about to end on purpose."""
+        with self._lock:
+            self._owned.clear()
+            self._abandoned.clear()
+            self._lost.clear()
+
+    def take_lost(self) -> frozenset[str]:
+        """Name what was lost since the last call. Never blocks."""
+        self.notice_silence()
+        with self._lock:
+            lost = frozenset(self._lost)
+            self._lost.clear()
+            return lost
+
+    def notice_silence(self) -> None:
+        """Give everything up, as lost, when the connection has been down for longer than the session lives."""
+        if not self._session.silent_too_long:
+            return
+        with self._lock:
+            self._abandoned.update(self._owned)
+            self._lost.update(self._owned)
+            self._owned.clear()
+
+    def watch(self, shard_id: str) -> Any:
+        """Ask for the state of the owner node, and to be told when it changes."""
+        return self._session.client.exists_async(self._paths.owner(shard_id), watch=self._node_changed)
+
+    def session_connected(self, session_id: int) -> None:
+        """Release what was abandoned in this very session; set the watches that the lost connection took."""
+        with self._lock:
+            self._session_id = session_id
+            abandoned = [
+                shard_id for shard_id, owned in self._abandoned.items() if owned.session_id == session_id
+            ]
+            self._abandoned.clear()
+            owned_shards = list(self._owned)
+        for shard_id in abandoned:
+            # Sent in the session that made the node, or, if that ends first, not at all.
+            self._session.client.delete_async(self._paths.owner(shard_id))
+        for shard_id in owned_shards:
+            self._verify(shard_id)
+
+    def session_lost(self) -> None:
+        """Lose everything: the server has removed our owner nodes."""
+        with self._lock:
+            self._session_id = None
+            self._lost.update(self._owned)
+            self._owned.clear()
+            self._abandoned.clear()
+
+    def _node_changed(self, event: WatchedEvent) -> None:
+        if event.type != EventType.NONE:  # NONE speaks of the connection, which session_connected handles
+            self._verify(event.path.rpartition("/")[2])
+
+    def _verify(self, shard_id: str) -> None:
+        owned = self.get(shard_id)
+        if owned is not None:
+            self.watch(shard_id).rawlink(partial(self._verified, shard_id, owned))
+
+    def _verified(self, shard_id: str, owned: Ownership, request: Any) -> None:
+        if not request.successful():
+            # The connection went away again: the next session_connected or session_lost decides.
+            if not isinstance(request.exception, KazooException):
+                _log.error("checking the owner of %s failed", shard_id, exc_info=request.exception)
+            return
+        stat = request.value
+        if stat is None or stat.czxid != owned.owner_czxid:
+            self.lose(shard_id, owned.owner_czxid)

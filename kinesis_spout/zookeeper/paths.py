@@ -1,0 +1,109 @@
+"""Where everything of one application on one stream lives in ZooKeeper.
+
+/{root}/{app}/{stream}           the mark that the application has begun
+    shards/{shardId}             checkpoint
+    members/{member}             ephemeral: who is here
+    leader/                      election
+    assignment                   written by the leader only
+    owners/{shardId}             ephemeral: the fence of every checkpoint write
+"""
+
+from dataclasses import dataclass
+
+from kinesis_spout.errors import InvalidConfig
+
+DEFAULT_ROOT = "kinesis_spout"
+_MAX_NAME_LENGTH = 255
+_RESERVED_ROOT = "zookeeper"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paths:
+    """The places of one application on one stream.
+
+    Raises:
+        InvalidConfig: a name cannot be one element of a ZooKeeper path.
+    """
+
+    root: str = DEFAULT_ROOT
+    app: str
+    stream: str
+
+    def __post_init__(self) -> None:
+        """Refuse names that ZooKeeper would refuse, or that would mean another place."""
+        for field, name in (("root", self.root), ("app", self.app), ("stream", self.stream)):
+            check_name(field, name)
+        if self.root == _RESERVED_ROOT:
+            raise InvalidConfig(f"root={self.root!r} is ZooKeeper's own place; choose another name")
+
+    @property
+    def root_node(self) -> str:
+        """What all applications share."""
+        return f"/{self.root}"
+
+    @property
+    def app_node(self) -> str:
+        """All streams of this application."""
+        return f"/{self.root}/{self.app}"
+
+    @property
+    def base(self) -> str:
+        """This application on this stream; holds the mark that it has begun."""
+        return f"/{self.root}/{self.app}/{self.stream}"
+
+    @property
+    def shards(self) -> str:
+        """Parent of the checkpoints."""
+        return f"{self.base}/shards"
+
+    @property
+    def members(self) -> str:
+        """Parent of the living members."""
+        return f"{self.base}/members"
+
+    @property
+    def owners(self) -> str:
+        """Parent of the fences."""
+        return f"{self.base}/owners"
+
+    @property
+    def leader(self) -> str:
+        """Parent of the candidates for leadership."""
+        return f"{self.base}/leader"
+
+    @property
+    def assignment(self) -> str:
+        """Which member should own which shard."""
+        return f"{self.base}/assignment"
+
+    def shard(self, shard_id: str) -> str:
+        """Where a shard's checkpoint is."""
+        return f"{self.shards}/{shard_id}"
+
+    def owner(self, shard_id: str) -> str:
+        """Where a shard's fence is."""
+        return f"{self.owners}/{shard_id}"
+
+    def member(self, member: str) -> str:
+        """Where a member registers."""
+        return f"{self.members}/{member}"
+
+
+def check_name(field: str, name: str) -> str:
+    """Give ``name`` back if it can be one element of a ZooKeeper path.
+
+    Raises:
+        InvalidConfig: it cannot; names the field, the value and the rule.
+    """
+    if (
+        not name
+        or len(name) > _MAX_NAME_LENGTH
+        or "/" in name
+        or name in {".", ".."}
+        or not name.isprintable()
+    ):
+        raise InvalidConfig(
+            f"{field}={name[:80]!r} cannot be a name in ZooKeeper: expected 1 to {_MAX_NAME_LENGTH} printable "
+            "characters without '/', and not '.' or '..'"
+        )
+    return name

@@ -1,0 +1,250 @@
+"""One ZooKeeper session: who asks, how long an answer may take, and when ownership has to be given up.
+
+kazoo's traps, and what is done about them here:
+
+* A request made while the connection is down waits in kazoo's queue, for ever if need be. So every wait has a
+  limit, and a request whose wait ended is *in doubt*, never "failed": it may still be sent later.
+* LOST is only reported after reconnecting, which may take much longer than the session lives at the server.
+  So the time since SUSPENDED is measured here, on the monotonic clock (``silent_too_long``).
+* kazoo's debug log shows credentials and session passwords. Nothing below INFO leaves our logger.
+"""
+
+import logging
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from kazoo.client import KazooClient, KazooState
+from kazoo.exceptions import RolledBackError, RuntimeInconsistency
+from kazoo.retry import KazooRetry
+from kazoo.security import CREATOR_ALL_ACL
+
+from kinesis_spout.clock import Clock, SystemClock
+from kinesis_spout.errors import StoreUnavailable
+from kinesis_spout.zookeeper.errors import ANSWERS, FAILURES, translated
+
+DEFAULT_SESSION_TIMEOUT_SECONDS: Final = 10.0
+
+_RECONNECT_DELAY_SECONDS: Final = 0.05
+_RECONNECT_MAX_DELAY_SECONDS: Final = 1.0
+"""kazoo's default of an hour would outlast every session."""
+
+_ANSWER_GRACE_SECONDS: Final = 5.0
+"""How much longer than the session an answer may take; by then kazoo has noticed a dead connection."""
+
+
+class _NoSecrets(logging.Filter):
+    """Keeps kazoo's debug lines, which show credentials, out of every log."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.levelno >= logging.INFO
+
+
+_log = logging.getLogger("kinesis_spout.zookeeper.kazoo")
+_log.addFilter(_NoSecrets())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tls:
+    """How to speak TLS with ZooKeeper. Paths name PEM files."""
+
+    ca: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    key_password: str | None = field(default=None, repr=False)
+    verify: bool = True
+    check_host_name: bool = True
+
+
+class SessionObserver(Protocol):
+    """Is told about the session, on kazoo's connection thread: it must not block."""
+
+    def session_connected(self, session_id: int) -> None:
+        """The session is usable, for the first time or again; its id tells which."""
+        ...
+
+    def session_lost(self) -> None:
+        """The session is over, and every ephemeral node of it is gone or will be."""
+        ...
+
+
+class ZooKeeperSession:
+    """Mutable. A session with a ZooKeeper ensemble, that renews itself after loss. Thread-safe.
+
+    Args:
+        hosts: ``host:port,host:port``, optionally with a chroot at the end, which must exist.
+        session_timeout_seconds: after how long without a sign of life the server gives our nodes up. The
+            server's tick bounds it (2 to 20 ticks unless configured).
+        digest: ``user:password``. With it, what is created belongs to that user alone (ACL "creator all").
+        tls: speak TLS.
+        clock: for the monotonic time.
+    """
+
+    def __init__(
+        self,
+        hosts: str,
+        *,
+        session_timeout_seconds: float = DEFAULT_SESSION_TIMEOUT_SECONDS,
+        digest: str | None = None,
+        tls: Tls | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.hosts = hosts
+        self.session_timeout_seconds = session_timeout_seconds
+        self.clock: Clock = clock or SystemClock()
+        self._observers: list[SessionObserver] = []
+        self._connected = threading.Event()
+        self._suspended_since: float | None = None
+        self._closed = False
+        tls_options: dict[str, Any] = {}
+        if tls is not None:
+            tls_options = {
+                "use_ssl": True,
+                "ca": tls.ca,
+                "certfile": tls.certificate,
+                "keyfile": tls.key,
+                "keyfile_password": tls.key_password,
+                "verify_certs": tls.verify,
+                "check_hostname": tls.check_host_name,
+            }
+        self.client = KazooClient(
+            hosts=hosts,
+            timeout=session_timeout_seconds,
+            auth_data=None if digest is None else [("digest", digest)],
+            default_acl=None if digest is None else CREATOR_ALL_ACL,
+            connection_retry=KazooRetry(
+                max_tries=-1,
+                delay=_RECONNECT_DELAY_SECONDS,
+                max_delay=_RECONNECT_MAX_DELAY_SECONDS,
+            ),
+            logger=_log,
+            **tls_options,
+        )
+        self.client.add_listener(self._state_changed)
+
+    def __repr__(self) -> str:
+        return f"ZooKeeperSession({self.hosts!r}, session_timeout_seconds={self.session_timeout_seconds})"
+
+    @property
+    def answer_timeout_seconds(self) -> float:
+        """How long one call may take, reconnecting included, before it ends as StoreUnavailable."""
+        return self.session_timeout_seconds + _ANSWER_GRACE_SECONDS
+
+    @property
+    def session_id(self) -> int | None:
+        """The id of the session, or None while there is no connection."""
+        client_id = self.client.client_id
+        return None if client_id is None else int(client_id[0])
+
+    @property
+    def silent_too_long(self) -> bool:
+        """Whether the connection has been down for longer than the session lives: assume it is lost."""
+        since = self._suspended_since
+        return since is not None and self.clock.monotonic() - since >= self.session_timeout_seconds
+
+    def subscribe(self, observer: SessionObserver) -> None:
+        """Tell ``observer`` from now on. Subscribe before ``start``."""
+        self._observers.append(observer)
+
+    def start(self, timeout_seconds: float = 15.0) -> None:
+        """Connect.
+
+        Raises:
+            StoreUnavailable: nobody answered in time.
+        """
+        try:
+            self.client.start(timeout=timeout_seconds)
+        except FAILURES as error:
+            raise StoreUnavailable(
+                f"no ZooKeeper answered at {self.hosts} within {timeout_seconds:g} s: is it running, and is the "
+                'address right? zookeeper="embedded" starts one'
+            ) from error
+
+    def close(self) -> None:
+        """End the session; the server removes its ephemeral nodes at once. May be called twice."""
+        self._closed = True
+        self._connected.set()  # wakes whoever waits for a connection that will not come
+        self.client.stop()
+        self.client.close()
+
+    def deadline(self) -> float:
+        """By when a call that begins now has to end, in monotonic time."""
+        return self.clock.monotonic() + self.answer_timeout_seconds
+
+    def await_connection(self, deadline: float) -> int:
+        """Wait until the session is usable, and give its id.
+
+        Raises:
+            StoreUnavailable: it was not by the deadline.
+        """
+        while True:
+            remaining = max(0.0, deadline - self.clock.monotonic())
+            connected = self._connected.wait(remaining)
+            if self._closed:
+                raise StoreUnavailable(
+                    f"the session with ZooKeeper at {self.hosts} was closed by this process"
+                )
+            if not connected:
+                raise StoreUnavailable(
+                    f"no connection to ZooKeeper at {self.hosts} for {self.answer_timeout_seconds:g} s"
+                )
+            session_id = self.session_id
+            if session_id is not None:
+                return session_id
+            if remaining == 0:
+                raise StoreUnavailable(f"the connection to ZooKeeper at {self.hosts} does not last")
+
+    def answer(self, request: Any) -> Any:
+        """Wait for the answer to one of kazoo's asynchronous requests.
+
+        Raises:
+            NoNodeError, NodeExistsError, BadVersionError, NotEmptyError: kazoo's, as they are.
+            StoreUnavailable: whether the request takes effect is unknown.
+            StoreError: ZooKeeper refused it.
+        """
+        try:
+            return request.get(timeout=self.answer_timeout_seconds)
+        except ANSWERS:
+            raise
+        except FAILURES as error:
+            raise translated(error) from error
+
+    def answers(self, requests: Iterable[Any]) -> list[Any]:
+        """Wait for several answers; raises as ``answer`` does, for the first that failed."""
+        return [self.answer(request) for request in requests]
+
+    def committed(self, request: Any) -> None:
+        """Wait for a transaction sent with ``commit_async``.
+
+        Raises:
+            NoNodeError, NodeExistsError, BadVersionError, NotEmptyError: kazoo's, as they are: what the first
+                refused operation met. Nothing of the transaction took effect.
+            StoreUnavailable: whether it takes effect is unknown.
+            StoreError: ZooKeeper refused it.
+        """
+        for result in self.answer(request):
+            # Every other operation of a refused transaction carries one of these two.
+            if isinstance(result, Exception) and not isinstance(
+                result, RolledBackError | RuntimeInconsistency
+            ):
+                if isinstance(result, ANSWERS):
+                    raise result
+                raise translated(result) from result
+
+    def _state_changed(self, state: str) -> None:
+        if state == KazooState.CONNECTED:
+            self._suspended_since = None
+            session_id = self.session_id
+            assert session_id is not None, "kazoo sets the session id before it reports the connection"
+            for observer in self._observers:
+                observer.session_connected(session_id)
+            self._connected.set()
+        elif state == KazooState.SUSPENDED:
+            self._connected.clear()
+            self._suspended_since = self.clock.monotonic()
+        else:
+            self._connected.clear()
+            self._suspended_since = None
+            for observer in self._observers:
+                observer.session_lost()

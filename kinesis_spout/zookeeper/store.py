@@ -1,0 +1,373 @@
+"""Checkpoints in ZooKeeper, written under the fence that ``ownerships`` explains.
+
+One rule resolves every write that did not plainly succeed, be it refused or without an answer: read the nodes
+again (after a ``sync``, so that the answer is not older than the question).
+
+    our exact bytes, one version further     it took effect
+    the version as it was, our owner node    it did not: send it again
+    anything else                            a newer owner has been here: fenced
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
+
+from kinesis_spout.errors import (
+    CheckpointUnreadable,
+    ConsumerAlive,
+    InvalidConfig,
+    StoreError,
+    StoreUnavailable,
+)
+from kinesis_spout.ports import CheckpointWrite, CommitResult
+from kinesis_spout.zookeeper.application import Application
+from kinesis_spout.zookeeper.chunks import ChunkLimits, chunked
+from kinesis_spout.zookeeper.layout import make_layout
+from kinesis_spout.zookeeper.ownerships import Ownership, Ownerships
+from kinesis_spout.zookeeper.paths import Paths, check_name
+from kinesis_spout.zookeeper.session import ZooKeeperSession
+from shard_state import Checkpoint, Position, PositionType
+from shard_state.errors import InvalidCheckpoint
+
+T = TypeVar("T")
+
+_OPERATION_OVERHEAD_BYTES = 96
+"""What an operation weighs besides its data and two paths: headers, versions, the ACL of a create."""
+
+_PAUSE_SECONDS = 0.05
+"""Before looking again at something that another process is just changing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredShard:
+    """A checkpoint node as read: at most one of the two, bytes and version, without the other."""
+
+    data: bytes
+    version: int
+
+
+class ZooKeeperCheckpointStore:
+    """The port ``CheckpointStore`` on ZooKeeper.
+
+    Get it from ``ZooKeeperBackend``, which gives the coordinator the same session and ownerships.
+    """
+
+    def __init__(
+        self,
+        session: ZooKeeperSession,
+        paths: Paths,
+        ownerships: Ownerships,
+        limits: ChunkLimits | None = None,
+    ) -> None:
+        self._session = session
+        self._client = session.client
+        self._paths = paths
+        self._ownerships = ownerships
+        self._limits = limits or ChunkLimits()
+
+    # -- beginning
+
+    def open(self, stream_created: float, start: Position, shard_ids: Collection[str]) -> Position:
+        """Make the application's place on its first start, or check that it is the right one (see the port).
+
+        Several processes may do this at once. The one that touched the mark's node last goes on: each of its
+        transactions is conditional on that, so the others' are refused, and they look again.
+        """
+        if start.type is PositionType.LATEST:
+            raise InvalidConfig(
+                f"start={start}: expected a resolved position; resolve LATEST to a time first"
+            )
+        deadline = self._session.deadline()
+        self._session.await_connection(deadline)
+        make_layout(self._session, self._paths)
+        application = Application(stream_created=stream_created, start=start)
+        while True:
+            data, stat = self._session.answer(self._client.get_async(self._paths.base))
+            if data:
+                begun = Application.decode(data, self._paths.base)
+                begun.check_stream(stream_created, self._paths.base)
+                return begun.start
+            try:
+                self._begin(application, shard_ids, stat.version)
+            except (BadVersionError, NodeExistsError, NoNodeError) as error:
+                if self._session.clock.monotonic() >= deadline:
+                    raise StoreUnavailable(
+                        f"{self._paths.base}: other processes kept beginning this application"
+                    ) from error
+                self._session.clock.sleep(_PAUSE_SECONDS)
+            else:
+                return start
+
+    def _begin(self, application: Application, shard_ids: Collection[str], version: int) -> None:
+        """Write every shard's checkpoint, then the mark, as the last to have touched the mark's node."""
+        claim = self._session.answer(self._client.set_async(self._paths.base, b"", version=version)).version
+        stored = self._read_shards(self._stored_shard_ids())
+        for shard_id, shard in stored.items():
+            if self._decode(shard_id, shard.data).epoch != 0:
+                raise CheckpointUnreadable(
+                    f"{self._paths.base} does not say that the application has begun, but "
+                    f"{self._paths.shard(shard_id)} has been owned: the mark was lost, restore it from a backup, "
+                    "or delete this place to start afresh"
+                )
+        encoded = Checkpoint(start=application.start).encode()
+        paths = sorted({self._paths.shard(shard_id) for shard_id in {*shard_ids, *stored}})
+        kept = {self._paths.shard(check_name("shard_id", shard_id)) for shard_id in shard_ids}
+        existing = {self._paths.shard(shard_id) for shard_id in stored}
+
+        for chunk in chunked(paths, lambda path: self._weight(path, encoded), self._limits):
+            transaction = self._client.transaction()
+            transaction.check(self._paths.base, claim)
+            for path in chunk:
+                if path not in kept:
+                    transaction.delete(path)
+                elif path in existing:
+                    transaction.set_data(path, encoded)
+                else:
+                    transaction.create(path, encoded)
+            self._session.committed(transaction.commit_async())
+        self._session.answer(self._client.set_async(self._paths.base, application.encode(), version=claim))
+
+    # -- reading
+
+    def read_application(self) -> Application | None:
+        """Say what the application began with, or None when it has not begun.
+
+        Raises:
+            CheckpointUnreadable: names the node.
+            StoreUnavailable: retriable.
+        """
+        self._session.await_connection(self._session.deadline())
+        try:
+            data, _ = self._session.answer(self._client.get_async(self._paths.base))
+        except NoNodeError:
+            return None
+        return Application.decode(data, self._paths.base) if data else None
+
+    def load(self) -> Mapping[str, Checkpoint]:
+        """Read every shard's checkpoint (see the port). Needs no ownership."""
+        self._session.await_connection(self._session.deadline())
+        return {
+            shard_id: self._decode(shard_id, shard.data)
+            for shard_id, shard in self._read_shards(self._stored_shard_ids()).items()
+        }
+
+    def read_shard(self, shard_id: str) -> tuple[Checkpoint, int] | None:
+        """Give one shard's checkpoint and the version of its node, or None where nothing is stored.
+
+        Raises:
+            CheckpointUnreadable, StoreUnavailable: as ``load``.
+        """
+        shard = self._read_shards([shard_id]).get(shard_id)
+        return None if shard is None else (self._decode(shard_id, shard.data), shard.version)
+
+    def owners(self) -> Mapping[str, str]:
+        """Name the member that owns each owned shard, as it was a moment ago."""
+        self._session.await_connection(self._session.deadline())
+        shard_ids = self._children(self._paths.owners)
+        nodes = self._present(shard_ids, self._paths.owner, self._client.get_async)
+        return {shard_id: data.decode() for shard_id, (data, _) in nodes.items()}
+
+    # -- committing
+
+    def commit(self, writes: Sequence[CheckpointWrite]) -> CommitResult:
+        """Store the writes under the fence (see the port). Of two for one shard the later counts."""
+        deadline = self._session.deadline()
+        self._ownerships.notice_silence()
+        self._session.await_connection(deadline)
+        self._resolve(self._ownerships.in_doubt())
+
+        fenced: set[str] = set()
+        pending: dict[str, bytes] = {}
+        for write in writes:
+            owned = self._ownerships.get(write.shard_id)
+            if owned is None or owned.epoch != write.checkpoint.epoch:
+                fenced.add(write.shard_id)
+            else:
+                pending[write.shard_id] = write.checkpoint.encode()
+        committed: set[str] = set()
+        for chunk in chunked(
+            pending.items(), lambda item: self._weight(self._paths.shard(item[0]), item[1]), self._limits
+        ):
+            committed |= self._commit_chunk(dict(chunk), deadline)
+        return CommitResult(
+            committed=frozenset(committed), fenced=frozenset(fenced | (pending.keys() - committed))
+        )
+
+    def _commit_chunk(self, pending: dict[str, bytes], deadline: float) -> set[str]:
+        """Write until nothing is left that could still succeed; name what took effect."""
+        committed: set[str] = set()
+        while True:
+            current = {shard_id: self._ownerships.get(shard_id) for shard_id in pending}
+            owned = {shard_id: ownership for shard_id, ownership in current.items() if ownership is not None}
+            if not owned:
+                return committed
+            try:
+                self._send(owned, pending)
+            except (NoNodeError, BadVersionError) as refused:
+                failure: Exception = refused
+            except StoreUnavailable as unknown:
+                self._session.await_connection(deadline)
+                failure = unknown
+            else:
+                return committed | owned.keys()
+            committed |= self._resolve(
+                {shard_id: replace(owned[shard_id], in_doubt=pending[shard_id]) for shard_id in owned}
+            )
+            pending = {shard_id: pending[shard_id] for shard_id in owned if shard_id not in committed}
+            if pending and self._session.clock.monotonic() >= deadline:
+                raise StoreUnavailable(
+                    f"committing {len(pending)} shards found no end within "
+                    f"{self._session.answer_timeout_seconds:g} s"
+                ) from failure
+
+    def _send(self, owned: Mapping[str, Ownership], encoded: Mapping[str, bytes]) -> None:
+        transaction = self._client.transaction()
+        for shard_id, ownership in owned.items():
+            transaction.check(self._paths.owner(shard_id), 0)
+            transaction.set_data(self._paths.shard(shard_id), encoded[shard_id], ownership.version)
+        self._ownerships.sending({shard_id: encoded[shard_id] for shard_id in owned})
+        self._session.committed(transaction.commit_async())
+        self._ownerships.written(owned)
+
+    def _resolve(self, doubtful: Mapping[str, Ownership]) -> set[str]:
+        """Find out what became of the writes in doubt; name those that took effect.
+
+        The read is queued behind the write, in the same session, so nothing in doubt can follow it.
+
+        Raises:
+            StoreUnavailable: still in doubt; the next commit asks again.
+        """
+        if not doubtful:
+            return set()
+        sync = self._client.sync_async(self._paths.base)
+        shard_requests = {
+            shard_id: self._client.get_async(self._paths.shard(shard_id)) for shard_id in doubtful
+        }
+        owner_requests = {
+            shard_id: self._client.exists_async(self._paths.owner(shard_id)) for shard_id in doubtful
+        }
+        self._session.answer(sync)
+        applied: dict[str, Ownership] = {}
+        not_applied: dict[str, Ownership] = {}
+        lost: dict[str, Ownership] = {}
+        for shard_id, owned in doubtful.items():
+            stored = self._found(shard_requests[shard_id])
+            owner = self._session.answer(owner_requests[shard_id])
+            still_owner = owner is not None and owner.czxid == owned.owner_czxid
+            version = None if stored is None else stored[1].version
+            if version == owned.version + 1 and stored is not None and stored[0] == owned.in_doubt:
+                applied[shard_id] = owned
+                if not still_owner:
+                    lost[shard_id] = owned
+            elif version == owned.version and still_owner:
+                not_applied[shard_id] = owned
+            else:
+                lost[shard_id] = owned
+                if still_owner:  # somebody wrote without owning: let go, so that anyone may acquire
+                    self._client.delete_async(self._paths.owner(shard_id))
+        self._ownerships.written(applied)
+        self._ownerships.not_written(not_applied)
+        for shard_id, owned in lost.items():
+            self._ownerships.lose(shard_id, owned.owner_czxid)
+        return set(applied)
+
+    # -- operators
+
+    def reset(self, checkpoints: Mapping[str, Checkpoint]) -> None:
+        """Replace the stored progress (see the port), also where what is stored cannot be read.
+
+        Raises:
+            ConsumerAlive: names the members, or the shard that somebody acquired meanwhile.
+            StoreError: the application has not begun; there is nothing to replace.
+            StoreUnavailable: some chunks may have been written; calling again is safe.
+        """
+        self._session.await_connection(self._session.deadline())
+        members = sorted(self._children(self._paths.members))
+        if members:
+            raise ConsumerAlive(
+                f"{self._paths.base}: expected no living consumer, found {', '.join(members)}: stop them first"
+            )
+        if not self._session.answer(self._client.exists_async(self._paths.shards)):
+            raise StoreError(f"{self._paths.base}: this application has not begun; there is nothing to reset")
+        stored = self._read_shards(checkpoints)
+        encoded = {
+            check_name("shard_id", shard_id): replace(
+                checkpoint, epoch=_next_epoch(stored.get(shard_id))
+            ).encode()
+            for shard_id, checkpoint in checkpoints.items()
+        }
+        for chunk in chunked(
+            encoded.items(), lambda item: self._weight(self._paths.shard(item[0]), item[1]), self._limits
+        ):
+            transaction = self._client.transaction()
+            for shard_id, data in chunk:
+                if shard_id in stored:
+                    transaction.set_data(self._paths.shard(shard_id), data, stored[shard_id].version)
+                else:
+                    transaction.create(self._paths.shard(shard_id), data)
+            try:
+                self._session.committed(transaction.commit_async())
+            except (BadVersionError, NodeExistsError, NoNodeError) as error:
+                raise ConsumerAlive(
+                    f"{self._paths.base}: a checkpoint changed during the reset: a consumer has just started, or "
+                    "another reset runs; stop it and try again"
+                ) from error
+
+    # -- nodes
+
+    def _stored_shard_ids(self) -> list[str]:
+        return self._children(self._paths.shards)
+
+    def _children(self, path: str) -> list[str]:
+        try:
+            return list(self._session.answer(self._client.get_children_async(path)))
+        except NoNodeError:
+            return []
+
+    def _read_shards(self, shard_ids: Iterable[str]) -> dict[str, StoredShard]:
+        nodes = self._present(shard_ids, self._paths.shard, self._client.get_async)
+        return {
+            shard_id: StoredShard(data=data, version=stat.version) for shard_id, (data, stat) in nodes.items()
+        }
+
+    def _present(
+        self, names: Iterable[str], path: Callable[[str], str], ask: Callable[[str], Any]
+    ) -> dict[str, Any]:
+        """Ask about many nodes at once; leave out those that do not exist."""
+        requests = {name: ask(path(name)) for name in names}
+        found = {name: self._found(request) for name, request in requests.items()}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def _found(self, request: Any) -> Any:
+        try:
+            return self._session.answer(request)
+        except NoNodeError:
+            return None
+
+    def _decode(self, shard_id: str, data: bytes) -> Checkpoint:
+        try:
+            return Checkpoint.decode(data)
+        except InvalidCheckpoint as error:
+            raise CheckpointUnreadable(
+                f"the checkpoint of {shard_id} at {self._paths.shard(shard_id)} cannot be read: {error}"
+            ) from error
+
+    @staticmethod
+    def _weight(path: str, encoded: bytes) -> int:
+        return len(encoded) + 2 * len(path) + _OPERATION_OVERHEAD_BYTES
+
+
+def _next_epoch(stored: StoredShard | None) -> int:
+    """Give an epoch above every one the shard ever had.
+
+    Where the checkpoint cannot be read the node's version bounds it: a node begins at version 0 with epoch 0 or
+    1, and a write raises the version by one and the epoch by at most one.
+    """
+    if stored is None:
+        return 1
+    try:
+        return Checkpoint.decode(stored.data).epoch + 1
+    except InvalidCheckpoint:
+        return stored.version + 2
