@@ -1,0 +1,201 @@
+"""Dead letters on a Kinesis stream of their own: durable when PutRecords has taken them.
+
+A letter is larger than its record was (base64, and what is said about it), and may be too large for a record
+of the dead-letter stream. Such a letter is split over several records: a line of JSON that says which part of
+which letter it is, then the part's bytes. A letter's own JSON has no line ends, so the two cannot be confused.
+Parts share a partition key, so they lie in one shard (or, after a reshard, in its child). An incomplete letter
+comes from a write that failed and was repeated, and is left out.
+
+The stream's retention ends what it keeps: 24 hours unless it was raised.
+"""
+
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from botocore.exceptions import ClientError
+
+from kinesis_spout.dead_letters.letter import DeadLetter
+from kinesis_spout.dead_letters.perseverance import Patience, Perseverance, error_code
+from kinesis_spout.dead_letters.put_records import Entry, put_all, stream_arguments
+from kinesis_spout.dead_letters.stored_form import decoded, encoded
+from kinesis_spout.errors import DeadLetterError
+from shard_state import Shard
+from shard_state.lineage import parents_first
+
+if TYPE_CHECKING:
+    from mypy_boto3_kinesis import KinesisClient
+
+MAX_RECORD_BYTES: Final = 1024 * 1024
+"""Data and partition key of a record, on a stream whose limit was not raised."""
+
+READ_INTERVAL_SECONDS: Final = 0.2
+"""AWS: five calls per second and shard."""
+
+_PART_HEAD_BYTES: Final = 128
+
+
+class KinesisStreamSink:
+    """A stream, by name or ARN, that holds nothing but dead letters. The client stays its caller's.
+
+    ``read`` starts at the oldest letter that retention has left and ends at the tip; a letter that was
+    redriven cannot be marked, and is given back again.
+    """
+
+    def __init__(
+        self,
+        client: "KinesisClient",
+        stream: str,
+        *,
+        max_record_bytes: int = MAX_RECORD_BYTES,
+        patience: Patience | None = None,
+    ) -> None:
+        self._client = client
+        self._stream = stream
+        self._max_record_bytes = max_record_bytes
+        self._patience = patience or Patience()
+
+    def write(self, letters: Sequence[DeadLetter]) -> None:
+        """Return when the stream has taken every letter, whole; see the port."""
+        entries = (entry for letter in letters for entry in self._entries(letter))
+        put_all(self._client, self._stream, entries, self._patience)
+
+    def read(self) -> Iterable[DeadLetter]:
+        """Give back what the stream holds, parents before children, each shard in order; see the port."""
+        incomplete: dict[str, dict[int, bytes]] = {}
+        for shard in parents_first(self._shards()):
+            for place, data in self._records(shard.shard_id):
+                head, line_end, rest = data.partition(b"\n")
+                if not line_end:
+                    yield decoded(place, data)
+                    continue
+                part = _part(place, head)
+                parts = incomplete.setdefault(part.split, {})
+                parts[part.number] = rest
+                if len(parts) == part.count:
+                    del incomplete[part.split]
+                    yield decoded(place, b"".join(parts[number] for number in range(part.count)))
+
+    def close(self) -> None:
+        """Do nothing: the client is not ours. May be called twice."""
+
+    def _entries(self, letter: DeadLetter) -> list[Entry]:
+        data = encoded(letter)
+        whole = Entry(letter.message_id, data)
+        if whole.size_bytes <= self._max_record_bytes:
+            return [whole]
+        step = self._max_record_bytes - len(letter.message_id.encode()) - _PART_HEAD_BYTES
+        starts = range(0, len(data), step)
+        split = uuid.uuid4().hex
+        return [
+            Entry(
+                letter.message_id,
+                msgspec.json.encode(_Part(split=split, number=number, count=len(starts)))
+                + b"\n"
+                + data[start : start + step],
+            )
+            for number, start in enumerate(starts)
+        ]
+
+    def _shards(self) -> list[Shard]:
+        shards: list[Shard] = []
+        arguments = stream_arguments(self._stream)
+        while True:
+            reply = self._persistently("ListShards", partial(self._client.list_shards, **arguments))
+            for shard in reply["Shards"]:
+                parents = (shard.get("ParentShardId"), shard.get("AdjacentParentShardId"))
+                shards.append(Shard(shard_id=shard["ShardId"], parents=tuple(filter(None, parents))))
+            token = reply.get("NextToken")
+            if not token:
+                return shards
+            arguments = {"NextToken": token}
+
+    def _records(self, shard_id: str) -> Iterator[tuple[str, bytes]]:
+        """Give every record of a shard with its place, from the oldest to the tip or the shard's end."""
+        last: str | None = None
+        iterator = self._iterator(shard_id, after=last)
+        while iterator:
+            try:
+                page = self._page(shard_id, iterator)
+            except _IteratorExpired:  # whoever reads may take longer over a page than an iterator lives
+                iterator = self._iterator(shard_id, after=last)
+                continue
+            for record in page.records:
+                yield f"{self._stream}/{shard_id}:{record.sequence_number}", record.data
+                last = record.sequence_number
+            # An empty page alone is not the tip, and neither is "0 behind": some emulators always say so.
+            if not page.records and not page.millis_behind_latest:
+                return
+            iterator = page.next_shard_iterator
+            self._patience.clock.sleep(READ_INTERVAL_SECONDS)
+
+    def _iterator(self, shard_id: str, *, after: str | None) -> str | None:
+        place: dict[str, Any] = {"ShardIteratorType": "TRIM_HORIZON"}
+        if after is not None:
+            place = {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "StartingSequenceNumber": after}
+        arguments = stream_arguments(self._stream) | {"ShardId": shard_id} | place
+        reply = self._persistently(
+            f"GetShardIterator of {shard_id}", partial(self._client.get_shard_iterator, **arguments)
+        )
+        iterator: str | None = reply["ShardIterator"]
+        return iterator
+
+    def _page(self, shard_id: str, iterator: str) -> "_Page":
+        # The iterator says which stream, but not in which account; an ARN says that.
+        arguments: dict[str, Any] = {"StreamARN": self._stream} if self._stream.startswith("arn:") else {}
+
+        def get_records() -> Any:
+            try:
+                return self._client.get_records(ShardIterator=iterator, **arguments)
+            except ClientError as error:
+                if error_code(error) == "ExpiredIteratorException":
+                    raise _IteratorExpired from error
+                raise
+
+        reply = self._persistently(f"GetRecords of {shard_id}", get_records)
+        # The spout's own client takes the body away before botocore parses it.
+        body = reply.get("RawBody")
+        return msgspec.convert(reply, _Page) if body is None else msgspec.json.decode(body, type=_Page)
+
+    def _persistently(self, what: str, call: Any) -> Any:
+        return Perseverance(self._patience, f"{what} on {self._stream}").call(call)
+
+
+class _IteratorExpired(Exception):  # noqa: N818 - never leaves this module
+    pass
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True):
+    """Which part of which split letter a record holds."""
+
+    split: str
+    """Differs between two writes of one letter, whose parts do not fit each other."""
+    number: int
+    count: int
+
+
+class _StoredRecord(msgspec.Struct, frozen=True, rename="pascal"):
+    data: bytes
+    sequence_number: str
+    approximate_arrival_timestamp: float | datetime | None = None
+
+
+class _Page(msgspec.Struct, frozen=True, rename="pascal"):
+    """GetRecords' reply, over the wire or as botocore parsed it."""
+
+    records: list[_StoredRecord]
+    next_shard_iterator: str | None = None
+    millis_behind_latest: int | None = None
+
+
+def _part(place: str, head: bytes) -> _Part:
+    try:
+        return msgspec.json.decode(head, type=_Part)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DeadLetterError(
+            f"{place}: expected a dead letter or a part of one, got {len(head)} bytes that are neither ({error}); "
+            "is the stream used for dead letters only?"
+        ) from error

@@ -1,0 +1,113 @@
+"""Files of lines in a local directory, where a line that was reported as written survives any crash.
+
+Each process appends to files of its own, so that nothing needs a lock. An append is one write and one fsync;
+a new file's name, and those of new directories, are made durable by an fsync of the directory above.
+
+A crash in the middle of an append can leave an incomplete last line. That line was never reported as written,
+so a reader leaves it out. For the same reason a file is given up after a failed append: the next one starts a
+new file, and only last lines are ever incomplete.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from kinesis_spout.clock import Clock
+from kinesis_spout.errors import DeadLetterError
+
+
+class LineFiles:
+    """Files named ``<kind>-<UTC time>-<pid>-<n>.jsonl`` in one directory. Mutable: holds the file in use."""
+
+    def __init__(self, *, directory: Path, kind: str, max_file_bytes: int, clock: Clock) -> None:
+        self._directory = directory
+        self._kind = kind
+        self._max_file_bytes = max_file_bytes
+        self._clock = clock
+        self._descriptor: int | None = None
+        self._size_bytes = 0
+
+    def append(self, lines: Iterable[bytes]) -> None:
+        """Make the lines (given without their ends) durable before returning.
+
+        Raises:
+            DeadLetterError: the first lines may be stored, the last of those incompletely.
+        """
+        data = b"".join(line + b"\n" for line in lines)
+        try:
+            if self._descriptor is None:
+                self._descriptor = self._new_file()
+                self._size_bytes = 0
+            _write_all(self._descriptor, data)
+            os.fsync(self._descriptor)
+        except OSError as error:
+            self.close()
+            raise DeadLetterError(
+                f"expected to write {len(data)} bytes below {str(self._directory)!r}, got {error}; "
+                "check the directory's permissions and free space"
+            ) from error
+        self._size_bytes += len(data)
+        if self._size_bytes >= self._max_file_bytes:
+            self.close()
+
+    def read(self) -> Iterator[tuple[str, bytes]]:
+        """Give every complete line with its place, ``file:line``; the oldest file first.
+
+        Raises:
+            DeadLetterError: a file cannot be read.
+        """
+        for path in sorted(self._directory.glob(f"{self._kind}-*.jsonl")):
+            try:
+                with path.open("rb") as file:
+                    for number, line in enumerate(file, start=1):
+                        if line.endswith(b"\n"):  # else a crash cut the last append short
+                            yield f"{path}:{number}", line[:-1]
+            except OSError as error:
+                raise DeadLetterError(f"{path}: expected a readable file, got {error}") from error
+
+    def close(self) -> None:
+        """Close the file in use; a later append starts another."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def _new_file(self) -> int:
+        _make_durably(self._directory)
+        made_at = datetime.fromtimestamp(self._clock.time(), UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+        number = 0
+        while True:
+            path = self._directory / f"{self._kind}-{made_at}-{os.getpid()}-{number:04d}.jsonl"
+            try:
+                descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o666)
+            except FileExistsError:
+                number += 1
+                continue
+            try:
+                _sync_directory(self._directory)
+            except OSError:
+                os.close(descriptor)
+                raise
+            return descriptor
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:  # one write, unless the system takes less than it was given
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def _make_durably(directory: Path) -> None:
+    if directory.is_dir():
+        return
+    _make_durably(directory.parent)
+    directory.mkdir(exist_ok=True)
+    _sync_directory(directory.parent)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,164 @@
+"""What every dead letter sink keeps to: the in-memory fake, local files, Hadoop, and a Kinesis stream."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import msgspec
+import pytest
+from moto import mock_aws
+
+from kinesis_spout.dead_letters.json_lines import JsonLinesSink
+from kinesis_spout.dead_letters.kinesis_stream import KinesisStreamSink
+from kinesis_spout.dead_letters.letter import DeadLetter
+from kinesis_spout.dead_letters.perseverance import Patience
+from kinesis_spout.dead_letters.redrive import MarkingSink
+from kinesis_spout.ports import DeadLetterSink
+from kinesis_spout.testing import InMemoryDeadLetterSink, ManualClock
+
+Open = Callable[[], DeadLetterSink]
+"""Opens the same place once more, as a later process would."""
+
+
+def in_memory() -> Iterator[Open]:
+    sink = InMemoryDeadLetterSink()
+    yield lambda: sink
+
+
+def json_lines(directory: Path) -> Iterator[Open]:
+    yield lambda: JsonLinesSink(directory / "dead letters" / "here")
+
+
+def hadoop(directory: Path) -> Iterator[Open]:
+    from kinesis_spout.dead_letters.hadoop import HadoopSink  # noqa: PLC0415 - only where PySpark is wanted
+
+    sinks: list[HadoopSink] = []
+
+    def open_once_more() -> HadoopSink:
+        sinks.append(HadoopSink((directory / "dead").as_uri()))
+        return sinks[-1]
+
+    yield open_once_more
+    for sink in sinks:
+        sink.close()
+
+
+def kinesis() -> Iterator[Open]:
+    with mock_aws():
+        client = boto3.client("kinesis", region_name="eu-west-1")
+        client.create_stream(StreamName="dead", ShardCount=1)
+        yield lambda: KinesisStreamSink(client, "dead", patience=Patience(clock=ManualClock()))
+        client.close()
+
+
+@pytest.fixture(
+    params=["in_memory", "json_lines", pytest.param("hadoop", marks=pytest.mark.spark), "kinesis"]
+)
+def open_sink(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
+    match request.param:
+        case "in_memory":
+            yield from in_memory()
+        case "json_lines":
+            yield from json_lines(tmp_path)
+        case "hadoop":
+            yield from hadoop(tmp_path)
+        case "kinesis":
+            yield from kinesis()
+
+
+def letter(number: int = 1, **changes: Any) -> DeadLetter:
+    made = DeadLetter(
+        application="billing",
+        stream="orders",
+        shard_id="shardId-000000000000",
+        sequence_number=str(number),
+        partition_key="customer-7",
+        arrival_timestamp=1769860800.123,
+        data=b'{"amount": -1}\n\x00\xff',
+        attempts=4,
+        error="ValueError: bad amount",
+        reason="exhausted",
+        died_at=1769860900.25,
+    )
+    return msgspec.structs.replace(made, **changes)
+
+
+def test_a_sink_that_was_never_written_to_holds_nothing(open_sink: Open) -> None:
+    assert list(open_sink().read()) == []
+
+
+def test_what_was_written_is_read_by_a_later_process_in_every_field(open_sink: Open) -> None:
+    letters = [
+        letter(1),
+        letter(2, partition_key=None, arrival_timestamp=None, data=b""),
+        letter(3, sequence_number="3:4", partition_key="Ключ\n", error="Grüße", reason="rejected"),
+        letter(10**128),
+    ]
+    open_sink().write(letters)
+    assert list(open_sink().read()) == letters
+
+
+def test_letters_are_read_in_the_order_of_their_writes(open_sink: Open) -> None:
+    first, second = open_sink(), open_sink()
+    for number, sink in enumerate([first, first, second]):
+        sink.write([letter(number)])
+    assert [found.sequence_number for found in open_sink().read()] == ["0", "1", "2"]
+
+
+def test_writing_no_letters_stores_nothing(open_sink: Open) -> None:
+    sink = open_sink()
+    sink.write([])
+    assert list(sink.read()) == []
+
+
+def test_a_repeated_write_keeps_at_least_one_copy(open_sink: Open) -> None:
+    sink = open_sink()
+    sink.write([letter(1)])
+    sink.write([letter(1)])
+    assert set(sink.read()) == {letter(1)}
+
+
+def test_many_letters_go_in_one_write(open_sink: Open) -> None:
+    letters = [letter(number) for number in range(1_203)]
+    open_sink().write(letters)
+    assert list(open_sink().read()) == letters
+
+
+def test_a_letter_of_the_largest_record_is_kept_whole_among_others(open_sink: Open) -> None:
+    # Not text, not compressible, and 14 times what a record of an ordinary stream can be.
+    largest = letter(2, data=b"".join(number.to_bytes(4) for number in range(10 * 1024 * 1024 // 4)))
+    open_sink().write([letter(1), largest, letter(3)])
+    assert list(open_sink().read()) == [letter(1), largest, letter(3)]
+
+
+def test_an_error_text_that_is_no_utf_8_loses_no_letter(open_sink: Open) -> None:
+    open_sink().write([letter(1, error="bad \ud800 text")])
+    assert [found.data for found in open_sink().read()] == [letter(1).data]
+
+
+def test_reading_again_gives_the_same(open_sink: Open) -> None:
+    sink = open_sink()
+    sink.write([letter(1), letter(2)])
+    assert list(sink.read()) == list(sink.read()) == [letter(1), letter(2)]
+
+
+def test_redriven_letters_and_their_copies_are_not_read_again(open_sink: Open) -> None:
+    sink = open_sink()
+    if not isinstance(sink, MarkingSink):
+        assert type(sink) is KinesisStreamSink  # the only one that cannot, and redrive says so
+        return
+    died_again = letter(1, died_at=1769860999.5)
+    sink.write([letter(1), letter(2)])
+    sink.mark_redriven([letter(1)])
+    sink.mark_redriven([])
+    sink.write([letter(1), died_again])
+    assert list(open_sink().read()) == [letter(2), died_again]
+
+
+def test_closing_twice_does_no_harm_and_keeps_what_was_written(open_sink: Open) -> None:
+    sink = open_sink()
+    sink.write([letter(1)])
+    sink.close()
+    sink.close()
+    assert list(open_sink().read()) == [letter(1)]

@@ -1,0 +1,203 @@
+"""Local dead letters survive the process, and a crash in the middle of a write harms only that write."""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from kinesis_spout.dead_letters.json_lines import JsonLinesSink
+from kinesis_spout.dead_letters.letter import DeadLetter
+from kinesis_spout.errors import DeadLetterError
+from kinesis_spout.testing import ManualClock
+
+LETTER = DeadLetter(
+    application="billing",
+    stream="orders",
+    shard_id="shardId-000000000000",
+    sequence_number="1",
+    partition_key="k",
+    arrival_timestamp=None,
+    data=b"x",
+    attempts=4,
+    error="ValueError",
+    reason="exhausted",
+    died_at=1.5,
+)
+
+
+def letter(number: int, **changes: Any) -> DeadLetter:
+    return msgspec.structs.replace(LETTER, sequence_number=str(number), **changes)
+
+
+def files(directory: Path) -> list[Path]:
+    return sorted(directory.glob("dead-letters-*.jsonl"))
+
+
+WRITE_AND_WAIT_TO_BE_KILLED = """
+import sys
+import msgspec
+from kinesis_spout.dead_letters.json_lines import JsonLinesSink
+from kinesis_spout.dead_letters.letter import DeadLetter
+
+sink = JsonLinesSink(sys.argv[1])
+letters = msgspec.json.decode(sys.stdin.readline(), type=list[DeadLetter])
+sink.write(letters[:1])
+sink.mark_redriven(letters[:1])
+sink.write(letters[1:])
+print("written", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_letters_and_marks_survive_a_kill_right_after_the_write_returned(tmp_path: Path) -> None:
+    letters = [letter(number, data=os.urandom(50_000)) for number in range(20)]
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITE_AND_WAIT_TO_BE_KILLED, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        child.stdin.write(msgspec.json.encode(letters) + b"\n")
+        child.stdin.flush()
+        assert child.stdout.readline() == b"written\n"
+        child.kill()
+    assert child.returncode == -signal.SIGKILL
+    assert list(JsonLinesSink(tmp_path).read()) == letters[1:]
+
+
+def test_files_names_and_new_directories_are_forced_to_disk_before_the_write_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    force = os.fsync
+
+    def record_and_force(descriptor: int) -> None:
+        force(descriptor)
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink())
+
+    monkeypatch.setattr(os, "fsync", record_and_force)
+    sink = JsonLinesSink(tmp_path / "a" / "b")
+    sink.write([letter(1)])
+    (file,) = files(tmp_path / "a" / "b")
+    assert synced == [tmp_path, tmp_path / "a", tmp_path / "a" / "b", file]
+    sink.write([letter(2)])
+    assert synced[4:] == [file]
+    sink.close()
+
+
+def test_the_incomplete_last_line_of_a_crash_is_left_out(tmp_path: Path) -> None:
+    sink = JsonLinesSink(tmp_path)
+    sink.write([letter(1), letter(2)])
+    sink.close()
+    (file,) = files(tmp_path)
+    whole = file.read_bytes()
+    for kept_bytes in range(len(whole) // 2, len(whole)):
+        file.write_bytes(whole[:kept_bytes])
+        assert list(JsonLinesSink(tmp_path).read()) == [letter(1)]
+
+
+@pytest.mark.parametrize("bad", [b"{", b"", b'{"application": "billing"}', b"\xff\xfe", b"[]"])
+def test_a_bad_line_anywhere_else_is_an_error_that_names_file_and_line(tmp_path: Path, bad: bytes) -> None:
+    sink = JsonLinesSink(tmp_path)
+    sink.write([letter(1)])
+    sink.close()
+    (file,) = files(tmp_path)
+    with file.open("ab") as appended:
+        appended.write(bad + b"\n")
+    found = iter(JsonLinesSink(tmp_path).read())
+    assert next(found) == letter(1)
+    with pytest.raises(DeadLetterError) as caught:
+        next(found)
+    assert str(caught.value).startswith(f"{file}:2: expected a dead letter as JSON")
+
+
+def test_a_bad_mark_is_an_error_and_does_not_bring_letters_back(tmp_path: Path) -> None:
+    sink = JsonLinesSink(tmp_path)
+    sink.write([letter(1)])
+    sink.mark_redriven([letter(1)])
+    sink.close()
+    (marks,) = tmp_path.glob("redriven-*.jsonl")
+    marks.write_bytes(b"junk\n")
+    with pytest.raises(DeadLetterError, match=r"redriven-.*\.jsonl:1: expected a redriven mark"):
+        list(JsonLinesSink(tmp_path).read())
+
+
+def test_an_error_does_not_show_the_users_data(tmp_path: Path) -> None:
+    (tmp_path / "dead-letters-1.jsonl").write_bytes(b'{"data": "hunter2"\n')
+    with pytest.raises(DeadLetterError) as caught:
+        list(JsonLinesSink(tmp_path).read())
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_full_file_is_followed_by_another(tmp_path: Path) -> None:
+    sink = JsonLinesSink(tmp_path, max_file_bytes=1_000, clock=ManualClock(1_769_860_800))
+    letters = [letter(number, data=b"x" * 600) for number in range(3)]
+    for each in letters:
+        sink.write([each])
+    sink.close()
+    pid = os.getpid()
+    assert [file.name for file in files(tmp_path)] == [
+        f"dead-letters-20260131T120000.000000Z-{pid}-{number:04d}.jsonl" for number in range(3)
+    ]
+    assert list(JsonLinesSink(tmp_path).read()) == letters
+
+
+def test_the_oldest_file_is_read_first_whoever_wrote_it(tmp_path: Path) -> None:
+    for number, moment in [(2, 2_000_000_000), (1, 1_000_000_000)]:
+        sink = JsonLinesSink(tmp_path, clock=ManualClock(moment))
+        sink.write([letter(number)])
+        sink.close()
+    assert [found.sequence_number for found in JsonLinesSink(tmp_path).read()] == ["1", "2"]
+
+
+def test_sinks_of_one_directory_do_not_share_files(tmp_path: Path) -> None:
+    clock = ManualClock(1_769_860_800)
+    sinks = [JsonLinesSink(tmp_path, clock=clock) for _ in range(3)]
+    for number, sink in enumerate(sinks):
+        sink.write([letter(number)])
+        sink.close()
+    assert len(files(tmp_path)) == 3
+
+
+@contextmanager
+def files_of_at_most(size_bytes: int) -> Iterator[None]:
+    """Let the system refuse to grow a file beyond the size, in the middle of a write, like a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_a_write_cut_short_is_an_error_and_its_repeat_is_read_once_with_all_others(tmp_path: Path) -> None:
+    sink = JsonLinesSink(tmp_path)
+    sink.write([letter(1)])
+    with (
+        files_of_at_most(500_000),
+        pytest.raises(
+            DeadLetterError, match=r"expected to write .*check the directory's permissions and free"
+        ),
+    ):
+        sink.write([letter(2, data=b"x" * 600_000)])
+    assert files(tmp_path)[0].stat().st_size == 500_000
+    sink.write([letter(2)])
+    sink.close()
+    assert list(JsonLinesSink(tmp_path).read()) == [letter(1), letter(2)]
+
+
+def test_a_directory_that_cannot_be_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(DeadLetterError, match="file/dead"):
+        JsonLinesSink(tmp_path / "file" / "dead").write([letter(1)])

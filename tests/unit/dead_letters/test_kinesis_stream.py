@@ -1,0 +1,244 @@
+"""A stream takes every letter whole, however the service answers, or the write says that it did not."""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, cast
+
+import boto3
+import msgspec
+import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
+from moto import mock_aws
+
+from kinesis_spout.dead_letters.kinesis_stream import KinesisStreamSink
+from kinesis_spout.dead_letters.letter import DeadLetter
+from kinesis_spout.dead_letters.perseverance import Patience
+from kinesis_spout.errors import DeadLetterError
+from kinesis_spout.kinesis.client import KinesisClientSettings
+from kinesis_spout.testing import ManualClock
+
+if TYPE_CHECKING:
+    from mypy_boto3_kinesis import KinesisClient
+
+LETTER = DeadLetter(
+    application="billing",
+    stream="orders",
+    shard_id="shardId-000000000000",
+    sequence_number="1",
+    partition_key="k",
+    arrival_timestamp=None,
+    data=b"x",
+    attempts=4,
+    error="ValueError",
+    reason="exhausted",
+    died_at=1.5,
+)
+
+
+def letter(number: int, **changes: Any) -> DeadLetter:
+    return msgspec.structs.replace(LETTER, sequence_number=str(number), **changes)
+
+
+class Flaky:
+    """A client that answers some calls in its own way, and passes on the others."""
+
+    def __init__(self, client: "KinesisClient", operation: str, *answers: Callable[..., Any]) -> None:
+        self._client = client
+        self._operation = operation
+        self.answers = list(answers)
+        self.calls = 0
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(self._client, name)
+        if name != self._operation:
+            return real
+
+        def answered(**arguments: Any) -> Any:
+            self.calls += 1
+            return self.answers.pop(0)(real, **arguments) if self.answers else real(**arguments)
+
+        return answered
+
+
+def raising(error: Exception) -> Callable[..., Any]:
+    def answer(_real: Callable[..., Any], **_arguments: Any) -> Any:
+        raise error
+
+    return answer
+
+
+def api_error(code: str, status: int = 400) -> ClientError:
+    return ClientError(
+        {
+            "Error": {"Code": code, "Message": "no"},
+            "ResponseMetadata": cast("Any", {"HTTPStatusCode": status}),
+        },
+        "AnOperation",
+    )
+
+
+def refusing_every_second(real: Callable[..., Any], **arguments: Any) -> Any:
+    records = arguments.pop("Records")
+    taken = real(Records=records[::2], **arguments)["Records"]
+    refused = {"ErrorCode": "ProvisionedThroughputExceededException", "ErrorMessage": "Rate exceeded"}
+    return {"Records": [taken[index // 2] if index % 2 == 0 else refused for index in range(len(records))]}
+
+
+def refusing_all(_real: Callable[..., Any], **arguments: Any) -> Any:
+    refused = {"ErrorCode": "InternalFailure", "ErrorMessage": "Internal service failure."}
+    return {"FailedRecordCount": len(arguments["Records"]), "Records": [refused] * len(arguments["Records"])}
+
+
+@pytest.fixture
+def client() -> "Iterator[KinesisClient]":
+    with mock_aws():
+        client = boto3.client("kinesis", region_name="eu-west-1")
+        client.create_stream(StreamName="dead", ShardCount=1)
+        yield client
+        client.close()
+
+
+def sink(client: Any, **options: Any) -> KinesisStreamSink:
+    return KinesisStreamSink(client, "dead", patience=Patience(clock=ManualClock(), **options))
+
+
+def numbers(found: KinesisStreamSink) -> list[int]:
+    return sorted(int(each.sequence_number) for each in found.read())
+
+
+def test_what_was_refused_in_part_is_put_again_until_all_is_taken(client: "KinesisClient") -> None:
+    flaky = Flaky(client, "put_records", *[refusing_every_second] * 3)
+    sink(flaky).write([letter(number) for number in range(20)])
+    assert flaky.calls == 4  # with 20, 10, 5 and 2 records
+    assert numbers(sink(client)) == list(range(20))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        api_error("ProvisionedThroughputExceededException"),
+        api_error("KMSThrottlingException"),
+        api_error("ServiceUnavailable", 503),
+        EndpointConnectionError(endpoint_url="https://kinesis"),
+    ],
+)
+def test_a_write_goes_on_after_what_may_pass(client: "KinesisClient", error: Exception) -> None:
+    flaky = Flaky(client, "put_records", *[raising(error)] * 5)
+    sink(flaky).write([letter(1)])
+    assert (flaky.calls, numbers(sink(client))) == (6, [1])
+
+
+@pytest.mark.parametrize(
+    "error",
+    [api_error("ResourceNotFoundException"), api_error("AccessDeniedException"), NoCredentialsError()],
+)
+def test_a_write_stops_at_once_at_what_time_does_not_change(
+    client: "KinesisClient", error: Exception
+) -> None:
+    flaky = Flaky(client, "put_records", raising(error))
+    with pytest.raises(DeadLetterError, match="expected PutRecords on dead to succeed, got ") as caught:
+        sink(flaky).write([letter(1)])
+    assert flaky.calls == 1
+    assert caught.value.__cause__ is error
+
+
+def test_a_write_gives_up_when_nothing_succeeds_until_the_deadline(client: "KinesisClient") -> None:
+    flaky = Flaky(client, "put_records", *[refusing_all] * 1_000)
+    with pytest.raises(DeadLetterError, match=r"within 60 s, got \d+ failures in a row; .*InternalFailure"):
+        sink(flaky).write([letter(1)])
+    assert 12 < flaky.calls < 40  # backing off, and never longer than the cap
+
+
+def test_slow_progress_is_not_given_up(client: "KinesisClient") -> None:
+    def one_at_a_time(real: Callable[..., Any], **arguments: Any) -> Any:
+        first, *others = arguments.pop("Records")
+        refused = {"ErrorCode": "ProvisionedThroughputExceededException", "ErrorMessage": "Rate exceeded"}
+        return {"Records": [*real(Records=[first], **arguments)["Records"], *[refused] * len(others)]}
+
+    flaky = Flaky(client, "put_records", *[one_at_a_time] * 100)
+    sink(flaky, deadline_seconds=1).write([letter(number) for number in range(100)])
+    assert numbers(sink(client)) == list(range(100))
+
+
+def test_a_split_letter_is_whole_again_although_its_parts_came_late_and_twice(
+    client: "KinesisClient",
+) -> None:
+    large = letter(2, data=bytes(range(256)) * 12_000)
+
+    def twice_in_reverse(real: Callable[..., Any], **arguments: Any) -> Any:
+        records = arguments.pop("Records")
+        real(Records=records[::-1], **arguments)
+        return refusing_every_second(real, Records=records, **arguments)
+
+    sink(Flaky(client, "put_records", twice_in_reverse)).write([letter(1), large])
+    assert set(sink(client).read()) == {letter(1), large}
+
+
+def test_the_parts_of_a_write_that_failed_are_left_out(client: "KinesisClient") -> None:
+    large = letter(2, data=bytes(range(256)) * 12_000)
+    flaky = Flaky(client, "put_records", refusing_every_second, raising(api_error("AccessDeniedException")))
+    with pytest.raises(DeadLetterError):
+        sink(flaky).write([large])
+    assert list(sink(client).read()) == []
+    sink(client).write([large])
+    assert list(sink(client).read()) == [large]
+
+
+def test_reading_goes_on_in_place_when_an_iterator_expires(client: "KinesisClient") -> None:
+    sink(client).write([letter(number) for number in range(5)])
+
+    def two(real: Callable[..., Any], **arguments: Any) -> Any:
+        return real(Limit=2, **arguments)
+
+    expired = raising(api_error("ExpiredIteratorException"))
+    flaky = Flaky(
+        client, "get_records", expired, two, expired, two, raising(api_error("InternalFailure", 500))
+    )
+    assert [int(found.sequence_number) for found in sink(flaky).read()] == list(range(5))
+    assert not flaky.answers
+
+
+def test_an_empty_page_that_is_behind_is_not_the_end(client: "KinesisClient") -> None:
+    sink(client).write([letter(1)])
+
+    def empty_but_behind(_real: Callable[..., Any], **arguments: Any) -> Any:
+        return {"Records": [], "NextShardIterator": arguments["ShardIterator"], "MillisBehindLatest": 60_000}
+
+    assert numbers(sink(Flaky(client, "get_records", *[empty_but_behind] * 3))) == [1]
+
+
+def test_a_resharded_stream_is_read_parents_first(client: "KinesisClient") -> None:
+    sink(client).write([letter(1)])
+    client.split_shard(
+        StreamName="dead", ShardToSplit="shardId-000000000000", NewStartingHashKey=str(1 << 127)
+    )
+    sink(client).write([letter(number) for number in range(2, 12)])
+    found = [int(each.sequence_number) for each in sink(client).read()]
+    assert found[0] == 1
+    assert sorted(found) == list(range(1, 12))
+
+
+def test_the_spouts_own_client_reads_what_it_wrote() -> None:
+    with mock_aws():
+        client = KinesisClientSettings(region="eu-west-1").create()
+        client.create_stream(StreamName="dead", ShardCount=1)
+        large = letter(2, data=bytes(range(256)) * 12_000)
+        sink(client).write([letter(1), large])
+        assert list(sink(client).read()) == [letter(1), large]
+        client.close()
+
+
+def test_a_stream_may_be_named_by_its_arn(client: "KinesisClient") -> None:
+    arn = client.describe_stream_summary(StreamName="dead")["StreamDescriptionSummary"]["StreamARN"]
+    named = KinesisStreamSink(client, arn, patience=Patience(clock=ManualClock()))
+    named.write([letter(1)])
+    assert list(named.read()) == [letter(1)]
+
+
+@pytest.mark.parametrize("data", [b"hello", b"hello\nworld", b'{"a": 1}'])
+def test_a_record_that_is_no_letter_is_an_error_that_names_its_place(
+    client: "KinesisClient", data: bytes
+) -> None:
+    put = client.put_record(StreamName="dead", Data=data, PartitionKey="k")
+    with pytest.raises(DeadLetterError, match="expected a dead letter") as caught:
+        list(sink(client).read())
+    assert str(caught.value).startswith(f"dead/{put['ShardId']}:{put['SequenceNumber']}: ")
