@@ -55,16 +55,7 @@ class Application:
                     f"{path}: expected the mark of a begun application, version {VERSION}, got {stored[:200]!r}: "
                     "if a newer kinesis-spout wrote it, upgrade this one"
                 )
-            start = document["start"]
-            number = start.get("sequence_number")
-            return cls(
-                stream_created=float(document["stream_created"]),
-                start=Position(
-                    type=PositionType(start["type"]),
-                    sequence_number=None if number is None else SequenceNumber.parse(number),
-                    timestamp=start.get("timestamp"),
-                ),
-            )
+            return cls(stream_created=float(document["stream_created"]), start=_position(document["start"]))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointUnreadable(
                 f"{path}: expected the mark of a begun application (JSON, version {VERSION}), "
@@ -83,3 +74,15 @@ class Application:
                 f"name was created at {stream_created}: it was deleted and made again. Use another app name, or "
                 "delete this place if the old progress is of no use"
             )
+
+
+def _position(document: dict[str, Any]) -> Position:
+    match PositionType(document["type"]):
+        case PositionType.TRIM_HORIZON:
+            return Position.trim_horizon()
+        case PositionType.AT_TIMESTAMP:
+            return Position.at_timestamp(float(document["timestamp"]))
+        case PositionType.LATEST:
+            raise ValueError("expected a resolved start, got LATEST")
+        case (PositionType.AT_SEQUENCE_NUMBER | PositionType.AFTER_SEQUENCE_NUMBER) as type_:
+            return Position(type=type_, sequence_number=SequenceNumber.parse(document["sequence_number"]))

@@ -1,0 +1,8 @@
+"""Registers the fixtures that test modules share. A module comes after those it imports."""
+
+pytest_plugins = [
+    "tests.zookeeper_server",
+    "tests.zookeeper_places",
+    "tests.kinesis_endpoints",
+    "tests.streams_under_test",
+]

@@ -1,0 +1,59 @@
+import pytest
+
+from kinesis_spout.errors import CheckpointUnreadable, StreamRecreated
+from kinesis_spout.zookeeper import Application
+from shard_state import Position, SequenceNumber
+
+STARTS = [
+    Position.trim_horizon(),
+    Position.at_timestamp(1_700_000_000.25),
+    Position.after(SequenceNumber(10**55)),
+    Position.at(SequenceNumber(7, 3)),
+]
+
+
+@pytest.mark.parametrize("start", STARTS, ids=str)
+def test_what_is_encoded_is_decoded(start: Position) -> None:
+    application = Application(stream_created=1_700_000_000.123, start=start)
+    assert Application.decode(application.encode(), "/place") == application
+
+
+def test_the_stored_form_of_version_1_stays_readable() -> None:
+    stored = (
+        b'{"version":1,"stream_created":5.5,"start":{"type":"AT_TIMESTAMP","timestamp":7.25},"begun":true}'
+    )
+    application = Application(stream_created=5.5, start=Position.at_timestamp(7.25))
+    assert Application.decode(stored, "/place") == application
+    assert application.encode() == stored
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        b"x",
+        b"[]",
+        b"{}",
+        b"null",
+        b'{"version":2,"stream_created":5,"start":{"type":"TRIM_HORIZON"},"begun":true}',
+        b'{"version":1,"stream_created":5,"start":{"type":"TRIM_HORIZON"},"begun":false}',
+        b'{"version":1,"stream_created":5,"start":{"type":"SOMEWHERE"},"begun":true}',
+        b'{"version":1,"stream_created":5,"start":{"type":"LATEST"},"begun":true}',
+        b'{"version":1,"stream_created":5,"start":{"type":"AT_TIMESTAMP"},"begun":true}',
+        b'{"version":1,"start":{"type":"TRIM_HORIZON"},"begun":true}',
+        b"\xff",
+    ],
+)
+def test_anything_else_is_unreadable_and_names_its_place(stored: bytes) -> None:
+    with pytest.raises(CheckpointUnreadable, match=r"^/place: "):
+        Application.decode(stored, "/place")
+
+
+def test_another_creation_time_is_another_stream() -> None:
+    application = Application(stream_created=1_700_000_000.123, start=Position.trim_horizon())
+    with pytest.raises(StreamRecreated, match="/place"):
+        application.check_stream(1_700_000_060.0, "/place")
+
+
+def test_a_creation_time_told_with_fewer_digits_is_the_same_stream() -> None:
+    application = Application(stream_created=1_700_000_000.123, start=Position.trim_horizon())
+    application.check_stream(1_700_000_000.0, "/place")

@@ -1,0 +1,181 @@
+"""The place of one application on one stream, in memory and in the real ZooKeeper, for the contract tests."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+import pytest
+from kazoo.client import KazooClient
+
+from kinesis_spout.clock import Clock
+from kinesis_spout.ports import CheckpointStore, Coordinator
+from kinesis_spout.testing import InMemoryProcess, InMemoryZooKeeper, StoreFault
+from kinesis_spout.zookeeper import ChunkLimits, EmbeddedZooKeeper, Paths, ZooKeeperBackend, ZooKeeperSession
+from tests.zookeeper_proxy import ZooKeeperProxy
+from tests.zookeeper_server import SESSION_TIMEOUT_SECONDS, wait_until
+
+
+class Process(Protocol):
+    """One process of the application."""
+
+    @property
+    def store(self) -> CheckpointStore: ...
+
+    @property
+    def coordinator(self) -> Coordinator: ...
+
+    def close(self) -> None: ...
+
+
+class Place(Protocol):
+    """What the contract tests do to a store from outside."""
+
+    def process(self, member: str) -> Any:
+        """Connect another process."""
+
+    def expire(self, process: Any) -> None:
+        """End a process's session from outside, and wait until the process knows."""
+
+    def beliefs(self, process: Any) -> Mapping[str, Any]:
+        """What a process believes to own."""
+
+    def put_back(self, process: Any, beliefs: Mapping[str, Any]) -> None:
+        """Let it believe that again, as if it had slept through all that happened since."""
+
+    def lose_next_answer(self, process: Any) -> None: ...
+
+    def lose_next_request(self, process: Any) -> None: ...
+
+    def put(self, shard_id: str, data: bytes) -> None:
+        """Write a checkpoint node by hand."""
+
+    def remove_owner(self, shard_id: str) -> None:
+        """Delete an owner node by hand."""
+
+    def forget_begun(self) -> None:
+        """Undo the mark that the application has begun."""
+
+
+class InMemoryPlace:
+    def __init__(self) -> None:
+        self._zookeeper = InMemoryZooKeeper()
+
+    def process(self, member: str) -> InMemoryProcess:
+        return self._zookeeper.process(member)
+
+    def expire(self, process: InMemoryProcess) -> None:
+        self._zookeeper.expire(process.coordinator.member)
+
+    def beliefs(self, process: InMemoryProcess) -> Mapping[str, Any]:
+        return dict(process.coordinator.owned)
+
+    def put_back(self, process: InMemoryProcess, beliefs: Mapping[str, Any]) -> None:
+        process.coordinator.owned.update(beliefs)
+
+    def lose_next_answer(self, process: InMemoryProcess) -> None:
+        del process
+        self._zookeeper.fail_next(StoreFault.ANSWER_LOST)
+
+    def lose_next_request(self, process: InMemoryProcess) -> None:
+        del process
+        self._zookeeper.fail_next(StoreFault.REQUEST_LOST)
+
+    def put(self, shard_id: str, data: bytes) -> None:
+        self._zookeeper.put(shard_id, data)
+
+    def remove_owner(self, shard_id: str) -> None:
+        self._zookeeper.remove_owner(shard_id)
+
+    def forget_begun(self) -> None:
+        self._zookeeper.forget_begun()
+
+
+class RealPlace:
+    """In the embedded ZooKeeper; every process reaches it through a proxy of its own."""
+
+    def __init__(self, server: EmbeddedZooKeeper, root: str) -> None:
+        self._server = server
+        self.paths = Paths(root=root, app="billing", stream="orders")
+        self._backends: list[ZooKeeperBackend] = []
+        self._proxies: dict[int, ZooKeeperProxy] = {}
+        self.client = KazooClient(hosts=server.connect_string)
+        self.client.start()
+
+    def process(
+        self, member: str, limits: ChunkLimits | None = None, clock: Clock | None = None
+    ) -> ZooKeeperBackend:
+        proxy = ZooKeeperProxy(self._server.connect_string)
+        backend = ZooKeeperBackend(
+            ZooKeeperSession(
+                proxy.connect_string, session_timeout_seconds=SESSION_TIMEOUT_SECONDS, clock=clock
+            ),
+            self.paths,
+            member=member,
+            limits=limits,
+        )
+        self._backends.append(backend)
+        self._proxies[id(backend)] = proxy
+        return backend
+
+    def proxy(self, process: ZooKeeperBackend) -> ZooKeeperProxy:
+        return self._proxies[id(process)]
+
+    def expire(self, process: ZooKeeperBackend) -> None:
+        client_id = process.session.client.client_id
+        imposter = KazooClient(hosts=self._server.connect_string, client_id=client_id)
+        imposter.start()
+        imposter.stop()  # ends the session it shares
+        imposter.close()
+        wait_until(
+            lambda: process.session.session_id not in {None, client_id[0]}, "the process has a new session"
+        )
+
+    def beliefs(self, process: ZooKeeperBackend) -> Mapping[str, Any]:
+        return dict(process.store._ownerships._owned)
+
+    def put_back(self, process: ZooKeeperBackend, beliefs: Mapping[str, Any]) -> None:
+        process.store._ownerships._owned.update(beliefs)
+
+    def lose_next_answer(self, process: ZooKeeperBackend) -> None:
+        self.proxy(process).lose_next_answer()
+
+    def lose_next_request(self, process: ZooKeeperBackend) -> None:
+        self.proxy(process).lose_next_request()
+
+    def put(self, shard_id: str, data: bytes) -> None:
+        path = self.paths.shard(shard_id)
+        if self.client.exists(path):
+            self.client.set(path, data)
+        else:
+            self.client.create(path, data)
+
+    def remove_owner(self, shard_id: str) -> None:
+        self.client.delete(self.paths.owner(shard_id))
+
+    def forget_begun(self) -> None:
+        assert json.loads(self.client.get(self.paths.base)[0])["begun"] is True
+        self.client.set(self.paths.base, b"")
+
+    def close(self) -> None:
+        for backend in self._backends:
+            backend.close()
+        for proxy in self._proxies.values():
+            proxy.close()
+        self.client.stop()
+        self.client.close()
+
+
+@pytest.fixture
+def real_place(zookeeper_server: EmbeddedZooKeeper, fresh_root: str) -> Iterator[RealPlace]:
+    place = RealPlace(zookeeper_server, fresh_root)
+    yield place
+    place.close()
+
+
+@pytest.fixture(params=["memory", pytest.param("zookeeper", marks=pytest.mark.zookeeper)])
+def place(request: pytest.FixtureRequest) -> Place:
+    """Both kinds of place, one after the other."""
+    if request.param == "memory":
+        return InMemoryPlace()
+    real: RealPlace = request.getfixturevalue("real_place")
+    return real
