@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from kinesis_spout.dead_letters.letter import DeadLetter
+from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.record import Record
 from shard_state import Checkpoint, Position, Shard
 

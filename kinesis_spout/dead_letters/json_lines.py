@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from kinesis_spout.clock import Clock, SystemClock
-from kinesis_spout.dead_letters.letter import DeadLetter
+from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.dead_letters.line_files import LineFiles
 from kinesis_spout.dead_letters.stored_form import (
     decoded,

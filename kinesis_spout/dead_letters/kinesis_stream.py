@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from botocore.exceptions import ClientError
 
-from kinesis_spout.dead_letters.letter import DeadLetter
+from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.dead_letters.perseverance import Patience, Perseverance, error_code
 from kinesis_spout.dead_letters.put_records import Entry, put_all, stream_arguments
 from kinesis_spout.dead_letters.stored_form import decoded, encoded

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from kinesis_spout.dead_letters.letter import DeadLetter
+from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.dead_letters.perseverance import Patience
 from kinesis_spout.dead_letters.put_records import Entry, batches, put_all
 from kinesis_spout.dead_letters.stored_form import RedrivenMark, mark_of

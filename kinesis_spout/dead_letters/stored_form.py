@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from kinesis_spout.dead_letters.letter import DeadLetter
+from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.errors import DeadLetterError
 
 

@@ -1,5 +1,6 @@
 """A page as Arrow columns, for the doors into Spark: the names and types that Kinesis sources use there."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -7,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kinesis_spout.kinesis.page import GetRecordsReply, decode_reply
+from kinesis_spout.record import Record
 from shard_state import Shard
 
 SCHEMA: Final = pa.schema(
@@ -38,13 +40,13 @@ def decode_to_arrow(body: bytes, *, stream: str, shard_id: str) -> pa.RecordBatc
     Raises:
         Unavailable: see ``decode_reply``.
     """
-    return batch_of(decode_reply(body), stream=stream, shard_id=shard_id)
+    return batch_of_records(decode_reply(body).records, stream=stream, shard_id=shard_id)
 
 
 def arrow_page_of(reply: GetRecordsReply, *, stream: str, shard_id: str) -> ArrowPage:
     """Make a page of columns out of a reply."""
     return ArrowPage(
-        batch=batch_of(reply, stream=stream, shard_id=shard_id),
+        batch=batch_of_records(reply.records, stream=stream, shard_id=shard_id),
         size_bytes=reply.size_bytes,
         millis_behind_latest=reply.millis_behind_latest or 0,
         at_end=reply.at_end,
@@ -52,9 +54,8 @@ def arrow_page_of(reply: GetRecordsReply, *, stream: str, shard_id: str) -> Arro
     )
 
 
-def batch_of(reply: GetRecordsReply, *, stream: str, shard_id: str) -> pa.RecordBatch:
-    """Turn the records of a reply into columns of ``SCHEMA``, in shard order."""
-    records = reply.records
+def batch_of_records(records: Sequence[Record], *, stream: str, shard_id: str) -> pa.RecordBatch:
+    """Turn records of one shard into columns of ``SCHEMA``, in their order."""
     seconds = pa.array([record.arrival_timestamp for record in records], pa.float64())
     # Whole microseconds: Kinesis gives milliseconds, which a double of seconds holds only nearly.
     arrival = pc.round(pc.multiply(seconds, 1e6)).cast(pa.int64()).cast(SCHEMA.field(5).type)

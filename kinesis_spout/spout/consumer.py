@@ -15,12 +15,13 @@ import random
 import socket
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 from uuid import uuid4
 
 from kinesis_spout.config import SpoutConfig
-from kinesis_spout.dead_letters.letter import DeadLetter
+from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.errors import KinesisSpoutError
 from kinesis_spout.ports import CheckpointWrite
 from kinesis_spout.record import Record
@@ -111,6 +112,8 @@ class Consumer:
         self.counters = Counters()
         self.last_error: KinesisSpoutError | None = None
         """The last error that is being retried; None once what failed has worked again."""
+        self.listings = 0
+        """How often the stream's shards were listed and taken in."""
         self.manager = StateManager(
             app_instance=self.app_instance,
             random=random.random,
@@ -215,14 +218,18 @@ class Consumer:
         try:
             if commit and self._door is not None and self._fatal is None:
                 self._take_lost()
-                self._bury_all()
-                self._commit()
-                self.ports.coordinator.release(self.manager.owned)
+                try:
+                    self._bury_all()
+                finally:
+                    # The checkpoint stays behind what could not be buried; all else is worth storing.
+                    self._commit()
+                    self.ports.coordinator.release(self.manager.owned)
         finally:
             self._door = None
-            self.ports.coordinator.close()
-            self.ports.dead_letters.close()
-            self.ports.close()
+            with ExitStack() as closing:
+                closing.callback(self.ports.close)
+                closing.callback(self.ports.dead_letters.close)
+                closing.callback(self.ports.coordinator.close)
 
     # The background threads
 
@@ -293,6 +300,7 @@ class Consumer:
         stored = self.ports.store.load()
         with self.lock:
             self.manager.listed(shards, stored)
+            self.listings += 1
             wanted = self.manager.to_acquire()
             fresh = self.manager.fresh_checkpoint()
         for shard in wanted:

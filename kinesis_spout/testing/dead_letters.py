@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from kinesis_spout.dead_letters.letter import DeadLetter
+from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.dead_letters.stored_form import RedrivenMark, mark_of, without_redriven
 from kinesis_spout.errors import DeadLetterError
 

@@ -1,0 +1,501 @@
+"""The micro-batch engine: plan, run, settle (design: the driver decides, the executors work).
+
+One thread owns everything here. Fetches and jobs run on pools, and put what came of them on a queue, as calls
+for the engine's thread to make. Between calls it starts what can be started: polls of shards at their tip, and
+batches of every slice that may go out, up to ``max_concurrent_batches`` at a time over different shards.
+"""
+
+import logging
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from kinesis_spout.errors import (
+    AccessDenied,
+    HandlerKilledWorker,
+    KinesisSpoutError,
+    ShardNotFound,
+    Throttled,
+)
+from kinesis_spout.ports import Page, ShardGetter
+from kinesis_spout.spark.batch import Batch, pack, read_missing, with_gone
+from kinesis_spout.spark.jobs import BatchRunner
+from kinesis_spout.spark.retry_buffer import RetryBuffer
+from kinesis_spout.spark.shard_reader import ShardReader
+from kinesis_spout.spark.work import Unfinished, WorkResult, WorkSlice
+from kinesis_spout.spout.consumer import Consumer
+from shard_state import FailedRecord, SequenceNumber, SliceKind, SlicePlan
+
+_FETCH_THREADS: Final = 16
+_DENIED_SECONDS: Final = 30.0
+"""Permissions that were taken away may come back; asking more often helps nobody."""
+_BEHIND_MILLIS: Final = 5_000
+"""A page that ends further behind the tip than this says that executors should read."""
+_DEATH_BACKOFF_SECONDS: Final = 0.5
+_DEATH_BACKOFF_CAP_SECONDS: Final = 30.0
+_LONGEST_WAIT_SECONDS: Final = 1.0
+_RECENT_PROGRESS: Final = 100
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSettings:
+    """How the engine goes about its work."""
+
+    parallelism: int
+    """Tasks that can run at a time."""
+    shards_per_task: int
+    max_concurrent_batches: int
+    records_per_fetch: int
+    poll_seconds: float
+    idle_poll_seconds: float
+    """How rare polls of a shard get while nothing comes."""
+    max_buffered_bytes: int
+    batch_timeout_seconds: float | None
+
+
+class MicroBatchEngine:
+    """Drives the micro-batches of one query. A ``Door``; its state is guarded by the consumer's lock."""
+
+    def __init__(self, consumer: Consumer, runner: BatchRunner, settings: EngineSettings, name: str) -> None:
+        self._consumer = consumer
+        self._manager = consumer.manager
+        self._runner = runner
+        self._settings = settings
+        self._name = name
+        self._readers: dict[str, ShardReader] = {}
+        self._retry_data = RetryBuffer(settings.max_buffered_bytes // 2)
+        self._deaths: dict[str, tuple[int, float]] = {}
+        """By shard: deaths in a row, and until when it is barred."""
+        self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._planned: deque[list[SlicePlan]] = deque()
+        self._running: dict[int, Batch] = {}
+        self._batches = 0
+        self._stopping = threading.Event()
+        self._ended = threading.Event()
+        self._fetchers = ThreadPoolExecutor(_FETCH_THREADS, "kinesis-spout-fetch")
+        self._jobs = ThreadPoolExecutor(settings.max_concurrent_batches, "kinesis-spout-job")
+        self._thread = threading.Thread(target=self._run, name="kinesis-spout-engine", daemon=True)
+        self.recent_progress: deque[dict[str, Any]] = deque(maxlen=_RECENT_PROGRESS)
+
+    # From outside
+
+    def start(self) -> None:
+        """Begin. Raises what the consumer's start raises."""
+        self._consumer.start(self)
+        self._thread.start()
+
+    def stop(self, timeout_seconds: float) -> None:
+        """Plan nothing more, let what runs end within the time-out, cancel the rest, commit, leave."""
+        self._stopping.set()
+        self._calls.put(_nothing)
+        if self._thread.ident is not None and not self._ended.wait(timeout_seconds):
+            for batch in list(self._running.values()):
+                batch.cancelled_for = "the query was stopped"
+                self._runner.cancel(batch.tag)
+            self._ended.wait()
+        self._fetchers.shutdown(cancel_futures=True)
+        self._jobs.shutdown(cancel_futures=True)
+        self._consumer.close()
+
+    def wait(self, timeout_seconds: float | None) -> bool:
+        """Wait until the engine has ended; False if it has not in that time."""
+        return self._ended.wait(timeout_seconds)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the engine works."""
+        return not self._ended.is_set()
+
+    def is_caught_up(self, since: float) -> bool:
+        """Tell whether everything that was in the stream at the monotonic time ``since`` is finished."""
+        with self._consumer.lock:
+            manager = self._manager
+            if not manager.idle or manager.unresolved or manager.to_acquire() or self._planned:
+                return False
+            return all(
+                reader.at_end or (not reader.records and reader.tip_seen_at >= since)
+                for reader in self._readers.values()
+            )
+
+    def status(self) -> dict[str, Any]:
+        """Say what the engine is doing, like ``StreamingQuery.status``."""
+        running = len(self._running)
+        return {
+            "message": f"Running {running} micro-batches" if running else "Waiting for records to arrive",
+            "isDataAvailable": any(reader.records for reader in list(self._readers.values())),
+            "isTriggerActive": running > 0,
+        }
+
+    # The door; called under the lock
+
+    def shards_acquired(self, shard_ids: Iterable[str]) -> None:
+        """See ``Door``."""
+        for shard_id in shard_ids:
+            state = self._manager.shard(shard_id)
+            assert state is not None
+            self._readers[shard_id] = ShardReader(epoch=state.epoch)
+        self._calls.put(_nothing)
+
+    def shards_lost(self, shard_ids: Iterable[str]) -> None:
+        """See ``Door``."""
+        for shard_id in shard_ids:
+            self._readers.pop(shard_id, None)
+            self._retry_data.drop_shard(shard_id)
+            self._deaths.pop(shard_id, None)
+
+    # The engine's thread
+
+    def _run(self) -> None:
+        try:
+            while not (self._stopping.is_set() and not self._running):
+                self._consumer.check()
+                with self._consumer.lock:
+                    wait = self._start_work()
+                self._make_calls(wait)
+        except Exception as error:  # noqa: BLE001 - whatever ended the engine must reach the user
+            self._consumer.end_with(error)
+            for batch in self._running.values():
+                self._runner.cancel(batch.tag)
+        finally:
+            self._ended.set()
+
+    def _make_calls(self, wait: float) -> None:
+        try:
+            call = self._calls.get(timeout=wait)
+        except queue.Empty:
+            return
+        with self._consumer.lock:
+            while True:
+                call()
+                try:
+                    call = self._calls.get_nowait()
+                except queue.Empty:
+                    return
+
+    def _start_work(self) -> float:
+        """Start what can be started. Returns how long to wait if nothing comes up."""
+        now = self._consumer.now
+        self._cancel_overdue(now)
+        if self._stopping.is_set():
+            return _LONGEST_WAIT_SECONDS
+        due = [self._manager.next_due()]
+        due += [self._start_fetches(now), self._start_batches(now)]
+        soonest = min((at for at in due if at is not None), default=now + _LONGEST_WAIT_SECONDS)
+        return min(_LONGEST_WAIT_SECONDS, max(0.001, soonest - now))
+
+    # Polling the tip
+
+    def _start_fetches(self, now: float) -> float | None:
+        soonest: float | None = None
+        crowded = self._buffered_bytes() >= self._settings.max_buffered_bytes * 3 // 4
+        for shard_id in self._manager.to_fetch():
+            reader = self._readers[shard_id]
+            if reader.fetching or reader.records or reader.at_end or crowded:
+                continue
+            if reader.next_poll_at > now:
+                soonest = min(reader.next_poll_at, soonest or reader.next_poll_at)
+                continue
+            state = self._manager.shard(shard_id)
+            assert state is not None
+            if reader.getter is None:
+                reader.getter = self._consumer.ports.open_getter(shard_id, state.position)
+            reader.fetching = True
+            self._fetchers.submit(self._fetch, shard_id, reader, reader.getter)
+        return soonest
+
+    def _buffered_bytes(self) -> int:
+        return self._retry_data.size_bytes + sum(reader.size_bytes for reader in self._readers.values())
+
+    def _fetch(self, shard_id: str, reader: ShardReader, getter: ShardGetter) -> None:
+        """Runs on a fetching thread."""
+        try:
+            page = getter.read(self._settings.records_per_fetch)
+        except Exception as error:  # noqa: BLE001 - sorted out on the engine's thread
+            failure = error
+            self._calls.put(lambda: self._fetch_failed(shard_id, reader, getter, failure))
+        else:
+            self._calls.put(lambda: self._fetched(shard_id, reader, getter, page))
+
+    def _fetched(self, shard_id: str, reader: ShardReader, getter: ShardGetter, page: Page) -> None:
+        if self._readers.get(shard_id) is not reader:
+            return
+        now = self._consumer.now
+        reader.fetching = False
+        reader.take_in(page, now)
+        self._consumer.counters.bytes_read += page.size_bytes
+        full = (
+            len(page.records) >= self._settings.records_per_fetch
+            or page.millis_behind_latest > _BEHIND_MILLIS
+        )
+        self._manager.page_fetched(shard_id, full=full and not page.at_end)
+        period = reader.poll_period(self._settings.poll_seconds, self._settings.idle_poll_seconds)
+        reader.next_poll_at = max(getter.ready_at, now + period)
+        reader.read_at = getter.ready_at
+        self._end_if_drained(shard_id, reader)
+
+    def _fetch_failed(
+        self, shard_id: str, reader: ShardReader, getter: ShardGetter, error: Exception
+    ) -> None:
+        if self._readers.get(shard_id) is not reader:
+            return
+        reader.fetching = False
+        reader.next_poll_at = max(getter.ready_at, self._consumer.now + self._settings.poll_seconds)
+        self._reading_failed(shard_id, reader, error)
+
+    def _reading_failed(self, shard_id: str, reader: ShardReader, error: Exception) -> None:
+        """Decide what an error of reading means for its shard, wherever it was read."""
+        consumer = self._consumer
+        if isinstance(error, ShardNotFound):
+            self._trimmed(shard_id)
+        elif isinstance(error, AccessDenied) or (isinstance(error, KinesisSpoutError) and error.retriable):
+            consumer.last_error = error
+            if isinstance(error, Throttled):
+                consumer.counters.throttled += 1
+            else:
+                _log.warning("%s: %s; it is read again before long", shard_id, error)
+            if isinstance(error, AccessDenied):
+                reader.next_poll_at = reader.read_at = consumer.now + _DENIED_SECONDS
+        else:
+            consumer.end_with(error)
+
+    def _trimmed(self, shard_id: str) -> None:
+        _log.error("%s is gone: retention trimmed it before it was read to its end", shard_id)
+        self._consumer.counters.shards_trimmed += 1
+        self._end_read(shard_id)
+
+    def _end_if_drained(self, shard_id: str, reader: ShardReader) -> None:
+        if reader.at_end and not reader.records:
+            self._end_read(shard_id)
+
+    def _end_read(self, shard_id: str) -> None:
+        self._manager.end_read(shard_id)
+        self._consumer.list_soon()
+
+    # Batches
+
+    def _start_batches(self, now: float) -> float | None:
+        if len(self._running) >= self._settings.max_concurrent_batches:
+            return None
+        if not self._planned:
+            resting = {shard_id for shard_id, reader in self._readers.items() if reader.read_at > now}
+            barred = {shard_id for shard_id, (_, until) in self._deaths.items() if until > now}
+            carried = {shard_id: len(reader.records) for shard_id, reader in self._readers.items()}
+            plans = self._manager.plan(now, carried, resting, barred)
+            together = [plan for plan in plans if not plan.alone]
+            self._planned.extend([plan] for plan in plans if plan.alone)
+            if together:
+                self._planned.append(together)
+            waits = [self._readers[shard_id].read_at for shard_id in resting]
+            waits += [until for _, until in self._deaths.values() if until > now]
+            if not self._planned:
+                return min(waits, default=None)
+        while self._planned and len(self._running) < self._settings.max_concurrent_batches:
+            self._launch(self._planned.popleft(), now)
+        return None
+
+    def _launch(self, plans: list[SlicePlan], now: float) -> None:
+        works = [self._work(plan) for plan in plans if plan.shard_id in self._readers]
+        if not works:
+            return
+        number = self._batches
+        self._batches += 1
+        batch = Batch(number=number, tag=f"{self._name}-{number}", works=works, started=now)
+        self._running[number] = batch
+        self._jobs.submit(self._run_batch, batch)
+
+    def _work(self, plan: SlicePlan) -> WorkSlice:
+        reader = self._readers[plan.shard_id]
+        if plan.kind is SliceKind.READ:
+            reader.getter = None
+            return WorkSlice(plan=plan, cursor=reader.cursor)
+        if plan.kind is SliceKind.CARRIED:
+            return WorkSlice(plan=plan, records=reader.carried(plan.limit))
+        kept = (self._retry_data.get(plan.shard_id, retry.sequence) for retry in plan.retries)
+        return WorkSlice(plan=plan, records=tuple(record for record in kept if record is not None))
+
+    def _run_batch(self, batch: Batch) -> None:
+        """Runs on a job thread."""
+        open_getter = self._consumer.ports.open_getter
+        gone: dict[tuple[str, SliceKind], list[tuple[int, Unfinished]]] = {}
+        try:
+            for at, work in enumerate(batch.works):
+                if len(work.records) < len(work.plan.retries):
+                    batch.works[at], lost = read_missing(work, open_getter, self._consumer.config.stream_name)
+                    gone[work.plan.shard_id, work.plan.kind] = lost
+            packs = pack(
+                batch.works,
+                per_task=self._settings.shards_per_task,
+                parallelism=self._settings.parallelism,
+            )
+            results = [
+                with_gone(result, gone.get((result.plan.shard_id, result.plan.kind), ()))
+                for result in self._runner.run(batch.tag, packs)
+            ]
+        except Exception as error:  # noqa: BLE001 - sorted out on the engine's thread
+            failure = error
+            self._calls.put(lambda: self._batch_failed(batch, failure))
+        else:
+            self._calls.put(lambda: self._batch_done(batch, results))
+
+    def _batch_done(self, batch: Batch, results: list[WorkResult]) -> None:
+        del self._running[batch.number]
+        now = self._consumer.now
+        for result in results:
+            self._settle(result, now)
+            self._deaths.pop(result.plan.shard_id, None)
+        self._note_progress(batch, results, now)
+
+    def _settle(self, result: WorkResult, now: float) -> None:
+        plan, outcome = result.plan, result.outcome
+        shard_id = plan.shard_id
+        reader = self._readers.get(shard_id)
+        if reader is None or reader.epoch != plan.epoch:
+            return
+        records = {unfinished.record.sequence: unfinished for unfinished in result.unfinished}
+        exhausted = self._manager.settle(plan, outcome, now)
+        for unfinished in result.unfinished:
+            self._retry_data.keep(shard_id, unfinished.record)
+        finished = {retry.sequence for retry in plan.retries}.difference(records)
+        self._retry_data.drop(shard_id, finished | {gone.sequence for gone in exhausted})
+        for given_up in exhausted:
+            unfinished = records[given_up.sequence]
+            self._consumer.bury(given_up, unfinished.record, unfinished.error)
+        self._count(result, len(exhausted))
+        if plan.kind is SliceKind.CARRIED:
+            reader.settled(outcome.count)
+            self._end_if_drained(shard_id, reader)
+        elif plan.kind is SliceKind.READ:
+            self._read_settled(reader, result, now)
+
+    def _read_settled(self, reader: ShardReader, result: WorkResult, now: float) -> None:
+        reader.cursor = result.cursor
+        wait = max(0.0, result.cursor.not_before - self._consumer.ports.clock.time())
+        reader.read_at = reader.next_poll_at = now + wait
+        reader.at_end = result.outcome.at_end
+        if result.millis_behind_latest is not None:
+            reader.millis_behind_latest = result.millis_behind_latest
+        if result.trimmed:
+            self._trimmed(result.plan.shard_id)
+        elif result.outcome.at_end:
+            self._consumer.list_soon()
+        if result.error is not None:
+            self._reading_failed(result.plan.shard_id, reader, result.error)
+
+    def _count(self, result: WorkResult, exhausted: int) -> None:
+        counters = self._consumer.counters
+        failed = sum(not failure.held for failure in result.outcome.failures)
+        counters.delivered += result.delivered
+        counters.acked += result.delivered - failed
+        counters.retried += failed - exhausted
+        counters.bytes_read += result.bytes_read
+        counters.throttled += result.throttles
+
+    def _batch_failed(self, batch: Batch, error: Exception) -> None:
+        del self._running[batch.number]
+        if self._stopping.is_set():
+            return
+        if not isinstance(error, HandlerKilledWorker):
+            if isinstance(error, KinesisSpoutError) and error.retriable:
+                self._died(batch, error, "reading again what is to be retried failed")
+            else:
+                self._consumer.end_with(error)
+            return
+        reason = batch.cancelled_for or f"the handler ended its worker: {error}"
+        if batch.cancelled_for is not None:
+            self._consumer.counters.timed_out += 1
+        self._died(batch, error, reason)
+
+    def _died(self, batch: Batch, error: Exception, reason: str) -> None:
+        _log.warning("batch %d died (%s); its slices are planned again", batch.number, reason)
+        self._consumer.last_error = error if isinstance(error, KinesisSpoutError) else None
+        now = self._consumer.now
+        for work in batch.works:
+            plan = work.plan
+            reader = self._readers.get(plan.shard_id)
+            if reader is None or reader.epoch != plan.epoch:
+                continue
+            deaths = self._deaths.get(plan.shard_id, (0, 0.0))[0]
+            pause = min(_DEATH_BACKOFF_CAP_SECONDS, _DEATH_BACKOFF_SECONDS * 2.0 ** min(deaths, 8))
+            self._deaths[plan.shard_id] = (deaths + 1, now + pause)
+            carried = _first_as_failure(work)
+            for given_up in self._manager.died(plan, carried, now):
+                record = batch.record(plan.shard_id, given_up.sequence)
+                assert record is not None
+                self._consumer.bury(given_up, record, reason)
+                self._retry_data.drop(plan.shard_id, [given_up.sequence])
+            if plan.kind is SliceKind.CARRIED and carried is not None:
+                self._take_convict(work, reader, carried.sequence)
+
+    def _take_convict(self, work: WorkSlice, reader: ShardReader, sequence: SequenceNumber) -> None:
+        state = self._manager.shard(work.plan.shard_id)
+        if state is None or state.tracker.state(sequence) is None:
+            return
+        self._retry_data.keep(work.plan.shard_id, work.records[0])
+        reader.settled(1)
+        self._end_if_drained(work.plan.shard_id, reader)
+
+    def _cancel_overdue(self, now: float) -> None:
+        timeout = self._settings.batch_timeout_seconds
+        if timeout is None:
+            return
+        for batch in self._running.values():
+            if batch.cancelled_for is None and now - batch.started > timeout:
+                batch.cancelled_for = f"timed out after {timeout:g} s"
+                self._runner.cancel(batch.tag)
+
+    # Progress
+
+    def _note_progress(self, batch: Batch, results: list[WorkResult], now: float) -> None:
+        seconds = max(now - batch.started, 1e-9)
+        rows = sum(result.delivered for result in results)
+        behind = [reader.millis_behind_latest for reader in self._readers.values()]
+        self.recent_progress.append(
+            {
+                "name": self._name,
+                "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds"),
+                "batchId": batch.number,
+                "numInputRows": rows,
+                "processedRowsPerSecond": rows / seconds,
+                "durationMs": {"triggerExecution": round(seconds * 1000)},
+                "sources": [
+                    {
+                        "description": f"Kinesis[{self._consumer.config.stream_name}]",
+                        "numInputRows": rows,
+                        "metrics": {
+                            "minMsBehindLatest": str(min(behind, default=0)),
+                            "avgMsBehindLatest": str(sum(behind) / max(1, len(behind))),
+                            "maxMsBehindLatest": str(max(behind, default=0)),
+                            "numTotalShards": str(len(self._readers)),
+                            "numProcessedBytes": str(sum(result.bytes_read for result in results)),
+                            "numAwsRateLimitErrors": str(sum(result.throttles for result in results)),
+                        },
+                    }
+                ],
+            }
+        )
+
+
+def _first_as_failure(work: WorkSlice) -> FailedRecord | None:
+    """Say what the slice's first record becomes if it is convicted of killing its worker."""
+    if not work.records:
+        return None
+    record = work.records[0]
+    delivered = dict(work.plan.attempts).get(record.sequence, 0)
+    return FailedRecord(
+        index=0,
+        sequence=record.sequence,
+        previous=None,
+        attempt=delivered + 1,
+        partition_key=record.partition_key,
+    )
+
+
+def _nothing() -> None:
+    """Wakes the engine's thread."""

@@ -1,0 +1,131 @@
+"""Runs a micro-batch as one Spark job, and tells a job that died from one that is broken.
+
+A job *dies* when a Python worker or executor ends under it, or when it is cancelled for outliving the message
+time-out: its slices are planned again. It is *broken* when our code or the user's fails outside of a record (a
+handler that cannot be unpickled, a missing module on the executors): trying again cannot help, and blaming
+records would dead-letter the stream. So that is an error of the query.
+"""
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
+
+from kinesis_spout.errors import HandlerKilledWorker, InvalidConfig, KinesisSpoutError
+from kinesis_spout.spark.handlers import HandlerBytes
+from kinesis_spout.spark.task import RunSlices, TaskSettings
+from kinesis_spout.spark.work import WorkResult, WorkSlice
+
+_WORKER_GONE: Final = (
+    "Python worker exited unexpectedly",
+    "Python worker failed to connect back",
+    "ExecutorLostFailure",
+    "cancelled",
+    "canceled",
+    "java.net.SocketException",
+    "java.io.EOFException",
+    "java.lang.OutOfMemoryError",
+    "TASK_KILLED",
+)
+_PYTHON_ERROR: Final = "org.apache.spark.api.python.PythonException"
+
+
+class HandlerBroken(KinesisSpoutError):  # noqa: N818 - a query's end, told in the package's tree
+    """The handler fails outside of any record: it, or what it needs, cannot be loaded on the executors."""
+
+
+class BatchRunner(Protocol):
+    """Runs one micro-batch; several may run at a time, each on its own thread."""
+
+    def run(self, tag: str, packs: Sequence[Sequence[WorkSlice]]) -> list[WorkResult]:
+        """Run the slices, packed by task, and wait for all of them.
+
+        Raises:
+            HandlerKilledWorker: the job died; nothing is known of its slices.
+            HandlerBroken: the query cannot go on.
+        """
+        ...
+
+    def cancel(self, tag: str) -> None:
+        """Make the job that runs under ``tag``, if any does, die."""
+        ...
+
+
+class HandlerRunner:
+    """Runs record and Arrow handlers inside the tasks that fetch. The data never leaves the Python worker."""
+
+    def __init__(self, context: SparkContext, settings: TaskSettings, handler: HandlerBytes) -> None:
+        self._context = context
+        self._task = RunSlices(settings, handler)
+
+    def run(self, tag: str, packs: Sequence[Sequence[WorkSlice]]) -> list[WorkResult]:
+        """See ``BatchRunner``."""
+        with tagged(self._context, tag):
+            return self._context.parallelize(packs, len(packs)).mapPartitions(self._task).collect()
+
+    def cancel(self, tag: str) -> None:
+        """See ``BatchRunner``."""
+        self._context.cancelJobsWithTag(tag)
+
+
+class tagged:  # noqa: N801 - a context manager, used like a function
+    """Runs Spark actions under a job tag, and translates how they fail. See ``BatchRunner.run``."""
+
+    def __init__(self, context: SparkContext, tag: str) -> None:
+        self._context = context
+        self._tag = tag
+
+    def __enter__(self) -> None:
+        self._context.setJobGroup(self._tag, f"kinesis-spout {self._tag}", interruptOnCancel=True)
+        self._context.addJobTag(self._tag)
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._context.removeJobTag(self._tag)
+        if isinstance(error, (Py4JError, PySparkException, EOFError, OSError)):
+            raise translate(error) from error
+
+
+def translate(error: BaseException) -> KinesisSpoutError:
+    """Tell a job that died from one that is broken."""
+    text = _text(error)
+    if any(sign in text for sign in _WORKER_GONE):
+        return HandlerKilledWorker(f"the Spark job died: {_headline(text)}")
+    if _PYTHON_ERROR in text or isinstance(error, PySparkException):
+        return HandlerBroken(
+            f"the handler cannot run on the executors: {_last_python_line(text)}. "
+            "Check that what it imports is installed there, and try it on one record first"
+        )
+    return HandlerKilledWorker(f"the Spark job died: {_headline(text)}")
+
+
+def classic_context(spark: object) -> SparkContext:
+    """Give a session's SparkContext.
+
+    Raises:
+        InvalidConfig: it has none (Spark Connect), or it was stopped.
+    """
+    context = getattr(spark, "_sc", None)
+    if not isinstance(context, SparkContext) or context._jsc is None:  # noqa: SLF001 - no public way to ask
+        raise InvalidConfig(
+            f"expected a running classic SparkSession, got {type(spark).__name__}: micro-batches need its "
+            "SparkContext, which Spark Connect and stopped sessions do not have"
+        )
+    return context
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, Py4JJavaError):
+        return str(error.java_exception.toString())
+    return f"{type(error).__name__}: {error}"
+
+
+def _headline(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")[:500]
+
+
+def _last_python_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(("\t", " "))]
+    python = [line for line in lines if "Error" in line and not line.startswith(("org.", "py4j."))]
+    return (python or lines or ["no reason given"])[-1][:500]

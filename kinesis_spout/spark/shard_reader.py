@@ -1,0 +1,67 @@
+"""What the driver itself has read of one shard, and when it looks again.
+
+At its tip a shard is polled by the driver: a cheap call every poll period, no Spark job while nothing comes. A
+fetched page waits here until a slice carries it away.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from kinesis_spout.ports import Page, ShardGetter
+from kinesis_spout.record import Record
+from kinesis_spout.spark.work import Cursor
+
+_IDLE_AFTER = 5
+"""Empty polls in a row, before polls become rarer."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ShardReader:
+    """The driver's side of one owned shard. Mutable; used by the engine's thread only."""
+
+    epoch: int
+    getter: ShardGetter | None = None
+    """Open while the driver polls the shard; closed (None) while executors read it."""
+    records: deque[Record] = field(default_factory=deque)
+    """Fetched and not yet carried away."""
+    size_bytes: int = 0
+    at_end: bool = False
+    """The last page of the closed shard is among ``records``, or was carried away."""
+    fetching: bool = False
+    next_poll_at: float = 0.0
+    """Monotonic."""
+    empty_polls: int = 0
+    tip_seen_at: float = -1.0
+    """When the driver last found nothing new at the tip; monotonic."""
+    millis_behind_latest: int = 0
+    cursor: Cursor = field(default_factory=Cursor)
+    """Where executors go on."""
+    read_at: float = 0.0
+    """The monotonic time before which executors should not read, for the shard's read limits."""
+
+    def poll_period(self, shortest: float, longest: float) -> float:
+        """Tell how long to wait until the next look: longer and longer while nothing comes."""
+        doublings = max(0, self.empty_polls - _IDLE_AFTER)
+        return min(longest, shortest * float(2 ** min(doublings, 8)))
+
+    def take_in(self, page: Page, now: float) -> None:
+        """Keep a fetched page."""
+        self.records.extend(page.records)
+        self.size_bytes += page.size_bytes
+        self.at_end = page.at_end
+        self.millis_behind_latest = page.millis_behind_latest
+        self.empty_polls = 0 if page.records else self.empty_polls + 1
+        if not page.records and page.millis_behind_latest == 0:
+            self.tip_seen_at = now
+
+    def carried(self, limit: int) -> tuple[Record, ...]:
+        """Give the first records, for a slice; they stay until ``settled``."""
+        return tuple(self.records[at] for at in range(min(limit, len(self.records))))
+
+    def settled(self, count: int) -> None:
+        """Drop records that a slice has dealt with."""
+        for _ in range(count):
+            record = self.records.popleft()
+            self.size_bytes -= len(record.data)
+        if not self.records:
+            self.size_bytes = 0

@@ -1,0 +1,61 @@
+"""What travels between the driver and a task: slices with their data out, outcomes with the failures back.
+
+Of a record that was acked nothing comes back. Of one that was not, everything does: the driver keeps it for
+the retry, or for the dead letter.
+"""
+
+from dataclasses import dataclass
+
+from kinesis_spout.errors import KinesisError
+from kinesis_spout.record import Record
+from shard_state import SliceOutcome, SlicePlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cursor:
+    """How to read on in a shard without asking for a new iterator, and not before when."""
+
+    iterator: str | None = None
+    iterator_obtained_at: float = 0.0
+    """Seconds since the epoch."""
+    not_before: float = 0.0
+    """Seconds since the epoch; the shard's read limits allow no read earlier."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkSlice:
+    """A planned slice and what a task needs to carry it out."""
+
+    plan: SlicePlan
+    records: tuple[Record, ...] = ()
+    """What a CARRIED or RETRY slice delivers; READ slices bring nothing."""
+    cursor: Cursor = Cursor()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unfinished:
+    """A record that was not acked, with what its handler said; an empty error: it was held back."""
+
+    record: Record
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkResult:
+    """What a task did with a slice."""
+
+    plan: SlicePlan
+    outcome: SliceOutcome
+    unfinished: tuple[Unfinished, ...] = ()
+    """One for each of the outcome's failures, in the same order."""
+    cursor: Cursor = Cursor()
+    delivered: int = 0
+    """How many records were handed to the handler."""
+    bytes_read: int = 0
+    millis_behind_latest: int | None = None
+    """After the last page; None if none was read."""
+    throttles: int = 0
+    trimmed: bool = False
+    """The shard does not exist any more; what was unread of it is lost."""
+    error: KinesisError | None = None
+    """Why reading stopped early, if an error was the reason. What was read before it counts all the same."""
