@@ -92,6 +92,11 @@ class BufferedShardGetter:
             return self._last_page is not None and not self._records
 
     @property
+    def failed(self) -> bool:
+        """Whether fetching ended with an error, which ``poll`` raises once the records before it are polled."""
+        return self._failure is not None
+
+    @property
     def child_shards(self) -> tuple[Shard, ...]:
         """Who continues the shard; empty until its end was fetched."""
         last = self._last_page

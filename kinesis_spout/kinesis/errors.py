@@ -101,6 +101,7 @@ ERRORS_BY_CAUSE: Final[tuple[tuple[type[Exception], type[KinesisSpoutError]], ..
     (botocore_errors.ConnectionError, Unavailable),
     (botocore_errors.IncompleteReadError, Unavailable),
     (botocore_errors.MetadataRetrievalError, Unavailable),
+    (UnicodeDecodeError, Unavailable),  # botocore's, of a reply in another format than its own
 )
 """Tried in order: what never reached the service, or never came back from it."""
 
@@ -120,11 +121,11 @@ def translated(call: str) -> Iterator[None]:
     """
     try:
         yield
-    except (ClientError, BotoCoreError) as error:
+    except (ClientError, BotoCoreError, UnicodeDecodeError) as error:
         raise translate(error, call) from error
 
 
-def translate(error: ClientError | BotoCoreError, call: str) -> KinesisSpoutError:
+def translate(error: ClientError | BotoCoreError | UnicodeDecodeError, call: str) -> KinesisSpoutError:
     """Look an error of boto3 up in the table. What is in no table is a KinesisError that is not retriable."""
     kind = _kind_of_reply(error) if isinstance(error, ClientError) else _kind_of_cause(error)
     remedy = _REMEDIES.get(kind)
@@ -162,5 +163,5 @@ def _kind_of_reply(error: ClientError) -> type[KinesisError]:
     return Unavailable if status >= 500 else KinesisError  # noqa: PLR2004 - HTTP's "the server's fault"
 
 
-def _kind_of_cause(error: BotoCoreError) -> type[KinesisSpoutError]:
+def _kind_of_cause(error: BotoCoreError | UnicodeDecodeError) -> type[KinesisSpoutError]:
     return next((kind for cause, kind in ERRORS_BY_CAUSE if isinstance(error, cause)), KinesisError)
