@@ -1,0 +1,351 @@
+"""The contract of ``ShardGetter``: the fake, the real getter over the fake, and over each endpoint."""
+
+import math
+
+import pytest
+
+from kinesis_spout.errors import (
+    DataLoss,
+    KeyUnavailable,
+    KinesisError,
+    ShardNotFound,
+    StreamNotFound,
+    Throttled,
+    Unavailable,
+)
+from shard_state import Position, PositionType, SequenceNumber
+from tests.kinesis_endpoints import (
+    EXPIRY,
+    FAULTS,
+    FILLS_CHILDREN,
+    KEEPS_CLOSED,
+    REFUSES_FOREIGN_NUMBERS,
+    SHARD_END,
+    TRIM,
+)
+from tests.streams_under_test import (
+    FIRST_SHARD,
+    MakeStream,
+    StreamUnderTest,
+    read_all,
+    read_to_end,
+)
+
+pytestmark = pytest.mark.endpoint
+
+
+@pytest.fixture
+def stream(make_stream: MakeStream) -> StreamUnderTest:
+    return make_stream()
+
+
+def test_records_come_in_order_with_all_that_was_put(stream: StreamUnderTest) -> None:
+    numbers = stream.put(b"\x00one", b"two", b"", b"three", key="schlüssel")
+
+    records = read_all(stream.getter(Position.trim_horizon()), 4)
+
+    assert [record.data for record in records] == [b"\x00one", b"two", b"", b"three"]
+    assert [record.sequence for record in records] == numbers == sorted(numbers)
+    for record in records:
+        assert (record.partition_key, record.stream, record.shard_id, record.attempt) == (
+            "schlüssel",
+            stream.name,
+            FIRST_SHARD,
+            1,
+        )
+        assert record.arrival_timestamp == pytest.approx(stream.clock.time(), abs=60)
+
+
+def test_a_page_holds_at_most_the_limit_and_says_its_size(stream: StreamUnderTest) -> None:
+    stream.put(b"aaaa", b"bbbb", b"cccc", key="k")
+    getter = stream.getter(Position.trim_horizon())
+
+    page = getter.read(2)
+
+    assert [record.data for record in page.records] == [b"aaaa", b"bbbb"]
+    assert page.size_bytes == 2 * (4 + 1)
+    assert [record.data for record in read_all(getter, 1)] == [b"cccc"]
+
+
+def test_a_page_at_the_tip_is_empty_and_not_the_end(stream: StreamUnderTest) -> None:
+    getter = stream.getter(Position.trim_horizon())
+
+    page = getter.read(100)
+
+    assert (len(page.records), page.millis_behind_latest, page.at_end, page.child_shards) == (0, 0, False, ())
+    stream.put(b"later")
+    assert [record.data for record in read_all(getter, 1)] == [b"later"]
+
+
+def test_the_position_is_after_the_last_record_fetched(stream: StreamUnderTest) -> None:
+    numbers = stream.put(b"one", b"two", b"three")
+    getter = stream.getter(Position.trim_horizon())
+    assert getter.position == Position.trim_horizon()
+
+    getter.read(2)
+
+    assert getter.position == Position.after(numbers[1])
+    resumed = stream.getter(getter.position)
+    assert [record.data for record in read_all(resumed, 1)] == [b"three"]
+
+
+def test_at_begins_with_the_record_and_after_behind_it(stream: StreamUnderTest) -> None:
+    numbers = stream.put(b"one", b"two", b"three")
+
+    at = stream.getter(Position.at(numbers[1]))
+    after = stream.getter(Position.after(numbers[1]))
+
+    assert [record.data for record in read_all(at, 2)] == [b"two", b"three"]
+    assert [record.data for record in read_all(after, 1)] == [b"three"]
+
+
+def test_after_a_part_of_an_aggregate_begins_with_the_whole_aggregate(stream: StreamUnderTest) -> None:
+    numbers = stream.put(b"aggregate", b"next")
+
+    getter = stream.getter(Position.after(SequenceNumber(numbers[0].number, 4)))
+
+    assert [record.data for record in read_all(getter, 2)] == [b"aggregate", b"next"]
+
+
+def test_latest_begins_with_what_is_put_after_the_getter_was_made(stream: StreamUnderTest) -> None:
+    stream.put(b"before")
+    _let_a_millisecond_pass(stream)
+
+    getter = stream.getter(Position.latest())
+    stream.put(b"after")
+
+    assert [record.data for record in read_all(getter, 1)] == [b"after"]
+
+
+def test_latest_is_never_resolved_again(stream: StreamUnderTest) -> None:
+    stream.put(b"before")
+    _let_a_millisecond_pass(stream)
+    pinned = stream.getter(Position.latest()).position
+    stream.put(b"while nobody read")
+
+    restarted = stream.getter(pinned)
+
+    assert pinned.type is PositionType.AT_TIMESTAMP
+    assert [record.data for record in read_all(restarted, 1)] == [b"while nobody read"]
+
+
+def test_a_timestamp_begins_with_the_first_record_that_arrived_then(stream: StreamUnderTest) -> None:
+    stream.put(b"before")
+    _let_a_millisecond_pass(stream)
+    moment = stream.clock.time()
+    stream.put(b"after")
+
+    getter = stream.getter(Position.at_timestamp(moment))
+
+    assert [record.data for record in read_all(getter, 1)] == [b"after"]
+
+
+def test_a_timestamp_before_everything_is_the_trim_horizon(stream: StreamUnderTest) -> None:
+    stream.put(b"one")
+
+    getter = stream.getter(Position.at_timestamp(stream.clock.time() - 3600))
+
+    assert [record.data for record in read_all(getter, 1)] == [b"one"]
+
+
+def test_the_end_comes_with_the_page_that_drains_a_closed_shard(stream: StreamUnderTest) -> None:
+    stream.needs(SHARD_END, KEEPS_CLOSED)
+    stream.put(b"one", b"two")
+    stream.split(FIRST_SHARD)
+    getter = stream.getter(Position.trim_horizon())
+
+    first = getter.read(1)
+    rest = read_to_end(getter)
+
+    assert (first.at_end, first.child_shards) == (False, ())
+    assert [record.data for page in rest for record in page.records] == [b"two"]
+    children = rest[-1].child_shards
+    assert [child.parents for child in children] == [(FIRST_SHARD,), (FIRST_SHARD,)]
+    assert {child.hash_range for child in children} == {(0, 2**127 - 1), (2**127, 2**128 - 1)}
+
+
+def test_after_the_end_the_end_is_said_again(stream: StreamUnderTest) -> None:
+    stream.needs(SHARD_END, KEEPS_CLOSED)
+    stream.put(b"one")
+    stream.split(FIRST_SHARD)
+    getter = stream.getter(Position.trim_horizon())
+    last = read_to_end(getter)[-1]
+
+    again = getter.read(10)
+
+    assert (list(again.records), again.at_end, again.child_shards) == ([], True, last.child_shards)
+
+
+def test_a_shard_closed_while_it_is_read_ends_after_its_last_record(stream: StreamUnderTest) -> None:
+    stream.needs(SHARD_END, KEEPS_CLOSED)
+    stream.put(b"one")
+    getter = stream.getter(Position.trim_horizon())
+    read_all(getter, 1)
+    stream.put(b"two")
+    stream.split(FIRST_SHARD)
+
+    pages = read_to_end(getter)
+
+    assert [record.data for page in pages for record in page.records] == [b"two"]
+
+
+def test_both_parents_of_a_merge_name_the_child_and_it_names_both(make_stream: MakeStream) -> None:
+    stream = make_stream(shards=2)
+    stream.needs(SHARD_END, KEEPS_CLOSED)
+    low, high = sorted(shard.shard_id for shard in stream.lister().list_shards())
+    stream.merge(low, high)
+
+    children = [
+        read_to_end(stream.getter(Position.trim_horizon(), shard_id=parent))[-1].child_shards
+        for parent in (low, high)
+    ]
+
+    assert children[0] == children[1]
+    assert [set(child.parents) for child in children[0]] == [{low, high}]
+
+
+def test_a_child_is_read_from_its_first_record(stream: StreamUnderTest) -> None:
+    stream.needs(FILLS_CHILDREN)
+    stream.split(FIRST_SHARD)
+    child = next(shard for shard in stream.lister().list_shards() if shard.hash_range[0] == 2**127)
+    stream.put(b"before it was noticed", key="1")  # the MD5 of "1" begins with c4: the upper half
+
+    getter = stream.getter(Position.trim_horizon(), shard_id=child.shard_id)
+
+    assert [record.data for record in read_all(getter, 1)] == [b"before it was noticed"]
+
+
+def test_reads_are_paced_to_five_a_second(stream: StreamUnderTest) -> None:
+    getter = stream.getter(Position.trim_horizon())
+    started = stream.clock.monotonic()
+
+    getter.read(1)
+    assert getter.ready_at >= started + 0.2
+    getter.read(1)
+
+    assert stream.clock.monotonic() >= started + 0.2
+
+
+def test_one_record_can_be_read_again_without_losing_the_place(stream: StreamUnderTest) -> None:
+    numbers = stream.put(b"one", b"two", b"three")
+    getter = stream.getter(Position.trim_horizon())
+    getter.read(2)
+
+    record = getter.read_record(numbers[0])
+
+    assert record is not None
+    assert (record.data, record.sequence, record.shard_id) == (b"one", numbers[0], FIRST_SHARD)
+    assert getter.position == Position.after(numbers[1])
+    assert [each.data for each in read_all(getter, 1)] == [b"three"]
+
+
+@pytest.mark.parametrize("limit", [0, 10_001])
+def test_a_limit_that_the_api_refuses_is_refused_at_once(stream: StreamUnderTest, limit: int) -> None:
+    with pytest.raises(ValueError, match="limit of 1 to 10000"):
+        stream.getter(Position.trim_horizon()).read(limit)
+
+
+def test_a_shard_that_is_not_there_is_not_found_and_not_ended(stream: StreamUnderTest) -> None:
+    with pytest.raises(ShardNotFound):
+        stream.getter(Position.trim_horizon(), shard_id="shardId-000000000077").read(10)
+
+
+def test_a_deleted_stream_is_not_found(stream: StreamUnderTest) -> None:
+    getter = stream.getter(Position.trim_horizon())
+    getter.read(10)
+    stream.delete()
+
+    with pytest.raises(StreamNotFound):
+        getter.read(10)
+
+
+def test_an_expired_iterator_goes_on_after_the_last_record_fetched(stream: StreamUnderTest) -> None:
+    stream.needs(EXPIRY)
+    stream.put(b"one", b"two", b"three")
+    getter = stream.getter(Position.trim_horizon())
+    getter.read(2)
+    stream.expire_iterators()
+
+    assert [record.data for record in read_all(getter, 1)] == [b"three"]
+
+
+def test_an_iterator_expired_before_anything_was_read_goes_on_at_the_pinned_start(
+    stream: StreamUnderTest,
+) -> None:
+    stream.needs(EXPIRY)
+    stream.put(b"before")
+    _let_a_millisecond_pass(stream)
+    getter = stream.getter(Position.latest())
+    getter.read(10)
+    stream.put(b"while it expired")
+    stream.expire_iterators()
+
+    assert [record.data for record in read_all(getter, 1)] == [b"while it expired"]
+
+
+def test_a_position_behind_retention_is_data_loss(stream: StreamUnderTest) -> None:
+    stream.needs(TRIM)
+    numbers = stream.put(b"one", b"two", b"three")
+    stream.trim(numbers[1])
+    getter = stream.getter(Position.after(numbers[0]))
+
+    with pytest.raises(DataLoss):
+        getter.read(10)
+    with pytest.raises(DataLoss):
+        getter.read(10)
+
+
+def test_a_position_behind_retention_may_be_given_up_for_the_oldest_record(stream: StreamUnderTest) -> None:
+    stream.needs(TRIM)
+    numbers = stream.put(b"one", b"two", b"three")
+    stream.trim(numbers[1])
+
+    getter = stream.getter(Position.after(numbers[0]), fail_on_data_loss=False)
+
+    assert [record.data for record in read_all(getter, 1)] == [b"three"]
+
+
+def test_a_position_of_another_shard_is_data_loss(make_stream: MakeStream) -> None:
+    stream = make_stream(shards=2)
+    stream.needs(REFUSES_FOREIGN_NUMBERS, KEEPS_CLOSED)
+    numbers = stream.put(b"one")
+    low, high = sorted(shard.shard_id for shard in stream.lister().list_shards())
+    stream.merge(low, high)
+    child = next(shard for shard in stream.lister().list_shards() if shard.parents)
+
+    with pytest.raises(DataLoss):
+        stream.getter(Position.after(numbers[0]), shard_id=child.shard_id).read(10)
+
+
+def test_a_trimmed_record_cannot_be_read_again(stream: StreamUnderTest) -> None:
+    stream.needs(TRIM)
+    numbers = stream.put(b"one", b"two")
+    stream.trim(numbers[0])
+
+    assert stream.getter(Position.trim_horizon()).read_record(numbers[0]) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "seconds"), [(Throttled("x"), 1.0), (Unavailable("x"), 0.2), (KeyUnavailable("x"), 30.0)]
+)
+def test_a_retriable_error_moves_ready_at_and_keeps_the_place(
+    stream: StreamUnderTest, error: KinesisError, seconds: float
+) -> None:
+    stream.needs(FAULTS)
+    stream.put(b"one", b"two")
+    getter = stream.getter(Position.trim_horizon())
+    getter.read(1)
+    stream.fail_next(error)
+
+    with pytest.raises(type(error)):
+        getter.read(1)
+
+    assert getter.ready_at >= stream.clock.monotonic() + seconds
+    assert [record.data for record in read_all(getter, 1)] == [b"two"]
+
+
+def _let_a_millisecond_pass(stream: StreamUnderTest) -> None:
+    """Arrivals are told apart by whole milliseconds only."""
+    before = math.floor(stream.clock.time() * 1000)
+    while math.floor(stream.clock.time() * 1000) <= before + 1:
+        stream.clock.sleep(0.001)

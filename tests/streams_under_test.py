@@ -1,0 +1,220 @@
+"""One view of "a stream and its readers" for the contract suites, over the fakes and the endpoints."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+import pytest
+
+from kinesis_spout.clock import Clock, SystemClock
+from kinesis_spout.errors import KinesisError
+from kinesis_spout.kinesis import KinesisShardLister, PollingShardGetter
+from kinesis_spout.ports import Page, ShardGetter, ShardLister
+from kinesis_spout.record import Record
+from kinesis_spout.testing import InMemoryShardGetter, InMemoryShardLister, InMemoryStream, ManualClock
+from shard_state import Position, SequenceNumber
+from tests.in_memory_kinesis_client import InMemoryKinesisClient
+from tests.kinesis_endpoints import KinesisEndpoint, wait_until
+
+if TYPE_CHECKING:
+    from mypy_boto3_kinesis import KinesisClient
+
+FIRST_SHARD = "shardId-000000000000"
+
+
+class RereadingGetter(ShardGetter, Protocol):
+    """The port, and the re-reading of one record that both getters of ours have."""
+
+    def read_record(self, sequence_number: SequenceNumber) -> Record | None: ...
+
+
+class StreamUnderTest(Protocol):
+    name: str
+
+    @property
+    def clock(self) -> Clock: ...
+
+    def needs(self, *abilities: str) -> None: ...
+    def put(self, *payloads: bytes, key: str = "key") -> list[SequenceNumber]: ...
+    def split(self, shard_id: str) -> None: ...
+    def merge(self, shard_id: str, adjacent_shard_id: str) -> None: ...
+    def delete(self) -> None: ...
+    def lister(self) -> ShardLister: ...
+    def getter(
+        self, position: Position, *, shard_id: str = FIRST_SHARD, fail_on_data_loss: bool = True
+    ) -> RereadingGetter: ...
+
+    # What only fakes can do; call ``needs`` first.
+    def trim(self, up_to: SequenceNumber) -> None: ...
+    def expire_iterators(self) -> None: ...
+    def fail_next(self, error: KinesisError) -> None: ...
+
+
+class FakeStream:
+    """The stream in memory, read by the getter in memory."""
+
+    def __init__(self, shards: int) -> None:
+        self.clock = ManualClock()
+        self.stream = InMemoryStream(shards=shards, clock=self.clock)
+        self.name = self.stream.name
+
+    def needs(self, *abilities: str) -> None:
+        """It lacks nothing."""
+
+    def put(self, *payloads: bytes, key: str = "key") -> list[SequenceNumber]:
+        return [self.stream.put(payload, key).sequence for payload in payloads]
+
+    def split(self, shard_id: str) -> None:
+        self.stream.split(shard_id)
+
+    def merge(self, shard_id: str, adjacent_shard_id: str) -> None:
+        self.stream.merge(shard_id, adjacent_shard_id)
+
+    def delete(self) -> None:
+        self.stream.delete()
+
+    def lister(self) -> ShardLister:
+        return InMemoryShardLister(self.stream)
+
+    def getter(
+        self, position: Position, *, shard_id: str = FIRST_SHARD, fail_on_data_loss: bool = True
+    ) -> RereadingGetter:
+        return InMemoryShardGetter(self.stream, shard_id, position, fail_on_data_loss=fail_on_data_loss)
+
+    def trim(self, up_to: SequenceNumber) -> None:
+        self.stream.trim(FIRST_SHARD, up_to)
+
+    def expire_iterators(self) -> None:
+        self.stream.expire_iterators()
+
+    def fail_next(self, error: KinesisError) -> None:
+        self.stream.fail_next(error)
+
+
+class PolledFakeStream(FakeStream):
+    """The stream in memory, read by the real getter through a client in memory."""
+
+    def getter(
+        self, position: Position, *, shard_id: str = FIRST_SHARD, fail_on_data_loss: bool = True
+    ) -> RereadingGetter:
+        return PollingShardGetter(
+            cast("KinesisClient", InMemoryKinesisClient(self.stream)),
+            stream=self.name,
+            shard_id=shard_id,
+            position=position,
+            lister=self.lister(),
+            fail_on_data_loss=fail_on_data_loss,
+            clock=self.clock,
+        )
+
+
+class EndpointStream:
+    """A stream of a real endpoint, read by the real getter."""
+
+    def __init__(self, endpoint: KinesisEndpoint, shards: int) -> None:
+        self.endpoint = endpoint
+        self.clock = SystemClock()
+        self.name = endpoint.create_stream(shards=shards)
+        self._client = endpoint.client()
+        self._last: dict[str, str] = {}
+
+    def needs(self, *abilities: str) -> None:
+        self.endpoint.needs(*abilities)
+
+    def put(self, *payloads: bytes, key: str = "key") -> list[SequenceNumber]:
+        numbers = []
+        for payload in payloads:
+            ordering: dict[str, Any] = (
+                {"SequenceNumberForOrdering": self._last[key]} if key in self._last else {}
+            )
+            reply = self._client.put_record(StreamName=self.name, Data=payload, PartitionKey=key, **ordering)
+            self._last[key] = reply["SequenceNumber"]
+            numbers.append(SequenceNumber.parse(reply["SequenceNumber"]))
+        return numbers
+
+    def split(self, shard_id: str) -> None:
+        first, last = next(
+            shard.hash_range for shard in self.lister().list_shards() if shard.shard_id == shard_id
+        )
+        middle = str((first + last + 1) // 2)
+        self._client.split_shard(StreamName=self.name, ShardToSplit=shard_id, NewStartingHashKey=middle)
+        self._last.clear()
+        self.endpoint.wait_active(self.name)
+
+    def merge(self, shard_id: str, adjacent_shard_id: str) -> None:
+        self._client.merge_shards(
+            StreamName=self.name, ShardToMerge=shard_id, AdjacentShardToMerge=adjacent_shard_id
+        )
+        self._last.clear()
+        self.endpoint.wait_active(self.name)
+
+    def delete(self) -> None:
+        self._client.delete_stream(StreamName=self.name)
+
+        def is_gone() -> bool:
+            try:
+                self._client.describe_stream_summary(StreamName=self.name)
+            except self._client.exceptions.ResourceNotFoundException:
+                return True
+            return False
+
+        wait_until(is_gone, f"stream {self.name} to be gone")
+
+    def lister(self) -> ShardLister:
+        return KinesisShardLister(self._client, self.name)
+
+    def getter(
+        self, position: Position, *, shard_id: str = FIRST_SHARD, fail_on_data_loss: bool = True
+    ) -> RereadingGetter:
+        return PollingShardGetter(
+            self._client,
+            stream=self.name,
+            shard_id=shard_id,
+            position=position,
+            lister=self.lister(),
+            fail_on_data_loss=fail_on_data_loss,
+        )
+
+    def trim(self, up_to: SequenceNumber) -> None:
+        raise NotImplementedError(f"retention is the endpoint's own affair, cannot trim up to {up_to}")
+
+    def expire_iterators(self) -> None:
+        raise NotImplementedError("iterators are the endpoint's own affair")
+
+    def fail_next(self, error: KinesisError) -> None:
+        raise NotImplementedError(f"the endpoint injects no faults, cannot raise {error!r}")
+
+
+MakeStream = Callable[..., StreamUnderTest]
+
+
+@pytest.fixture(
+    params=["fake", "polled_fake", "moto_in_process", "moto_server", "kinesis_local"],
+)
+def make_stream(request: pytest.FixtureRequest) -> MakeStream:
+    """Give a function that makes a stream with so many ``shards``, under each implementation."""
+    if request.param == "fake":
+        return lambda *, shards=1: FakeStream(shards)
+    if request.param == "polled_fake":
+        return lambda *, shards=1: PolledFakeStream(shards)
+    endpoint: KinesisEndpoint = request.getfixturevalue(request.param)
+    return lambda *, shards=1: EndpointStream(endpoint, shards)
+
+
+def read_all(getter: ShardGetter, count: int, *, pages: int = 50) -> list[Record]:
+    """Read until ``count`` records came; an empty page on the way is normal."""
+    records: list[Record] = []
+    for _ in range(pages):
+        records.extend(getter.read(10_000).records)
+        if len(records) >= count:
+            return records
+    return pytest.fail(f"expected {count} records within {pages} pages, got {len(records)}")
+
+
+def read_to_end(getter: ShardGetter, *, pages: int = 50) -> list[Page]:
+    """Read until the shard's end."""
+    read = []
+    for _ in range(pages):
+        read.append(getter.read(10_000))
+        if read[-1].at_end:
+            return read
+    return pytest.fail(f"expected the end of the shard within {pages} pages")

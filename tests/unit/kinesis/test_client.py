@@ -1,0 +1,142 @@
+import os
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from botocore.awsrequest import AWSResponse
+from botocore.exceptions import ClientError
+
+from kinesis_spout.errors import InvalidConfig, Unavailable
+from kinesis_spout.kinesis.client import RAW_BODY, KinesisClientSettings, stream_arguments
+from kinesis_spout.kinesis.errors import translated
+
+if TYPE_CHECKING:
+    from mypy_boto3_kinesis import KinesisClient
+
+SETTINGS = KinesisClientSettings(
+    region="eu-west-1",
+    endpoint_url="http://127.0.0.1:9",
+    access_key="AKIAPUBLIC",
+    secret_key="hush-key",
+    session_token="hush-token",
+    role_external_id="hush-id",
+)
+
+
+class _Body:
+    """What urllib3 gives botocore to read from."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def stream(self, **_arguments: Any) -> Any:
+        yield self._content
+
+
+def _answering(status: int, content_type: str, content: bytes) -> "KinesisClient":
+    client = KinesisClientSettings(region="eu-west-1", access_key="a", secret_key="b").create()
+
+    def answer(**_event: Any) -> Any:
+        return AWSResponse("http://x", status, {"content-type": content_type}, _Body(content))  # type: ignore[arg-type]
+
+    client.meta.events.register("before-send.kinesis", answer)
+    return client
+
+
+def test_settings_travel_to_another_process() -> None:
+    assert pickle.loads(pickle.dumps(SETTINGS)) == SETTINGS
+
+
+def test_secrets_stay_out_of_the_text() -> None:
+    assert "hush" not in repr(SETTINGS)
+    assert "AKIA" not in repr(SETTINGS)
+
+
+def test_a_process_has_one_client_of_the_same_settings() -> None:
+    again: KinesisClientSettings = pickle.loads(pickle.dumps(SETTINGS))
+
+    assert SETTINGS.connect() is again.connect()
+    assert SETTINGS.create() is not SETTINGS.connect()
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_does_not_use_its_parents_client() -> None:
+    parent = SETTINGS.connect()
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(write_end, b"own" if SETTINGS.connect() is not parent else b"parent's")
+        finally:
+            os._exit(0)
+    os.close(write_end)
+    with os.fdopen(read_end, "rb") as reader:
+        answer = reader.read()
+    os.waitpid(child, 0)
+
+    assert answer == b"own"
+
+
+def test_nothing_is_retried_below_the_getter() -> None:
+    attempts = []
+    client = _answering(500, "application/x-amz-json-1.1", b'{"__type":"InternalFailure"}')
+    client.meta.events.register("before-send.kinesis", lambda **_event: attempts.append(1))
+
+    with pytest.raises(ClientError):
+        client.get_records(ShardIterator="i")
+
+    assert len(attempts) == 1
+
+
+def test_a_good_json_reply_of_get_records_is_handed_over_unparsed() -> None:
+    body = b'{"Records":[{"Data":"not even base64"}]}'
+
+    reply: Any = _answering(200, "application/x-amz-json-1.1", body).get_records(ShardIterator="i")
+
+    assert reply[RAW_BODY] == body
+    assert "Records" not in reply
+
+
+def test_an_error_reply_is_left_to_botocore() -> None:
+    body = b'{"__type":"ExpiredIteratorException","message":"old"}'
+
+    with pytest.raises(ClientError, match="ExpiredIteratorException"):
+        _answering(400, "application/x-amz-json-1.1", body).get_records(ShardIterator="i")
+
+
+def test_a_reply_in_another_format_is_left_to_botocore() -> None:
+    body = b'{"Records":[],"NextShardIterator":"n"}'
+
+    reply: Any = _answering(200, "text/plain", body).get_records(ShardIterator="i")
+
+    assert RAW_BODY not in reply
+    assert reply["NextShardIterator"] == "n"
+
+
+def test_a_reply_that_botocore_cannot_read_is_asked_for_again() -> None:
+    client = _answering(200, "application/x-amz-cbor-1.1", b"\xa1\x67Records\x80")
+
+    with pytest.raises(Unavailable), translated("GetRecords"):
+        client.get_records(ShardIterator="i")
+
+
+def test_other_operations_are_parsed_as_ever() -> None:
+    client = _answering(200, "application/x-amz-json-1.1", b'{"Shards":[]}')
+
+    assert client.list_shards(StreamName="s")["Shards"] == []
+
+
+def test_a_missing_region_is_a_setting_to_mend(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
+
+    with pytest.raises(InvalidConfig, match="region"):
+        KinesisClientSettings(access_key="a", secret_key="b").create()
+
+
+def test_a_stream_is_named_by_name_or_by_arn() -> None:
+    arn = "arn:aws:kinesis:eu-west-1:123456789012:stream/s"
+
+    assert stream_arguments("s") == {"StreamName": "s"}
+    assert stream_arguments(arn) == {"StreamARN": arn}
