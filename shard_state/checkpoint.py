@@ -17,6 +17,7 @@ ZooKeeper client. A newer version than this code knows is an error, never a fres
 """
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
@@ -57,7 +58,16 @@ class Checkpoint:
         return self.start.advanced_to(self.base)
 
     def encode(self, max_bytes: int = MAX_ENCODED_BYTES) -> bytes:
-        """Give the stored form, at most ``max_bytes`` long: leaves out the furthest holes, then attempts."""
+        """Give the stored form, at most ``max_bytes`` long: leaves out the furthest holes, then attempts.
+
+        Raises:
+            InvalidCheckpoint: the start is LATEST, which must be resolved before it is stored (invariant 9).
+        """
+        if self.start.type is PositionType.LATEST:
+            raise InvalidCheckpoint(
+                "expected a resolved start, got LATEST: resolved again after a restart, it would skip records; "
+                "store Position.resolved(now)"
+            )
         encoded = self._encode_all()
         kept = self
         while len(encoded) > max_bytes and (kept.holes or kept.attempts):
@@ -102,13 +112,11 @@ class Checkpoint:
                     "it was written by a newer kinesis-spout; upgrade this one"
                 )
             anchor = document.get("anchor")
+            base = SequenceNumber.parse(document["base"])
             return cls(
                 start=_position(document["start"]),
-                base=SequenceNumber.parse(document["base"]),
-                holes=tuple(
-                    (SequenceNumber.parse(after), SequenceNumber.parse(last))
-                    for after, last in document.get("holes", ())
-                ),
+                base=base,
+                holes=_holes(document.get("holes", ()), base),
                 anchor=None if anchor is None else SequenceNumber.parse(anchor),
                 attempts=tuple(
                     (SequenceNumber.parse(sequence), int(count))
@@ -131,6 +139,16 @@ def _without_tail(items: tuple[T, ...], share: float) -> tuple[T, ...]:
     return items[:-drop]
 
 
+def _holes(documents: Iterable[tuple[str, str]], base: SequenceNumber) -> tuple[Hole, ...]:
+    holes = tuple((SequenceNumber.parse(after), SequenceNumber.parse(last)) for after, last in documents)
+    reached = base
+    for after, last in holes:
+        if not reached <= after < last:
+            raise ValueError(f"expected holes in order beyond {base}, got {after}..{last} after {reached}")
+        reached = last
+    return holes
+
+
 def _position_document(position: Position) -> dict[str, Any]:
     document: dict[str, Any] = {"type": position.type.value}
     if position.sequence_number is not None:
@@ -141,9 +159,12 @@ def _position_document(position: Position) -> dict[str, Any]:
 
 
 def _position(document: dict[str, Any]) -> Position:
-    sequence_number = document.get("sequence_number")
-    return Position(
-        type=PositionType(document["type"]),
-        sequence_number=None if sequence_number is None else SequenceNumber.parse(sequence_number),
-        timestamp=document.get("timestamp"),
-    )
+    match PositionType(document["type"]):
+        case PositionType.TRIM_HORIZON:
+            return Position.trim_horizon()
+        case PositionType.AT_TIMESTAMP:
+            return Position.at_timestamp(float(document["timestamp"]))
+        case PositionType.LATEST:
+            raise ValueError("expected a resolved start, got LATEST")
+        case (PositionType.AT_SEQUENCE_NUMBER | PositionType.AFTER_SEQUENCE_NUMBER) as type_:
+            return Position(type=type_, sequence_number=SequenceNumber.parse(document["sequence_number"]))

@@ -23,6 +23,10 @@ class Deadlines:
         if self._timeout_seconds is not None:
             self._deliveries.append((now + self._timeout_seconds, shard_id, sequence, attempt))
 
+    def forget(self, shard_id: str) -> None:
+        """Drop the deliveries of a shard: under a later epoch they are made again, with deadlines of their own."""
+        self._deliveries = deque(delivery for delivery in self._deliveries if delivery[1] != shard_id)
+
     def expired(self, now: float) -> Iterator[tuple[str, SequenceNumber, int]]:
         """Take out the deliveries (shard, record, attempt) whose deadline has passed."""
         while self._deliveries and self._deliveries[0][0] <= now:

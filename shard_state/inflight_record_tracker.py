@@ -427,8 +427,7 @@ def _pieces(span: _Span, carved: Sequence[Carved]) -> list[_Span]:
     index, first = 0, span.first
     for record in carved:
         run = record.index - index
-        fits = record.index < span.count and span.first <= record.sequence <= span.last
-        if run < 0 or not fits or (run > 0 and record.previous is None):
+        if run < 0 or not _fits(span, record, first, run):
             raise OutOfOrder(
                 f"expected failures inside {span.first}..{span.last} ({span.count} records), each once "
                 f"and with the record before it; got {record}"
@@ -442,6 +441,19 @@ def _pieces(span: _Span, carved: Sequence[Carved]) -> list[_Span]:
     if index < span.count:
         pieces.append(_Span(first, span.last, span.count - index, RecordState.FINISHED, 0))
     return pieces
+
+
+def _fits(span: _Span, record: Carved, earliest: SequenceNumber, run: int) -> bool:
+    """Tell whether a record can be at its index, ``run`` finished records after the last one carved out."""
+    if run and (record.previous is None or not earliest <= record.previous < record.sequence):
+        return False
+    is_first, is_last = record.sequence == span.first, record.sequence == span.last
+    return (
+        earliest <= record.sequence <= span.last
+        and record.index < span.count
+        and is_first == (record.index == 0)
+        and is_last == (record.index == span.count - 1)
+    )
 
 
 def _merged(holes: Sequence[Hole]) -> tuple[Hole, ...]:

@@ -47,14 +47,14 @@ def parents_first(shards: Iterable[Shard]) -> list[Shard]:
     by_id = {shard.shard_id: shard for shard in sorted(shards, key=lambda shard: shard.shard_id)}
     ordered: dict[str, Shard] = {}
 
-    def place(shard: Shard) -> None:
-        if shard.shard_id in ordered:
-            return
-        for parent in shard.parents:
-            if parent in by_id:
-                place(by_id[parent])
-        ordered[shard.shard_id] = shard
-
-    for shard in by_id.values():
-        place(shard)
+    for root in by_id.values():
+        # A stack, not recursion: a stream that is resharded every hour has thousands of generations.
+        pending = [root]
+        while pending:
+            shard = pending[-1]
+            missing = [by_id[parent] for parent in shard.parents if parent in by_id and parent not in ordered]
+            if missing:
+                pending.extend(reversed(missing))
+            else:
+                ordered[pending.pop().shard_id] = shard
     return list(ordered.values())

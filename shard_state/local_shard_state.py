@@ -8,9 +8,11 @@ so the shard stays dirty (and is committed again) although that commit succeeds.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from math import ceil
 
 from shard_state.checkpoint import Checkpoint
+from shard_state.errors import OutOfOrder
 from shard_state.inflight_record_tracker import Carved, InflightRecordTracker, RecordEvent, RecordState
 from shard_state.life_cycle import ShardEvent, ShardPhase, next_phase
 from shard_state.lineage import Shard
@@ -32,6 +34,12 @@ class Capacity:
     """Handed out and not finished."""
     holes: int = 2_000
     """Finished runs beyond the checkpoint."""
+
+    def __post_init__(self) -> None:
+        if self.records < 1 or self.holes < 1:
+            raise ValueError(
+                f"expected room for at least 1 record and 1 hole, got {self}: nothing could be read"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +67,7 @@ class LocalShardState:
         self.shard = shard
         self.epoch = checkpoint.epoch
         self.phase = next_phase(ShardPhase.READY, ShardEvent.ACQUIRED)
-        self.tracker = InflightRecordTracker(checkpoint)
+        self.tracker = InflightRecordTracker(replace(checkpoint, attempts=_repeatable(checkpoint, retry)))
         self.retries = OrderedRetries(order)
         self._retry = retry
         self._capacity = capacity
@@ -113,9 +121,9 @@ class LocalShardState:
         """Decide upon a record just read, and track it.
 
         Raises:
-            OutOfOrder: it does not come after every record read before.
+            OutOfOrder: it does not come after every record read before, or comes after the shard's end.
         """
-        self._first_read(sequence)
+        self._before_tracking(sequence)
         self._fetched = max(self._fetched, sequence)
         if self.tracker.was_finished(sequence):
             self.tracker.emitted(sequence, state=RecordState.FINISHED)
@@ -127,6 +135,9 @@ class LocalShardState:
             self.retries.hold(sequence, partition_key, now)
             return Emission(deliver=False, held=True, attempt=delivered)
         self.tracker.emitted(sequence, attempts=delivered + 1)
+        if delivered:
+            # It failed before the restart: what had to wait behind it then has to wait now.
+            self.retries.block(sequence, partition_key)
         return Emission(deliver=True, attempt=delivered + 1)
 
     def ack(self, sequence: SequenceNumber, now: float) -> bool:
@@ -173,6 +184,7 @@ class LocalShardState:
         self._changed()
         if isinstance(decision, GiveUp):
             self.tracker.apply(sequence, RecordEvent.EXHAUST)
+            self.retries.block(sequence, partition_key)
             return self._exhausted(sequence, attempts, rejected=rejected)
         self.tracker.apply(sequence, event)
         self.retries.wait(sequence, partition_key, now + decision.delay_seconds)
@@ -200,29 +212,37 @@ class LocalShardState:
             by_itself = first is not None and single(first)
             if first is None or (by_itself and taken):
                 break
-            self.retries.take(first)
-            line = [first, *self.retries.behind(first)] if whole_lines and not by_itself else [first]
-            taken.extend(
-                Redelivery(sequence=sequence, attempt=self.tracker.attempts(sequence))
-                for sequence in line[: limit - len(taken)]
-                if self.tracker.apply(sequence, RecordEvent.REDELIVER)
-            )
+            line = [first]
+            if whole_lines and not by_itself:
+                line.extend(takewhile(lambda held: not single(held), self.retries.behind(first)))
+            for sequence in line[: limit - len(taken)]:
+                self.retries.take(sequence)
+                if self.tracker.apply(sequence, RecordEvent.REDELIVER):
+                    attempt = self.tracker.attempts(sequence)
+                    taken.append(Redelivery(sequence=sequence, attempt=attempt))
             if by_itself:
                 break
+        if taken:
+            self._changed()
         return tuple(taken)
 
     # Slices
 
     def settle_fresh(self, outcome: SliceOutcome, now: float, *, random: float) -> list[Exhausted]:
-        """Track what came of a fresh slice, and decide upon its failures."""
+        """Track what came of a fresh slice, and decide upon its failures.
+
+        Raises:
+            OutOfOrder: it does not come after every record read before, or comes after the shard's end, or
+                its failures do not fit into it.
+        """
         exhausted: list[Exhausted] = []
         if outcome.count:
             assert outcome.first is not None
             assert outcome.last is not None
-            self._first_read(outcome.first)
-            self._fetched = outcome.last
+            self._before_tracking(outcome.first)
             decided = [(failure, self._decide(failure, random)) for failure in outcome.failures]
             self.tracker.emitted_span(outcome.first, outcome.last, outcome.count)
+            self._fetched = outcome.last
             self.tracker.settle(outcome.first, [_carved(failure, decision) for failure, decision in decided])
             for failure, decision in decided:
                 if failure.held:
@@ -231,6 +251,7 @@ class LocalShardState:
                     due_at = now + decision.delay_seconds
                     self.retries.wait(failure.sequence, failure.partition_key, due_at)
                 else:
+                    self.retries.block(failure.sequence, failure.partition_key)
                     exhausted.append(
                         self._exhausted(failure.sequence, failure.attempt, rejected=failure.rejected)
                     )
@@ -251,8 +272,7 @@ class LocalShardState:
         """Ack the retried records that did not fail, and decide upon those that did."""
         failed = {failure.sequence for failure in failures}
         exhausted: list[Exhausted] = []
-        # In shard order, and failures before acks, so that a line's first record is decided upon first.
-        for failure in sorted(failures, key=lambda failure: failure.sequence):
+        for failure in failures:
             if failure.held:
                 self.withdraw(failure.sequence, failure.partition_key, now)
                 continue
@@ -275,6 +295,7 @@ class LocalShardState:
         """Take back a delivery that did not reach the handler: the record waits on, uncounted."""
         if self.tracker.apply(sequence, RecordEvent.WITHDRAW):
             self.retries.hold(sequence, partition_key, now)
+            self._changed()
 
     # Committing
 
@@ -314,7 +335,12 @@ class LocalShardState:
 
     # Inside
 
-    def _first_read(self, sequence: SequenceNumber) -> None:
+    def _before_tracking(self, sequence: SequenceNumber) -> None:
+        if self.phase is not ShardPhase.READING:
+            raise OutOfOrder(
+                f"expected no record of {self.shard.shard_id} after its end was read, got {sequence}: "
+                "report the end only when all that was fetched before it is handed out"
+            )
         if self._fetched == self.tracker.base:
             self.tracker.restored_anchor_read(sequence)
 
@@ -348,6 +374,18 @@ class LocalShardState:
 
     def _step(self, event: ShardEvent) -> None:
         self.phase = next_phase(self.phase, event)
+
+
+def _repeatable(checkpoint: Checkpoint, retry: RetryPolicy) -> tuple[tuple[SequenceNumber, int], ...]:
+    """Give the stored attempts, each leaving room for one delivery more (invariant 4).
+
+    A record whose last delivery had no durable outcome (it was out, or its dead letter was not written) gets
+    that delivery again, under the same number: nobody knows how it ended.
+    """
+    if retry.limit is None:
+        return checkpoint.attempts
+    capped = ((sequence, min(count, retry.limit)) for sequence, count in checkpoint.attempts)
+    return tuple((sequence, count) for sequence, count in capped if count)
 
 
 def _carved(failure: FailedRecord, decision: Retry | GiveUp | None) -> Carved:

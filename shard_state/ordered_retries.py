@@ -4,12 +4,13 @@
     KEY         later records of the same partition key wait behind the failed one, in shard order
     SHARD       the whole shard waits: nothing new is handed out until the failed record is finished
 
-The waiting records of a key form a line. Its first has a due time, in the ``RetryQueue``; the others
-are *held*: they are offered together with it (a slice takes the whole line along, in order) or, one by
-one, as each before them is finished. Without order every line has one record.
+The unfinished records of a key that failed, and those held behind them, form a line. Only its first may be in
+the ``RetryQueue``, and only while it waits: not while it is delivered again, nor once it is given up and its
+dead letter is on the way. The others are *held*: they are offered together with it (a slice takes the whole
+line along, in order) or, one by one, as each before them is finished. Without order every line has one record.
 """
 
-from bisect import insort
+from bisect import bisect_left, insort
 from enum import StrEnum
 
 from shard_state.retry_queue import RetryQueue
@@ -37,6 +38,8 @@ class OrderedRetries:
     def __init__(self, order: Order) -> None:
         self._order = order
         self._queue = RetryQueue()
+        self._due_at: dict[SequenceNumber, float] = {}
+        """Of the records that wait for a delivery, at the head of their line or behind it."""
         self._lines: dict[_Line, list[SequenceNumber]] = {}
         self._line_of: dict[SequenceNumber, _Line] = {}
 
@@ -65,30 +68,32 @@ class OrderedRetries:
     def wait(self, sequence: SequenceNumber, partition_key: str | None, due_at: float) -> None:
         """Queue a failed record for ``due_at``; one that waits already keeps its place (invariant 3)."""
         line = self._join(sequence, partition_key)
+        due_at = self._due_at.setdefault(sequence, due_at)
         if line[0] == sequence:
             self._queue.add(sequence, due_at)
-            for behind in line[1:]:
-                self._queue.cancel(behind)
 
     def hold(self, sequence: SequenceNumber, partition_key: str | None, now: float) -> None:
         """Put an undelivered record behind the earlier ones of its key; due at once if there are none left."""
-        line = self._join(sequence, partition_key)
-        if line[0] == sequence:
-            self._queue.add(sequence, now)
+        self.wait(sequence, partition_key, now)
+
+    def block(self, sequence: SequenceNumber, partition_key: str | None) -> None:
+        """Let later records wait behind one that is itself not offered: it is out again, or given up."""
+        if self._order is not Order.UNORDERED:
+            self._join(sequence, partition_key)
+            self.take(sequence)
 
     def finished(self, sequence: SequenceNumber, now: float) -> None:
-        """Take a record out of its line; the one behind it is due at once. Others are passed over."""
+        """Take a record out of its line. The one behind it comes next, once its own delay is over too."""
         if sequence not in self._line_of:
             return
+        self.take(sequence)
         name = self._line_of.pop(sequence)
-        self._queue.cancel(sequence)
         line = self._lines[name]
-        was_first = line[0] == sequence
-        line.remove(sequence)
+        del line[bisect_left(line, sequence)]
         if not line:
             del self._lines[name]
-        elif was_first:
-            self._queue.add(line[0], now)
+        elif line[0] in self._due_at:
+            self._queue.add(line[0], max(now, self._due_at[line[0]]))
 
     def first_due(self, now: float) -> SequenceNumber | None:
         """Name the next record that may be delivered at ``now``."""
@@ -97,22 +102,36 @@ class OrderedRetries:
     def take(self, sequence: SequenceNumber) -> None:
         """Note that a record is delivered again: it stays in its line until it is finished."""
         self._queue.cancel(sequence)
+        self._due_at.pop(sequence, None)
 
     def behind(self, sequence: SequenceNumber) -> list[SequenceNumber]:
-        """Name the records held behind one, in shard order."""
+        """Name the records that may be delivered right after one, in shard order.
+
+        Those held behind it, as far as the first that is itself out or given up: nobody may overtake that.
+        """
         if self._order is Order.UNORDERED or sequence not in self._line_of:
             return []
-        return [other for other in self._lines[self._line_of[sequence]] if other > sequence]
+        line = self._lines[self._line_of[sequence]]
+        held: list[SequenceNumber] = []
+        for other in line[bisect_left(line, sequence) + 1 :]:
+            if other not in self._due_at:
+                break
+            held.append(other)
+        return held
 
     def next_due(self) -> float | None:
         """Tell when the next record is due."""
         return self._queue.next_due()
 
     def _join(self, sequence: SequenceNumber, partition_key: str | None) -> list[SequenceNumber]:
-        name = self._line_of.setdefault(sequence, self._line_name(sequence, partition_key))
+        if sequence in self._line_of:
+            return self._lines[self._line_of[sequence]]
+        name = self._line_name(sequence, partition_key)
+        self._line_of[sequence] = name
         line = self._lines.setdefault(name, [])
-        if sequence not in line:
-            insort(line, sequence)
+        insort(line, sequence)
+        if line[0] == sequence and len(line) > 1:
+            self._queue.cancel(line[1])
         return line
 
     def _line_name(self, sequence: SequenceNumber, partition_key: str | None) -> _Line:

@@ -39,8 +39,11 @@ class RetryPolicy:
         allowed = {
             "limit": (self.limit is None or self.limit >= 0, "None or at least 0"),
             "backoff_seconds": (self.backoff_seconds >= 0, "at least 0"),
-            "multiplier": (self.multiplier >= 1, "at least 1"),
-            "cap_seconds": (self.cap_seconds >= self.backoff_seconds, "at least backoff_seconds"),
+            "multiplier": (1 <= self.multiplier < math.inf, "at least 1, and finite"),
+            "cap_seconds": (
+                self.backoff_seconds <= self.cap_seconds < math.inf,
+                "at least backoff_seconds, and finite",
+            ),
             "jitter": (0 <= self.jitter <= 1, "0 to 1"),
         }
         for name, (fits, range_) in allowed.items():

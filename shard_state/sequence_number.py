@@ -19,6 +19,8 @@ from shard_state.errors import InvalidSequenceNumber
 WHOLE: Final = 1 << 62
 """The sub-sequence number of a record that is not part of an aggregate."""
 
+_MAX_SUB_DIGITS: Final = len(str(WHOLE))
+
 MAX_DIGITS: Final = 129
 """AWS: ``SequenceNumber`` matches ``0|([1-9]\\d{0,128})``."""
 
@@ -43,7 +45,8 @@ class SequenceNumber(NamedTuple):
             return sentinel
         number, colon, sub = text.partition(":")
         digits = number + sub
-        if colon and number and sub and digits.isascii() and digits.isdigit() and len(number) <= MAX_DIGITS:
+        fits = len(number) <= MAX_DIGITS and len(sub) <= _MAX_SUB_DIGITS
+        if colon and number and sub and fits and digits.isascii() and digits.isdigit() and int(sub) < WHOLE:
             return cls(int(number), int(sub))
         raise InvalidSequenceNumber(
             f"expected a sequence number ('123', '123:4', 'SHARD_START' or 'SHARD_END'), got {text[:160]!r}"

@@ -8,6 +8,7 @@ only a driver that holds the records can halve them.
 
 from dataclasses import dataclass
 
+from shard_state.errors import OutOfOrder
 from shard_state.isolation import Isolation
 from shard_state.local_shard_state import LocalShardState
 from shard_state.sequence_number import SequenceNumber
@@ -23,6 +24,10 @@ class SliceLimits:
     retries: int = 1_000
     """In a slice of retries: bounded, so that they cannot starve fresh reads."""
 
+    def __post_init__(self) -> None:
+        if self.records < 1 or self.retries < 1:
+            raise ValueError(f"expected slices of at least 1 record, got {self}")
+
 
 class ShardSlices:
     """What is out of one owned shard, and what may go out next. Mutable; not thread-safe."""
@@ -32,15 +37,20 @@ class ShardSlices:
         self.backlog = True
         """Whether executors read the shard. At first nobody knows; an executor finds out at no cost."""
         self._limits = limits
-        self._fresh_out = False
-        self._retries_out = False
+        self._fresh_out: SlicePlan | None = None
+        self._retries_out: SlicePlan | None = None
         self._isolation = {True: Isolation(), False: Isolation()}
         """By ``SlicePlan.is_fresh``."""
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing of the shard is out."""
-        return not (self._fresh_out or self._retries_out)
+        return self._fresh_out is None and self._retries_out is None
+
+    @property
+    def next_due(self) -> float | None:
+        """When retries can be planned next; None while none wait, or some are out."""
+        return None if self._retries_out else self.state.retries.next_due()
 
     @property
     def wants_page(self) -> bool:
@@ -58,9 +68,8 @@ class ShardSlices:
         retries = self.state.take_retries(now, limit, whole_lines=True, single=isolation.is_convict)
         if not retries:
             return None
-        self._retries_out = True
         convict = isolation.is_convict(retries[0].sequence)
-        return SlicePlan(
+        self._retries_out = SlicePlan(
             shard_id=self.state.shard.shard_id,
             epoch=self.state.epoch,
             kind=SliceKind.RETRY,
@@ -70,6 +79,7 @@ class ShardSlices:
             retries=retries,
             alone=isolation.alone or convict,
         )
+        return self._retries_out
 
     def plan_fresh(self, carried: int) -> SlicePlan | None:
         """Plan the next fresh slice.
@@ -83,9 +93,8 @@ class ShardSlices:
             return None
         if not carried and (not self.backlog or isolation.alone):
             return None
-        self._fresh_out = True
         tracker = self.state.tracker
-        return SlicePlan(
+        self._fresh_out = SlicePlan(
             shard_id=self.state.shard.shard_id,
             epoch=self.state.epoch,
             kind=SliceKind.CARRIED if carried else SliceKind.READ,
@@ -98,21 +107,39 @@ class ShardSlices:
             blocked_keys=self.state.retries.blocked_keys,
             alone=isolation.alone,
         )
+        return self._fresh_out
+
+    def end_read(self) -> None:
+        """Note that the end of the closed shard was read, outside of a slice.
+
+        Raises:
+            OutOfOrder: a fresh slice is out. Its records are not tracked yet, so nobody may call the shard
+                finished; the end belongs into the outcome of the slice that reaches it.
+        """
+        if self._fresh_out is not None:
+            raise OutOfOrder(
+                f"expected no fresh slice of {self.state.shard.shard_id} to be out when its end is reported, "
+                f"got one from {self._fresh_out.position}: report the end in its outcome, or after it"
+            )
+        self.state.end_read()
 
     def settle(self, plan: SlicePlan, outcome: SliceOutcome, now: float, *, random: float) -> list[Exhausted]:
-        """Take in what came of a slice. Returns what must be dead-lettered."""
+        """Take in what came of a slice. Returns what must be dead-lettered.
+
+        A slice that is not out (it settled or died before, and may be planned again) changes nothing.
+        """
+        if not self._returned(plan):
+            return []
         self._isolation[plan.is_fresh].survived(alone=plan.alone)
         if plan.is_fresh:
-            self._fresh_out = False
             if plan.kind is SliceKind.READ:
                 self.backlog = not outcome.at_tip
             return self.state.settle_fresh(outcome, now, random=random)
-        self._retries_out = False
         failed = {failure.sequence for failure in outcome.failures}
         exhausted = self.state.settle_retries(plan.retries, outcome.failures, now, random=random)
-        for gone in {retry.sequence for retry in plan.retries} - failed | {e.sequence for e in exhausted}:
-            self._isolation[False].acquit(gone)
-        return exhausted
+        for acked in {retry.sequence for retry in plan.retries} - failed:
+            self._isolation[False].acquit(acked)
+        return self._acquitted(exhausted)
 
     def died(
         self, plan: SlicePlan, carried: FailedRecord | None, now: float, *, random: float
@@ -121,18 +148,18 @@ class ShardSlices:
 
         ``carried`` is the first record of a CARRIED slice, as the failure it becomes if it is convicted.
         """
+        if not self._returned(plan):
+            return []
         count = len(plan.retries) if plan.kind is SliceKind.RETRY else plan.limit
         convicted = self._isolation[plan.is_fresh].died(count, alone=plan.alone)
         if plan.is_fresh:
-            self._fresh_out = False
             if not convicted or carried is None:
                 return []
             self._isolation[False].convict(carried.sequence)
             outcome = SliceOutcome(
                 first=carried.sequence, last=carried.sequence, count=1, failures=(carried,)
             )
-            return self.state.settle_fresh(outcome, now, random=random)
-        self._retries_out = False
+            return self._acquitted(self.state.settle_fresh(outcome, now, random=random))
         if convicted:
             return self._convict_retry(plan.retries[0].sequence, carried, now, random)
         for retry in plan.retries:
@@ -145,4 +172,22 @@ class ShardSlices:
         self._isolation[False].convict(sequence)
         key = None if carried is None else carried.partition_key
         decision = self.state.fail(sequence, now, random=random, partition_key=key)
-        return [decision] if isinstance(decision, Exhausted) else []
+        return self._acquitted([decision] if isinstance(decision, Exhausted) else [])
+
+    def _returned(self, plan: SlicePlan) -> bool:
+        """Note that a slice is out no more; False if it was not out."""
+        if plan.is_fresh:
+            if plan != self._fresh_out:
+                return False
+            self._fresh_out = None
+        else:
+            if plan != self._retries_out:
+                return False
+            self._retries_out = None
+        return True
+
+    def _acquitted(self, exhausted: list[Exhausted]) -> list[Exhausted]:
+        """Forget the convicts among records that are never delivered again."""
+        for record in exhausted:
+            self._isolation[False].acquit(record.sequence)
+        return exhausted

@@ -143,6 +143,7 @@ class StateManager:
             slices = self._owned.pop(shard_id, None)
             if slices is not None:
                 self._turns.remove(shard_id)
+                self._deadlines.forget(shard_id)
                 self._phases[shard_id] = next_phase(slices.state.phase, ShardEvent.OWNERSHIP_LOST)
 
     @property
@@ -237,10 +238,17 @@ class StateManager:
         ]
 
     def end_read(self, shard_id: str) -> None:
-        """Note that the end of a closed shard was read, or that retention trimmed the shard away."""
+        """Note that the end of a closed shard was read, or that retention trimmed the shard away.
+
+        Nothing follows what was handed out so far: records that were fetched and are still in the shell's
+        hands must be handed out first.
+
+        Raises:
+            OutOfOrder: a fresh slice of the shard is out.
+        """
         slices = self._owned.get(shard_id)
         if slices is not None:
-            slices.state.end_read()
+            slices.end_read()
             self._synchronise(shard_id)
 
     # Slice by slice
@@ -284,7 +292,10 @@ class StateManager:
         return plans
 
     def settle(self, plan: SlicePlan, outcome: SliceOutcome, now: float) -> list[Exhausted]:
-        """Take in what came of a slice. One of an ownership that ended changes nothing."""
+        """Take in what came of a slice.
+
+        One of an ownership that ended, or one that settled or died before, changes nothing.
+        """
         slices = self._of_epoch(plan)
         if slices is None:
             return []
@@ -345,8 +356,8 @@ class StateManager:
     # Looking in
 
     def next_due(self) -> float | None:
-        """Tell when the next retry is due, over all shards."""
-        due = [slices.state.retries.next_due() for slices in self._owned.values()]
+        """Tell when the next retry is due, over all shards that have no retries out."""
+        due = [slices.next_due for slices in self._owned.values()]
         return min((at for at in due if at is not None), default=None)
 
     @property
