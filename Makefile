@@ -1,0 +1,126 @@
+# Everything happens from here: `make demo` in a fresh clone installs what it needs, then runs.
+# Options: PYTHON=<interpreter>, JAVA_HOME=<folder>, ARGS="<arguments of the demo or the benchmarks>".
+
+include localstack/versions
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+# The recipes share one virtual environment and print their steps in order.
+.NOTPARALLEL:
+
+VENV := .venv
+BIN := $(VENV)/bin
+# Made before the installation and removed after it: a venv that still has it was interrupted.
+UNFINISHED := $(VENV)/.unfinished
+INSTALLED := $(VENV)/.installed
+ENGINE := localstack/.run/node_modules/.kinesis-local-$(KINESIS_LOCAL_VERSION)
+PIP_INSTALL := -m pip install -qq --disable-pip-version-check --prefer-binary
+ARGS ?=
+CANDIDATES := $(or $(PYTHON),python3.13 python3.12 python3.11 python3)
+
+.PHONY: help demo test bench lint clean set-up java engine
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: set-up  ## the whole pipeline on this machine, from a Kinesis endpoint to acked records
+	@$(BIN)/kinesis-spout demo $(ARGS)
+
+test: lint  ## formatting, lint, types, import contract and all tests, as in CI
+	@echo '== tests (pytest)'
+	@$(BIN)/pytest
+
+bench: set-up  ## every benchmark, with its figures
+	@$(BIN)/python benchmarks/run.py $(ARGS)
+
+lint: set-up  ## formatting, lint, types, import contract
+	@echo '== formatting (ruff format --check)'
+	@$(BIN)/ruff format --check .
+	@echo '== lint (ruff check)'
+	@$(BIN)/ruff check .
+	@echo '== types (mypy)'
+	@$(BIN)/mypy
+	@echo '== import contract (lint-imports)'
+	@$(BIN)/lint-imports
+
+clean:  ## stop the local endpoint; remove the virtual environment and everything that was made
+	@localstack/down
+	rm -rf $(VENV) localstack/.run .kinesis-spout spark-warehouse build dist *.egg-info
+	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+set-up: java $(INSTALLED) engine  ## only install what the other targets need
+
+# A whole venv is brought up to date in place. An interrupted one is made anew: pip takes a package of
+# which it wrote only a part for an installed one.
+$(INSTALLED): pyproject.toml constraints.txt
+	@supported() { "$$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }; \
+	if [ -e $(UNFINISHED) ] || ! supported $(BIN)/python; then \
+	  python=; \
+	  for candidate in $(CANDIDATES); do \
+	    if supported "$$candidate"; then python=$$candidate; break; fi; \
+	  done; \
+	  if [ -z "$$python" ]; then \
+	    { echo 'Expected Python 3.11 or newer, found none; looked for: $(CANDIDATES)'; \
+	      echo '  Debian 12, Ubuntu 24.04 and newer: sudo apt-get install python3 python3-venv'; \
+	      echo '  Fedora: sudo dnf install python3.13      macOS: brew install python@3.13'; \
+	      echo '  or name one: make PYTHON=/path/to/python3'; } >&2; \
+	    exit 1; \
+	  fi; \
+	  if ! "$$python" -c 'import ensurepip, venv' 2>/dev/null; then \
+	    package=$$("$$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])'); \
+	    if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	      echo "Installing $$package: this Python has no venv module."; \
+	      apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$$package" >/dev/null; \
+	    else \
+	      echo "$$python has no venv module. On Debian or Ubuntu: sudo apt-get install $$package" >&2; \
+	      exit 1; \
+	    fi; \
+	  fi; \
+	  echo "Making $(VENV) with $$("$$python" --version)."; \
+	  rm -rf $(VENV); mkdir $(VENV); touch $(UNFINISHED); \
+	  "$$python" -m venv $(VENV); \
+	fi
+	@touch $(UNFINISHED)
+	@echo 'Installing PySpark and the other packages into $(VENV): 1.3 GB, about a minute the first time.'
+	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[demo,dev]' \
+	  || { echo 'The installation failed (see above); run make again once the cause is gone.' >&2; exit 1; }
+	@rm -f $(UNFINISHED)
+	@touch $@
+
+# Spark starts JAVA_HOME's Java when that is set and the one on PATH otherwise: look where it will.
+java:
+	@works() { \
+	  major=$$({ "$$1" -version 2>&1 || true; } | sed -n 's/.*version "\([0-9][0-9]*\).*/\1/p' | head -n 1); \
+	  [ "$${major:-0}" -ge 17 ]; \
+	}; \
+	if works "$${JAVA_HOME:+$$JAVA_HOME/bin/}java"; then exit 0; fi; \
+	if [ -n "$${JAVA_HOME:-}" ]; then \
+	  echo "Expected Java 17 or newer in JAVA_HOME, which is $$JAVA_HOME; correct it, or unset it to use PATH's." >&2; \
+	  exit 1; \
+	fi; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo 'Installing Java for Spark (openjdk-17-jre-headless, else default-jre-headless): about a minute.'; \
+	  export DEBIAN_FRONTEND=noninteractive; \
+	  apt-get update -qq && { apt-get install -y -qq openjdk-17-jre-headless >/dev/null 2>&1 \
+	    || apt-get install -y -qq default-jre-headless >/dev/null; } || echo 'apt-get failed.' >&2; \
+	  if works java; then exit 0; fi; \
+	fi; \
+	{ echo 'Expected Java 17 or newer, as JAVA_HOME or as java on PATH; Spark runs on it.'; \
+	  echo '  Debian, Ubuntu: sudo apt-get install openjdk-17-jre-headless   (or default-jre-headless)'; \
+	  echo '  Fedora: sudo dnf install java-21-openjdk-headless'; \
+	  echo '  macOS: brew install openjdk@17 && export JAVA_HOME="$$(brew --prefix openjdk@17)"'; } >&2; \
+	exit 1
+
+# The better local Kinesis endpoint. Optional: without npm the tests and the demo use moto's server.
+engine:
+	@if [ -e $(ENGINE) ]; then exit 0; fi; \
+	if ! command -v npm >/dev/null; then \
+	  echo 'Notice: no npm on PATH, so the local Kinesis endpoint is moto'"'"'s server (see localstack/README.md).'; \
+	  exit 0; \
+	fi; \
+	. localstack/state.sh; \
+	install_kinesis_local localstack/.run \
+	  || echo 'Notice: npm could not install kinesis-local, so the local Kinesis endpoint is moto'"'"'s server.'
