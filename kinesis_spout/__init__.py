@@ -1,1 +1,31 @@
-"""Reliable Kinesis consumption for PySpark."""
+"""Reliable Kinesis consumption for PySpark.
+
+The names here are loaded when they are first used: executors import this package with every handler, and
+need little of it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from kinesis_spout.config import SpoutConfig
+    from kinesis_spout.handler import Reject, RetryLater
+    from kinesis_spout.kinesis_spout import KinesisSpout
+    from kinesis_spout.record import Record
+
+__all__ = ["KinesisSpout", "Record", "Reject", "RetryLater", "SpoutConfig"]
+
+_HOMES: Final = {
+    "KinesisSpout": "kinesis_spout.kinesis_spout",
+    "Record": "kinesis_spout.record",
+    "Reject": "kinesis_spout.handler",
+    "RetryLater": "kinesis_spout.handler",
+    "SpoutConfig": "kinesis_spout.config",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(home), name)

@@ -199,6 +199,13 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             ge=0.2, description="The pause between reads of a shard at its tip; AWS allows 5 calls/s a shard."
         ),
     ] = 0.2
+    idle_poll_interval_seconds: Annotated[
+        Seconds, Meta(description="How rare polls of a shard get on Spark, while nothing comes.")
+    ] = 1.0
+    max_batch_seconds: Annotated[
+        Seconds,
+        Meta(description="How long the slices of a micro-batch go on reading and handling records."),
+    ] = 5.0
     shard_list_interval_seconds: Annotated[
         SomeSeconds, Meta(description="How often the stream's shards are listed, to notice resharding.")
     ] = 10.0

@@ -1,0 +1,113 @@
+"""``KinesisSpout``: all doors into one core."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.spout.open_ports import open_ports
+from kinesis_spout.spout.record_spout import RecordSpout
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from kinesis_spout.spark.dataframe import Collector
+    from kinesis_spout.spark.handlers import ArrowCollector, Door
+    from kinesis_spout.spark.query import SpoutQuery
+
+
+class KinesisSpout(RecordSpout):
+    """Reads a Kinesis stream reliably: every record ends acked, or in the dead letters.
+
+    Plain Python uses Storm's verbs (``open``, ``next_tuple``, ``ack``, ``fail``; see ``RecordSpout``). On Spark
+    one of the ``foreach_`` methods starts a query, whose handler runs for every record on the executors. Each
+    query is a consumer of its own, and each gets its own connections; stop it by its handle.
+    """
+
+    def foreach_record(
+        self, spark: "SparkSession", handler: Callable[[Any], None], *, name: str | None = None
+    ) -> "SpoutQuery":
+        """Call ``handler(values)`` for each record, on the executors, inside the task that reads it.
+
+        Returning acks the record. Raising fails it: it is delivered again, until the retry limit, and then
+        dead-lettered. ``Reject`` dead-letters it at once, ``RetryLater`` chooses the delay. The values are
+        what the spout's scheme makes of the record (the ``Record`` itself, unless another was chosen); a
+        scheme that raises fails the record as well.
+
+        Args:
+            spark: a classic session, best one from ``kinesis_spout.spark.session``.
+            handler: pickled once, loaded once per Python worker.
+            name: the query's name; the application's unless given.
+
+        Raises:
+            KinesisSpoutError: what goes wrong at the start is raised here: no such stream, no permission, no
+                ZooKeeper, unreadable progress.
+        """
+        from kinesis_spout.spark.handlers import Door  # noqa: PLC0415 - plain Python needs no Spark
+
+        return self._run_handler(spark, Door.RECORD, handler, name)
+
+    def foreach_arrow(
+        self,
+        spark: "SparkSession",
+        handler: "Callable[[pa.RecordBatch, ArrowCollector], None]",
+        *,
+        name: str | None = None,
+    ) -> "SpoutQuery":
+        """Call ``handler(batch, collector)`` for Arrow batches of each shard, on the executors.
+
+        Returning acks all rows but those given to ``collector.fail(rows, reason)``. When it raises, the batch
+        is halved until the failing rows stand alone. The columns are those of ``kinesis_spout.kinesis.SCHEMA``.
+
+        Raises:
+            InvalidConfig: an order other than "unordered" is set; a batch cannot wait for one of its rows.
+        """
+        from kinesis_spout.spark.handlers import Door  # noqa: PLC0415
+
+        self._refuse_order("foreach_arrow")
+        return self._run_handler(spark, Door.ARROW, handler, name)
+
+    def foreach_batch(
+        self,
+        spark: "SparkSession",
+        handler: "Callable[[DataFrame, Collector], None]",
+        *,
+        name: str | None = None,
+    ) -> "SpoutQuery":
+        """Call ``handler(df, collector)`` on the driver with each micro-batch as a DataFrame.
+
+        Several actions on ``df`` see the same rows and read Kinesis once. Returning acks all rows but those
+        given to ``collector.fail(rows, reason)``. When it raises, the batch is planned again shard by shard,
+        then halved, until the rows that make it raise stand alone.
+
+        Raises:
+            InvalidConfig: an order other than "unordered" is set; a batch cannot wait for one of its rows.
+        """
+        from kinesis_spout.spark.dataframe import DataFrameRunner  # noqa: PLC0415
+        from kinesis_spout.spark.jobs import classic_context  # noqa: PLC0415
+        from kinesis_spout.spark.start import start_query, task_settings  # noqa: PLC0415
+
+        self._refuse_order("foreach_batch")
+        context = classic_context(spark)
+        runner = DataFrameRunner(spark, context, task_settings(self.config), handler)
+        return start_query(self.config, self._given_ports or open_ports(self.config), context, runner, name)
+
+    def _run_handler(
+        self, spark: "SparkSession", door: "Door", handler: Callable[..., None], name: str | None
+    ) -> "SpoutQuery":
+        from kinesis_spout.spark.handlers import HandlerBytes  # noqa: PLC0415
+        from kinesis_spout.spark.jobs import HandlerRunner, classic_context  # noqa: PLC0415
+        from kinesis_spout.spark.start import start_query, task_settings  # noqa: PLC0415
+
+        context = classic_context(spark)
+        runner = HandlerRunner(
+            context, task_settings(self.config), HandlerBytes.of(door, handler, self._scheme)
+        )
+        return start_query(self.config, self._given_ports or open_ports(self.config), context, runner, name)
+
+    def _refuse_order(self, door: str) -> None:
+        if self.config.order != "unordered":
+            raise InvalidConfig(
+                f"expected order='unordered' with {door}, got {self.config.order!r}: rows of a batch are "
+                "handled together and cannot wait for each other. Use foreach_record for that order"
+            )

@@ -1,0 +1,51 @@
+"""From settings to a running query."""
+
+from pyspark import SparkContext
+
+from kinesis_spout.config import SpoutConfig
+from kinesis_spout.spark.engine import EngineSettings, MicroBatchEngine
+from kinesis_spout.spark.jobs import BatchRunner
+from kinesis_spout.spark.query import SpoutQuery
+from kinesis_spout.spark.task import TaskSettings
+from kinesis_spout.spout.consumer import Consumer
+from kinesis_spout.spout.open_ports import client_settings
+from kinesis_spout.spout.ports import Ports
+from shard_state import Order
+
+
+def task_settings(config: SpoutConfig) -> TaskSettings:
+    """Say what every task needs to know."""
+    return TaskSettings(
+        stream=config.stream,
+        client=client_settings(config),
+        order=Order(config.order),
+        fail_on_data_loss=config.fail_on_data_loss,
+        records_per_fetch=config.max_records_per_fetch,
+        bytes_per_slice=config.max_bytes_per_slice,
+        max_seconds=config.max_batch_seconds,
+    )
+
+
+def start_query(
+    config: SpoutConfig, ports: Ports, context: SparkContext, runner: BatchRunner, name: str | None
+) -> SpoutQuery:
+    """Start a query; its handle's ``stop`` closes the ports. A start that fails closes them as well."""
+    # The engine times out whole jobs: the records inside one are not tracked one by one.
+    consumer = Consumer(config, ports, message_timeout_seconds=None)
+    settings = EngineSettings(
+        parallelism=context.defaultParallelism,
+        shards_per_task=config.shards_per_task,
+        max_concurrent_batches=config.max_concurrent_batches,
+        records_per_fetch=config.max_records_per_fetch,
+        poll_seconds=config.poll_interval_seconds,
+        idle_poll_seconds=max(config.poll_interval_seconds, config.idle_poll_interval_seconds),
+        max_buffered_bytes=config.max_buffered_bytes,
+        batch_timeout_seconds=config.message_timeout_seconds,
+    )
+    engine = MicroBatchEngine(consumer, runner, settings, name or config.app)
+    try:
+        engine.start()
+    except BaseException:
+        consumer.close(commit=False)
+        raise
+    return SpoutQuery(consumer, engine, name or config.app)
