@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.dead_letters.hadoop import CHUNK_BYTES, HadoopSink
-from kinesis_spout.dead_letters.letter import DeadLetter
 from kinesis_spout.dead_letters.sink_url import open_sink
 from kinesis_spout.errors import DeadLetterError
 
@@ -117,7 +117,7 @@ WRITE_AND_WAIT_TO_BE_KILLED = """
 import sys
 import msgspec
 from kinesis_spout.dead_letters.hadoop import HadoopSink
-from kinesis_spout.dead_letters.letter import DeadLetter
+from kinesis_spout.dead_letter import DeadLetter
 
 sink = HadoopSink(sys.argv[1])
 sink.write([msgspec.json.decode(sys.stdin.readline(), type=DeadLetter)])
@@ -148,7 +148,7 @@ import sys
 import msgspec
 from pyspark import SparkConf, SparkContext
 from kinesis_spout.dead_letters.hadoop import HadoopSink
-from kinesis_spout.dead_letters.letter import DeadLetter
+from kinesis_spout.dead_letter import DeadLetter
 
 conf = SparkConf().setMaster("local[1]").setAppName("sink").set("spark.ui.enabled", "false")
 conf.set("spark.hadoop.fs.viewfs.mounttable.table.link./letters", sys.argv[1])

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.dead_letters.json_lines import JsonLinesSink
-from kinesis_spout.dead_letters.letter import DeadLetter
 from kinesis_spout.errors import DeadLetterError
 from kinesis_spout.testing import ManualClock
 
@@ -45,7 +45,7 @@ WRITE_AND_WAIT_TO_BE_KILLED = """
 import sys
 import msgspec
 from kinesis_spout.dead_letters.json_lines import JsonLinesSink
-from kinesis_spout.dead_letters.letter import DeadLetter
+from kinesis_spout.dead_letter import DeadLetter
 
 sink = JsonLinesSink(sys.argv[1])
 letters = msgspec.json.decode(sys.stdin.readline(), type=list[DeadLetter])

@@ -9,8 +9,8 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
 from moto import mock_aws
 
+from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.dead_letters.kinesis_stream import KinesisStreamSink
-from kinesis_spout.dead_letters.letter import DeadLetter
 from kinesis_spout.dead_letters.perseverance import Patience
 from kinesis_spout.errors import DeadLetterError
 from kinesis_spout.kinesis.client import KinesisClientSettings

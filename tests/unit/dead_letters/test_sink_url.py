@@ -5,9 +5,9 @@ from pathlib import Path
 import boto3
 import pytest
 
+from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.dead_letters.json_lines import JsonLinesSink
 from kinesis_spout.dead_letters.kinesis_stream import KinesisStreamSink
-from kinesis_spout.dead_letters.letter import DeadLetter
 from kinesis_spout.dead_letters.sink_url import open_sink
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.ports import DeadLetterSink
