@@ -1,0 +1,61 @@
+"""Being told what becomes of each record.
+
+A listener only looks on. It is called on the thread that called the spout, after the spout's work is done and
+outside of its lock, so it may call the spout. What it raises is logged with its traceback and goes no
+further: the record's fate is decided by then, and an observer's mistake must not lose a tuple.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from enum import StrEnum
+
+_log = logging.getLogger(__name__)
+
+
+class FailReason(StrEnum):
+    """Why a delivery did not end well."""
+
+    FAIL = "fail"
+    """``fail`` was called, or the scheme raised."""
+    TIME_OUT = "time-out"
+    """Nothing was said of it within the message time-out."""
+
+
+class SpoutListener:
+    """Override what you want to be told. Every method does nothing by itself."""
+
+    def emitted(self, message_id: str, attempt: int) -> None:
+        """A tuple was handed out, for the ``attempt``-th time (1 at first)."""
+
+    def acked(self, message_id: str) -> None:
+        """A record was finished by an ack. Late and duplicate acks are not told."""
+
+    def failed(self, message_id: str, reason: FailReason, error: str, retry_in: float | None) -> None:
+        """A delivery failed. It comes again after ``retry_in`` seconds; None: ``exhausted`` follows."""
+
+    def exhausted(self, message_id: str, attempts: int, error: str) -> None:
+        """A record was given up after ``attempts`` deliveries; its dead letter is being written."""
+
+
+class Announcements:
+    """What a listener is yet to be told. Mutable; thread-safe."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def add(self, call: Callable[[], None]) -> None:
+        """Note a call of the listener, to be made when the lock is free."""
+        self._waiting.append(call)
+
+    def make(self) -> None:
+        """Make the calls, in order. Never raises an Exception."""
+        while self._waiting:
+            try:
+                call = self._waiting.popleft()
+            except IndexError:  # another thread took the last one
+                return
+            try:
+                call()
+            except Exception:  # noqa: BLE001 - logged; the spout's work must stand whatever an observer does
+                _log.exception("a SpoutListener raised; the spout goes on")

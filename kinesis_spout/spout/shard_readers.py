@@ -1,0 +1,183 @@
+"""The reading half of the plain-Python door: from owned shards to the next record to deliver.
+
+Each owned shard has a getter that fetches ahead, so that asking for the next record never waits. The memory
+is divided: three quarters of ``max_buffered_bytes`` for records that are not finished, the rest for what is
+read ahead, shared evenly by the shards (a page may go beyond its share).
+"""
+
+import logging
+from collections.abc import Iterable
+from copy import copy
+from typing import Final
+
+from kinesis_spout.errors import ShardNotFound, Throttled
+from kinesis_spout.kinesis import BufferedShardGetter, Prefetcher
+from kinesis_spout.record import Record
+from kinesis_spout.spout.consumer import Consumer
+from kinesis_spout.spout.retained_records import RetainedRecords
+from kinesis_spout.spout.turns import Turns
+from shard_state import RecordState, SequenceNumber, ShardPhase
+
+_RETAINED_SHARE: Final = 0.75
+_MIN_READ_AHEAD_BYTES: Final = 64 * 1024
+
+_log = logging.getLogger(__name__)
+
+
+class ShardReaders:
+    """A consumer's ``Door``. Mutable; every call is made under the consumer's lock, but for ``close``."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._prefetcher = Prefetcher(clock=consumer.ports.clock)
+        self._getters: dict[str, BufferedShardGetter] = {}
+        """Of the shards whose end was not read yet."""
+        self._tries_seen: dict[str, int] = {}
+        self._turns = Turns()
+        self._listings_needed = 0
+        self._shares, self._shares_of = 1, -1
+        self.retained = RetainedRecords(int(_RETAINED_SHARE * consumer.config.max_buffered_bytes))
+
+    # The Door
+
+    def shards_acquired(self, shard_ids: Iterable[str]) -> None:
+        """Open a getter on each shard, and let it fetch."""
+        config, manager, ports = self._consumer.config, self._consumer.manager, self._consumer.ports
+        for shard_id in shard_ids:
+            state = manager.shard(shard_id)
+            assert state is not None, "the consumer reports shards that the manager owns"
+            self._drop_getter(shard_id)
+            self._getters[shard_id] = BufferedShardGetter(
+                ports.open_getter(shard_id, state.position),
+                self._prefetcher,
+                max_records=config.max_records_per_fetch,
+                max_bytes=self._read_ahead_bytes(),
+                idle_seconds=config.poll_interval_seconds,
+                clock=ports.clock,
+            )
+            self._turns.add(shard_id)
+
+    def shards_lost(self, shard_ids: Iterable[str]) -> None:
+        """Forget everything of the shards: somebody else's now, or over."""
+        gone = set(shard_ids)
+        for shard_id in gone:
+            self._drop_getter(shard_id)
+            self._turns.remove(shard_id)
+        self.retained.drop_shards(gone)
+
+    # What the spout asks
+
+    def take(self, now: float) -> Record | None:
+        """Give the next record to deliver, tracked and retained; None if there is none now.
+
+        Raises:
+            KinesisError: a shard cannot be read, and trying again does not help. Its turn has passed: the
+                next call serves the others.
+        """
+        self.retained.drop_buried(self._is_buried)
+        while (shard_id := self._turns.current(now)) is not None:
+            try:
+                record = self._due_retry(shard_id, now) or self._fresh(shard_id, now)
+            except Exception:
+                self._turns.rest(now)
+                raise
+            if record is not None:
+                self._turns.served()
+                return record
+            self._turns.rest(now)
+        return None
+
+    @property
+    def all_over(self) -> bool:
+        """Whether every shard is over, by a list that was made after the last end was read."""
+        if not self._consumer.manager.all_over:
+            return False
+        if self._consumer.listings < self._listings_needed:
+            self._consumer.list_soon()  # the shard that ended last may have children
+            return False
+        return True
+
+    @property
+    def reading_errors(self) -> list[Exception]:
+        """The errors of reading that are being retried now."""
+        return [getter.last_error for getter in self._getters.values() if getter.last_error is not None]
+
+    def stop(self) -> None:
+        """Fetch no more. What is being fetched is dropped."""
+        for getter in self._getters.values():
+            getter.close()
+
+    def close(self) -> None:
+        """Wait for the calls that are under way. Not under the lock. May be called twice."""
+        self._prefetcher.close()
+
+    # Inside
+
+    def _read_ahead_bytes(self) -> int:
+        if self._shares_of != self._consumer.listings:
+            self._shares_of = self._consumer.listings
+            status = self._consumer.manager.status()
+            self._shares = max(1, sum(shard.phase is not ShardPhase.OVER for shard in status))
+        total_bytes = (1 - _RETAINED_SHARE) * self._consumer.config.max_buffered_bytes
+        return max(_MIN_READ_AHEAD_BYTES, int(total_bytes / self._shares))
+
+    def _due_retry(self, shard_id: str, now: float) -> Record | None:
+        redelivery = self._consumer.manager.take_retry(shard_id, now)
+        if redelivery is None:
+            return None
+        retained = self.retained.get(f"{shard_id}:{redelivery.sequence}")
+        assert retained is not None, "every record that waits is retained"
+        # A copy: the receiver of an earlier delivery may still hold that one.
+        record = retained.record = copy(retained.record)
+        record.attempt = redelivery.attempt
+        self._consumer.counters.retried += redelivery.attempt > 1
+        return record
+
+    def _fresh(self, shard_id: str, now: float) -> Record | None:
+        manager, getter = self._consumer.manager, self._getters.get(shard_id)
+        while getter is not None and not self.retained.is_full and manager.may_read(shard_id):
+            try:
+                record = getter.poll()
+            except ShardNotFound as error:
+                _log.warning("%s; the shard is ended, and its children go on", error)
+                self._consumer.counters.shards_trimmed += 1
+                self._end(shard_id)
+                return None
+            if record is None:
+                self._count_throttles(shard_id, getter)
+                if getter.at_end:
+                    self._end(shard_id)
+                return None
+            sequence = record.sequence
+            emission = manager.emit(shard_id, sequence, record.partition_key, now)
+            size_bytes = len(record.data) + len(record.partition_key or "")
+            self._consumer.counters.bytes_read += size_bytes
+            if emission.deliver or emission.held:
+                record.attempt = emission.attempt
+                self.retained.add(f"{shard_id}:{sequence}", record, sequence, size_bytes)
+            if emission.deliver:
+                return record
+        return None
+
+    def _end(self, shard_id: str) -> None:
+        self._drop_getter(shard_id)
+        self._consumer.manager.end_read(shard_id)
+        # One list may be under way that was asked for before the end was read.
+        self._listings_needed = self._consumer.listings + 2
+        self._consumer.list_soon()
+
+    def _count_throttles(self, shard_id: str, getter: BufferedShardGetter) -> None:
+        seen, tries = self._tries_seen.get(shard_id, 0), getter.retries
+        if tries != seen and isinstance(getter.last_error, Throttled):
+            self._consumer.counters.throttled += tries - seen
+        self._tries_seen[shard_id] = tries
+
+    def _drop_getter(self, shard_id: str) -> None:
+        getter = self._getters.pop(shard_id, None)
+        if getter is not None:
+            getter.close()
+        self._tries_seen.pop(shard_id, None)
+
+    def _is_buried(self, shard_id: str, sequence: SequenceNumber) -> bool:
+        state = self._consumer.manager.shard(shard_id)
+        return state is None or state.tracker.state(sequence) is not RecordState.EXHAUSTED
