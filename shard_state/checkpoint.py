@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 from shard_state.errors import InvalidCheckpoint, InvalidSequenceNumber
-from shard_state.position import Position, PositionType
+from shard_state.position import Position
 from shard_state.sequence_number import SHARD_END, SHARD_START, SequenceNumber
 
 VERSION: Final = 1
@@ -84,7 +84,7 @@ class Checkpoint:
         document: dict[str, Any] = {
             "version": VERSION,
             "base": str(self.base),
-            "start": _position_document(self.start),
+            "start": self.start.as_document(),
             "epoch": self.epoch,
             "app_instance": self.app_instance,
         }
@@ -114,7 +114,7 @@ class Checkpoint:
             anchor = document.get("anchor")
             base = SequenceNumber.parse(document["base"])
             return cls(
-                start=_position(document["start"]),
+                start=Position.from_document(document["start"]),
                 base=base,
                 holes=_holes(document.get("holes", ()), base),
                 anchor=None if anchor is None else SequenceNumber.parse(anchor),
@@ -147,24 +147,3 @@ def _holes(documents: Iterable[tuple[str, str]], base: SequenceNumber) -> tuple[
             raise ValueError(f"expected holes in order beyond {base}, got {after}..{last} after {reached}")
         reached = last
     return holes
-
-
-def _position_document(position: Position) -> dict[str, Any]:
-    document: dict[str, Any] = {"type": position.type.value}
-    if position.sequence_number is not None:
-        document["sequence_number"] = str(position.sequence_number)
-    if position.timestamp is not None:
-        document["timestamp"] = position.timestamp
-    return document
-
-
-def _position(document: dict[str, Any]) -> Position:
-    match PositionType(document["type"]):
-        case PositionType.TRIM_HORIZON:
-            return Position.trim_horizon()
-        case PositionType.AT_TIMESTAMP:
-            return Position.at_timestamp(float(document["timestamp"]))
-        case PositionType.LATEST:
-            raise ValueError("expected a resolved start, got LATEST")
-        case (PositionType.AT_SEQUENCE_NUMBER | PositionType.AFTER_SEQUENCE_NUMBER) as type_:
-            return Position(type=type_, sequence_number=SequenceNumber.parse(document["sequence_number"]))

@@ -6,6 +6,7 @@ read (invariant 9): resolved again after a restart it would skip what was writte
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from shard_state.sequence_number import SHARD_START, SequenceNumber
 
@@ -63,6 +64,32 @@ class Position:
     def advanced_to(self, base: SequenceNumber) -> "Position":
         """Where to go on once everything up to ``base`` is done: here, if nothing is."""
         return self if base == SHARD_START else Position.after(base)
+
+    def as_document(self) -> dict[str, Any]:
+        """Give the stored form: plain JSON values."""
+        document: dict[str, Any] = {"type": self.type.value}
+        if self.sequence_number is not None:
+            document["sequence_number"] = str(self.sequence_number)
+        if self.timestamp is not None:
+            document["timestamp"] = self.timestamp
+        return document
+
+    @classmethod
+    def from_document(cls, document: dict[str, Any]) -> "Position":
+        """Read the stored form of a resolved position.
+
+        Raises:
+            ValueError, KeyError, TypeError: it is none, or it is LATEST, which is never stored.
+        """
+        match PositionType(document["type"]):
+            case PositionType.TRIM_HORIZON:
+                return cls.trim_horizon()
+            case PositionType.AT_TIMESTAMP:
+                return cls.at_timestamp(float(document["timestamp"]))
+            case PositionType.LATEST:
+                raise ValueError("expected a resolved start, got LATEST")
+            case (PositionType.AT_SEQUENCE_NUMBER | PositionType.AFTER_SEQUENCE_NUMBER) as type_:
+                return cls(type=type_, sequence_number=SequenceNumber.parse(document["sequence_number"]))
 
     def __str__(self) -> str:
         detail = self.sequence_number if self.sequence_number is not None else self.timestamp

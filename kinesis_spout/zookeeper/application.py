@@ -6,10 +6,10 @@ every shard of the first start has its checkpoint, and that LATEST was resolved 
 
 import json
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from kinesis_spout.errors import CheckpointUnreadable, StreamRecreated
-from shard_state import Position, PositionType, SequenceNumber
+from shard_state import Position
 
 VERSION: Final = 1
 
@@ -28,15 +28,10 @@ class Application:
 
     def encode(self) -> bytes:
         """Give the stored form."""
-        start: dict[str, Any] = {"type": self.start.type.value}
-        if self.start.sequence_number is not None:
-            start["sequence_number"] = str(self.start.sequence_number)
-        if self.start.timestamp is not None:
-            start["timestamp"] = self.start.timestamp
         document = {
             "version": VERSION,
             "stream_created": self.stream_created,
-            "start": start,
+            "start": self.start.as_document(),
             "begun": True,
         }
         return json.dumps(document, separators=(",", ":")).encode()
@@ -55,7 +50,10 @@ class Application:
                     f"{path}: expected the mark of a begun application, version {VERSION}, got {stored[:200]!r}: "
                     "if a newer kinesis-spout wrote it, upgrade this one"
                 )
-            return cls(stream_created=float(document["stream_created"]), start=_position(document["start"]))
+            return cls(
+                stream_created=float(document["stream_created"]),
+                start=Position.from_document(document["start"]),
+            )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointUnreadable(
                 f"{path}: expected the mark of a begun application (JSON, version {VERSION}), "
@@ -74,15 +72,3 @@ class Application:
                 f"name was created at {stream_created}: it was deleted and made again. Use another app name, or "
                 "delete this place if the old progress is of no use"
             )
-
-
-def _position(document: dict[str, Any]) -> Position:
-    match PositionType(document["type"]):
-        case PositionType.TRIM_HORIZON:
-            return Position.trim_horizon()
-        case PositionType.AT_TIMESTAMP:
-            return Position.at_timestamp(float(document["timestamp"]))
-        case PositionType.LATEST:
-            raise ValueError("expected a resolved start, got LATEST")
-        case (PositionType.AT_SEQUENCE_NUMBER | PositionType.AFTER_SEQUENCE_NUMBER) as type_:
-            return Position(type=type_, sequence_number=SequenceNumber.parse(document["sequence_number"]))
