@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 from shard_state.errors import InvalidCheckpoint, InvalidSequenceNumber
-from shard_state.position import Position
+from shard_state.position import Position, PositionType
 from shard_state.sequence_number import SHARD_END, SHARD_START, SequenceNumber
 
 VERSION: Final = 1
