@@ -11,53 +11,26 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final
 
-from kinesis_spout.errors import (
-    AccessDenied,
-    HandlerKilledWorker,
-    KinesisSpoutError,
-    ShardNotFound,
-    Throttled,
-)
-from kinesis_spout.ports import Page, ShardGetter
+from kinesis_spout.errors import HandlerKilledWorker, KinesisSpoutError
 from kinesis_spout.spark.batch import Batch, pack, read_missing, with_gone
+from kinesis_spout.spark.engine_settings import EngineSettings
 from kinesis_spout.spark.jobs import BatchRunner
+from kinesis_spout.spark.progress import batch_progress
 from kinesis_spout.spark.retry_buffer import RetryBuffer
 from kinesis_spout.spark.shard_reader import ShardReader
+from kinesis_spout.spark.tip_poller import TipPoller
 from kinesis_spout.spark.work import Unfinished, WorkResult, WorkSlice
 from kinesis_spout.spout.consumer import Consumer
 from shard_state import FailedRecord, SequenceNumber, SliceKind, SlicePlan
 
-_FETCH_THREADS: Final = 16
-_DENIED_SECONDS: Final = 30.0
-"""Permissions that were taken away may come back; asking more often helps nobody."""
-_BEHIND_MILLIS: Final = 5_000
-"""A page that ends further behind the tip than this says that executors should read."""
 _DEATH_BACKOFF_SECONDS: Final = 0.5
 _DEATH_BACKOFF_CAP_SECONDS: Final = 30.0
 _LONGEST_WAIT_SECONDS: Final = 1.0
 _RECENT_PROGRESS: Final = 100
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineSettings:
-    """How the engine goes about its work."""
-
-    parallelism: int
-    """Tasks that can run at a time."""
-    shards_per_task: int
-    max_concurrent_batches: int
-    records_per_fetch: int
-    poll_seconds: float
-    idle_poll_seconds: float
-    """How rare polls of a shard get while nothing comes."""
-    max_buffered_bytes: int
-    batch_timeout_seconds: float | None
 
 
 class MicroBatchEngine:
@@ -79,7 +52,7 @@ class MicroBatchEngine:
         self._batches = 0
         self._stopping = threading.Event()
         self._ended = threading.Event()
-        self._fetchers = ThreadPoolExecutor(_FETCH_THREADS, "kinesis-spout-fetch")
+        self._tip = TipPoller(consumer, self._readers, settings, self._calls.put)
         self._jobs = ThreadPoolExecutor(settings.max_concurrent_batches, "kinesis-spout-job")
         self._thread = threading.Thread(target=self._run, name="kinesis-spout-engine", daemon=True)
         self.recent_progress: deque[dict[str, Any]] = deque(maxlen=_RECENT_PROGRESS)
@@ -100,7 +73,7 @@ class MicroBatchEngine:
                 batch.cancelled_for = "the query was stopped"
                 self._runner.cancel(batch.tag)
             self._ended.wait()
-        self._fetchers.shutdown(cancel_futures=True)
+        self._tip.close()
         self._jobs.shutdown(cancel_futures=True)
         self._consumer.close()
 
@@ -186,97 +159,9 @@ class MicroBatchEngine:
         if self._stopping.is_set():
             return _LONGEST_WAIT_SECONDS
         due = [self._manager.next_due()]
-        due += [self._start_fetches(now), self._start_batches(now)]
+        due += [self._tip.start_fetches(now, self._retry_data.size_bytes), self._start_batches(now)]
         soonest = min((at for at in due if at is not None), default=now + _LONGEST_WAIT_SECONDS)
         return min(_LONGEST_WAIT_SECONDS, max(0.001, soonest - now))
-
-    # Polling the tip
-
-    def _start_fetches(self, now: float) -> float | None:
-        soonest: float | None = None
-        crowded = self._buffered_bytes() >= self._settings.max_buffered_bytes * 3 // 4
-        for shard_id in self._manager.to_fetch():
-            reader = self._readers[shard_id]
-            if reader.fetching or reader.records or reader.at_end or crowded:
-                continue
-            if reader.next_poll_at > now:
-                soonest = min(reader.next_poll_at, soonest or reader.next_poll_at)
-                continue
-            state = self._manager.shard(shard_id)
-            assert state is not None
-            if reader.getter is None:
-                reader.getter = self._consumer.ports.open_getter(shard_id, state.position)
-            reader.fetching = True
-            self._fetchers.submit(self._fetch, shard_id, reader, reader.getter)
-        return soonest
-
-    def _buffered_bytes(self) -> int:
-        return self._retry_data.size_bytes + sum(reader.size_bytes for reader in self._readers.values())
-
-    def _fetch(self, shard_id: str, reader: ShardReader, getter: ShardGetter) -> None:
-        """Runs on a fetching thread."""
-        try:
-            page = getter.read(self._settings.records_per_fetch)
-        except Exception as error:  # noqa: BLE001 - sorted out on the engine's thread
-            failure = error
-            self._calls.put(lambda: self._fetch_failed(shard_id, reader, getter, failure))
-        else:
-            self._calls.put(lambda: self._fetched(shard_id, reader, getter, page))
-
-    def _fetched(self, shard_id: str, reader: ShardReader, getter: ShardGetter, page: Page) -> None:
-        if self._readers.get(shard_id) is not reader:
-            return
-        now = self._consumer.now
-        reader.fetching = False
-        reader.take_in(page, now)
-        self._consumer.counters.bytes_read += page.size_bytes
-        full = (
-            len(page.records) >= self._settings.records_per_fetch
-            or page.millis_behind_latest > _BEHIND_MILLIS
-        )
-        self._manager.page_fetched(shard_id, full=full and not page.at_end)
-        period = reader.poll_period(self._settings.poll_seconds, self._settings.idle_poll_seconds)
-        reader.next_poll_at = max(getter.ready_at, now + period)
-        reader.read_at = getter.ready_at
-        self._end_if_drained(shard_id, reader)
-
-    def _fetch_failed(
-        self, shard_id: str, reader: ShardReader, getter: ShardGetter, error: Exception
-    ) -> None:
-        if self._readers.get(shard_id) is not reader:
-            return
-        reader.fetching = False
-        reader.next_poll_at = max(getter.ready_at, self._consumer.now + self._settings.poll_seconds)
-        self._reading_failed(shard_id, reader, error)
-
-    def _reading_failed(self, shard_id: str, reader: ShardReader, error: Exception) -> None:
-        """Decide what an error of reading means for its shard, wherever it was read."""
-        consumer = self._consumer
-        if isinstance(error, ShardNotFound):
-            self._trimmed(shard_id)
-        elif isinstance(error, AccessDenied) or (isinstance(error, KinesisSpoutError) and error.retriable):
-            consumer.last_error = error
-            if isinstance(error, Throttled):
-                consumer.counters.throttled += 1
-            else:
-                _log.warning("%s: %s; it is read again before long", shard_id, error)
-            if isinstance(error, AccessDenied):
-                reader.next_poll_at = reader.read_at = consumer.now + _DENIED_SECONDS
-        else:
-            consumer.end_with(error)
-
-    def _trimmed(self, shard_id: str) -> None:
-        _log.error("%s is gone: retention trimmed it before it was read to its end", shard_id)
-        self._consumer.counters.shards_trimmed += 1
-        self._end_read(shard_id)
-
-    def _end_if_drained(self, shard_id: str, reader: ShardReader) -> None:
-        if reader.at_end and not reader.records:
-            self._end_read(shard_id)
-
-    def _end_read(self, shard_id: str) -> None:
-        self._manager.end_read(shard_id)
-        self._consumer.list_soon()
 
     # Batches
 
@@ -350,7 +235,10 @@ class MicroBatchEngine:
         for result in results:
             self._settle(result, now)
             self._deaths.pop(result.plan.shard_id, None)
-        self._note_progress(batch, results, now)
+        stream = self._consumer.config.stream_name
+        seconds = now - batch.started
+        progress = batch_progress(self._name, stream, batch.number, seconds, results, self._readers.values())
+        self.recent_progress.append(progress)
 
     def _settle(self, result: WorkResult, now: float) -> None:
         plan, outcome = result.plan, result.outcome
@@ -370,7 +258,7 @@ class MicroBatchEngine:
         self._count(result, len(exhausted))
         if plan.kind is SliceKind.CARRIED:
             reader.settled(outcome.count)
-            self._end_if_drained(shard_id, reader)
+            self._tip.end_if_drained(shard_id, reader)
         elif plan.kind is SliceKind.READ:
             self._read_settled(reader, result, now)
 
@@ -382,11 +270,11 @@ class MicroBatchEngine:
         if result.millis_behind_latest is not None:
             reader.millis_behind_latest = result.millis_behind_latest
         if result.trimmed:
-            self._trimmed(result.plan.shard_id)
+            self._tip.trimmed(result.plan.shard_id)
         elif result.outcome.at_end:
             self._consumer.list_soon()
         if result.error is not None:
-            self._reading_failed(result.plan.shard_id, reader, result.error)
+            self._tip.reading_failed(result.plan.shard_id, reader, result.error)
 
     def _count(self, result: WorkResult, exhausted: int) -> None:
         counters = self._consumer.counters
@@ -439,7 +327,7 @@ class MicroBatchEngine:
             return
         self._retry_data.keep(work.plan.shard_id, work.records[0])
         reader.settled(1)
-        self._end_if_drained(work.plan.shard_id, reader)
+        self._tip.end_if_drained(work.plan.shard_id, reader)
 
     def _cancel_overdue(self, now: float) -> None:
         timeout = self._settings.batch_timeout_seconds
@@ -449,37 +337,6 @@ class MicroBatchEngine:
             if batch.cancelled_for is None and now - batch.started > timeout:
                 batch.cancelled_for = f"timed out after {timeout:g} s"
                 self._runner.cancel(batch.tag)
-
-    # Progress
-
-    def _note_progress(self, batch: Batch, results: list[WorkResult], now: float) -> None:
-        seconds = max(now - batch.started, 1e-9)
-        rows = sum(result.delivered for result in results)
-        behind = [reader.millis_behind_latest for reader in self._readers.values()]
-        self.recent_progress.append(
-            {
-                "name": self._name,
-                "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds"),
-                "batchId": batch.number,
-                "numInputRows": rows,
-                "processedRowsPerSecond": rows / seconds,
-                "durationMs": {"triggerExecution": round(seconds * 1000)},
-                "sources": [
-                    {
-                        "description": f"Kinesis[{self._consumer.config.stream_name}]",
-                        "numInputRows": rows,
-                        "metrics": {
-                            "minMsBehindLatest": str(min(behind, default=0)),
-                            "avgMsBehindLatest": str(sum(behind) / max(1, len(behind))),
-                            "maxMsBehindLatest": str(max(behind, default=0)),
-                            "numTotalShards": str(len(self._readers)),
-                            "numProcessedBytes": str(sum(result.bytes_read for result in results)),
-                            "numAwsRateLimitErrors": str(sum(result.throttles for result in results)),
-                        },
-                    }
-                ],
-            }
-        )
 
 
 def _first_as_failure(work: WorkSlice) -> FailedRecord | None:

@@ -3,7 +3,8 @@
 from pyspark import SparkContext
 
 from kinesis_spout.config import SpoutConfig
-from kinesis_spout.spark.engine import EngineSettings, MicroBatchEngine
+from kinesis_spout.spark.engine import MicroBatchEngine
+from kinesis_spout.spark.engine_settings import EngineSettings
 from kinesis_spout.spark.jobs import BatchRunner
 from kinesis_spout.spark.query import SpoutQuery
 from kinesis_spout.spark.task import TaskSettings

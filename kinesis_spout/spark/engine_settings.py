@@ -1,0 +1,19 @@
+"""How the engine goes about its work."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSettings:
+    """What the engine takes from the configuration and from Spark."""
+
+    parallelism: int
+    """Tasks that can run at a time."""
+    shards_per_task: int
+    max_concurrent_batches: int
+    records_per_fetch: int
+    poll_seconds: float
+    idle_poll_seconds: float
+    """How rare polls of a shard get while nothing comes."""
+    max_buffered_bytes: int
+    batch_timeout_seconds: float | None

@@ -1,0 +1,140 @@
+"""The driver's own reading: polls of the shards that are at their tip.
+
+Polls run on a pool of threads; what comes of them is handed to the engine's thread, as calls for it to make.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from kinesis_spout.errors import AccessDenied, KinesisSpoutError, ShardNotFound, Throttled
+from kinesis_spout.ports import Page, ShardGetter
+from kinesis_spout.spark.engine_settings import EngineSettings
+from kinesis_spout.spark.shard_reader import ShardReader
+from kinesis_spout.spout.consumer import Consumer
+
+_FETCH_THREADS: Final = 16
+_DENIED_SECONDS: Final = 30.0
+"""Permissions that were taken away may come back; asking more often helps nobody."""
+_BEHIND_MILLIS: Final = 5_000
+"""A page that ends further behind the tip than this says that executors should read."""
+
+_log = logging.getLogger(__name__)
+
+
+class TipPoller:
+    """Reads pages for the engine. Its methods are called on the engine's thread, under the lock.
+
+    Args:
+        consumer: whose shards are polled.
+        readers: what the driver has read of each owned shard; the engine adds and removes them.
+        settings: periods and limits.
+        call: has a function called on the engine's thread.
+    """
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        readers: Mapping[str, ShardReader],
+        settings: EngineSettings,
+        call: Callable[[Callable[[], None]], None],
+    ) -> None:
+        self._consumer = consumer
+        self._manager = consumer.manager
+        self._readers = readers
+        self._settings = settings
+        self._call = call
+        self._fetchers = ThreadPoolExecutor(_FETCH_THREADS, "kinesis-spout-fetch")
+
+    def start_fetches(self, now: float, retry_bytes: int) -> float | None:
+        """Poll the shards whose time has come, unless the driver holds too much. Returns when the next is due."""
+        soonest: float | None = None
+        buffered = retry_bytes + sum(reader.size_bytes for reader in self._readers.values())
+        if buffered >= self._settings.max_buffered_bytes * 3 // 4:
+            return None
+        for shard_id in self._manager.to_fetch():
+            reader = self._readers[shard_id]
+            if reader.fetching or reader.records or reader.at_end:
+                continue
+            if reader.next_poll_at > now:
+                soonest = min(reader.next_poll_at, soonest or reader.next_poll_at)
+                continue
+            state = self._manager.shard(shard_id)
+            assert state is not None
+            if reader.getter is None:
+                reader.getter = self._consumer.ports.open_getter(shard_id, state.position)
+            reader.fetching = True
+            self._fetchers.submit(self._fetch, shard_id, reader, reader.getter)
+        return soonest
+
+    def reading_failed(self, shard_id: str, reader: ShardReader, error: Exception) -> None:
+        """Decide what an error of reading means for its shard, wherever it was read."""
+        consumer = self._consumer
+        if isinstance(error, ShardNotFound):
+            self.trimmed(shard_id)
+        elif isinstance(error, AccessDenied) or (isinstance(error, KinesisSpoutError) and error.retriable):
+            consumer.last_error = error
+            if isinstance(error, Throttled):
+                consumer.counters.throttled += 1
+            else:
+                _log.warning("%s: %s; it is read again before long", shard_id, error)
+            if isinstance(error, AccessDenied):
+                reader.next_poll_at = reader.read_at = consumer.now + _DENIED_SECONDS
+        else:
+            consumer.end_with(error)
+
+    def trimmed(self, shard_id: str) -> None:
+        """End a shard that retention took away."""
+        _log.error("%s is gone: retention trimmed it before it was read to its end", shard_id)
+        self._consumer.counters.shards_trimmed += 1
+        self._end_read(shard_id)
+
+    def end_if_drained(self, shard_id: str, reader: ShardReader) -> None:
+        """End a closed shard once its last page was carried away."""
+        if reader.at_end and not reader.records:
+            self._end_read(shard_id)
+
+    def close(self) -> None:
+        """Wait for the polls under way and end the threads."""
+        self._fetchers.shutdown(cancel_futures=True)
+
+    def _end_read(self, shard_id: str) -> None:
+        self._manager.end_read(shard_id)
+        self._consumer.list_soon()
+
+    def _fetch(self, shard_id: str, reader: ShardReader, getter: ShardGetter) -> None:
+        """Runs on a fetching thread."""
+        try:
+            page = getter.read(self._settings.records_per_fetch)
+        except Exception as error:  # noqa: BLE001 - sorted out on the engine's thread
+            failure = error
+            self._call(lambda: self._fetch_failed(shard_id, reader, getter, failure))
+        else:
+            self._call(lambda: self._fetched(shard_id, reader, getter, page))
+
+    def _fetched(self, shard_id: str, reader: ShardReader, getter: ShardGetter, page: Page) -> None:
+        if self._readers.get(shard_id) is not reader:
+            return
+        now = self._consumer.now
+        reader.fetching = False
+        reader.take_in(page, now)
+        self._consumer.counters.bytes_read += page.size_bytes
+        full = (
+            len(page.records) >= self._settings.records_per_fetch
+            or page.millis_behind_latest > _BEHIND_MILLIS
+        )
+        self._manager.page_fetched(shard_id, full=full and not page.at_end)
+        period = reader.poll_period(self._settings.poll_seconds, self._settings.idle_poll_seconds)
+        reader.next_poll_at = max(getter.ready_at, now + period)
+        reader.read_at = getter.ready_at
+        self.end_if_drained(shard_id, reader)
+
+    def _fetch_failed(
+        self, shard_id: str, reader: ShardReader, getter: ShardGetter, error: Exception
+    ) -> None:
+        if self._readers.get(shard_id) is not reader:
+            return
+        reader.fetching = False
+        reader.next_poll_at = max(getter.ready_at, self._consumer.now + self._settings.poll_seconds)
+        self.reading_failed(shard_id, reader, error)
