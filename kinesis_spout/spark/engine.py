@@ -235,9 +235,14 @@ class MicroBatchEngine:
         for result in results:
             self._settle(result, now)
             self._deaths.pop(result.plan.shard_id, None)
-        stream = self._consumer.config.stream_name
-        seconds = now - batch.started
-        progress = batch_progress(self._name, stream, batch.number, seconds, results, self._readers.values())
+        progress = batch_progress(
+            name=self._name,
+            stream=self._consumer.config.stream_name,
+            number=batch.number,
+            seconds=now - batch.started,
+            results=results,
+            readers=self._readers.values(),
+        )
         self.recent_progress.append(progress)
 
     def _settle(self, result: WorkResult, now: float) -> None:

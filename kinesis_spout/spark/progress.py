@@ -9,6 +9,7 @@ from kinesis_spout.spark.work import WorkResult
 
 
 def batch_progress(
+    *,
     name: str,
     stream: str,
     number: int,
