@@ -134,10 +134,16 @@ class MicroBatchEngine:
                 self._make_calls(wait)
         except Exception as error:  # noqa: BLE001 - whatever ended the engine must reach the user
             self._consumer.end_with(error)
-            for batch in self._running.values():
-                self._runner.cancel(batch.tag)
+            self._leave()
         finally:
             self._ended.set()
+
+    def _leave(self) -> None:
+        """Give everything up after an error, so that another consumer can take over at once."""
+        for batch in self._running.values():
+            self._runner.cancel(batch.tag)
+        self._jobs.shutdown(cancel_futures=True)
+        self._consumer.close()
 
     def _make_calls(self, wait: float) -> None:
         try:
