@@ -216,20 +216,29 @@ class Consumer:
         while self._threads:
             self._threads.pop().join()
         try:
-            if commit and self._door is not None and self._fatal is None:
-                self._take_lost()
-                try:
-                    self._bury_all()
-                finally:
-                    # The checkpoint stays behind what could not be buried; all else is worth storing.
-                    self._commit()
-                    self.ports.coordinator.release(self.manager.owned)
+            if commit and self._door is not None:
+                self._store_the_last()
         finally:
             self._door = None
             with ExitStack() as closing:
                 closing.callback(self.ports.close)
                 closing.callback(self.ports.dead_letters.close)
                 closing.callback(self.ports.coordinator.close)
+
+    def _store_the_last(self) -> None:
+        try:
+            self._take_lost()
+            try:
+                self._bury_all()
+            finally:
+                # The checkpoint stays behind what could not be buried; all else is worth storing.
+                self._commit()
+                self.ports.coordinator.release(self.manager.owned)
+        except KinesisSpoutError as error:
+            if self._fatal is None:
+                raise
+            # What ended the consumer is what its user must see; what is not stored now comes again.
+            _log.warning("after %r, the last progress could not be stored either: %s", self._fatal, error)
 
     # The background threads
 
