@@ -201,7 +201,7 @@ class RecordSpout:
                 yield emitted
                 continue
             with consumer.lock:
-                if readers.all_over:
+                if readers.all_over():
                     return
             consumer.ports.clock.sleep(_STEP_SECONDS)
 
@@ -357,7 +357,7 @@ def _failure(reason: str | BaseException) -> Failure:
     if isinstance(reason, BaseException):
         return failure_of(reason)
     # A bare text is what a Reject's is: without the name of an exception before it.
-    return replace(failure_of(Reject(reason or "failed without a reason")), rejected=False)
+    return replace(failure_of(Reject(reason.strip() or "failed without a reason")), rejected=False)
 
 
 def _parsed(message_id: str) -> tuple[str, SequenceNumber]:

@@ -87,9 +87,11 @@ class ShardReaders:
             self._turns.rest(now)
         return None
 
-    @property
     def all_over(self) -> bool:
-        """Whether every shard is over, by a list that was made after the last end was read."""
+        """Tell whether every shard is over, by a list that was made after the last end was read.
+
+        Has that list made, if there is none yet.
+        """
         if not self._consumer.manager.all_over:
             return False
         if self._consumer.listings < self._listings_needed:

@@ -381,6 +381,14 @@ class TestDelivery:
         world.clock.advance(1)
         assert spout.next_tuple() == one
 
+    def test_a_failure_without_a_reason_says_so(self, world: World) -> None:
+        spout = world.spout(retry_limit=0)
+        world.put("one")
+        (one,) = world.take(spout, 1)
+        spout.fail(one.message_id, " ")
+        (letter,) = world.letters(1)
+        assert (letter.error, letter.reason) == ("failed without a reason", "exhausted")
+
     def test_an_exception_given_as_a_reason_names_its_type(self, world: World) -> None:
         spout = world.spout(retry_limit=0)
         world.put("one")
@@ -509,6 +517,19 @@ class TestLife:
                     break
         assert seen[:3] == list("abc")
         assert sorted(seen) == list("abcdef")
+
+    def test_iterating_goes_on_with_children_that_no_list_has_shown_yet(self, world: World) -> None:
+        spout = world.spout(shard_list_interval_seconds=NEVER)
+        world.put("parent's")
+        world.stream.split(FIRST)
+        world.put("child's")
+        seen = []
+        for message_id, values in spout:
+            seen.append(values)
+            spout.ack(message_id)
+            if values == "child's":
+                break
+        assert seen == ["parent's", "child's"]
 
     def test_iterating_ends_when_the_last_shard_is_over(self, world: World) -> None:
         world.put(*"abc")
