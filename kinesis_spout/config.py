@@ -82,8 +82,8 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     zookeeper_root: Annotated[
         str,
         Meta(
-            pattern=r"\A[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*\Z",
-            title="a path without a leading or trailing slash",
+            pattern=r"\A[A-Za-z0-9_.-]+\Z",
+            title="letters, digits, '_', '.' and '-'; for a deeper place, give zookeeper a chroot",
             description="The node that all applications' nodes are below.",
         ),
     ] = "kinesis_spout"
@@ -458,12 +458,12 @@ def _check_names(config: SpoutConfig) -> None:
     for name, parts in (
         ("stream", [config.stream_name]),
         ("app", [config.app]),
-        ("zookeeper_root", config.zookeeper_root.split("/")),
+        ("zookeeper_root", [config.zookeeper_root]),
         ("zookeeper", (config.zookeeper_hosts or "").split("/")),
     ):
         if not {".", ".."}.isdisjoint(parts):
             _refuse(name, getattr(config, name), "no '.' or '..' as a name: ZooKeeper does not take them")
-    if config.zookeeper_root.split("/")[0] == "zookeeper":
+    if config.zookeeper_root == "zookeeper":
         _refuse(
             "zookeeper_root", config.zookeeper_root, "another name: ZooKeeper keeps /zookeeper for itself"
         )

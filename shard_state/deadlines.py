@@ -1,14 +1,16 @@
 """When each delivery times out.
 
-Every delivery has the same time-out, so deadlines pass in the order in which deliveries began: a queue serves,
-and nothing is searched. A delivery that ended meanwhile stays in the queue until its deadline passes; the
-shell's tracker tells that it is over.
+Every delivery has the same time-out, so deadlines pass in the order in which deliveries began: nothing is
+searched, and only deliveries that have no outcome yet are kept (invariant 12).
 """
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Iterator
 
 from shard_state.sequence_number import SequenceNumber
+
+Place = tuple[str, SequenceNumber]
+"""A shard's id, and a record of it."""
 
 
 class Deadlines:
@@ -16,19 +18,32 @@ class Deadlines:
 
     def __init__(self, timeout_seconds: float | None) -> None:
         self._timeout_seconds = timeout_seconds
-        self._deliveries: deque[tuple[float, str, SequenceNumber, int]] = deque()
+        self._deliveries: OrderedDict[Place, float] = OrderedDict()
 
-    def start(self, shard_id: str, sequence: SequenceNumber, attempt: int, now: float) -> None:
-        """Note that a delivery began. Without a time-out nothing is kept."""
+    def __len__(self) -> int:
+        return len(self._deliveries)
+
+    def start(self, shard_id: str, sequence: SequenceNumber, now: float) -> None:
+        """Note that a delivery of a record began, in place of any before it."""
         if self._timeout_seconds is not None:
-            self._deliveries.append((now + self._timeout_seconds, shard_id, sequence, attempt))
+            place = shard_id, sequence
+            self._deliveries.pop(place, None)
+            self._deliveries[place] = now + self._timeout_seconds
+
+    def end(self, shard_id: str, sequence: SequenceNumber) -> None:
+        """Note that the outcome of a delivery is known."""
+        self._deliveries.pop((shard_id, sequence), None)
 
     def forget(self, shard_id: str) -> None:
         """Drop the deliveries of a shard: under a later epoch they are made again, with deadlines of their own."""
-        self._deliveries = deque(delivery for delivery in self._deliveries if delivery[1] != shard_id)
+        for place in [place for place in self._deliveries if place[0] == shard_id]:
+            del self._deliveries[place]
 
-    def expired(self, now: float) -> Iterator[tuple[str, SequenceNumber, int]]:
-        """Take out the deliveries (shard, record, attempt) whose deadline has passed."""
-        while self._deliveries and self._deliveries[0][0] <= now:
-            _, shard_id, sequence, attempt = self._deliveries.popleft()
-            yield shard_id, sequence, attempt
+    def expired(self, now: float) -> Iterator[Place]:
+        """Take out the deliveries whose deadline has passed."""
+        while self._deliveries:
+            place = next(iter(self._deliveries))
+            if self._deliveries[place] > now:
+                return
+            del self._deliveries[place]
+            yield place

@@ -184,7 +184,7 @@ class StateManager:
         """Decide upon a record just read of an owned shard, and track it."""
         emission = self._owned[shard_id].state.emit(sequence, partition_key, now)
         if emission.deliver:
-            self._deadlines.start(shard_id, sequence, emission.attempt, now)
+            self._deadlines.start(shard_id, sequence, now)
         return emission
 
     def take_retry(self, shard_id: str, now: float) -> Redelivery | None:
@@ -193,7 +193,7 @@ class StateManager:
         taken = () if slices is None else slices.state.take_retries(now, 1, whole_lines=False)
         if not taken:
             return None
-        self._deadlines.start(shard_id, taken[0].sequence, taken[0].attempt, now)
+        self._deadlines.start(shard_id, taken[0].sequence, now)
         return taken[0]
 
     def ack(self, shard_id: str, sequence: SequenceNumber, now: float) -> bool:
@@ -201,6 +201,7 @@ class StateManager:
         slices = self._owned.get(shard_id)
         if slices is None or not slices.state.ack(sequence, now):
             return False
+        self._deadlines.end(shard_id, sequence)
         self._synchronise(shard_id)
         return True
 
@@ -219,6 +220,7 @@ class StateManager:
         slices = self._owned.get(shard_id)
         if slices is None:
             return None
+        self._deadlines.end(shard_id, sequence)
         return slices.state.fail(
             sequence,
             now,
@@ -231,11 +233,7 @@ class StateManager:
 
     def expired(self, now: float) -> list[tuple[str, SequenceNumber]]:
         """Name the records whose message time-out has passed. The shell fails them, with TIME_OUT."""
-        return [
-            (shard_id, sequence)
-            for shard_id, sequence, attempt in self._deadlines.expired(now)
-            if shard_id in self._owned and self._owned[shard_id].state.is_out(sequence, attempt)
-        ]
+        return list(self._deadlines.expired(now))
 
     def end_read(self, shard_id: str) -> None:
         """Note that the end of a closed shard was read, or that retention trimmed the shard away.
