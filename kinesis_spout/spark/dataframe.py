@@ -126,6 +126,8 @@ class DataFrameRunner:
             rows = fetched.where("_result is null")
             try:
                 self._function(rows.select(*COLUMNS), collector)
+            except InvalidConfig:
+                raise  # a misuse of the collector: no row is to blame
             except Exception as error:
                 raise HandlerKilledWorker(
                     f"the DataFrame handler raised {failure_of(error).error_text}"
@@ -177,14 +179,20 @@ class _KeepingDelivery(SliceDelivery):
         super().__init__(work, settings)
         self.rows: list[_Kept] = []
 
+    @property
+    def room(self) -> bool:
+        """See ``SliceDelivery``. The user may fail every row, so there are no more than may be kept then."""
+        return super().room and len(self.rows) < self._plan.max_failures
+
     def deliver_run(self, run: Sequence[Record], until: float) -> int:
         """See ``SliceDelivery``."""
         del until
-        for record in run:
+        part = run[: self._plan.max_failures - len(self.rows)]
+        for record in part:
             self.rows.append(_Kept(record=record, index=self.count, previous=self.last))
             self.pass_over(record)
-        self.delivered += len(run)
-        return len(run)
+        self.delivered += len(part)
+        return len(part)
 
 
 def _batch_of(rows: Sequence[_Kept], kind: SliceKind) -> pa.RecordBatch:

@@ -110,6 +110,8 @@ class SliceDelivery(ABC):
                     self.pass_over(record)
                 elif record.partition_key is not None and record.partition_key in self._blocked:
                     self._hold(record)
+                    if not self.room:
+                        return
                 else:
                     yield records[at : at + 1]
         if start < len(records):

@@ -13,20 +13,23 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-from kinesis_spout.errors import HandlerKilledWorker, KinesisSpoutError
-from kinesis_spout.spark.batch import Batch, pack, read_missing, with_gone
+from kinesis_spout.errors import AccessDenied, HandlerKilledWorker, KinesisSpoutError
+from kinesis_spout.spark.batch import Batch, pack
 from kinesis_spout.spark.engine_settings import EngineSettings
 from kinesis_spout.spark.jobs import BatchRunner
 from kinesis_spout.spark.progress import batch_progress
+from kinesis_spout.spark.reread import Reread, read_missing
 from kinesis_spout.spark.retry_buffer import RetryBuffer
 from kinesis_spout.spark.shard_reader import ShardReader
-from kinesis_spout.spark.tip_poller import TipPoller
-from kinesis_spout.spark.work import Unfinished, WorkResult, WorkSlice
+from kinesis_spout.spark.tip_poller import DENIED_SECONDS, TipPoller
+from kinesis_spout.spark.work import WorkResult, WorkSlice
 from kinesis_spout.spout.consumer import Consumer
-from shard_state import FailedRecord, SequenceNumber, SliceKind, SlicePlan
+from shard_state import FailedRecord, RecordState, SequenceNumber, SliceKind, SlicePlan
 
-_DEATH_BACKOFF_SECONDS: Final = 0.5
-_DEATH_BACKOFF_CAP_SECONDS: Final = 30.0
+_REREAD_SECONDS: Final = 5.0
+"""How long a batch may read again what is to be retried. The rest of it comes later."""
+_REREAD_PAUSE_SECONDS: Final = 1.0
+_CANCEL_AGAIN_SECONDS: Final = 0.5
 _LONGEST_WAIT_SECONDS: Final = 1.0
 _RECENT_PROGRESS: Final = 100
 
@@ -44,8 +47,6 @@ class MicroBatchEngine:
         self._name = name
         self._readers: dict[str, ShardReader] = {}
         self._retry_data = RetryBuffer(settings.max_buffered_bytes // 2)
-        self._deaths: dict[str, tuple[int, float]] = {}
-        """By shard: deaths in a row, and until when it is barred."""
         self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._planned: deque[list[SlicePlan]] = deque()
         self._running: dict[int, Batch] = {}
@@ -68,13 +69,13 @@ class MicroBatchEngine:
         """Plan nothing more, let what runs end within the time-out, cancel the rest, commit, leave."""
         self._stopping.set()
         self._calls.put(_nothing)
-        if self._thread.ident is not None and not self._ended.wait(timeout_seconds):
-            for batch in list(self._running.values()):
-                batch.cancelled_for = "the query was stopped"
-                self._runner.cancel(batch.tag)
-            self._ended.wait()
+        wait = timeout_seconds
+        while self._thread.ident is not None and not self._ended.wait(wait):
+            # Again and again: a job that has not begun yet, or follows another in its batch, is not met.
+            self._cancel_all()
+            wait = _CANCEL_AGAIN_SECONDS
         self._tip.close()
-        self._jobs.shutdown(cancel_futures=True)
+        self._jobs.shutdown(wait=False, cancel_futures=True)
         self._consumer.close()
 
     def wait(self, timeout_seconds: float | None) -> bool:
@@ -92,8 +93,11 @@ class MicroBatchEngine:
             manager = self._manager
             if not manager.idle or manager.unresolved or manager.to_acquire() or self._planned:
                 return False
+            if not self._consumer.children_are_known:
+                return False
+            # A shard whose end was read has children, which are not read before that is stored.
             return all(
-                reader.at_end or (not reader.records and reader.tip_seen_at >= since)
+                not reader.at_end and not reader.records and reader.tip_seen_at >= since
                 for reader in self._readers.values()
             )
 
@@ -121,7 +125,6 @@ class MicroBatchEngine:
         for shard_id in shard_ids:
             self._readers.pop(shard_id, None)
             self._retry_data.drop_shard(shard_id)
-            self._deaths.pop(shard_id, None)
 
     # The engine's thread
 
@@ -140,10 +143,14 @@ class MicroBatchEngine:
 
     def _leave(self) -> None:
         """Give everything up after an error, so that another consumer can take over at once."""
-        for batch in self._running.values():
-            self._runner.cancel(batch.tag)
-        self._jobs.shutdown(cancel_futures=True)
+        self._jobs.shutdown(wait=False, cancel_futures=True)
+        self._cancel_all()
         self._consumer.close()
+        self._cancel_all()  # once more, for a job that had not begun yet
+
+    def _cancel_all(self) -> None:
+        for batch in list(self._running.values()):
+            self._runner.cancel(batch.tag)
 
     def _make_calls(self, wait: float) -> None:
         try:
@@ -164,35 +171,50 @@ class MicroBatchEngine:
         self._cancel_overdue(now)
         if self._stopping.is_set():
             return _LONGEST_WAIT_SECONDS
-        due = [self._manager.next_due()]
-        due += [self._tip.start_fetches(now, self._retry_data.size_bytes), self._start_batches(now)]
+        due = [self._tip.start_fetches(now, self._retry_data.size_bytes), self._start_batches(now)]
         soonest = min((at for at in due if at is not None), default=now + _LONGEST_WAIT_SECONDS)
         return min(_LONGEST_WAIT_SECONDS, max(0.001, soonest - now))
 
     # Batches
 
     def _start_batches(self, now: float) -> float | None:
-        if len(self._running) >= self._settings.max_concurrent_batches:
-            return None
-        if not self._planned:
-            resting = {shard_id for shard_id, reader in self._readers.items() if reader.read_at > now}
-            barred = {shard_id for shard_id, (_, until) in self._deaths.items() if until > now}
-            carried = {shard_id: len(reader.records) for shard_id, reader in self._readers.items()}
-            plans = self._manager.plan(now, carried, resting, barred)
-            together = [plan for plan in plans if not plan.alone]
-            self._planned.extend([plan] for plan in plans if plan.alone)
-            if together:
-                self._planned.append(together)
-            waits = [self._readers[shard_id].read_at for shard_id in resting]
-            waits += [until for _, until in self._deaths.values() if until > now]
+        """Start batches while there is something to do and room for them. Returns when to look again."""
+        while len(self._running) < self._settings.max_concurrent_batches:
             if not self._planned:
-                return min(waits, default=None)
-        while self._planned and len(self._running) < self._settings.max_concurrent_batches:
+                self._plan(now)
+            if not self._planned:
+                break
             self._launch(self._planned.popleft(), now)
-        return None
+        else:
+            return None
+        waits = [at for reader in self._readers.values() for at in (reader.read_at, reader.barred_until)]
+        # What is due already and did not start has to wait for something else: for that one is woken up.
+        waits.append(self._manager.next_due() or now)
+        return min((at for at in waits if at > now), default=None)
+
+    def _plan(self, now: float) -> None:
+        readers = self._readers.items()
+        plans = self._manager.plan(
+            now,
+            carried={shard_id: len(reader.records) for shard_id, reader in readers},
+            resting={shard_id for shard_id, reader in readers if reader.read_at > now},
+            barred={shard_id for shard_id, reader in readers if reader.barred_until > now},
+        )
+        together: list[SlicePlan] = []
+        for plan in plans:
+            if plan.alone or self._is_incomplete(plan):
+                self._planned.append([plan])
+            else:
+                together.append(plan)
+        if together:
+            self._planned.append(together)
+
+    def _is_incomplete(self, plan: SlicePlan) -> bool:
+        """Tell whether a slice has to be read again first, which takes time that others should not wait for."""
+        return any(self._retry_data.get(plan.shard_id, retry.sequence) is None for retry in plan.retries)
 
     def _launch(self, plans: list[SlicePlan], now: float) -> None:
-        works = [self._work(plan) for plan in plans if plan.shard_id in self._readers]
+        works = [self._work(plan) for plan in plans if self._reader_of(plan) is not None]
         if not works:
             return
         number = self._batches
@@ -200,6 +222,11 @@ class MicroBatchEngine:
         batch = Batch(number=number, tag=f"{self._name}-{number}", works=works, started=now)
         self._running[number] = batch
         self._jobs.submit(self._run_batch, batch)
+
+    def _reader_of(self, plan: SlicePlan) -> ShardReader | None:
+        """Give the reader of a plan's shard; None if the ownership it was made under has ended."""
+        reader = self._readers.get(plan.shard_id)
+        return None if reader is None or reader.epoch != plan.epoch else reader
 
     def _work(self, plan: SlicePlan) -> WorkSlice:
         reader = self._readers[plan.shard_id]
@@ -213,20 +240,17 @@ class MicroBatchEngine:
 
     def _run_batch(self, batch: Batch) -> None:
         """Runs on a job thread."""
-        open_getter = self._consumer.ports.open_getter
-        gone: dict[tuple[str, SliceKind], list[tuple[int, Unfinished]]] = {}
         try:
-            for at, work in enumerate(batch.works):
-                if len(work.records) < len(work.plan.retries):
-                    batch.works[at], lost = read_missing(work, open_getter, self._consumer.config.stream_name)
-                    gone[work.plan.shard_id, work.plan.kind] = lost
+            rereads = self._read_missing(batch)
             packs = pack(
                 batch.works,
                 per_task=self._settings.shards_per_task,
                 parallelism=self._settings.parallelism,
             )
             results = [
-                with_gone(result, gone.get((result.plan.shard_id, result.plan.kind), ()))
+                rereads[result.plan.shard_id].complete(result)
+                if result.plan.kind is SliceKind.RETRY and result.plan.shard_id in rereads
+                else result
                 for result in self._runner.run(batch.tag, packs)
             ]
         except Exception as error:  # noqa: BLE001 - sorted out on the engine's thread
@@ -235,12 +259,23 @@ class MicroBatchEngine:
         else:
             self._calls.put(lambda: self._batch_done(batch, results))
 
+    def _read_missing(self, batch: Batch) -> dict[str, Reread]:
+        ports = self._consumer.ports
+        until = ports.clock.monotonic() + _REREAD_SECONDS
+        rereads: dict[str, Reread] = {}
+        for at, work in enumerate(batch.works):
+            if len(work.records) < len(work.plan.retries):
+                reread = rereads[work.plan.shard_id] = read_missing(
+                    work, ports.open_getter, ports.clock, until
+                )
+                batch.works[at] = reread.work
+        return rereads
+
     def _batch_done(self, batch: Batch, results: list[WorkResult]) -> None:
         del self._running[batch.number]
         now = self._consumer.now
         for result in results:
             self._settle(result, now)
-            self._deaths.pop(result.plan.shard_id, None)
         progress = batch_progress(
             name=self._name,
             stream=self._consumer.config.stream_name,
@@ -254,14 +289,18 @@ class MicroBatchEngine:
     def _settle(self, result: WorkResult, now: float) -> None:
         plan, outcome = result.plan, result.outcome
         shard_id = plan.shard_id
-        reader = self._readers.get(shard_id)
-        if reader is None or reader.epoch != plan.epoch:
+        reader = self._reader_of(plan)
+        if reader is None:
             return
+        reader.deaths = 0
+        if result.error is None:
+            self._tip.recovered(reader)
         records = {unfinished.record.sequence: unfinished for unfinished in result.unfinished}
         exhausted = self._manager.settle(plan, outcome, now)
         for unfinished in result.unfinished:
             self._retry_data.keep(shard_id, unfinished.record)
-        finished = {retry.sequence for retry in plan.retries}.difference(records)
+        failed = {failure.sequence for failure in outcome.failures}
+        finished = {retry.sequence for retry in plan.retries} - failed
         self._retry_data.drop(shard_id, finished | {gone.sequence for gone in exhausted})
         for given_up in exhausted:
             unfinished = records[given_up.sequence]
@@ -272,6 +311,10 @@ class MicroBatchEngine:
             self._tip.end_if_drained(shard_id, reader)
         elif plan.kind is SliceKind.READ:
             self._read_settled(reader, result, now)
+        elif result.error is not None:
+            denied = isinstance(result.error, AccessDenied)
+            reader.barred_until = now + (DENIED_SECONDS if denied else _REREAD_PAUSE_SECONDS)
+            self._tip.reading_failed(shard_id, reader, result.error)
 
     def _read_settled(self, reader: ShardReader, result: WorkResult, now: float) -> None:
         reader.cursor = result.cursor
@@ -283,7 +326,7 @@ class MicroBatchEngine:
         if result.trimmed:
             self._tip.trimmed(result.plan.shard_id)
         elif result.outcome.at_end:
-            self._consumer.list_soon()
+            self._consumer.end_was_read()
         if result.error is not None:
             self._tip.reading_failed(result.plan.shard_id, reader, result.error)
 
@@ -291,7 +334,7 @@ class MicroBatchEngine:
         counters = self._consumer.counters
         failed = sum(not failure.held for failure in result.outcome.failures)
         counters.delivered += result.delivered
-        counters.acked += result.delivered - failed
+        counters.acked += result.delivered - (failed - result.gone)
         counters.retried += failed - exhausted
         counters.bytes_read += result.bytes_read
         counters.throttled += result.throttles
@@ -301,28 +344,26 @@ class MicroBatchEngine:
         if self._stopping.is_set():
             return
         if not isinstance(error, HandlerKilledWorker):
-            if isinstance(error, KinesisSpoutError) and error.retriable:
-                self._died(batch, error, "reading again what is to be retried failed")
-            else:
-                self._consumer.end_with(error)
+            self._consumer.end_with(error)
             return
-        reason = batch.cancelled_for or f"the handler ended its worker: {error}"
+        reason = batch.cancelled_for or str(error)
         if batch.cancelled_for is not None:
             self._consumer.counters.timed_out += 1
         self._died(batch, error, reason)
 
-    def _died(self, batch: Batch, error: Exception, reason: str) -> None:
+    def _died(self, batch: Batch, error: KinesisSpoutError, reason: str) -> None:
         _log.warning("batch %d died (%s); its slices are planned again", batch.number, reason)
-        self._consumer.last_error = error if isinstance(error, KinesisSpoutError) else None
+        self._consumer.last_error = error
         now = self._consumer.now
         for work in batch.works:
             plan = work.plan
-            reader = self._readers.get(plan.shard_id)
-            if reader is None or reader.epoch != plan.epoch:
+            reader = self._reader_of(plan)
+            if reader is None:
                 continue
-            deaths = self._deaths.get(plan.shard_id, (0, 0.0))[0]
-            pause = min(_DEATH_BACKOFF_CAP_SECONDS, _DEATH_BACKOFF_SECONDS * 2.0 ** min(deaths, 8))
-            self._deaths[plan.shard_id] = (deaths + 1, now + pause)
+            pause = self._settings.death_backoff_seconds * 2.0 ** min(reader.deaths, 8)
+            reader.barred_until = now + min(self._settings.death_backoff_cap_seconds, pause)
+            reader.deaths += 1
+            reader.error = error
             carried = _first_as_failure(work)
             for given_up in self._manager.died(plan, carried, now):
                 record = batch.record(plan.shard_id, given_up.sequence)
@@ -334,9 +375,11 @@ class MicroBatchEngine:
 
     def _take_convict(self, work: WorkSlice, reader: ShardReader, sequence: SequenceNumber) -> None:
         state = self._manager.shard(work.plan.shard_id)
-        if state is None or state.tracker.state(sequence) is None:
+        convicted = None if state is None else state.tracker.state(sequence)
+        if convicted is None:
             return
-        self._retry_data.keep(work.plan.shard_id, work.records[0])
+        if convicted is RecordState.WAITING:
+            self._retry_data.keep(work.plan.shard_id, work.records[0])
         reader.settled(1)
         self._tip.end_if_drained(work.plan.shard_id, reader)
 
@@ -345,7 +388,8 @@ class MicroBatchEngine:
         if timeout is None:
             return
         for batch in self._running.values():
-            if batch.cancelled_for is None and now - batch.started > timeout:
+            if now - batch.started > timeout:
+                # Each time anew: a job that has not begun yet, or follows another in its batch, is not met.
                 batch.cancelled_for = f"timed out after {timeout:g} s"
                 self._runner.cancel(batch.tag)
 

@@ -17,3 +17,6 @@ class EngineSettings:
     """How rare polls of a shard get while nothing comes."""
     max_buffered_bytes: int
     batch_timeout_seconds: float | None
+    death_backoff_seconds: float = 0.5
+    """How long a shard rests after a job of its slices died; twice as long after each further one."""
+    death_backoff_cap_seconds: float = 30.0

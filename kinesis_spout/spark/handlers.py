@@ -74,7 +74,7 @@ class RecordHandler:
         for at, record in enumerate(records):
             try:
                 function(scheme(record))
-            except Exception as error:  # noqa: BLE001 - whatever the user's code raises fails its record
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it raises fails its record
                 failed.append((at, failure_of(error)))
             if monotonic() >= until:
                 break
@@ -127,7 +127,7 @@ class ArrowHandler:
         collector = ArrowCollector(batch.num_rows)
         try:
             self._function(batch, collector)
-        except Exception as error:  # noqa: BLE001 - whatever the user's code raises fails its row
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it raises fails its row
             if batch.num_rows == 1:
                 return [(offset, failure_of(error))]
             half = batch.num_rows // 2

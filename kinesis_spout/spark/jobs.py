@@ -90,7 +90,8 @@ class tagged:  # noqa: N801 - a context manager, used like a function
 def translate(error: BaseException) -> KinesisSpoutError:
     """Tell a job that died from one that is broken."""
     text = _text(error)
-    if any(sign in text for sign in _WORKER_GONE):
+    # A Python error first: its text is the user's, and may hold any of the words that say that a worker died.
+    if _PYTHON_ERROR not in text and any(sign in text for sign in _WORKER_GONE):
         return HandlerKilledWorker(f"the Spark job died: {_headline(text)}")
     if _PYTHON_ERROR in text or isinstance(error, PySparkException):
         return HandlerBroken(

@@ -7,6 +7,7 @@ fetched page waits here until a slice carries it away.
 from collections import deque
 from dataclasses import dataclass, field
 
+from kinesis_spout.errors import KinesisSpoutError
 from kinesis_spout.ports import Page, ShardGetter
 from kinesis_spout.record import Record
 from kinesis_spout.spark.work import Cursor
@@ -27,32 +28,47 @@ class ShardReader:
     size_bytes: int = 0
     at_end: bool = False
     """The last page of the closed shard is among ``records``, or was carried away."""
-    fetching: bool = False
+    fetching_since: float | None = None
+    """When the poll under way began; monotonic."""
     next_poll_at: float = 0.0
     """Monotonic."""
     empty_polls: int = 0
     tip_seen_at: float = -1.0
-    """When the driver last found nothing new at the tip; monotonic."""
+    """When the driver last began a poll that found nothing new at the tip; monotonic."""
     millis_behind_latest: int = 0
     cursor: Cursor = field(default_factory=Cursor)
     """Where executors go on."""
     read_at: float = 0.0
     """The monotonic time before which executors should not read, for the shard's read limits."""
+    barred_until: float = 0.0
+    """The monotonic time before which nothing of the shard goes out."""
+    deaths: int = 0
+    """How many jobs of the shard died in a row."""
+    error: KinesisSpoutError | None = None
+    """What went wrong last with the shard and is tried again."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the driver neither holds anything of the shard, nor is about to, and its end was not read."""
+        return self.fetching_since is None and not self.records and not self.at_end
 
     def poll_period(self, shortest: float, longest: float) -> float:
         """Tell how long to wait until the next look: longer and longer while nothing comes."""
         doublings = max(0, self.empty_polls - _IDLE_AFTER)
         return min(longest, shortest * float(2 ** min(doublings, 8)))
 
-    def take_in(self, page: Page, now: float) -> None:
-        """Keep a fetched page."""
+    def take_in(self, page: Page) -> None:
+        """Keep the page that the poll under way has fetched."""
+        assert self.fetching_since is not None
         self.records.extend(page.records)
         self.size_bytes += page.size_bytes
         self.at_end = page.at_end
         self.millis_behind_latest = page.millis_behind_latest
         self.empty_polls = 0 if page.records else self.empty_polls + 1
         if not page.records and page.millis_behind_latest == 0:
-            self.tip_seen_at = now
+            # What was put while the poll was under way may have come too late for it.
+            self.tip_seen_at = self.fetching_since
+        self.fetching_since = None
 
     def carried(self, limit: int) -> tuple[Record, ...]:
         """Give the first records, for a slice; they stay until ``settled``."""

@@ -1,5 +1,7 @@
 """From settings to a running query."""
 
+import math
+
 from pyspark import SparkContext
 
 from kinesis_spout.config import SpoutConfig
@@ -16,6 +18,8 @@ from shard_state import Order
 
 def task_settings(config: SpoutConfig) -> TaskSettings:
     """Say what every task needs to know."""
+    # A batch that goes on reading for as long as it may must not look like one that hangs.
+    timeout = config.message_timeout_seconds or math.inf
     return TaskSettings(
         stream=config.stream,
         client=client_settings(config),
@@ -23,7 +27,7 @@ def task_settings(config: SpoutConfig) -> TaskSettings:
         fail_on_data_loss=config.fail_on_data_loss,
         records_per_fetch=config.max_records_per_fetch,
         bytes_per_slice=config.max_bytes_per_slice,
-        max_seconds=config.max_batch_seconds,
+        max_seconds=min(config.max_batch_seconds, timeout / 2),
     )
 
 

@@ -6,16 +6,20 @@ Polls run on a pool of threads; what comes of them is handed to the engine's thr
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from operator import itemgetter
 from typing import Final
 
 from kinesis_spout.errors import AccessDenied, KinesisSpoutError, ShardNotFound, Throttled
 from kinesis_spout.ports import Page, ShardGetter
 from kinesis_spout.spark.engine_settings import EngineSettings
 from kinesis_spout.spark.shard_reader import ShardReader
+from kinesis_spout.spark.work import Cursor
 from kinesis_spout.spout.consumer import Consumer
 
 _FETCH_THREADS: Final = 16
-_DENIED_SECONDS: Final = 30.0
+_PAGE_BYTES: Final = 10 * 1024 * 1024
+"""AWS: the most that one GetRecords gives. So much is set aside for every poll under way."""
+DENIED_SECONDS: Final = 30.0
 """Permissions that were taken away may come back; asking more often helps nobody."""
 _BEHIND_MILLIS: Final = 5_000
 """A page that ends further behind the tip than this says that executors should read."""
@@ -49,24 +53,33 @@ class TipPoller:
 
     def start_fetches(self, now: float, retry_bytes: int) -> float | None:
         """Poll the shards whose time has come, unless the driver holds too much. Returns when the next is due."""
-        soonest: float | None = None
         buffered = retry_bytes + sum(reader.size_bytes for reader in self._readers.values())
-        if buffered >= self._settings.max_buffered_bytes * 3 // 4:
-            return None
-        for shard_id in self._manager.to_fetch():
-            reader = self._readers[shard_id]
-            if reader.fetching or reader.records or reader.at_end:
-                continue
-            if reader.next_poll_at > now:
-                soonest = min(reader.next_poll_at, soonest or reader.next_poll_at)
-                continue
-            state = self._manager.shard(shard_id)
-            assert state is not None
-            if reader.getter is None:
-                reader.getter = self._consumer.ports.open_getter(shard_id, state.position)
-            reader.fetching = True
-            self._fetchers.submit(self._fetch, shard_id, reader, reader.getter)
-        return soonest
+        under_way = sum(reader.fetching_since is not None for reader in self._readers.values())
+        room = self._settings.max_buffered_bytes * 3 // 4 - buffered - under_way * _PAGE_BYTES
+        idle = [
+            (self._readers[shard_id].next_poll_at, shard_id)
+            for shard_id in self._manager.to_fetch()
+            if self._readers[shard_id].is_idle
+        ]
+        # Whose time came first is polled first: while there is room for a few only, they take turns.
+        for due_at, shard_id in sorted(idle, key=itemgetter(0)):
+            if due_at > now:
+                return due_at
+            if room <= 0:
+                return None
+            self._start_fetch(shard_id, now)
+            room -= _PAGE_BYTES
+        return None
+
+    def _start_fetch(self, shard_id: str, now: float) -> None:
+        reader, state = self._readers[shard_id], self._manager.shard(shard_id)
+        assert state is not None
+        if reader.getter is None:
+            reader.getter = self._consumer.ports.open_getter(shard_id, state.position)
+            # From here on the driver moves the place; the executors' last iterator would lead back.
+            reader.cursor = Cursor()
+        reader.fetching_since = now
+        self._fetchers.submit(self._fetch, shard_id, reader, reader.getter)
 
     def reading_failed(self, shard_id: str, reader: ShardReader, error: Exception) -> None:
         """Decide what an error of reading means for its shard, wherever it was read."""
@@ -74,15 +87,21 @@ class TipPoller:
         if isinstance(error, ShardNotFound):
             self.trimmed(shard_id)
         elif isinstance(error, AccessDenied) or (isinstance(error, KinesisSpoutError) and error.retriable):
-            consumer.last_error = error
+            consumer.last_error = reader.error = error
             if isinstance(error, Throttled):
                 consumer.counters.throttled += 1
             else:
                 _log.warning("%s: %s; it is read again before long", shard_id, error)
             if isinstance(error, AccessDenied):
-                reader.next_poll_at = reader.read_at = consumer.now + _DENIED_SECONDS
+                reader.next_poll_at = reader.read_at = consumer.now + DENIED_SECONDS
         else:
             consumer.end_with(error)
+
+    def recovered(self, reader: ShardReader) -> None:
+        """Note that a shard works again."""
+        if reader.error is not None and self._consumer.last_error is reader.error:
+            self._consumer.last_error = None
+        reader.error = None
 
     def trimmed(self, shard_id: str) -> None:
         """End a shard that retention took away."""
@@ -101,7 +120,7 @@ class TipPoller:
 
     def _end_read(self, shard_id: str) -> None:
         self._manager.end_read(shard_id)
-        self._consumer.list_soon()
+        self._consumer.end_was_read()
 
     def _fetch(self, shard_id: str, reader: ShardReader, getter: ShardGetter) -> None:
         """Runs on a fetching thread."""
@@ -117,8 +136,8 @@ class TipPoller:
         if self._readers.get(shard_id) is not reader:
             return
         now = self._consumer.now
-        reader.fetching = False
-        reader.take_in(page, now)
+        reader.take_in(page)
+        self.recovered(reader)
         self._consumer.counters.bytes_read += page.size_bytes
         full = (
             len(page.records) >= self._settings.records_per_fetch
@@ -135,6 +154,6 @@ class TipPoller:
     ) -> None:
         if self._readers.get(shard_id) is not reader:
             return
-        reader.fetching = False
+        reader.fetching_since = None
         reader.next_poll_at = max(getter.ready_at, self._consumer.now + self._settings.poll_seconds)
         self.reading_failed(shard_id, reader, error)

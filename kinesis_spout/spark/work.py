@@ -47,10 +47,12 @@ class WorkResult:
     plan: SlicePlan
     outcome: SliceOutcome
     unfinished: tuple[Unfinished, ...] = ()
-    """One for each of the outcome's failures, in the same order."""
+    """The records of the outcome's failures; those of which the data is still to be read again are missing."""
     cursor: Cursor = Cursor()
     delivered: int = 0
     """How many records were handed to the handler."""
+    gone: int = 0
+    """How many failures were not: retention had trimmed the record before it could be delivered again."""
     bytes_read: int = 0
     millis_behind_latest: int | None = None
     """After the last page; None if none was read."""
