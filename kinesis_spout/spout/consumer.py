@@ -114,6 +114,7 @@ class Consumer:
         """The last error that is being retried; None once what failed has worked again."""
         self.listings = 0
         """How often the stream's shards were listed and taken in."""
+        self._listings_needed = 0
         self.manager = StateManager(
             app_instance=self.app_instance,
             random=random.random,
@@ -198,8 +199,21 @@ class Consumer:
         )
         self._letter_due.set()
 
-    def list_soon(self) -> None:
+    def end_was_read(self) -> None:
         """Have the shards listed again now: the end of one was read, its children are due."""
+        # One list may be under way that was asked for before the end was read.
+        self._listings_needed = self.listings + 2
+        self._list_soon()
+
+    @property
+    def children_are_known(self) -> bool:
+        """Whether the shards were listed after the last end was read. If not, they will be before long."""
+        if self.listings < self._listings_needed:
+            self._list_soon()
+            return False
+        return True
+
+    def _list_soon(self) -> None:
         self._chores.list_at = 0.0
         self._chore_due.set()
 
@@ -358,4 +372,4 @@ class Consumer:
                 self._door.shards_lost(over)
         if over:
             self.ports.coordinator.release(over)
-            self.list_soon()
+            self._list_soon()

@@ -34,7 +34,6 @@ class ShardReaders:
         """Of the shards whose end was not read yet."""
         self._tries_seen: dict[str, int] = {}
         self._turns = Turns()
-        self._listings_needed = 0
         self._shares, self._shares_of = 1, -1
         self.retained = RetainedRecords(int(_RETAINED_SHARE * consumer.config.max_buffered_bytes))
 
@@ -92,12 +91,7 @@ class ShardReaders:
 
         Has that list made, if there is none yet.
         """
-        if not self._consumer.manager.all_over:
-            return False
-        if self._consumer.listings < self._listings_needed:
-            self._consumer.list_soon()  # the shard that ended last may have children
-            return False
-        return True
+        return self._consumer.manager.all_over and self._consumer.children_are_known
 
     @property
     def reading_errors(self) -> list[Exception]:
@@ -164,9 +158,7 @@ class ShardReaders:
     def _end(self, shard_id: str) -> None:
         self._drop_getter(shard_id)
         self._consumer.manager.end_read(shard_id)
-        # One list may be under way that was asked for before the end was read.
-        self._listings_needed = self._consumer.listings + 2
-        self._consumer.list_soon()
+        self._consumer.end_was_read()
 
     def _count_throttles(self, shard_id: str, getter: BufferedShardGetter) -> None:
         seen, tries = self._tries_seen.get(shard_id, 0), getter.retries
