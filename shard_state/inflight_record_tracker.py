@@ -53,6 +53,9 @@ class RecordState(Enum):
     EXHAUSTED = auto()
     FINISHED = auto()
 
+    # Members are singletons. Enum's own hash is a Python function, and each ack looks several of them up.
+    __hash__ = object.__hash__
+
 
 class RecordEvent(Enum):
     """What may be reported of a handed-out record."""
@@ -64,6 +67,8 @@ class RecordEvent(Enum):
     EXHAUST = auto()
     DEAD_LETTER = auto()
     REDELIVER = auto()
+
+    __hash__ = object.__hash__
 
 
 _S, _E = RecordState, RecordEvent
@@ -226,12 +231,13 @@ class InflightRecordTracker:
         span = self._unresolved.get(sequence)
         if span is None or span.count > 1:
             return False
-        state = TRANSITIONS[span.state, event]
-        if state is span.state:
+        before = span.state
+        state = TRANSITIONS[before, event]
+        if state is before:
             return False
-        self._count(span, -1)
         span.state = state
-        self._count(span, +1)
+        self._counts[before] -= 1
+        self._counts[state] += 1
         if event is RecordEvent.REDELIVER:
             span.attempts += 1
         elif event is RecordEvent.WITHDRAW:
@@ -327,23 +333,25 @@ class InflightRecordTracker:
             span = span.next
 
     def _append(self, span: _Span) -> None:
-        if span.first <= self.last_emitted:
+        tail = self._tail
+        if span.first <= (self._base if tail is None else tail.last):
             raise OutOfOrder(
                 f"expected a record after {self.last_emitted}, got {span.first}: "
                 "a shard is handed out in its order, each record once"
             )
-        span.prev = self._tail
-        if self._tail is None:
+        span.prev = tail
+        if tail is None:
             self._head = span
         else:
-            self._tail.next = span
+            tail.next = span
         self._tail = span
         self._count(span, +1)
         self._unresolved[span.first] = span
         if span.state is RecordState.FINISHED:
             self._finish(span)
         self._restored_anchor = None
-        self._pass_restored()
+        if self._restored_holes or self._restored_attempts:
+            self._pass_restored()
 
     def _pass_restored(self) -> None:
         """Forget what was restored up to the last record handed out: the list says it now."""
