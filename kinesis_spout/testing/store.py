@@ -21,10 +21,12 @@ from kinesis_spout.errors import (
     CheckpointUnreadable,
     ConsumerAlive,
     InvalidConfig,
+    StoreError,
     StoreUnavailable,
     StreamRecreated,
 )
 from kinesis_spout.ports import CheckpointWrite, CommitResult
+from kinesis_spout.zookeeper.application import Application
 from shard_state import Checkpoint, Position, PositionType
 from shard_state.errors import InvalidCheckpoint
 
@@ -136,6 +138,11 @@ class InMemoryZooKeeper:
     def new_owner(self, member: str) -> _Owner:
         """Make an owner node's identity."""
         return _Owner(member=member, node=next(self._node_ids))
+
+    def refuse_while_alive(self) -> None:
+        """Raise ConsumerAlive if a member is registered."""
+        if self.member_names:
+            raise ConsumerAlive(f"expected no living consumer, found {', '.join(sorted(self.member_names))}")
 
     def end_session(self, member: str) -> None:
         """Remove the ephemeral nodes of a member."""
@@ -260,8 +267,8 @@ class InMemoryCheckpointStore:
                 created, begun_start = zookeeper.begun
                 if created != stream_created:
                     raise StreamRecreated(
-                        f"the stored progress is on a stream created at {created}, "
-                        f"this one was created at {stream_created}"
+                        f"the stored progress is on a stream created at {created}, this one was created at "
+                        f"{stream_created}: remove it with `kinesis-spout checkpoints forget`"
                     )
                 return begun_start
             for shard_id in zookeeper.shards:
@@ -311,12 +318,50 @@ class InMemoryCheckpointStore:
         zookeeper = self._zookeeper
         with zookeeper.lock:
             zookeeper.next_fault()
-            if zookeeper.member_names:
-                raise ConsumerAlive(
-                    f"expected no living consumer, found {', '.join(sorted(zookeeper.member_names))}"
-                )
+            zookeeper.refuse_while_alive()
             for shard_id, checkpoint in checkpoints.items():
                 zookeeper.put(shard_id, replace(checkpoint, epoch=self._next_epoch(shard_id)).encode())
+
+    def forget(self) -> None:
+        """Remove everything that is stored; the application has never begun then."""
+        zookeeper = self._zookeeper
+        with zookeeper.lock:
+            zookeeper.next_fault()
+            zookeeper.refuse_while_alive()
+            if zookeeper.begun is None and not zookeeper.shards:
+                raise StoreError("this application has not begun; there is nothing to forget")
+            zookeeper.begun = None
+            zookeeper.shards.clear()
+
+    # -- what operators look at
+
+    def read_application(self) -> Application | None:
+        """Say what the application began with, or None when it has not begun."""
+        with self._zookeeper.lock:
+            self._zookeeper.check_available()
+            if self._zookeeper.begun is None:
+                return None
+            created, start = self._zookeeper.begun
+            return Application(stream_created=created, start=start)
+
+    def shard_ids(self) -> list[str]:
+        """Name every shard that something is stored of, readable or not, in order."""
+        with self._zookeeper.lock:
+            self._zookeeper.check_available()
+            return sorted(self._zookeeper.shards)
+
+    def read_shard(self, shard_id: str) -> tuple[Checkpoint, int] | None:
+        """Give one shard's checkpoint and the version of its node, or None where nothing is stored."""
+        with self._zookeeper.lock:
+            self._zookeeper.check_available()
+            node = self._zookeeper.shards.get(shard_id)
+            return None if node is None else (self._zookeeper.decode(shard_id), node.version)
+
+    def owners(self) -> Mapping[str, str]:
+        """Name the member that owns each owned shard."""
+        with self._zookeeper.lock:
+            self._zookeeper.check_available()
+            return {shard_id: owner.member for shard_id, owner in self._zookeeper.owners.items()}
 
     def _next_epoch(self, shard_id: str) -> int:
         node = self._zookeeper.shards.get(shard_id)

@@ -70,5 +70,5 @@ class Application:
             raise StreamRecreated(
                 f"{path} keeps the progress on a stream created at {self.stream_created}, but the stream of this "
                 f"name was created at {stream_created}: it was deleted and made again. Use another app name, or "
-                "delete this place if the old progress is of no use"
+                "remove the old progress with `kinesis-spout checkpoints forget`"
             )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError
 
 from kinesis_spout.errors import (
     CheckpointUnreadable,
@@ -109,7 +109,7 @@ class ZooKeeperCheckpointStore:
                 raise CheckpointUnreadable(
                     f"{self._paths.base} does not say that the application has begun, but "
                     f"{self._paths.shard(shard_id)} has been owned: the mark was lost, restore it from a backup, "
-                    "or delete this place to start afresh"
+                    "or start afresh after `kinesis-spout checkpoints forget`"
                 )
         encoded = Checkpoint(start=application.start).encode()
         paths = sorted({self._paths.shard(shard_id) for shard_id in {*shard_ids, *stored}})
@@ -152,6 +152,11 @@ class ZooKeeperCheckpointStore:
             shard_id: self._decode(shard_id, shard.data)
             for shard_id, shard in self._read_shards(self._stored_shard_ids()).items()
         }
+
+    def shard_ids(self) -> list[str]:
+        """Name every shard that something is stored of, readable or not, in order."""
+        self._session.await_connection(self._session.deadline())
+        return sorted(self._stored_shard_ids())
 
     def read_shard(self, shard_id: str) -> tuple[Checkpoint, int] | None:
         """Give one shard's checkpoint and the version of its node, or None where nothing is stored.
@@ -284,11 +289,7 @@ class ZooKeeperCheckpointStore:
             StoreUnavailable: some chunks may have been written; calling again is safe.
         """
         self._session.await_connection(self._session.deadline())
-        members = sorted(self._children(self._paths.members))
-        if members:
-            raise ConsumerAlive(
-                f"{self._paths.base}: expected no living consumer, found {', '.join(members)}: stop them first"
-            )
+        self._refuse_while_alive()
         if not self._session.answer(self._client.exists_async(self._paths.shards)):
             raise StoreError(f"{self._paths.base}: this application has not begun; there is nothing to reset")
         stored = self._read_shards(checkpoints)
@@ -314,6 +315,67 @@ class ZooKeeperCheckpointStore:
                     f"{self._paths.base}: a checkpoint changed during the reset: a consumer has just started, or "
                     "another reset runs; stop it and try again"
                 ) from error
+
+    def forget(self) -> None:
+        """Remove everything that is stored of the application on this stream; it then has never begun.
+
+        The mark goes first: no consumer that starts from now on takes what is half removed for progress, and
+        after a failure in between, calling again removes the rest. A consumer that is just starting is
+        noticed, and left alone with what it stores.
+
+        Raises:
+            ConsumerAlive: names the members, or says that somebody has just started.
+            StoreError: nothing is stored.
+            StoreUnavailable: some or all of it may be removed; calling again is safe.
+        """
+        self._session.await_connection(self._session.deadline())
+        self._refuse_while_alive()
+        try:
+            _, stat = self._session.answer(self._client.get_async(self._paths.base))
+        except NoNodeError as error:
+            raise StoreError(
+                f"{self._paths.base}: this application has not begun; there is nothing to forget"
+            ) from error
+        try:
+            self._remove(stat.version)
+        except (BadVersionError, NoNodeError, NotEmptyError) as error:
+            raise ConsumerAlive(
+                f"{self._paths.base}: something changed during the removal: a consumer has just started, or "
+                "somebody else removes it too; stop it and try again"
+            ) from error
+
+    def _remove(self, version: int) -> None:
+        """Take back the mark, while no member is registered; then the checkpoints, then the place."""
+        parents = [
+            path
+            for path in (self._paths.leader, self._paths.assignment, self._paths.owners, self._paths.shards)
+            if self._session.answer(self._client.exists_async(path))
+        ]
+        transaction = self._client.transaction()
+        transaction.set_data(self._paths.base, b"", version)
+        if self._session.answer(self._client.exists_async(self._paths.members)):
+            transaction.delete(self._paths.members)
+        self._session.committed(transaction.commit_async())
+        claim = version + 1
+        shards = [self._paths.shard(shard_id) for shard_id in self._stored_shard_ids()]
+        for chunk in chunked(shards, lambda path: self._weight(path, b""), self._limits):
+            transaction = self._client.transaction()
+            transaction.check(self._paths.base, claim)
+            for path in chunk:
+                transaction.delete(path)
+            self._session.committed(transaction.commit_async())
+        transaction = self._client.transaction()
+        for path in parents:
+            transaction.delete(path)
+        transaction.delete(self._paths.base, claim)
+        self._session.committed(transaction.commit_async())
+
+    def _refuse_while_alive(self) -> None:
+        members = sorted(self._children(self._paths.members))
+        if members:
+            raise ConsumerAlive(
+                f"{self._paths.base}: expected no living consumer, found {', '.join(members)}: stop them first"
+            )
 
     # -- nodes
 

@@ -1,0 +1,171 @@
+"""What the commands talk to: stored progress, the stream, dead letters. Tests give a world of fakes instead.
+
+Each part is opened only by the command that needs it: what looks at progress alone never connects to Kinesis,
+and nothing heavy is imported before it is used, so that ``--help`` is quick.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from kinesis_spout.config import SpoutConfig
+from kinesis_spout.errors import StoreError
+from kinesis_spout.ports import CheckpointStore, Coordinator, DeadLetterSink, ShardGetter, ShardLister
+from shard_state import Checkpoint, Position
+
+if TYPE_CHECKING:
+    from mypy_boto3_kinesis import KinesisClient
+
+    from kinesis_spout.zookeeper.application import Application
+
+
+class OperatorStore(CheckpointStore, Protocol):
+    """A ``CheckpointStore`` that an operator can look into. Both the real one and the fake are one."""
+
+    def read_application(self) -> "Application | None":
+        """Say what the application began with, or None when it has not begun.
+
+        Raises:
+            CheckpointUnreadable, StoreUnavailable.
+        """
+        ...
+
+    def shard_ids(self) -> list[str]:
+        """Name every shard that something is stored of, readable or not, in order."""
+        ...
+
+    def read_shard(self, shard_id: str) -> tuple[Checkpoint, int] | None:
+        """Give one shard's checkpoint and its node's version, or None where nothing is stored.
+
+        Raises:
+            CheckpointUnreadable, StoreUnavailable.
+        """
+        ...
+
+    def owners(self) -> Mapping[str, str]:
+        """Name the member that owns each owned shard."""
+        ...
+
+    def forget(self) -> None:
+        """Remove everything that is stored; the application has never begun then.
+
+        Raises:
+            ConsumerAlive: a member of the application is registered.
+            StoreError: nothing is stored.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What is stored of one application on one stream, and who is at work on it."""
+
+    store: OperatorStore
+    coordinator: Coordinator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream:
+    """The stream, for reading."""
+
+    lister: ShardLister
+    open_getter: Callable[[str, Position], ShardGetter]
+
+
+class World(Protocol):
+    """Opens what a command needs. Every method raises the errors of what it opens."""
+
+    def progress(self, config: SpoutConfig) -> AbstractContextManager[Progress]:
+        """Connect to where progress is kept, without becoming a member."""
+        ...
+
+    def stream(self, config: SpoutConfig) -> Stream:
+        """Connect to Kinesis."""
+        ...
+
+    def dead_letters(self, config: SpoutConfig) -> AbstractContextManager[DeadLetterSink]:
+        """Open the sink of dead letters."""
+        ...
+
+    def client(self, config: SpoutConfig) -> "KinesisClient":
+        """Give a client that can put records."""
+        ...
+
+    def time(self) -> float:
+        """Seconds since the epoch."""
+        ...
+
+
+class RealWorld:
+    """The ``World`` that the settings name."""
+
+    @contextmanager
+    def progress(self, config: SpoutConfig) -> Iterator[Progress]:
+        """Connect to ZooKeeper; start the embedded one for this while if nobody else runs it.
+
+        Raises:
+            StoreError: the embedded one was never used in this directory; there is nothing to look at.
+        """
+        from kinesis_spout.zookeeper import (  # noqa: PLC0415
+            EmbeddedZooKeeper,
+            Paths,
+            ZooKeeperBackend,
+            ZooKeeperSession,
+        )
+
+        with ExitStack() as opened:
+            hosts = config.zookeeper_hosts
+            if hosts is None:
+                hosts = opened.enter_context(EmbeddedZooKeeper(_embedded_directory(config))).connect_string
+            session = ZooKeeperSession(hosts, session_timeout_seconds=config.session_timeout_seconds)
+            opened.callback(session.close)
+            paths = Paths(root=config.zookeeper_root, app=config.app, stream=config.stream_name)
+            backend = ZooKeeperBackend(session, paths)
+            yield Progress(store=backend.store, coordinator=backend.coordinator)
+
+    def stream(self, config: SpoutConfig) -> Stream:
+        """Make a lister, and getters that refuse to skip what is lost."""
+        from kinesis_spout.kinesis import KinesisShardLister, PollingShardGetter  # noqa: PLC0415
+
+        client = self.client(config)
+        lister = KinesisShardLister(client, config.stream)
+
+        def open_getter(shard_id: str, position: Position) -> ShardGetter:
+            return PollingShardGetter(
+                client, stream=config.stream, shard_id=shard_id, position=position, lister=lister
+            )
+
+        return Stream(lister=lister, open_getter=open_getter)
+
+    def dead_letters(self, config: SpoutConfig) -> AbstractContextManager[DeadLetterSink]:
+        """Open the sink; only one on a stream needs Kinesis."""
+        from kinesis_spout.dead_letters.sink_url import open_sink  # noqa: PLC0415
+
+        url = config.dead_letters_url
+        on_kinesis = url.startswith("kinesis://")
+        return closing(open_sink(url, client=self.client(config) if on_kinesis else None))
+
+    def client(self, config: SpoutConfig) -> "KinesisClient":
+        """Give this process's client."""
+        from kinesis_spout.spout.open_ports import client_settings  # noqa: PLC0415
+
+        return client_settings(config).connect()
+
+    def time(self) -> float:
+        """Seconds since the epoch."""
+        return time.time()
+
+
+def _embedded_directory(config: SpoutConfig) -> Path:
+    from kinesis_spout.spout.open_ports import EMBEDDED_DIRECTORY  # noqa: PLC0415 - it imports Kinesis
+
+    directory = Path(config.zookeeper_directory or EMBEDDED_DIRECTORY).resolve()
+    if not directory.is_dir():
+        raise StoreError(
+            f"expected the data of the embedded ZooKeeper in {str(directory)!r}, found no such directory: no "
+            "consumer has run here. Go where it runs, or name the place: --zookeeper embedded:DIRECTORY"
+        )
+    return directory

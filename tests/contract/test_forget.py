@@ -1,0 +1,98 @@
+"""What operators do to a store beyond the port ``CheckpointStore``: look at every node, and forget all of them."""
+
+from typing import Any
+
+import pytest
+
+from kinesis_spout.cli.world import OperatorStore
+from kinesis_spout.errors import CheckpointUnreadable, ConsumerAlive, StoreError
+from kinesis_spout.zookeeper import ChunkLimits
+from shard_state import Checkpoint, Position
+from tests.zookeeper_places import Place, RealPlace
+
+CREATED = 1_700_000_000.123
+START = Position.trim_horizon()
+FRESH = Checkpoint(start=START)
+A, B, C = "shardId-000000000000", "shardId-000000000001", "shardId-000000000002"
+
+
+def begun(place: Place) -> Any:
+    process = place.process("one")
+    process.store.open(CREATED, START, [A, B])
+    process.coordinator.join()
+    return process
+
+
+def operator(place: Place, member: str = "operator") -> OperatorStore:
+    store: OperatorStore = place.process(member).store
+    return store
+
+
+def test_what_was_begun_is_forgotten_and_may_begin_on_another_stream(place: Place) -> None:
+    process = begun(place)
+    process.coordinator.acquire(A, FRESH)
+    process.close()
+    store = operator(place)
+    store.forget()
+    assert (store.read_application(), store.shard_ids(), dict(store.load())) == (None, [], {})
+    later = Position.at_timestamp(5.0)
+    assert store.open(CREATED + 3600, later, [C]) == later
+    assert store.load() == {C: Checkpoint(start=later)}
+
+
+def test_forgetting_is_refused_while_a_consumer_lives_and_removes_nothing(place: Place) -> None:
+    process = begun(place)
+    store = operator(place)
+    with pytest.raises(ConsumerAlive, match="one"):
+        store.forget()
+    assert store.load() == {A: FRESH, B: FRESH}
+    assert process.store.open(CREATED, START, []) == START
+
+
+def test_there_must_be_something_to_forget(place: Place) -> None:
+    store = operator(place)
+    with pytest.raises(StoreError, match="nothing to forget"):
+        store.forget()
+    begun(place).close()
+    store.forget()
+    with pytest.raises(StoreError, match="nothing to forget"):
+        store.forget()
+
+
+def test_what_a_broken_off_removal_left_is_forgotten_too(place: Place) -> None:
+    process = begun(place)
+    process.coordinator.acquire(A, FRESH)
+    process.close()
+    place.forget_begun()
+    store = operator(place)
+    with pytest.raises(CheckpointUnreadable, match="mark"):
+        store.open(CREATED, START, [A])
+    store.forget()
+    assert store.open(CREATED, START, [A]) == START
+
+
+def test_a_store_says_which_shards_it_holds_who_owns_them_and_what_cannot_be_read(place: Place) -> None:
+    process = begun(place)
+    process.coordinator.acquire(A, FRESH)
+    place.put(B, b"{")
+    store = operator(place)
+    application = store.read_application()
+    assert application is not None
+    assert (application.stream_created, application.start) == (CREATED, START)
+    assert store.shard_ids() == [A, B]
+    assert store.owners() == {A: "one"}
+    stored = store.read_shard(A)
+    assert stored is not None
+    assert stored[0].epoch == 1
+    assert store.read_shard(C) is None
+    with pytest.raises(CheckpointUnreadable, match=B):
+        store.read_shard(B)
+
+
+@pytest.mark.zookeeper
+def test_more_shards_than_a_transaction_holds_are_forgotten(real_place: RealPlace) -> None:
+    shard_ids = [f"shardId-{number:012}" for number in range(7)]
+    process = real_place.process("one", ChunkLimits(max_writes=2))
+    process.store.open(CREATED, START, shard_ids)
+    process.store.forget()
+    assert not real_place.client.exists(real_place.paths.base)
