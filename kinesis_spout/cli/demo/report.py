@@ -13,7 +13,8 @@ _SHOWN_IDS: Final = 10
 
 def print_report(console: Console, summary: Summary) -> None:
     """Print the summary."""
-    table = Table(title="\nEvery record, at its end", title_justify="left", show_edge=False)
+    console.print()
+    table = Table(title="Every record, at its end", title_justify="left", title_style="bold", show_edge=False)
     table.add_column("")
     table.add_column("records", justify="right")
     table.add_column("what it means", overflow="fold")
@@ -52,12 +53,12 @@ def _duplicates(summary: Summary) -> str:
 
 def _story(summary: Summary) -> list[str]:
     lines = [_kill(kill) for kill in summary.kills]
-    if summary.splits or summary.merges:
+    if summary.splits and summary.merges:
         lines.append(
-            f"{summary.splits} shard was split and {summary.merges} pair merged on the way: each child was read "
-            "once all of its parents was finished."
+            "A shard was split and two were merged on the way: the new shards were read when everything in "
+            "their parents was finished."
         )
-    else:
+    elif not summary.ends_shards:
         lines.append(
             "No shard was split or merged: a closed shard never comes to its end at this endpoint. With Node.js "
             "installed, `make demo` uses kinesis-local, where it does."
@@ -68,7 +69,7 @@ def _story(summary: Summary) -> list[str]:
 def _kill(kill: Kill) -> str:
     killed = f"SIGKILL ended the consumer (pid {kill.pid}) with {kill.unfinished:,} records unfinished; "
     if kill.resumed_seconds is None:
-        return killed + "it had nothing left to do when it was started again."
+        return killed + "started again, it had nothing left to do."
     spark = (
         "" if kill.spark_seconds is None else f" ({kill.spark_seconds:.1f} s of that is the start of Spark)"
     )

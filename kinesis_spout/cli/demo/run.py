@@ -90,8 +90,11 @@ def demo(
         kept = keep or summary.exit_code != 0
     except KinesisSpoutError as error:
         kept = keep or not isinstance(error, InvalidConfig)
-        typer.echo(f"Error: {error}", err=True)
+        typer.echo(f"error: {error}", err=True)
         raise typer.Exit(error.exit_code) from error
+    except KeyboardInterrupt as interrupt:
+        typer.echo("interrupted", err=True)
+        raise typer.Exit(128 + signal.SIGINT) from interrupt
     finally:
         if not kept:
             shutil.rmtree(directory, ignore_errors=True)
@@ -173,6 +176,7 @@ def run_demo(settings: DemoSettings, directory: Path, display: Display) -> Summa
             tally=conductor.tally(),
             retries=conductor.ledger.retries,
             recovered=len(conductor.ledger.recovered),
+            ends_shards=bool(reshards),
             splits=producer.resharded[Reshard.SPLIT],
             merges=producer.resharded[Reshard.MERGE],
             kills=tuple(conductor.kills),

@@ -68,6 +68,8 @@ class Summary:
     """Deliveries that were not the first of their record."""
     recovered: int
     """Records that the handler was done with at a retry."""
+    ends_shards: bool
+    """Whether shards could be split and merged at all; not where a closed shard never ends."""
     splits: int
     merges: int
     kills: tuple[Kill, ...]
