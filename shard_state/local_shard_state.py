@@ -67,7 +67,7 @@ class LocalShardState:
         self.shard = shard
         self.epoch = checkpoint.epoch
         self.phase = next_phase(ShardPhase.READY, ShardEvent.ACQUIRED)
-        self.tracker = InflightRecordTracker(replace(checkpoint, attempts=_repeatable(checkpoint, retry)))
+        self.tracker = InflightRecordTracker(checkpoint)
         self.retries = OrderedRetries(order)
         self._retry = retry
         self._capacity = capacity
@@ -92,6 +92,13 @@ class LocalShardState:
     def room(self) -> int:
         """How many more records may become unresolved."""
         return max(0, self._capacity.records - self.tracker.unresolved)
+
+    @property
+    def restored_attempts(self) -> tuple[tuple[SequenceNumber, int], ...]:
+        """The deliveries, before the restart, of records that were not read again yet."""
+        return tuple(
+            (sequence, self._counted(count)) for sequence, count in self.tracker.restored_attempts.items()
+        )
 
     @property
     def is_congested(self) -> bool:
@@ -129,15 +136,17 @@ class LocalShardState:
             self.tracker.emitted(sequence, state=RecordState.FINISHED)
             self._changed()
             return Emission(deliver=False)
-        delivered = self.tracker.attempts(sequence)
+        delivered = self._counted(self.tracker.attempts(sequence))
         if self.retries.blocks(partition_key):
             self.tracker.emitted(sequence, attempts=delivered, state=RecordState.WAITING)
             self.retries.hold(sequence, partition_key, now)
             return Emission(deliver=False, held=True, attempt=delivered)
+        failed_before = sequence in self.tracker.restored_attempts
         self.tracker.emitted(sequence, attempts=delivered + 1)
-        if delivered:
-            # It failed before the restart: what had to wait behind it then has to wait now.
+        if failed_before:
+            # What had to wait behind it before the restart has to wait now.
             self.retries.block(sequence, partition_key)
+            self._changed()
         return Emission(deliver=True, attempt=delivered + 1)
 
     def ack(self, sequence: SequenceNumber, now: float) -> bool:
@@ -146,11 +155,6 @@ class LocalShardState:
             return False
         self._finished(sequence, now)
         return True
-
-    def is_out(self, sequence: SequenceNumber, attempt: int) -> bool:
-        """Tell whether that very delivery of a record has no outcome yet."""
-        in_flight = self.tracker.state(sequence) is RecordState.IN_FLIGHT
-        return in_flight and self.tracker.attempts(sequence) == attempt
 
     def dead_lettered(self, sequence: SequenceNumber, now: float) -> bool:
         """Finish an exhausted record, whose dead letter is durable now; False if it was not exhausted."""
@@ -214,7 +218,7 @@ class LocalShardState:
                 break
             line = [first]
             if whole_lines and not by_itself:
-                line.extend(takewhile(lambda held: not single(held), self.retries.behind(first)))
+                line.extend(takewhile(lambda held: not single(held), self.retries.behind(first, now)))
             for sequence in line[: limit - len(taken)]:
                 self.retries.take(sequence)
                 if self.tracker.apply(sequence, RecordEvent.REDELIVER):
@@ -335,14 +339,22 @@ class LocalShardState:
 
     # Inside
 
+    def _counted(self, attempts: int) -> int:
+        """Bound a stored attempt count, so that one delivery more stays within the limit (invariant 4).
+
+        The last delivery of a record may have had no durable outcome: it was out, or its dead letter was not
+        written. Then nobody knows how it ended, and it is made again under the same number.
+        """
+        return attempts if self._retry.limit is None else min(attempts, self._retry.limit)
+
     def _before_tracking(self, sequence: SequenceNumber) -> None:
         if self.phase is not ShardPhase.READING:
             raise OutOfOrder(
                 f"expected no record of {self.shard.shard_id} after its end was read, got {sequence}: "
                 "report the end only when all that was fetched before it is handed out"
             )
-        if self._fetched == self.tracker.base:
-            self.tracker.restored_anchor_read(sequence)
+        if self._fetched == self.tracker.base and not self.tracker.restored_anchor_read(sequence):
+            self._changed()
 
     def _decide(self, failure: FailedRecord, random: float) -> Retry | GiveUp | None:
         if failure.held:
@@ -374,18 +386,6 @@ class LocalShardState:
 
     def _step(self, event: ShardEvent) -> None:
         self.phase = next_phase(self.phase, event)
-
-
-def _repeatable(checkpoint: Checkpoint, retry: RetryPolicy) -> tuple[tuple[SequenceNumber, int], ...]:
-    """Give the stored attempts, each leaving room for one delivery more (invariant 4).
-
-    A record whose last delivery had no durable outcome (it was out, or its dead letter was not written) gets
-    that delivery again, under the same number: nobody knows how it ended.
-    """
-    if retry.limit is None:
-        return checkpoint.attempts
-    capped = ((sequence, min(count, retry.limit)) for sequence, count in checkpoint.attempts)
-    return tuple((sequence, count) for sequence, count in capped if count)
 
 
 def _carved(failure: FailedRecord, decision: Retry | GiveUp | None) -> Carved:

@@ -10,6 +10,7 @@ dead letter is on the way. The others are *held*: they are offered together with
 line along, in order) or, one by one, as each before them is finished. Without order every line has one record.
 """
 
+import math
 from bisect import bisect_left, insort
 from enum import StrEnum
 
@@ -104,17 +105,18 @@ class OrderedRetries:
         self._queue.cancel(sequence)
         self._due_at.pop(sequence, None)
 
-    def behind(self, sequence: SequenceNumber) -> list[SequenceNumber]:
+    def behind(self, sequence: SequenceNumber, now: float) -> list[SequenceNumber]:
         """Name the records that may be delivered right after one, in shard order.
 
-        Those held behind it, as far as the first that is itself out or given up: nobody may overtake that.
+        Those held behind it, as far as the first that is itself out, given up, or not due at ``now``: nobody
+        may overtake that.
         """
         if self._order is Order.UNORDERED or sequence not in self._line_of:
             return []
         line = self._lines[self._line_of[sequence]]
         held: list[SequenceNumber] = []
         for other in line[bisect_left(line, sequence) + 1 :]:
-            if other not in self._due_at:
+            if self._due_at.get(other, math.inf) > now:
                 break
             held.append(other)
         return held

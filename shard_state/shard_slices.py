@@ -103,7 +103,7 @@ class ShardSlices:
             max_failures=room,
             holes=tracker.restored_holes,
             anchor=tracker.anchor if tracker.last_emitted == tracker.base else None,
-            attempts=tuple(tracker.restored_attempts.items()),
+            attempts=self.state.restored_attempts,
             blocked_keys=self.state.retries.blocked_keys,
             alone=isolation.alone,
         )

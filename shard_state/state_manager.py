@@ -401,7 +401,9 @@ class StateManager:
     def _release_children(self) -> None:
         over = self._over()
         for shard_id, shard in self._shards.items():
-            if not blocking_parents(shard, self._listed, self._stored, over):
+            # A list that misses a shard may miss its parents as well: it does not say that they expired.
+            in_sight = shard_id in self._listed or shard_id in self._stored
+            if in_sight and not blocking_parents(shard, self._listed, self._stored, over):
                 self._phases[shard_id] = next_phase(self._phases[shard_id], ShardEvent.PARENTS_OVER)
 
     def _over(self) -> Collection[str]:

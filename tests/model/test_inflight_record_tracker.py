@@ -39,6 +39,7 @@ class TrackerMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.stream: list[SequenceNumber] = []
+        self.written = 0
         self.checkpoint = Checkpoint(start=Position.trim_horizon())
         self.ever_finished: set[SequenceNumber] = set()
         self.start()
@@ -83,9 +84,9 @@ class TrackerMachine(RuleBasedStateMachine):
     @rule(step=st.integers(1, 3), parts=st.integers(0, 3))
     def write(self, step: int, parts: int) -> None:
         """Write a record, or an aggregate of ``parts`` user records."""
-        number = self.stream[-1].number + step if self.stream else step
-        whole = [SequenceNumber(number)]
-        self.stream.extend([SequenceNumber(number, part) for part in range(parts)] or whole)
+        self.written += step
+        whole = [SequenceNumber(self.written)]
+        self.stream.extend([SequenceNumber(self.written, part) for part in range(parts)] or whole)
 
     @rule(count=st.integers(1, 4))
     def trim(self, count: int) -> None:

@@ -99,10 +99,10 @@ class OrderedRetriesMachine(RuleBasedStateMachine):
             for other in sorted(other for other in in_line if other > number):
                 if self.order is Order.UNORDERED or not self.same_line(number, other):
                     continue
-                if other in self.silent:
+                if self.waiting.get(other, self.now + 1) > self.now:
                     break
                 behind.append(other)
-            assert [held.number for held in self.retries.behind(SequenceNumber(number))] == behind
+            assert [held.number for held in self.retries.behind(SequenceNumber(number), self.now)] == behind
 
     @invariant()
     def tells_when_to_call_again(self) -> None:

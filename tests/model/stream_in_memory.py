@@ -1,0 +1,266 @@
+"""A stream, its store and a reader of slices, in plain Python: what the models of the shells work on.
+
+The stream knows the truth over all restarts: which records are finished, and how. Everything that is stored or
+delivered is checked against it.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+
+from shard_state import (
+    Checkpoint,
+    FailedRecord,
+    Order,
+    PositionType,
+    SequenceNumber,
+    Shard,
+    SliceKind,
+    SliceOutcome,
+    SlicePlan,
+)
+from shard_state.inflight_record_tracker import within
+
+
+class Verdict(Enum):
+    """What the handler does with a record."""
+
+    ACK = auto()
+    FAIL = auto()
+    REJECT = auto()
+
+
+@dataclass
+class StoredRecord:
+    """A record of the stream, and what became of it."""
+
+    shard_id: str
+    sequence: SequenceNumber
+    key: str | None
+    poison: bool
+    """It kills the worker that delivers it."""
+    finished: bool = False
+
+
+@dataclass
+class StreamShard:
+    """One shard of the stream."""
+
+    shard: Shard
+    records: list[StoredRecord] = field(default_factory=list)
+
+    def after(self, plan: SlicePlan) -> list[StoredRecord]:
+        """List the records from where a slice begins."""
+        if plan.position.type is PositionType.TRIM_HORIZON:
+            return list(self.records)
+        begin = plan.position.sequence_number
+        assert begin is not None
+        return [record for record in self.records if record.sequence > begin]
+
+
+class Stream:
+    """Shards that are written to, split and merged. Mutable."""
+
+    def __init__(self) -> None:
+        self.shards: dict[str, StreamShard] = {}
+        self.written = 0
+
+    def open_shard(self, parents: tuple[str, ...] = ()) -> str:
+        shard_id = f"shard-{len(self.shards)}"
+        for parent in parents:
+            before = self.shards[parent]
+            before.shard = replace(before.shard, closed=True)
+        self.shards[shard_id] = StreamShard(Shard(shard_id=shard_id, parents=parents))
+        return shard_id
+
+    def open_shards(self) -> list[str]:
+        return [shard_id for shard_id, shard in self.shards.items() if not shard.shard.closed]
+
+    def close_all(self) -> None:
+        for shard in self.shards.values():
+            shard.shard = replace(shard.shard, closed=True)
+
+    def put(self, shard_id: str, key: str | None, *, poison: bool) -> None:
+        self.written += 7
+        sequence = SequenceNumber(self.written)
+        self.shards[shard_id].records.append(StoredRecord(shard_id, sequence, key, poison))
+
+    def record(self, shard_id: str, sequence: SequenceNumber) -> StoredRecord:
+        return next(record for record in self.shards[shard_id].records if record.sequence == sequence)
+
+    def unfinished(self, shard_id: str) -> list[StoredRecord]:
+        return [record for record in self.shards[shard_id].records if not record.finished]
+
+    def check_parents_finished(self, shard_id: str) -> None:
+        """No record of a child before every record of its parents is finished (invariant 7)."""
+        for parent in self.shards[shard_id].shard.parents:
+            assert not self.unfinished(parent)
+            self.check_parents_finished(parent)
+
+    def check_claims(self, shard_id: str, checkpoint: Checkpoint) -> None:
+        """What a checkpoint covers is finished: a crash loses nothing (invariants 6, 14)."""
+        for record in self.shards[shard_id].records:
+            if record.sequence <= checkpoint.base or within(checkpoint.holes, record.sequence):
+                assert record.finished
+
+
+class Store:
+    """Encoded checkpoints, guarded by their epochs. Mutable."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._encoded: dict[str, bytes] = {}
+
+    def load(self) -> Mapping[str, Checkpoint]:
+        return {shard_id: Checkpoint.decode(stored) for shard_id, stored in self._encoded.items()}
+
+    def acquire(self, shard_id: str, fresh: Checkpoint) -> Checkpoint:
+        """Raise the epoch, as whoever becomes the owner does."""
+        now = Checkpoint.decode(self._encoded[shard_id]) if shard_id in self._encoded else fresh
+        now = replace(now, epoch=now.epoch + 1)
+        self._encoded[shard_id] = now.encode()
+        return now
+
+    def commit(self, shard_id: str, checkpoint: Checkpoint) -> bool:
+        """Store a checkpoint; False if it comes from an epoch that is over (invariant 10)."""
+        before = Checkpoint.decode(self._encoded[shard_id])
+        if before.epoch != checkpoint.epoch:
+            return False
+        assert checkpoint.base >= before.base
+        self._stream.check_claims(shard_id, checkpoint)
+        self._encoded[shard_id] = checkpoint.encode()
+        return True
+
+    def over(self) -> set[str]:
+        return {shard_id for shard_id, checkpoint in self.load().items() if checkpoint.is_shard_end}
+
+
+class Failures:
+    """Which records failed under the present ownership of each shard and are not finished. Mutable.
+
+    The shells tell it of every delivery and outcome; it says whether the order holds.
+    """
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self._failed: dict[str, dict[SequenceNumber, StoredRecord]] = {}
+
+    def check_delivery(self, record: StoredRecord, along: Collection[SequenceNumber] = ()) -> None:
+        for failed in self._failed.get(record.shard_id, {}).values():
+            same_key = failed.key is not None and failed.key == record.key
+            in_the_way = self._order is Order.SHARD or (self._order is Order.KEY and same_key)
+            before = failed.sequence < record.sequence and failed.sequence not in along
+            assert not (in_the_way and before and not failed.finished)
+
+    def add(self, record: StoredRecord) -> None:
+        self._failed.setdefault(record.shard_id, {})[record.sequence] = record
+
+    def forget(self, shard_ids: Iterable[str]) -> None:
+        """Under another ownership the records are read again, in their order."""
+        for shard_id in shard_ids:
+            self._failed.pop(shard_id, None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delivered:
+    """What a reader did with a slice, before anybody heard of it."""
+
+    plan: SlicePlan
+    outcome: SliceOutcome
+    acked: tuple[StoredRecord, ...]
+    failed: tuple[StoredRecord, ...]
+    killed_by: StoredRecord | None
+    """The record that ended the worker; then nobody learns of the outcome."""
+
+
+def deliver_slice(
+    plan: SlicePlan,
+    *,
+    records: list[StoredRecord],
+    closed: bool,
+    order: Order,
+    verdict: Callable[[StoredRecord, int], Verdict],
+    on_delivery: Callable[[StoredRecord, Collection[SequenceNumber]], None],
+) -> Delivered:
+    """Do what an executor does with a slice.
+
+    Args:
+        plan: the slice.
+        records: what follows the slice's position; for a slice of retries, its records.
+        closed: whether nothing follows those records.
+        order: what a failure holds up.
+        verdict: what the handler does with a record, at its n-th delivery.
+        on_delivery: told of each delivery, and of which records went before it in a line of the slice.
+    """
+    holes, attempts = plan.holes, dict(plan.attempts)
+    if records and plan.anchor not in (None, records[0].sequence):
+        holes, attempts = (), {}
+    attempts.update({retry.sequence: retry.attempt - 1 for retry in plan.retries})
+    blocked: set[str | None] = set(plan.blocked_keys if plan.is_fresh else ())
+    stopped = False
+    read: list[StoredRecord] = []
+    acked: list[StoredRecord] = []
+    failed: list[StoredRecord] = []
+    failures: list[FailedRecord] = []
+    killed_by = None
+    for record in records[: plan.limit]:
+        if len(failures) >= plan.max_failures and plan.is_fresh:
+            break
+        previous = read[-1].sequence if read else None
+        read.append(record)
+        if within(holes, record.sequence):
+            assert record.finished
+            continue
+        attempt = attempts.get(record.sequence, 0)
+        held = (order is Order.SHARD and stopped) or (order is Order.KEY and record.key in blocked)
+        said = Verdict.ACK
+        if not held:
+            attempt += 1
+            on_delivery(record, [earlier.sequence for earlier in read] if plan.retries else ())
+            if record.poison:
+                killed_by = record
+                break
+            said = verdict(record, attempt)
+            if said is Verdict.ACK:
+                acked.append(record)
+                continue
+            failed.append(record)
+        stopped = True
+        if record.key is not None:
+            blocked.add(record.key)
+        failures.append(
+            FailedRecord(
+                index=len(read) - 1,
+                sequence=record.sequence,
+                previous=previous,
+                attempt=attempt,
+                held=held,
+                partition_key=record.key,
+                rejected=said is Verdict.REJECT,
+            )
+        )
+    drained = len(read) == len(records)
+    return Delivered(
+        plan=plan,
+        outcome=SliceOutcome(
+            first=read[0].sequence if read and plan.is_fresh else None,
+            last=read[-1].sequence if read and plan.is_fresh else None,
+            count=len(read),
+            failures=tuple(failures),
+            at_end=plan.is_fresh and drained and closed,
+            at_tip=drained,
+        ),
+        acked=tuple(acked),
+        failed=tuple(failed),
+        killed_by=killed_by,
+    )
+
+
+def first_as_failure(plan: SlicePlan, records: list[StoredRecord]) -> FailedRecord | None:
+    """Give the first record of a slice as the failure that it becomes if it is convicted."""
+    if plan.kind is SliceKind.READ or not records:
+        return None
+    retried = plan.retries[0].attempt if plan.retries else dict(plan.attempts).get(records[0].sequence, 0) + 1
+    return FailedRecord(
+        index=0, sequence=records[0].sequence, previous=None, attempt=retried, partition_key=records[0].key
+    )

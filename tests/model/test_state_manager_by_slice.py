@@ -1,0 +1,382 @@
+"""StateManager under a shell that works slice by slice, like the micro-batch engine.
+
+The stream is written to, split and merged; jobs end in any order, die, and report late; ownerships are lost and
+found again; the process restarts from what it stored. At the end of every run all shards are closed and worked
+off: every record must be finished, and every shard over in the store.
+"""
+
+from collections.abc import Callable, Collection
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from shard_state import (
+    Capacity,
+    Exhausted,
+    Order,
+    RetryPolicy,
+    SequenceNumber,
+    ShardPhase,
+    SliceKind,
+    SliceLimits,
+    SlicePlan,
+    StateManager,
+)
+from tests.model.stream_in_memory import (
+    Delivered,
+    Failures,
+    Store,
+    StoredRecord,
+    Stream,
+    Verdict,
+    deliver_slice,
+    first_as_failure,
+)
+
+KEYS = st.sampled_from((None, "a", "b"))
+LIMITS = SliceLimits(records=4, retries=3)
+CAPACITY = Capacity(records=8, holes=6)
+PAGE = 3
+
+VerdictOf = Callable[[StoredRecord, int], Verdict]
+
+
+class SliceShell(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.stream = Stream()
+        self.store = Store(self.stream)
+        self.carried: dict[str, list[StoredRecord]] = {}
+        """The pages that the driver holds."""
+        self.out: list[SlicePlan] = []
+        self.ended: list[Delivered] = []
+        """Slices whose outcome was reported or given up: it may arrive again."""
+        self.exhausted: list[Exhausted] = []
+        self.stolen: set[str] = set()
+        """Shards that another consumer took, which ours does not know yet."""
+        self.convicts: set[tuple[str, SequenceNumber]] = set()
+
+    @initialize(order=st.sampled_from(Order), limit=st.sampled_from((0, 1, 2)), shards=st.integers(1, 3))
+    def begin(self, order: Order, limit: int, shards: int) -> None:
+        self.order = order
+        self.policy = RetryPolicy(limit=limit, backoff_seconds=4.0, cap_seconds=8.0)
+        for _ in range(shards):
+            self.stream.open_shard()
+        self.restart()
+
+    @rule()
+    def restart(self) -> None:
+        """Start afresh from what is stored, as after a crash."""
+        self.manager = StateManager(
+            app_instance="model",
+            random=lambda: 0.5,
+            retry=self.policy,
+            order=self.order,
+            capacity=CAPACITY,
+            limits=LIMITS,
+        )
+        self.failures = Failures(self.order)
+        for held in (self.carried, self.out, self.ended, self.exhausted, self.stolen, self.convicts):
+            held.clear()
+        self.list_and_acquire()
+
+    # The stream
+
+    @rule(data=st.data(), keys=st.lists(KEYS, min_size=1, max_size=4), poison=st.integers(0, 9))
+    def write(self, data: st.DataObject, keys: list[str | None], poison: int) -> None:
+        shard_id = data.draw(st.sampled_from(self.stream.open_shards()))
+        for at, key in enumerate(keys):
+            self.stream.put(shard_id, key, poison=poison == at)
+
+    @precondition(lambda self: len(self.stream.shards) < 6)
+    @rule(data=st.data())
+    def split(self, data: st.DataObject) -> None:
+        parent = data.draw(st.sampled_from(self.stream.open_shards()))
+        for _ in range(2):
+            self.stream.open_shard((parent,))
+
+    @precondition(lambda self: len(self.stream.shards) < 6 and len(self.stream.open_shards()) > 1)
+    @rule(data=st.data())
+    def merge(self, data: st.DataObject) -> None:
+        one, other = data.draw(st.permutations(self.stream.open_shards()))[:2]
+        self.stream.open_shard((one, other))
+
+    @rule(seconds=st.integers(1, 10))
+    def pass_time(self, seconds: int) -> None:
+        self.now += seconds
+
+    # Owning
+
+    @rule()
+    def list_and_acquire(self) -> None:
+        self.manager.listed([shard.shard for shard in self.stream.shards.values()], self.store.load())
+        for shard in self.manager.to_acquire():
+            assert set(shard.parents) <= self.store.over()
+            self.stream.check_parents_finished(shard.shard_id)
+            self.manager.acquired(
+                shard.shard_id, self.store.acquire(shard.shard_id, self.manager.fresh_checkpoint())
+            )
+
+    @precondition(lambda self: self.manager.owned)
+    @rule(data=st.data())
+    def another_consumer_takes_a_shard(self, data: st.DataObject) -> None:
+        shard_id = data.draw(st.sampled_from(sorted(self.manager.owned)))
+        self.store.acquire(shard_id, self.manager.fresh_checkpoint())
+        self.stolen.add(shard_id)
+
+    @precondition(lambda self: self.stolen)
+    @rule()
+    def hear_of_lost_shards(self) -> None:
+        self.lose(self.stolen)
+
+    def lose(self, shard_ids: set[str]) -> None:
+        self.manager.lost(shard_ids)
+        self.failures.forget(shard_ids)
+        for shard_id in shard_ids:
+            self.carried.pop(shard_id, None)
+        self.exhausted = [gone for gone in self.exhausted if gone.shard_id not in shard_ids]
+        self.convicts = {convict for convict in self.convicts if convict[0] not in shard_ids}
+        self.stolen -= shard_ids
+
+    # Slice by slice
+
+    @rule()
+    def fetch(self) -> None:
+        """The driver polls the shards at their tip."""
+        for shard_id in self.manager.to_fetch():
+            if shard_id in self.carried:
+                continue
+            state = self.manager.shard(shard_id)
+            assert state is not None
+            shard = self.stream.shards[shard_id]
+            reached = state.position.sequence_number
+            ahead = [record for record in shard.records if reached is None or record.sequence > reached]
+            self.manager.page_fetched(shard_id, full=len(ahead) >= PAGE)
+            if ahead:
+                self.carried[shard_id] = ahead[:PAGE]
+            elif shard.shard.closed:
+                self.manager.end_read(shard_id)
+
+    @rule()
+    def plan(self) -> None:
+        for plan in self.manager.plan(
+            self.now, {shard_id: len(page) for shard_id, page in self.carried.items()}
+        ):
+            for other in self.out:
+                same = (other.shard_id, other.epoch, other.is_fresh) == (
+                    plan.shard_id,
+                    plan.epoch,
+                    plan.is_fresh,
+                )
+                assert not same
+            for retry in plan.retries:
+                if (plan.shard_id, retry.sequence) in self.convicts:
+                    assert plan.alone
+                    assert len(plan.retries) == 1
+            self.out.append(plan)
+        assert not self.manager.plan(
+            self.now, {shard_id: len(page) for shard_id, page in self.carried.items()}
+        )
+        self.check_that_everybody_was_served()
+
+    def check_that_everybody_was_served(self) -> None:
+        """Every shard that may be read is being read now, whatever the others do (invariant 15)."""
+        being_read = {(plan.shard_id, plan.epoch) for plan in self.out if plan.is_fresh}
+        for shard_id in self.manager.owned:
+            state = self.manager.shard(shard_id)
+            assert state is not None
+            wants_page = shard_id in self.manager.to_fetch() and shard_id not in self.carried
+            assert (shard_id, state.epoch) in being_read or not state.may_read or wants_page
+
+    @precondition(lambda self: self.out)
+    @rule(data=st.data(), jobs=st.integers(1, 3), lag=st.booleans())
+    def run_a_job(self, data: st.DataObject, jobs: int, *, lag: bool) -> None:
+        """Run some of the planned slices as one job. One dead worker takes all of them down."""
+        plans = [data.draw(st.sampled_from(self.out))]
+        if not plans[0].alone:
+            others = [plan for plan in self.out if not plan.alone and plan is not plans[0]]
+            plans += others[: jobs - 1]
+        verdicts = st.sampled_from((Verdict.ACK, Verdict.ACK, Verdict.FAIL, Verdict.REJECT))
+        self.run_job(plans, lambda _record, _attempt: data.draw(verdicts), late=lag)
+
+    def run_job(self, plans: list[SlicePlan], verdict: VerdictOf, *, late: bool = False) -> None:
+        delivered = [self.deliver(plan, verdict) for plan in plans]
+        self.out = [plan for plan in self.out if not any(plan is ran for ran in plans)]
+        killers = [slice_.killed_by for slice_ in delivered if slice_.killed_by is not None]
+        self.ended += [slice_ for slice_ in delivered if not killers]
+        if killers or late:
+            for slice_ in delivered:
+                self.die(slice_.plan, alone=len(delivered) == 1, killer=slice_.killed_by)
+        else:
+            for slice_ in delivered:
+                self.settle(slice_)
+
+    def deliver(self, plan: SlicePlan, verdict: VerdictOf) -> Delivered:
+        shard = self.stream.shards[plan.shard_id]
+        # A job that outlived its ownership delivers in vain; another consumer's order is its own affair.
+        current = self.is_current(plan)
+
+        def on_delivery(record: StoredRecord, along: Collection[SequenceNumber]) -> None:
+            self.stream.check_parents_finished(record.shard_id)
+            if current:
+                self.failures.check_delivery(record, along)
+
+        def checked(record: StoredRecord, attempt: int) -> Verdict:
+            assert self.policy.limit is not None
+            assert attempt <= 1 + self.policy.limit
+            return verdict(record, attempt)
+
+        records = self.records_of(plan)
+        return deliver_slice(
+            plan,
+            records=records,
+            closed=shard.shard.closed and records[-1:] == shard.after(plan)[-1:],
+            order=self.order,
+            verdict=checked,
+            on_delivery=on_delivery,
+        )
+
+    def records_of(self, plan: SlicePlan) -> list[StoredRecord]:
+        shard = self.stream.shards[plan.shard_id]
+        if plan.kind is SliceKind.RETRY:
+            return [self.stream.record(plan.shard_id, retry.sequence) for retry in plan.retries]
+        ahead = shard.after(plan)
+        if plan.kind is SliceKind.CARRIED and self.is_current(plan):
+            page = self.carried[plan.shard_id]
+            assert page == ahead[: len(page)]
+            return page
+        return ahead
+
+    def is_current(self, plan: SlicePlan) -> bool:
+        state = self.manager.shard(plan.shard_id)
+        return state is not None and state.epoch == plan.epoch
+
+    def settle(self, slice_: Delivered) -> None:
+        if self.is_current(slice_.plan):
+            for record in slice_.acked:
+                record.finished = True
+            for record in slice_.failed:
+                self.failures.add(record)
+        exhausted = self.manager.settle(slice_.plan, slice_.outcome, self.now)
+        self.exhausted += exhausted
+        if self.is_current(slice_.plan) and slice_.plan.kind is SliceKind.CARRIED:
+            self.take_from_page(slice_.plan.shard_id, slice_.outcome.count)
+        finished = {record.sequence for record in slice_.acked} | {gone.sequence for gone in exhausted}
+        self.convicts -= {(slice_.plan.shard_id, sequence) for sequence in finished}
+
+    def take_from_page(self, shard_id: str, count: int) -> None:
+        self.carried[shard_id] = self.carried[shard_id][count:]
+        if not self.carried[shard_id]:
+            del self.carried[shard_id]
+
+    def die(self, plan: SlicePlan, *, alone: bool, killer: StoredRecord | None) -> None:
+        current = self.is_current(plan)
+        records = self.records_of(plan)
+        carried = first_as_failure(plan, records)
+        before = {gone.sequence for gone in self.exhausted if gone.shard_id == plan.shard_id}
+        waiting = self.unresolved(plan.shard_id)
+        exhausted = self.manager.died(plan, carried, self.now)
+        self.exhausted += exhausted
+        if not current:
+            assert not exhausted
+            return
+        convicted = carried is not None and plan.alone and alone and min(plan.limit, len(records)) == 1
+        if plan.kind is SliceKind.CARRIED:
+            assert self.unresolved(plan.shard_id) == waiting + convicted
+        if convicted and carried is not None:
+            self.failures.add(records[0])
+            assert carried.sequence not in before
+            if not exhausted:
+                self.convicts.add((plan.shard_id, carried.sequence))
+            if plan.kind is SliceKind.CARRIED:
+                self.take_from_page(plan.shard_id, 1)
+        assert killer is None or not convicted or killer is records[0]
+        assert convicted or not exhausted
+
+    def unresolved(self, shard_id: str) -> int:
+        state = self.manager.shard(shard_id)
+        return 0 if state is None else state.tracker.unresolved
+
+    @precondition(lambda self: self.ended)
+    @rule(data=st.data())
+    def an_outcome_arrives_again(self, data: st.DataObject) -> None:
+        """Reported twice, or after the job was given up: harmless (invariant 5)."""
+        slice_ = data.draw(st.sampled_from(self.ended))
+        if any(plan == slice_.plan for plan in self.out):
+            return
+        before = self.manager.status()
+        assert not self.manager.settle(slice_.plan, slice_.outcome, self.now)
+        assert not self.manager.died(slice_.plan, None, self.now)
+        assert self.manager.status() == before
+
+    # Finishing and storing
+
+    @precondition(lambda self: self.exhausted)
+    @rule(data=st.data())
+    def write_a_dead_letter(self, data: st.DataObject) -> None:
+        gone = data.draw(st.sampled_from(self.exhausted))
+        self.exhausted.remove(gone)
+        record = self.stream.record(gone.shard_id, gone.sequence)
+        record.finished = True
+        assert self.manager.dead_lettered(gone.shard_id, gone.sequence, self.now)
+        assert not self.manager.dead_lettered(gone.shard_id, gone.sequence, self.now)
+
+    @rule()
+    def commit(self) -> None:
+        pending = self.manager.to_commit()
+        stored = [commit for commit in pending if self.store.commit(commit.shard_id, commit.checkpoint)]
+        fenced = {commit.shard_id for commit in pending} - {commit.shard_id for commit in stored}
+        assert fenced <= self.stolen
+        over = set(self.manager.committed(stored))
+        assert over <= self.store.over()
+        for shard_id in over:
+            assert not self.stream.unfinished(shard_id)
+        self.stolen -= over
+
+    # Always
+
+    @invariant()
+    def what_is_over_is_finished(self) -> None:
+        for shard_id in self.store.over():
+            assert not self.stream.unfinished(shard_id)
+            assert self.stream.shards[shard_id].shard.closed
+
+    @invariant()
+    def the_manager_knows_what_is_out(self) -> None:
+        current = [plan for plan in self.out if self.is_current(plan)]
+        assert self.manager.idle == (not current)
+
+    def teardown(self) -> None:
+        """Close every shard and work everything off: nothing may hang, nothing may be lost."""
+        if not hasattr(self, "manager"):
+            return
+        self.stream.close_all()
+        everything = sum(len(shard.records) for shard in self.stream.shards.values())
+        for _ in range(60 + 30 * everything):
+            self.now += 100.0
+            self.lose(set(self.stolen))
+            self.list_and_acquire()
+            self.fetch()
+            self.plan()
+            while self.out:
+                plans = [self.out[0]] if self.out[0].alone else [plan for plan in self.out if not plan.alone]
+                self.run_job(plans, lambda _record, _attempt: Verdict.ACK)
+            while self.exhausted:
+                gone = self.exhausted.pop()
+                self.stream.record(gone.shard_id, gone.sequence).finished = True
+                assert self.manager.dead_lettered(gone.shard_id, gone.sequence, self.now)
+            self.commit()
+            if self.store.over() == set(self.stream.shards):
+                break
+        assert self.store.over() == set(self.stream.shards)
+        assert not any(self.stream.unfinished(shard_id) for shard_id in self.stream.shards)
+        assert {status.phase for status in self.manager.status()} == {ShardPhase.OVER}
+        assert self.manager.all_over
+
+
+TestStateManagerBySlice = SliceShell.TestCase
+TestStateManagerBySlice.settings = settings(
+    max_examples=60, stateful_step_count=40, deadline=None, print_blob=True
+)
