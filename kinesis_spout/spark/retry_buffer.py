@@ -25,12 +25,12 @@ class RetryBuffer:
 
     def keep(self, shard_id: str, record: Record) -> None:
         """Keep a record's data if there is room."""
+        shard = self._records.setdefault(shard_id, {})
+        self._forget(shard, record.sequence)
         weight = _weight(record)
         if self.size_bytes + weight > self._max_bytes:
             self.spilled += 1
             return
-        shard = self._records.setdefault(shard_id, {})
-        self._forget(shard, record.sequence)
         shard[record.sequence] = record
         self.size_bytes += weight
 

@@ -1,0 +1,148 @@
+"""What the driver keeps for its batches: pages, records that wait, the packs of a batch."""
+
+import pytest
+
+from kinesis_spout.ports import Page
+from kinesis_spout.record import Record
+from kinesis_spout.spark.batch import Batch, pack
+from kinesis_spout.spark.retry_buffer import RetryBuffer
+from kinesis_spout.spark.shard_reader import ShardReader
+from kinesis_spout.spark.work import WorkSlice
+from shard_state import Position, SequenceNumber, SliceKind, SlicePlan
+
+
+def record(number: int, size: int = 10) -> Record:
+    return Record(data=b"x" * size, sequence_number=str(number), shard_id="shard")
+
+
+def page(*records: Record, behind: int = 0, at_end: bool = False) -> Page:
+    size = sum(len(each.data) for each in records)
+    return Page(records=records, size_bytes=size, millis_behind_latest=behind, at_end=at_end)
+
+
+def works(count: int) -> list[WorkSlice]:
+    return [
+        WorkSlice(
+            plan=SlicePlan(
+                shard_id=f"shard-{number}",
+                epoch=1,
+                kind=SliceKind.READ,
+                limit=1,
+                position=Position.trim_horizon(),
+                max_failures=1,
+            ),
+            records=(record(number),),
+        )
+        for number in range(count)
+    ]
+
+
+# pack
+
+
+@pytest.mark.parametrize(
+    ("slices", "parallelism", "sizes"),
+    [(1, 4, [1]), (3, 4, [1, 1, 1]), (8, 4, [2, 2, 2, 2]), (100, 4, [8] * 9 + [7] * 4)],
+)
+def test_every_core_gets_work_before_slices_share_a_task(
+    slices: int, parallelism: int, sizes: list[int]
+) -> None:
+    packs = pack(works(slices), per_task=8, parallelism=parallelism)
+
+    assert [len(each) for each in packs] == sizes
+    shards = [work.plan.shard_id for each in packs for work in each]
+    assert sorted(shards) == sorted(work.plan.shard_id for work in works(slices))
+
+
+def test_a_batch_finds_the_records_that_travel_with_it() -> None:
+    batch = Batch(number=0, tag="t", works=works(2), started=0.0)
+
+    assert batch.record("shard-1", SequenceNumber(1)) == record(1)
+    assert batch.record("shard-0", SequenceNumber(1)) is None
+
+
+# RetryBuffer
+
+
+def test_the_buffer_keeps_records_until_they_are_dropped_and_counts_their_bytes() -> None:
+    buffer = RetryBuffer(10_000)
+    buffer.keep("shard", record(1))
+    buffer.keep("shard", record(2))
+    once = buffer.size_bytes
+    buffer.keep("shard", record(2))
+
+    assert buffer.size_bytes == once
+    assert buffer.get("shard", SequenceNumber(1)) == record(1)
+    assert buffer.get("other", SequenceNumber(1)) is None
+    buffer.drop("shard", [SequenceNumber(1), SequenceNumber(99)])
+    buffer.drop_shard("shard")
+    assert (buffer.size_bytes, buffer.get("shard", SequenceNumber(2))) == (0, None)
+
+
+def test_a_full_buffer_takes_nothing_more_and_counts_what_it_could_not_take() -> None:
+    buffer = RetryBuffer(1_500)
+    buffer.keep("shard", record(1, size=600))
+    buffer.keep("shard", record(2, size=600))
+
+    assert buffer.get("shard", SequenceNumber(2)) is None
+    assert buffer.spilled == 1
+    buffer.drop("shard", [SequenceNumber(1)])
+    buffer.keep("shard", record(2, size=600))
+    assert buffer.get("shard", SequenceNumber(2)) is not None
+
+
+def test_a_record_that_comes_again_into_a_full_buffer_stays() -> None:
+    """Its place is its own: weighed together with itself it would not fit."""
+    buffer = RetryBuffer(1_500)
+    buffer.keep("shard", record(1, size=600))
+    again = record(1, size=600)
+    again.attempt = 2
+    buffer.keep("shard", again)
+
+    kept = buffer.get("shard", SequenceNumber(1))
+    assert kept is not None
+    assert (kept.attempt, buffer.spilled, buffer.size_bytes) == (2, 0, 1_100)
+
+
+# ShardReader
+
+
+def test_records_stay_until_a_slice_has_dealt_with_them() -> None:
+    reader = ShardReader(epoch=1, fetching_since=0.0)
+    reader.take_in(page(record(1), record(2), record(3)))
+
+    assert reader.carried(2) == (record(1), record(2))
+    assert reader.carried(9) == (record(1), record(2), record(3))
+    reader.settled(2)
+    assert reader.carried(9) == (record(3),)
+    reader.settled(1)
+    assert (reader.size_bytes, reader.is_idle) == (0, True)
+
+
+def test_polls_get_rarer_only_after_some_empty_ones_and_at_once_frequent_again() -> None:
+    reader = ShardReader(epoch=1)
+    periods = []
+    for _ in range(12):
+        reader.fetching_since = 0.0
+        reader.take_in(page())
+        periods.append(reader.poll_period(0.2, 1.0))
+
+    assert periods[:5] == [0.2] * 5
+    assert periods == sorted(periods)
+    assert periods[-1] == 1.0
+    reader.fetching_since = 0.0
+    reader.take_in(page(record(1)))
+    assert reader.poll_period(0.2, 1.0) == 0.2
+
+
+def test_the_tip_counts_as_seen_from_when_the_poll_began() -> None:
+    """What was put while the poll was under way may have come too late for it."""
+    reader = ShardReader(epoch=1, fetching_since=5.0)
+    reader.take_in(page())
+    assert reader.tip_seen_at == 5.0
+    reader.fetching_since = 6.0
+    reader.take_in(page(behind=100))
+    assert reader.tip_seen_at == 5.0
+    reader.fetching_since = 7.0
+    reader.take_in(page(record(1)))
+    assert reader.tip_seen_at == 5.0
