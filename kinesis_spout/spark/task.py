@@ -17,6 +17,7 @@ from kinesis_spout.ports import Page
 from kinesis_spout.spark.delivery import DeliverySettings, HandlerDelivery, SliceDelivery
 from kinesis_spout.spark.handlers import HandlerBytes
 from kinesis_spout.spark.work import Cursor, WorkResult, WorkSlice
+from kinesis_spout.spark.worker_memory import set_aside_imports
 from shard_state import Order, SliceKind, SliceOutcome
 
 _THREADS = 8
@@ -89,6 +90,7 @@ def run_slices(
                     if ahead is not None:
                         read.give_back(ahead)
                     yield read.result()
+    set_aside_imports()
 
 
 def _deliver_carried(work: WorkSlice, delivery: SliceDelivery, until: float) -> WorkResult:
