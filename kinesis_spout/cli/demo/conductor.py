@@ -22,8 +22,10 @@ KILLS_END: Final = 0.8
 
 _LOOK_SECONDS: Final = 0.1
 _LETTERS_SECONDS: Final = 0.5
-_STALLED_SECONDS: Final = 20.0
+_STALLED_SECONDS: Final = 30.0
 """A consumer that has nothing in hand for so long, while records have no end, does not know of them."""
+_SETTLED_SECONDS: Final = 3.0
+"""How long the consumer works before it is killed, so that it has committed something."""
 _EXAMPLES: Final = 3
 
 
@@ -62,6 +64,8 @@ class Conductor:
         self.letters: dict[int, DeadLetter] = {}
         self.kills: list[Kill] = []
         self._killed_at = 0.0
+        self._working_since: float | None = None
+        """When this run of the consumer was first seen at work."""
         self._letters_read_at = 0.0
         self._progress = (0, time.monotonic())
         """How many records had their end, and when the consumer last had something to do."""
@@ -117,9 +121,12 @@ class Conductor:
         self._consumer.check()
         self._read()
         status = self._consumer.status()
-        self._note_resumption(status.spark_seconds)
+        if self._working_since is None and self._consumer.run in self.ledger.workers:
+            self._working_since = time.monotonic()
+            self._note_resumption(status.spark_seconds)
         self._moving = self._finished != self._progress[0]
-        if self._moving or status.in_flight or status.waiting:
+        # Spark may take long to start; only a consumer that runs and idles has nothing more to give.
+        if self._moving or status.spark_seconds is None or status.in_flight or status.waiting:
             self._progress = self._finished, time.monotonic()
         if status.spark_seconds is not None:
             self._phase = "consuming" if not self._producer.finished else "finishing"
@@ -175,21 +182,19 @@ class Conductor:
                 "were made; a slow machine needs a longer --timeout"
             )
         if self._producer.finished and now - self._progress[1] >= _STALLED_SECONDS:
-            status = self._consumer.status()
-            # Spark may take long to start; only a consumer that runs and idles has nothing more to give.
-            if status.spark_seconds is not None and len(self.kills) == self._kills_wanted:
-                trouble = "" if status.error is None else f"; its newest error: {status.error}"
-                return (
-                    f"for {_STALLED_SECONDS:g} s the consumer had nothing left to do, while "
-                    f"{self._unfinished:,} records had no end{trouble}"
-                )
+            error = self._consumer.status().error
+            trouble = "" if error is None else f"; its newest error: {error}"
+            return (
+                f"for {_STALLED_SECONDS:g} s the consumer had nothing left to do, while "
+                f"{self._unfinished:,} records had no end{trouble}"
+            )
         return None
 
     # Kills
 
     def _kill_is_due(self) -> bool:
-        done = len(self.kills)
-        if done == self._kills_wanted or self._consumer.run not in self.ledger.workers:
+        done, since = len(self.kills), self._working_since
+        if done == self._kills_wanted or since is None or time.monotonic() - since < _SETTLED_SECONDS:
             return False
         if self._finished < self._records * KILLS_END * (done + 1) / (self._kills_wanted + 1):
             return False
@@ -207,6 +212,7 @@ class Conductor:
         self.kills.append(Kill(pid=pid, unfinished=self._unfinished))
         self._display.event(f"killed the consumer (pid {pid}) with {self._unfinished:,} records unfinished")
         self._consumer = self._start_consumer(self._consumer.run + 1)
+        self._working_since = None
         self._phase = "resuming: starting Spark"
         self._display.event(f"started it again (pid {self._consumer.pid})")
         if len(self.kills) == self._kills_wanted:
@@ -216,9 +222,7 @@ class Conductor:
         return self.ledger.workers.get(self._consumer.run, ())
 
     def _note_resumption(self, spark_seconds: float | None) -> None:
-        if not self.kills or self.kills[-1].resumed_seconds is not None:
-            return
-        if self._consumer.run not in self.ledger.workers:
+        if not self.kills:
             return
         resumed_seconds = round(time.monotonic() - self._killed_at, 1)
         spark_seconds = None if spark_seconds is None else round(spark_seconds, 1)
