@@ -1,0 +1,86 @@
+"""The command ``kinesis-spout``: what there is to call."""
+
+from importlib.metadata import version
+from typing import Annotated, Final
+
+import typer
+
+from kinesis_spout.cli.checkpoints import checkpoints
+from kinesis_spout.cli.dead_letters import dead_letters
+from kinesis_spout.cli.failures import OneLineErrors
+from kinesis_spout.cli.options import options
+from kinesis_spout.cli.run import run
+from kinesis_spout.cli.shards import shards
+from kinesis_spout.cli.world import RealWorld
+
+_HELP: Final = """\
+Reliable Kinesis consumption for PySpark: every record ends acked, or in the dead letters.
+
+New here? `kinesis-spout demo` needs no account and no set-up. Then run a handler of your own:
+`kinesis-spout run my_module:handle --stream orders --app billing`. While it runs, or after,
+`kinesis-spout shards` shows where each shard stands, and `kinesis-spout dead-letters list` what was given up.
+"""
+
+_EXIT_CODES: Final = (
+    "Exit codes: 0 done, 1 failed, 2 usage or settings, 3 Kinesis, 4 ZooKeeper or stored progress, 5 refused "
+    "while a consumer is alive, 6 dead letters, 130 interrupted."
+)
+
+app = typer.Typer(
+    cls=OneLineErrors,
+    help=_HELP,
+    epilog=_EXIT_CODES,
+    rich_markup_mode="markdown",  # joins the lines of a paragraph
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,  # a traceback with local variables would show secrets
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(value: bool) -> None:  # noqa: FBT001 - typer calls it with the option's value
+    if value:
+        typer.echo(f"kinesis-spout {version('kinesis-spout')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _begin(
+    ctx: typer.Context,
+    *,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    show_version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True),
+    ] = False,
+) -> None:
+    del debug, show_version  # read by OneLineErrors, and by the option's callback
+    ctx.obj = ctx.obj or RealWorld()
+
+
+@app.command(
+    context_settings={
+        "allow_extra_args": True,
+        "ignore_unknown_options": True,
+        "help_option_names": [],  # --help goes through
+    },
+)
+def demo(ctx: typer.Context) -> None:
+    """See it work: a stream, a consumer that is killed and goes on, and the books at the end."""
+    # Imported only now: the demo brings half the package with it, which --help should not wait for.
+    from kinesis_spout.cli.demo.run import demo as run_demo  # noqa: PLC0415
+
+    demo_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    demo_app.command("demo")(run_demo)
+    typer.main.get_command(demo_app)(args=ctx.args, prog_name=ctx.command_path)
+
+
+app.command()(run)
+app.command()(shards)
+app.add_typer(checkpoints, name="checkpoints")
+app.add_typer(dead_letters, name="dead-letters")
+app.command()(options)
+
+
+def main() -> None:
+    """Run the command line."""
+    app(prog_name="kinesis-spout")

@@ -1,0 +1,240 @@
+"""``kinesis-spout dead-letters``: what was given up, why, and how to deliver it again."""
+
+import base64
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+import typer
+from rich.console import Console
+from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+
+from kinesis_spout.cli.failures import NotFound
+from kinesis_spout.cli.output import moment, note, print_json, print_table
+from kinesis_spout.cli.settings import configured
+from kinesis_spout.config import SpoutConfig
+from kinesis_spout.dead_letter import DeadLetter
+from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.ports import DeadLetterSink
+
+if TYPE_CHECKING:
+    from kinesis_spout.cli.world import World
+
+dead_letters = typer.Typer(
+    no_args_is_help=True,
+    help="Look at the records that were given up, and put them back on their stream.",
+)
+
+_HEADINGS: Final = ("message id", "died", "reason", "attempts", "bytes", "error")
+_ERROR_CHARS: Final = 80
+_DEFAULT_LIMIT: Final = 50
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@dead_letters.command("list")
+@configured("dead_letters")
+def list_letters(
+    ctx: typer.Context,
+    config: SpoutConfig,
+    *,
+    limit: Annotated[int, typer.Option(min=0, help="The most to show; 0 shows all.")] = _DEFAULT_LIMIT,
+    reason: Annotated[
+        Literal["exhausted", "rejected"] | None, typer.Option(help="Only those given up for this.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """List the letters that were not redriven, oldest file first.
+
+    Next: `dead-letters show MESSAGE_ID` for one of them with its data, `dead-letters redrive` once the cause
+    is mended.
+    """
+    world: World = ctx.obj
+    with world.dead_letters(config) as sink:
+        wanted = (letter for letter in sink.read() if reason in (None, letter.reason))
+        shown = list(islice(wanted, limit or None))
+        more = next(iter(wanted), None) is not None
+    if json:
+        print_json([_summary(letter) for letter in shown])
+    elif shown:
+        print_table(_HEADINGS, [_cells(letter) for letter in shown])
+    else:
+        note(f"no dead letters in {config.dead_letters_url}")
+    if more:
+        note(f"there are more than these {len(shown)}: --limit 0 shows all")
+
+
+@dead_letters.command()
+@configured("dead_letters")
+def show(
+    ctx: typer.Context,
+    message_id: Annotated[
+        str, typer.Argument(metavar="MESSAGE_ID", help="As `dead-letters list` shows it.", show_default=False)
+    ],
+    config: SpoutConfig,
+    *,
+    json: Json = False,
+) -> None:
+    """Show one letter in full, with its data.
+
+    Next: `dead-letters redrive MESSAGE_ID` puts the record back on its stream.
+    """
+    world: World = ctx.obj
+    with world.dead_letters(config) as sink:
+        # At least once: of several copies the last one says the most.
+        letter = next(iter([found for found in sink.read() if found.message_id == message_id][-1:]), None)
+    if letter is None:
+        raise NotFound(
+            f"expected the id of a dead letter in {config.dead_letters_url}, got {message_id!r}, which is not "
+            "there, or was redriven: `kinesis-spout dead-letters list` shows what is"
+        )
+    if json:
+        print_json(_document(letter))
+    else:
+        print_table(
+            ("field", "value"), [(name, _shown(name, value)) for name, value in _document(letter).items()]
+        )
+
+
+@dead_letters.command()
+@configured("dead_letters")
+def redrive(
+    ctx: typer.Context,
+    message_ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[MESSAGE_ID]...", show_default=False)
+    ] = None,
+    *,
+    config: SpoutConfig,
+    every: Annotated[bool, typer.Option("--all", help="Every letter.")] = False,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force",
+            help="With --all: also from a sink that cannot remember what was redriven, like a stream.",
+        ),
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Put letters back on their stream, as new records, to be delivered again with all their attempts.
+
+    A letter is put first and marked after, so a crash in between puts it twice, and never loses it. Consumers
+    may go on running.
+    """
+    ids = frozenset(message_ids or ())
+    if bool(ids) == every:
+        raise InvalidConfig("expected message ids or --all, got " + ("both" if every else "neither"))
+    if force and not every:
+        raise InvalidConfig(
+            "expected --force with --all only: single letters need a sink that remembers them"
+        )
+    from kinesis_spout.dead_letters import redrive as redriving  # noqa: PLC0415 - imports boto3
+
+    world: World = ctx.obj
+    with world.dead_letters(config) as sink, _progress(len(ids) or None) as advance:
+        watched = (
+            _Watched(sink, sink.mark_redriven, advance) if isinstance(sink, redriving.MarkingSink) else sink
+        )
+        client = world.client(config)
+        if every:
+            done = redriving.redrive_all(watched, client, force=force)
+        else:
+            done = redriving.redrive(watched, client, ids)
+    missing = sorted(done.missing)
+    if json:
+        print_json({"redriven": done.count, "missing": missing})
+    else:
+        note(f"{done.count} records are back on their stream")
+    if missing:
+        raise NotFound(f"not in {config.dead_letters_url}, or redriven before: {', '.join(missing)}")
+
+
+class _Watched:
+    """A sink that says how many letters were marked. Mutable only in what it wraps."""
+
+    def __init__(
+        self,
+        sink: DeadLetterSink,
+        mark: Callable[[Sequence[DeadLetter]], None],
+        advance: Callable[[int], None],
+    ) -> None:
+        self._sink = sink
+        self._mark = mark
+        self._advance = advance
+
+    def write(self, letters: Sequence[DeadLetter]) -> None:
+        """As the sink does."""
+        self._sink.write(letters)
+
+    def read(self) -> Iterable[DeadLetter]:
+        """As the sink does."""
+        return self._sink.read()
+
+    def mark_redriven(self, letters: Sequence[DeadLetter]) -> None:
+        """As the sink does, and tell how many."""
+        self._mark(letters)
+        self._advance(len(letters))
+
+    def close(self) -> None:
+        """As the sink does."""
+        self._sink.close()
+
+
+@contextmanager
+def _progress(total: int | None) -> Iterator[Callable[[int], None]]:
+    """Show on a terminal how many letters are back on their stream; give what tells it of more."""
+    console = Console(stderr=True)
+    with Progress(
+        SpinnerColumn(),
+        TextColumn("letters redriven"),
+        MofNCompleteColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as progress:
+        task = progress.add_task("redrive", total=total)
+        yield lambda count: progress.advance(task, count)
+
+
+def _summary(letter: DeadLetter) -> dict[str, Any]:
+    return {
+        "message_id": letter.message_id,
+        "application": letter.application,
+        "stream": letter.stream,
+        "shard_id": letter.shard_id,
+        "sequence_number": letter.sequence_number,
+        "partition_key": letter.partition_key,
+        "arrival_timestamp": letter.arrival_timestamp,
+        "died_at": letter.died_at,
+        "reason": letter.reason,
+        "attempts": letter.attempts,
+        "size_bytes": len(letter.data),
+        "error": letter.error,
+    }
+
+
+def _document(letter: DeadLetter) -> dict[str, Any]:
+    """The letter in full: the data as base64, and as text where it is text."""
+    try:
+        text = letter.data.decode()
+    except UnicodeDecodeError:
+        text = None
+    return _summary(letter) | {"data_base64": base64.b64encode(letter.data).decode(), "data_text": text}
+
+
+def _cells(letter: DeadLetter) -> list[str]:
+    error = letter.error.partition("\n")[0]
+    return [
+        letter.message_id,
+        moment(letter.died_at),
+        letter.reason,
+        str(letter.attempts),
+        str(len(letter.data)),
+        error if len(error) <= _ERROR_CHARS else error[: _ERROR_CHARS - 1] + "…",
+    ]
+
+
+def _shown(name: str, value: Any) -> str:
+    if value is None:
+        return "-"
+    return moment(value) if name in {"arrival_timestamp", "died_at"} else str(value)

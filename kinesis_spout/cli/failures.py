@@ -1,0 +1,69 @@
+"""How a command ends when it cannot do what it was asked: one line that says why, one that says what next."""
+
+import traceback
+from typing import Any, Final
+
+import typer
+from typer.core import TyperGroup
+
+from kinesis_spout.errors import (
+    CheckpointUnreadable,
+    ConsumerAlive,
+    DataLoss,
+    InvalidConfig,
+    KinesisSpoutError,
+    StreamRecreated,
+)
+
+INTERRUPTED: Final = 130
+"""What shells expect of a command that SIGINT ended."""
+
+_NEXT_STEPS: Final[dict[type[KinesisSpoutError], str]] = {
+    InvalidConfig: "a setting is given as --set NAME=VALUE, as KINESIS_SPOUT_NAME, or in a file (--config); "
+    "`kinesis-spout options` lists all",
+    ConsumerAlive: "stop them (Ctrl-C or SIGTERM) and repeat; one that was killed is gone when its session has "
+    "ended (session_timeout_seconds)",
+    CheckpointUnreadable: "`kinesis-spout checkpoints show` shows what can be read, `checkpoints reset` replaces "
+    "what cannot",
+    StreamRecreated: "`kinesis-spout checkpoints forget` removes the progress on the old stream",
+    DataLoss: "`kinesis-spout checkpoints reset --to trim_horizon` goes on at the oldest record that is left",
+}
+
+
+class NotFound(KinesisSpoutError):  # noqa: N818 - the name says what happened
+    """What was named on the command line does not exist."""
+
+
+class ActionRefused(KinesisSpoutError):  # noqa: N818
+    """A change that nobody confirmed."""
+
+    exit_code = 2
+
+
+class SparkFailed(KinesisSpoutError):  # noqa: N818
+    """Spark did not start."""
+
+
+class OneLineErrors(TyperGroup):
+    """The group of all commands: its errors are text for people, its exit codes are for scripts."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; turn our errors into text and an exit code. Others are bugs, and stay as they are."""
+        try:
+            return super().invoke(ctx)
+        except KinesisSpoutError as error:
+            if ctx.params.get("debug"):
+                traceback.print_exception(error)
+            report(error)
+            raise typer.Exit(error.exit_code) from error
+        except KeyboardInterrupt as interrupt:
+            typer.echo("interrupted", err=True)
+            raise typer.Exit(INTERRUPTED) from interrupt
+
+
+def report(error: KinesisSpoutError) -> None:
+    """Say on standard error what went wrong, and what to do about it."""
+    typer.echo(f"error: {error}", err=True)
+    for kind, step in _NEXT_STEPS.items():
+        if isinstance(error, kind):
+            typer.echo(f"next: {step}", err=True)

@@ -1,0 +1,153 @@
+"""What a reset writes: pure, so that it can be shown before it is done.
+
+A reset puts shards where a first start at the target would have put them. So it takes in every shard that the
+stream still lists: parents that were over are read again (from the target on) before their children, and a
+child that nobody has begun yet begins at the target too, not at its oldest record. A shard that is not listed
+any more has nothing left to read, and keeps what is stored.
+"""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from kinesis_spout.cli.failures import NotFound
+from kinesis_spout.cli.output import moment
+from kinesis_spout.errors import InvalidConfig
+from shard_state import SHARD_END, Checkpoint, Position, PositionType, SequenceNumber, Shard
+from shard_state.errors import InvalidSequenceNumber
+from shard_state.lineage import parents_first
+
+_ALLOWED = "trim_horizon, latest, an ISO-8601 time with its zone, or a sequence number"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where a reset goes."""
+
+    position: Position
+    """Resolved: never LATEST."""
+    base: SequenceNumber | None = None
+    """Up to where an aggregated record is finished, if the target is inside one."""
+
+    @property
+    def is_sequence_number(self) -> bool:
+        """Whether the target is a place in one shard, rather than a time in all of them."""
+        return self.position.sequence_number is not None
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """What is stored of a shard that goes there."""
+        if self.base is None:
+            return Checkpoint(start=self.position)
+        return Checkpoint(start=self.position, base=self.base)
+
+
+def parse_target(text: str, now: float) -> Target:
+    """Read what ``--to`` was given; LATEST is the time ``now``.
+
+    Raises:
+        InvalidConfig: says what is allowed.
+    """
+    if text.lower() in {"trim_horizon", "earliest"}:
+        return Target(position=Position.trim_horizon())
+    if text.lower() == "latest":
+        return Target(position=Position.latest().resolved(now))
+    if re.fullmatch(r"\d+(:\d+)?", text):
+        return _at(text)
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InvalidConfig(f"--to: expected {_ALLOWED}, got {text!r}") from error
+    if time.tzinfo is None:
+        raise InvalidConfig(f"--to: expected a time with its zone, as in 2026-01-31T12:00:00Z, got {text!r}")
+    if time.timestamp() > now:
+        raise InvalidConfig(f"--to: expected a time that is not in the future, got {text!r}: use latest")
+    return Target(position=Position.at_timestamp(time.timestamp()))
+
+
+def _at(text: str) -> Target:
+    try:
+        sequence = SequenceNumber.parse(text)
+    except InvalidSequenceNumber as error:
+        raise InvalidConfig(f"--to: {error}") from error
+    whole = Position.at(SequenceNumber(sequence.number))
+    if sequence.is_whole or sequence.sub == 0:
+        return Target(position=whole)
+    return Target(position=whole, base=SequenceNumber(sequence.number, sequence.sub - 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """One shard of the plan. ``after`` is None for one that keeps what is stored."""
+
+    shard_id: str
+    before: Checkpoint | None
+    after: Checkpoint | None
+    reason: str = ""
+
+
+def plan_reset(
+    target: Target,
+    listed: Sequence[Shard],
+    stored: Mapping[str, Checkpoint | None],
+    chosen: Collection[str] = (),
+) -> list[Move]:
+    """Say what becomes of each shard, parents before children.
+
+    Args:
+        target: where to go.
+        listed: every shard that the stream lists.
+        stored: every shard that something is stored of; None where it cannot be read.
+        chosen: only these shards; none means all.
+
+    Raises:
+        InvalidConfig: the target is in one shard, and not exactly one was chosen.
+        NotFound: a chosen shard is not listed.
+    """
+    if target.is_sequence_number and len(set(chosen)) != 1:
+        raise InvalidConfig(
+            f"--shard: expected exactly one with a sequence number, which is a place in one shard, got "
+            f"{len(set(chosen))}"
+        )
+    in_order = parents_first(listed)
+    unknown = sorted(set(chosen) - {shard.shard_id for shard in in_order})
+    if unknown:
+        raise NotFound(
+            f"expected shards that the stream lists ({', '.join(shard.shard_id for shard in in_order)}), got "
+            f"{', '.join(unknown)}; of a shard that is not listed nothing is left to read"
+        )
+    moves = [
+        Move(
+            shard_id=shard.shard_id,
+            before=stored.get(shard.shard_id),
+            after=target.checkpoint,
+            reason="could not be read" if stored.get(shard.shard_id, target) is None else "",
+        )
+        for shard in in_order
+        if not chosen or shard.shard_id in chosen
+    ]
+    if not chosen:
+        gone = sorted(stored.keys() - {shard.shard_id for shard in in_order})
+        moves += [_leave(shard_id, stored[shard_id]) for shard_id in gone]
+    return moves
+
+
+def _leave(shard_id: str, before: Checkpoint | None) -> Move:
+    if before is not None:
+        return Move(shard_id=shard_id, before=before, after=None, reason="not listed any more")
+    # Unreadable, and nothing left to read: over is all that it can be, and consumers can start again.
+    ended = Checkpoint(start=Position.trim_horizon(), base=SHARD_END)
+    return Move(
+        shard_id=shard_id, before=None, after=ended, reason="not listed any more, and could not be read"
+    )
+
+
+def place_text(checkpoint: Checkpoint) -> str:
+    """Say for people where a checkpoint stands."""
+    if checkpoint.base == SHARD_END:
+        return str(checkpoint.base)
+    position = checkpoint.read_from
+    if position.type is PositionType.AT_TIMESTAMP and position.timestamp is not None:
+        return moment(position.timestamp)
+    return str(position)

@@ -1,0 +1,234 @@
+"""``kinesis-spout run``: a handler on Spark, until it is told to stop."""
+
+import contextlib
+import importlib
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from kinesis_spout.cli.failures import INTERRUPTED, SparkFailed
+from kinesis_spout.cli.run_progress import ProgressView, Reading, open_view
+from kinesis_spout.cli.settings import configured
+from kinesis_spout.cli.spark_session import start_spark
+from kinesis_spout.config import SpoutConfig
+from kinesis_spout.errors import InvalidConfig, KinesisSpoutError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from kinesis_spout.spark.query import SpoutQuery
+
+_LOOK_SECONDS: Final = 0.1
+_REFRESH_SECONDS: Final = 1.0
+
+
+class _Door(Enum):
+    RECORD = "foreach_record"
+    ARROW = "foreach_arrow"
+    DATAFRAME = "foreach_batch"
+
+
+@configured("initial_position", "retry_limit", "order", "dead_letters")
+def run(
+    handler: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE:HANDLER",
+            help="The function to call; MODULE is looked for here first.",
+            show_default=False,
+        ),
+    ],
+    config: SpoutConfig,
+    *,
+    arrow: Annotated[
+        bool, typer.Option("--arrow", help="HANDLER takes (pyarrow.RecordBatch, collector).")
+    ] = False,
+    dataframe: Annotated[
+        bool, typer.Option("--dataframe", help="HANDLER takes (DataFrame, collector), on the driver.")
+    ] = False,
+    scheme: Annotated[
+        str, typer.Option(help="What a record handler is given: raw, text, json, or MODULE:CALLABLE.")
+    ] = "raw",
+    master: Annotated[
+        str | None,
+        typer.Option(
+            help='Where Spark runs: "local[2]", "spark://...". Unset: as spark-submit or spark-defaults say.',
+            show_default=False,
+        ),
+    ] = None,
+    py_files: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="A .py or .zip file to send to the executors; repeatable."),
+    ] = None,
+    until_caught_up: Annotated[
+        bool, typer.Option("--until-caught-up", help="End when all that is in the stream now is finished.")
+    ] = False,
+    per_shard: Annotated[bool, typer.Option("--per-shard", help="Show each shard's progress too.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print a line of JSON on standard output each second.")
+    ] = False,
+) -> None:
+    """Call a handler for every record, on Spark, until Ctrl-C or SIGTERM.
+
+    Returning acks the record; raising fails it, to be retried and in the end dead-lettered. A stop finishes
+    what is in flight, stores the progress, and ends with 130 after Ctrl-C and with 0 after SIGTERM; a second
+    Ctrl-C does not wait. Under systemd set KillMode=mixed, so that SIGTERM is for this process alone.
+
+    Next: `kinesis-spout shards` from another terminal; `dead-letters list` for what was given up.
+    """
+    if arrow and dataframe:
+        raise InvalidConfig("expected --arrow or --dataframe, got both")
+    door = _Door.ARROW if arrow else _Door.DATAFRAME if dataframe else _Door.RECORD
+    if door is not _Door.RECORD and scheme != "raw":
+        raise InvalidConfig(f"--scheme: expected raw with --{door.name.lower()}, got {scheme!r}")
+    function = find_handler(handler)
+    job = _Job(config=config, door=door, function=function, scheme=scheme)
+    with open_view(json=json, per_shard=per_shard) as view:
+        spark = start_spark(config.app, master, py_files or ())
+        try:
+            with _stop_signals() as stop:
+                query = job.start(spark)
+                _follow(query, stop, view, until_caught_up=until_caught_up)
+        finally:
+            spark.stop()
+    if stop.signal is signal.SIGINT:
+        raise typer.Exit(INTERRUPTED)
+
+
+def find_handler(name: str) -> Callable[..., None]:
+    """Import ``module:function``; the working directory comes first, as with ``python -m``.
+
+    Raises:
+        InvalidConfig: it cannot be imported, or is nothing to call.
+    """
+    module_name, colon, path = name.partition(":")
+    if not (module_name and colon and path):
+        raise InvalidConfig(f"expected MODULE:HANDLER, as in my_module:handle, got {name!r}")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        found: Any = importlib.import_module(module_name)
+    except Exception as error:  # the user's module may raise anything
+        raise InvalidConfig(
+            f"expected an importable module {module_name!r} (looked in {Path.cwd()} first), got "
+            f"{type(error).__name__}: {error}; --debug shows where"
+        ) from error
+    for part in path.split("."):
+        if not hasattr(found, part):
+            raise InvalidConfig(f"expected {path!r} in the module {module_name!r}, found none")
+        found = getattr(found, part)
+    if not callable(found):
+        raise InvalidConfig(f"expected {name!r} to be a function, got a {type(found).__name__}")
+    return found  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    """What is to be run."""
+
+    config: SpoutConfig
+    door: _Door
+    function: Callable[..., None]
+    scheme: str
+
+    def start(self, spark: "SparkSession") -> "SpoutQuery":
+        """Start the query. Raises what goes wrong at a start."""
+        from kinesis_spout.kinesis_spout import KinesisSpout  # noqa: PLC0415 - needs PySpark
+
+        spout = KinesisSpout(self.config, scheme=self.scheme)
+        query: SpoutQuery = getattr(spout, self.door.value)(spark, self.function)
+        return query
+
+
+class _Stop:
+    """Whether, and by which signal, the run was told to stop. Mutable."""
+
+    def __init__(self) -> None:
+        self.signal: signal.Signals | None = None
+        self._told = threading.Event()
+
+    def tell(self, number: int, _frame: object) -> None:
+        """Handle a signal: the first asks for a clean stop; of the next ones SIGINT breaks it off."""
+        if self.signal is None:
+            self.signal = signal.Signals(number)
+            self._told.set()
+        elif number == signal.SIGINT:
+            raise KeyboardInterrupt
+
+    def wait(self, seconds: float) -> bool:
+        """Wait to be told, but no longer than that."""
+        return self._told.wait(seconds)
+
+
+@contextlib.contextmanager
+def _stop_signals() -> Iterator[_Stop]:
+    """Let SIGINT and SIGTERM ask for a stop, and not PySpark, which would cancel every job."""
+    stop = _Stop()
+    before = {number: signal.signal(number, stop.tell) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _follow(query: "SpoutQuery", stop: _Stop, view: ProgressView, *, until_caught_up: bool) -> None:
+    """Show the progress until the query ends, is caught up, or is told to stop; then stop it.
+
+    Raises:
+        What ended the query, or kept the last progress from being stored.
+    """
+    reading = Reading(query)
+    caught_up = _in_background(query.processAllAvailable) if until_caught_up else Future()
+    show_at = 0.0
+    try:
+        while query.isActive and not caught_up.done():
+            if time.monotonic() >= show_at:
+                view.show(reading.take("running"))
+                show_at = time.monotonic() + _REFRESH_SECONDS
+            if stop.wait(_LOOK_SECONDS):
+                view.show(reading.take("stopping"))
+                break
+    finally:
+        _stop_query(query)
+    error = query.exception()
+    view.show(reading.take("stopped" if error is None else "failed"))
+    if isinstance(error, KinesisSpoutError):
+        raise error
+    if error is not None:
+        text = str(error).partition("\n")[0]
+        raise SparkFailed(
+            f"the query ended with {type(error).__name__}: {text}; --debug shows more"
+        ) from error
+
+
+def _stop_query(query: "SpoutQuery") -> None:
+    try:
+        query.stop()
+    except KinesisSpoutError:
+        if query.exception() is None:  # else that is the error to be told, and this one its consequence
+            raise
+
+
+def _in_background(work: Callable[[], None]) -> "Future[None]":
+    """Do it on a thread that nobody waits for, not even when a second Ctrl-C ends the process."""
+    done: Future[None] = Future()
+
+    def do() -> None:
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 - what ended the query; its exception() tells it too
+            done.set_exception(error)
+        else:
+            done.set_result(None)
+
+    threading.Thread(target=do, name="kinesis-spout-caught-up", daemon=True).start()
+    return done

@@ -1,0 +1,212 @@
+"""What ``run`` shows while it runs: a live table on a terminal, a line now and then elsewhere, or JSON lines."""
+
+import contextlib
+import json
+import logging
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.logging import RichHandler
+from rich.table import Table
+from rich.text import Text
+
+from kinesis_spout.cli.output import duration
+from shard_state import ShardStatus
+
+if TYPE_CHECKING:
+    from kinesis_spout.spark.query import SpoutQuery
+
+_PLAIN_SECONDS: Final = 10.0
+"""How often a log, rather than a terminal, gets a line."""
+_SHARD_HEADINGS: Final = ("shard", "phase", "checkpoint", "in flight", "waiting", "exhausted", "holes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """How a run goes at one moment; the counts are since its start."""
+
+    state: str
+    """starting, running, stopping, stopped or failed."""
+    delivered: int
+    acked: int
+    retried: int
+    dead_lettered: int
+    records_per_second: float
+    """Deliveries since the snapshot before."""
+    lag_millis: int | None
+    """How far the shard furthest behind was, as of the newest micro-batch; None before the first."""
+    throttled: int
+    timed_out: int
+    bytes_read: int
+    commits: int
+    last_error: str | None
+    """What is being retried."""
+    shards: tuple[ShardStatus, ...]
+
+    def document(self, *, per_shard: bool) -> dict[str, Any]:
+        """Give it as JSON, with keys that stay."""
+        document = asdict(self)
+        document["timestamp"] = datetime.now(UTC).isoformat(timespec="milliseconds")
+        document["shards"] = [_shard_document(shard) for shard in self.shards] if per_shard else None
+        return document
+
+
+class Reading:
+    """Takes snapshots of a query. Mutable: rates are over the time since the last one."""
+
+    def __init__(self, query: "SpoutQuery") -> None:
+        self._query = query
+        self._at = time.monotonic()
+        self._delivered = 0
+
+    def take(self, state: str) -> Snapshot:
+        """Look now."""
+        query, counters, now = self._query, self._query.counters, time.monotonic()
+        rate = (counters.delivered - self._delivered) / max(now - self._at, 1e-3)
+        self._at, self._delivered = now, counters.delivered
+        progress = query.lastProgress
+        metrics = {} if progress is None else progress["sources"][0]["metrics"]
+        behind = metrics.get("maxMsBehindLatest")
+        error = query.last_error
+        return Snapshot(
+            state=state,
+            delivered=counters.delivered,
+            acked=counters.acked,
+            retried=counters.retried,
+            dead_lettered=counters.dead_lettered,
+            records_per_second=round(rate, 1),
+            lag_millis=None if behind is None else int(behind),
+            throttled=counters.throttled,
+            timed_out=counters.timed_out,
+            bytes_read=counters.bytes_read,
+            commits=counters.commits,
+            last_error=None if error is None else str(error),
+            shards=tuple(query.shards()),
+        )
+
+
+class ProgressView(Protocol):
+    """Where snapshots go."""
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Show one; the newest replaces those before."""
+        ...
+
+
+@contextlib.contextmanager
+def open_view(*, json: bool, per_shard: bool) -> Iterator[ProgressView]:
+    """Choose the view that fits where the output goes, and let warnings be seen beside it."""
+    console = Console(stderr=True)
+    if json:
+        output = sys.stdout
+        # What a handler prints on the driver must not come between the lines.
+        with _logging_to(logging.StreamHandler()), contextlib.redirect_stdout(sys.stderr):
+            yield _JsonLines(output, per_shard=per_shard)
+    elif console.is_terminal:
+        with (
+            _logging_to(RichHandler(console=console, show_path=False)),
+            Live(Text("starting Spark"), console=console, refresh_per_second=4) as live,
+        ):
+            yield _LiveTable(live, per_shard=per_shard)
+    else:
+        with _logging_to(logging.StreamHandler()):
+            yield _PlainLines(sys.stderr, per_shard=per_shard)
+
+
+class _JsonLines:
+    def __init__(self, output: TextIO, *, per_shard: bool) -> None:
+        self._output = output
+        self._per_shard = per_shard
+
+    def show(self, snapshot: Snapshot) -> None:
+        self._output.write(json.dumps(snapshot.document(per_shard=self._per_shard)) + "\n")
+        self._output.flush()
+
+
+class _PlainLines:
+    def __init__(self, output: TextIO, *, per_shard: bool) -> None:
+        self._output = output
+        self._per_shard = per_shard
+        self._state = ""
+        self._due = 0.0
+
+    def show(self, snapshot: Snapshot) -> None:
+        now = time.monotonic()
+        if snapshot.state == self._state and now < self._due:
+            return
+        self._state, self._due = snapshot.state, now + _PLAIN_SECONDS
+        lines = [_line(snapshot)]
+        if self._per_shard:
+            lines += ["  " + "  ".join(_shard_cells(shard)) for shard in snapshot.shards]
+        self._output.write("\n".join(lines) + "\n")
+        self._output.flush()
+
+
+class _LiveTable:
+    def __init__(self, live: Live, *, per_shard: bool) -> None:
+        self._live = live
+        self._per_shard = per_shard
+
+    def show(self, snapshot: Snapshot) -> None:
+        parts: list[Text | Table] = [Text(_line(snapshot))]
+        if self._per_shard:
+            table = Table(*_SHARD_HEADINGS, box=None, header_style="bold")
+            for shard in snapshot.shards:
+                table.add_row(*_shard_cells(shard))
+            parts.append(table)
+        if snapshot.last_error is not None:
+            parts.append(Text(f"retrying after: {snapshot.last_error}", style="yellow"))
+        self._live.update(Group(*parts), refresh=True)
+
+
+@contextlib.contextmanager
+def _logging_to(handler: logging.Handler) -> Iterator[None]:
+    handler.setLevel(logging.WARNING)
+    handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+
+
+def _line(snapshot: Snapshot) -> str:
+    lag = "?" if snapshot.lag_millis is None else duration(snapshot.lag_millis)
+    return (
+        f"{snapshot.state}: delivered {snapshot.delivered:,}  acked {snapshot.acked:,}  "
+        f"retried {snapshot.retried:,}  dead-lettered {snapshot.dead_lettered:,}  "
+        f"lag {lag}  {snapshot.records_per_second:,.0f} records/s"
+    )
+
+
+def _shard_document(shard: ShardStatus) -> dict[str, Any]:
+    return {
+        "shard_id": shard.shard_id,
+        "phase": shard.phase.name.lower(),
+        "epoch": shard.epoch,
+        "checkpoint": None if shard.checkpoint is None else str(shard.checkpoint),
+        "in_flight": shard.in_flight,
+        "waiting": shard.waiting,
+        "exhausted": shard.exhausted,
+        "holes": shard.holes,
+        "congested": shard.congested,
+    }
+
+
+def _shard_cells(shard: ShardStatus) -> list[str]:
+    return [
+        shard.shard_id,
+        shard.phase.name.lower().replace("_", " "),
+        "-" if shard.checkpoint is None else str(shard.checkpoint),
+        str(shard.in_flight),
+        str(shard.waiting),
+        str(shard.exhausted),
+        str(shard.holes),
+    ]

@@ -1,0 +1,111 @@
+"""The options of the commands that need a ``SpoutConfig``, declared once.
+
+A command says ``config: SpoutConfig`` and is decorated with ``configured``. Its users then have an option for
+each of the usual settings, ``--set NAME=VALUE`` for any, ``--config`` for a file, and the environment.
+"""
+
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import msgspec
+import typer
+
+from kinesis_spout.config import SpoutConfig, options
+from kinesis_spout.errors import InvalidConfig
+
+USUAL: Final = ("stream", "app", "zookeeper", "region", "endpoint_url")
+"""The settings that every such command has an option for."""
+
+_PANEL: Final = "Settings (also as KINESIS_SPOUT_..., or in a file)"
+
+_File = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="A TOML file with settings.", rich_help_panel=_PANEL),
+]
+_Assignments = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Any setting, repeatable; `kinesis-spout options` lists them.",
+        rich_help_panel=_PANEL,
+    ),
+]
+
+
+def configured(*more: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command's ``config`` parameter as options: the usual settings, and those named."""
+    names = (*USUAL, *more)
+    described = {option.name: option for option in options()}
+    added = [
+        _parameter(name, Annotated[str | None, _option(name, described[name].doc)]) for name in names
+    ] + [_parameter("config_file", _File), _parameter("assignments", _Assignments)]
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command)
+        own = [parameter for parameter in signature.parameters.values() if parameter.name != "config"]
+
+        @functools.wraps(command)
+        def with_options(**given: Any) -> None:
+            settings = {name: given.pop(name) for name in names}
+            file, assignments = given.pop("config_file"), given.pop("assignments")
+            command(config=load(file, settings, assignments or ()), **given)
+
+        parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own, *added)]
+        with_options.__dict__["__signature__"] = signature.replace(parameters=parameters)
+        with_options.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return with_options
+
+    return decorate
+
+
+def load(file: Path | None, given: Mapping[str, str | None], assignments: Sequence[str]) -> SpoutConfig:
+    """Make the configuration: options over ``--set`` over the environment over the file.
+
+    Raises:
+        InvalidConfig: from ``SpoutConfig``, or for an assignment that is none.
+    """
+    texts = dict(_assigned(assignment) for assignment in assignments)
+    texts |= {name: text for name, text in given.items() if text is not None}
+    return SpoutConfig.load(file, **{name: _typed(name, text) for name, text in texts.items()})
+
+
+def _option(name: str, help_text: str) -> Any:
+    return typer.Option(
+        f"--{name.replace('_', '-')}",
+        metavar="TEXT",
+        help=help_text,
+        show_default=False,
+        rich_help_panel=_PANEL,
+    )
+
+
+def _parameter(name: str, annotation: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def _assigned(assignment: str) -> tuple[str, str]:
+    name, equals, text = assignment.partition("=")
+    name = name.strip().replace("-", "_")
+    if name not in _TYPES:
+        near = difflib.get_close_matches(name, _TYPES)
+        advice = f"did you mean {' or '.join(near)}?" if near else "see `kinesis-spout options`"
+        raise InvalidConfig(f"--set: unknown setting {name!r}: {advice}")
+    if not equals:
+        raise InvalidConfig(f"--set: expected {name}=VALUE, got no value")
+    return name, text
+
+
+def _typed(name: str, text: str) -> Any:
+    """Read a number or a truth value from text; what cannot be read is left for ``SpoutConfig`` to refuse."""
+    try:
+        return msgspec.convert(text, _TYPES[name], strict=False)
+    except msgspec.ValidationError:
+        return text
+
+
+_TYPES: Final = {field.name: field.type for field in msgspec.structs.fields(SpoutConfig)}

@@ -1,0 +1,83 @@
+"""The commands as a whole: help, version, errors as text, exit codes, and a quick start."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from kinesis_spout.cli.failures import report
+from kinesis_spout.config import options
+from kinesis_spout.errors import ConsumerAlive
+from tests.unit.cli.fake_world import SETTINGS, FakeWorld
+
+
+def test_without_arguments_the_help_names_every_command() -> None:
+    out, _ = FakeWorld().call(exit_code=2)
+    for command in ("demo", "run", "shards", "checkpoints", "dead-letters", "options", "Exit codes"):
+        assert command in out
+
+
+def test_the_version_is_printed() -> None:
+    assert FakeWorld().call("--version")[0].startswith("kinesis-spout ")
+
+
+def test_help_imports_nothing_heavy() -> None:
+    script = (
+        "import sys\n"
+        "from kinesis_spout.cli.app import app\n"
+        "try:\n"
+        "    app(['--help'])\n"
+        "except SystemExit:\n"
+        "    print([name for name in ('pyspark', 'boto3', 'pyarrow') if name in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_an_error_is_one_line_with_the_next_step_and_the_exit_code() -> None:
+    out, err = FakeWorld().call("shards", "--app", "billing", exit_code=2)
+    assert out == ""
+    lines = err.splitlines()
+    assert lines[0].startswith("error: stream is required")
+    assert lines[1].startswith("next: ")
+    assert len(lines) == 2
+
+
+def test_debug_shows_the_traceback() -> None:
+    _, err = FakeWorld().call("--debug", "shards", exit_code=2)
+    assert "Traceback" in err
+    assert "error: " in err
+
+
+def test_an_unknown_option_is_a_usage_error() -> None:
+    FakeWorld().call("shards", "--no-such-option", exit_code=2)
+
+
+def test_an_interrupt_ends_with_130() -> None:
+    class Interrupted(FakeWorld):
+        def time(self) -> float:
+            raise KeyboardInterrupt
+
+    _, err = Interrupted().call("checkpoints", "reset", "--to", "latest", *SETTINGS, exit_code=130)
+    assert err == "interrupted\n"
+
+
+def test_the_demo_has_its_own_options() -> None:
+    out, _ = FakeWorld().call("demo", "--help")
+    assert "--records" in out
+
+
+def test_every_setting_is_an_option_in_every_format() -> None:
+    names = [option.name for option in options()]
+    world = FakeWorld()
+    assert [row["name"] for row in json.loads(world.call("options", "--json")[0])] == names
+    table = world.call("options", "--markdown")[0].splitlines()
+    assert [line.split("`")[1] for line in table[2:]] == names
+    assert all(line.replace("\\|", "").count("|") == 5 for line in table)
+    assert [line.split()[0] for line in world.call("options")[0].splitlines()[1:]] == names
+
+
+def test_who_is_to_be_stopped_is_followed_by_how(capsys: pytest.CaptureFixture[str]) -> None:
+    report(ConsumerAlive("found a, b"))
+    assert capsys.readouterr().err.startswith("error: found a, b\nnext: stop them")

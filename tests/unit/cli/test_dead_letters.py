@@ -1,0 +1,144 @@
+"""``dead-letters`` lists, shows and redrives what was given up."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from kinesis_spout.dead_letter import DeadLetter
+from tests.unit.cli.fake_world import SETTINGS, FakeWorld
+
+LETTER = DeadLetter(
+    application="billing",
+    stream="orders",
+    shard_id="shardId-000000000000",
+    sequence_number="1",
+    partition_key="k",
+    arrival_timestamp=1.5,
+    data=b"1",
+    attempts=4,
+    error="ValueError: no\nmore",
+    reason="exhausted",
+    died_at=1_700_000_000.0,
+)
+
+
+def letter(number: int, **changes: Any) -> DeadLetter:
+    return msgspec.structs.replace(LETTER, sequence_number=str(number), **changes)
+
+
+def world_with(*letters: DeadLetter) -> FakeWorld:
+    world = FakeWorld()
+    world.sink.write(letters)
+    return world
+
+
+class ForgetsNothing:
+    """A sink that, like a stream, cannot remember what was redriven."""
+
+    def __init__(self, *letters: DeadLetter) -> None:
+        self._letters = letters
+
+    def write(self, letters: Sequence[DeadLetter]) -> None:
+        self._letters += (*letters,)
+
+    def read(self) -> Iterable[DeadLetter]:
+        return self._letters
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def test_the_list_tells_what_matters_and_not_the_data() -> None:
+    world = world_with(LETTER)
+    (row,) = world.json("dead-letters", "list")
+    assert (row["message_id"], row["reason"], row["attempts"], row["size_bytes"]) == (
+        "shardId-000000000000:1", "exhausted", 4, 1,
+    )  # fmt: skip
+    assert not any("data" in name for name in row)
+    assert world.opened == ["dead letters"], "neither ZooKeeper nor Kinesis"
+
+
+def test_the_list_has_one_line_for_each_letter() -> None:
+    out, _ = world_with(letter(1), letter(2, error="x" * 500)).call("dead-letters", "list", *SETTINGS)
+    lines = out.splitlines()
+    assert len(lines) == 3
+    assert "2023-11-14T22:13:20.000Z" in lines[1]
+    assert "ValueError: no" in lines[1]
+    assert lines[2].endswith("…")
+
+
+def test_the_list_can_be_cut_and_says_so() -> None:
+    world = world_with(*(letter(number) for number in range(60)))
+    assert len(world.json("dead-letters", "list")) == 50
+    assert len(world.json("dead-letters", "list", "--limit", "0")) == 60
+    _, err = world.call("dead-letters", "list", "--limit", "3", *SETTINGS)
+    assert "--limit 0" in err
+    assert "--limit 0" not in world.call("dead-letters", "list", "--limit", "60", *SETTINGS)[1]
+
+
+def test_the_list_can_be_of_one_reason() -> None:
+    world = world_with(letter(1), letter(2, reason="rejected"))
+    rows = world.json("dead-letters", "list", "--reason", "rejected", "--limit", "1")
+    assert [row["sequence_number"] for row in rows] == ["2"]
+    world.call("dead-letters", "list", "--reason", "other", *SETTINGS, exit_code=2)
+
+
+def test_no_letters_is_no_error() -> None:
+    world = FakeWorld()
+    assert world.json("dead-letters", "list") == []
+    assert "no dead letters in .kinesis-spout/billing" in world.call("dead-letters", "list", *SETTINGS)[1]
+
+
+def test_a_letter_is_shown_in_full_as_text_and_as_base64() -> None:
+    world = world_with(letter(1, data=b"caf\xc3\xa9"), letter(2, data=b"\xff"))
+    text = world.json("dead-letters", "show", "shardId-000000000000:1")
+    assert (text["data_text"], text["data_base64"]) == ("café", "Y2Fmw6k=")
+    binary = world.json("dead-letters", "show", "shardId-000000000000:2")
+    assert (binary["data_text"], binary["data_base64"]) == (None, "/w==")
+    out, _ = world.call("dead-letters", "show", "shardId-000000000000:1", *SETTINGS)
+    assert "ValueError: no" in out
+
+
+def test_a_letter_that_is_not_there_is_an_error_with_the_next_step() -> None:
+    _, err = world_with(LETTER).call("dead-letters", "show", "shardId-0:9", *SETTINGS, exit_code=1)
+    assert "dead-letters list" in err
+
+
+def test_the_named_letters_are_redriven_and_not_offered_again() -> None:
+    world = world_with(letter(1, data=b"one"), letter(2, data=b"two"))
+    assert world.json("dead-letters", "redrive", "shardId-000000000000:2") == {"redriven": 1, "missing": []}
+    assert world.puts.put == [("orders", b"two")]
+    assert [row["sequence_number"] for row in world.json("dead-letters", "list")] == ["1"]
+
+
+def test_letters_that_are_not_there_are_named_after_the_others_were_redriven() -> None:
+    world = world_with(LETTER)
+    _, err = world.call(
+        "dead-letters", "redrive", "shardId-000000000000:1", "shardId-0:9", *SETTINGS, exit_code=1
+    )
+    assert "1 records are back" in err
+    assert "shardId-0:9" in err
+    assert len(world.puts.put) == 1
+
+
+def test_all_letters_are_redriven() -> None:
+    world = world_with(*(letter(number) for number in range(1200)))
+    assert world.json("dead-letters", "redrive", "--all")["redriven"] == 1200
+    assert world.json("dead-letters", "list") == []
+
+
+def test_ids_or_all_but_not_both_and_not_neither() -> None:
+    world = world_with(LETTER)
+    world.call("dead-letters", "redrive", *SETTINGS, exit_code=2)
+    world.call("dead-letters", "redrive", "shardId-000000000000:1", "--all", *SETTINGS, exit_code=2)
+    world.call("dead-letters", "redrive", "shardId-000000000000:1", "--force", *SETTINGS, exit_code=2)
+    assert world.puts.put == []
+
+
+def test_a_sink_that_cannot_remember_is_redriven_by_force_only() -> None:
+    world = FakeWorld()
+    world.sink = ForgetsNothing(LETTER)
+    world.call("dead-letters", "redrive", "--all", *SETTINGS, exit_code=2)
+    assert world.puts.put == []
+    assert world.json("dead-letters", "redrive", "--all", "--force")["redriven"] == 1

@@ -1,0 +1,147 @@
+"""``run`` finds its handler, and shows its progress where it can be seen."""
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kinesis_spout.cli.run import find_handler
+from kinesis_spout.cli.run_progress import Reading, open_view
+from kinesis_spout.errors import InvalidConfig, Unavailable
+from kinesis_spout.spout.consumer import Counters
+from shard_state import SequenceNumber, ShardPhase, ShardStatus
+from tests.unit.cli.fake_world import SETTINGS, FakeWorld
+
+
+class QueryInProgress:
+    """What a ``Reading`` looks at."""
+
+    def __init__(self, lag: str | None = None) -> None:
+        self.counters = Counters()
+        self.last_error: Unavailable | None = None
+        self.lastProgress = (  # as SpoutQuery spells it
+            None if lag is None else {"sources": [{"metrics": {"maxMsBehindLatest": lag}}]}
+        )
+
+    def shards(self) -> list[ShardStatus]:
+        return [
+            ShardStatus(
+                shard_id="shardId-000000000000",
+                phase=ShardPhase.READING,
+                epoch=3,
+                checkpoint=SequenceNumber(5),
+            )
+        ]
+
+
+def reading(query: QueryInProgress) -> Reading:
+    return Reading(query)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def in_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    return tmp_path
+
+
+def test_a_handler_is_found_in_the_working_directory(in_directory: Path) -> None:
+    (in_directory / "a_handler_module.py").write_text(
+        "class Pipeline:\n    @staticmethod\n    def handle(x): ...\n"
+    )
+    assert find_handler("a_handler_module:Pipeline.handle").__name__ == "handle"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("no_colon", "MODULE:HANDLER"),
+        ("no_such_module_anywhere:handle", "ModuleNotFoundError"),
+        ("json:no_such_function", "'no_such_function'"),
+        ("json:__name__", "str"),
+        ("a_broken_module:handle", "ZeroDivisionError"),
+    ],
+)
+def test_a_handler_that_cannot_be_called_is_refused(in_directory: Path, name: str, message: str) -> None:
+    (in_directory / "a_broken_module.py").write_text("1 / 0\n")
+    with pytest.raises(InvalidConfig, match=message):
+        find_handler(name)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--arrow", "--dataframe"), ("--arrow", "--scheme", "json"), ("--dataframe", "--scheme", "text")],
+)
+def test_options_that_contradict_each_other_are_refused_before_spark_starts(
+    arguments: tuple[str, ...],
+) -> None:
+    FakeWorld().call("run", "json:loads", *arguments, *SETTINGS, exit_code=2)
+
+
+def test_a_file_to_send_must_exist() -> None:
+    _, err = FakeWorld().call("run", "json:loads", "--py-files", "no-such.zip", *SETTINGS, exit_code=2)
+    assert "no-such.zip" in err
+
+
+def test_json_lines_are_all_that_goes_to_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
+    query = QueryInProgress(lag="1500")
+    query.counters.acked = 3
+    query.last_error = Unavailable("down")
+    with open_view(json=True, per_shard=True) as view:
+        print("what a handler says")  # noqa: T201
+        view.show(reading(query).take("running"))
+    printed = capsys.readouterr()
+    (line,) = printed.out.splitlines()
+    document: dict[str, Any] = json.loads(line)
+    assert (document["state"], document["acked"], document["lag_millis"]) == ("running", 3, 1500)
+    assert document["last_error"] == "down"
+    assert document["shards"][0]["phase"] == "reading"
+    assert document["shards"][0]["checkpoint"] == "5"
+    assert "what a handler says" in printed.err
+
+
+def test_a_log_gets_a_line_when_something_changes(capsys: pytest.CaptureFixture[str]) -> None:
+    query = QueryInProgress()
+    look = reading(query)
+    with open_view(json=False, per_shard=True) as view:
+        for state in ("running", "running", "stopped"):
+            view.show(look.take(state))
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert [line.partition(":")[0] for line in printed.err.splitlines() if ":" in line] == [
+        "running",
+        "stopped",
+    ]
+    assert "lag ?" in printed.err
+    assert "shardId-000000000000  reading  5" in printed.err
+
+
+def test_a_terminal_gets_a_live_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "150")
+    monkeypatch.setattr(sys, "stderr", terminal)
+    query = QueryInProgress(lag="0")
+    query.counters.delivered = 1234
+    query.last_error = Unavailable("down")
+    with open_view(json=False, per_shard=True) as view:
+        view.show(reading(query).take("running"))
+    shown = terminal.getvalue()
+    assert "delivered 1,234" in shown
+    assert "retrying after: down" in shown
+    assert "checkpoint" in shown
+
+
+def test_the_rate_is_of_the_time_since_the_last_look() -> None:
+    query = QueryInProgress()
+    look = reading(query)
+    query.counters.delivered = 10
+    assert look.take("running").records_per_second > 0
+    assert look.take("running").records_per_second == 0

@@ -1,0 +1,58 @@
+"""Settings reach a command from options, assignments, the environment and a file, in this order."""
+
+from pathlib import Path
+
+import pytest
+
+from kinesis_spout.cli.settings import load
+from kinesis_spout.errors import InvalidConfig
+
+NAMES = {"stream": "orders", "app": "billing"}
+
+
+def test_an_option_is_text_that_becomes_what_the_setting_is() -> None:
+    config = load(
+        None, NAMES | {"retry_limit": "7"}, ["poll-interval-seconds=0.5", "fail_on_data_loss=false"]
+    )
+    assert (config.retry_limit, config.poll_interval_seconds) == (7, 0.5)
+    assert config.fail_on_data_loss is False
+
+
+def test_none_and_digits_mean_what_the_setting_can_be() -> None:
+    config = load(None, NAMES | {"app": "42"}, ["retry_limit=none", "initial_position=1700000000"])
+    assert (config.app, config.retry_limit) == ("42", None)
+    assert config.start.timestamp == 1_700_000_000
+
+
+def test_an_option_wins_over_an_assignment_over_the_environment_over_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "spout.toml"
+    file.write_text('stream = "file"\napp = "file"\nregion = "file"\norder = "key"\n')
+    monkeypatch.setenv("KINESIS_SPOUT_STREAM", "environment")
+    monkeypatch.setenv("KINESIS_SPOUT_APP", "environment")
+    monkeypatch.setenv("KINESIS_SPOUT_REGION", "environment")
+    config = load(file, {"stream": "option", "app": None}, ["stream=assigned", "app=assigned"])
+    assert (config.stream, config.app, config.region, config.order) == (
+        "option", "assigned", "environment", "key",
+    )  # fmt: skip
+
+
+def test_a_wrong_value_is_refused_with_what_is_allowed() -> None:
+    with pytest.raises(InvalidConfig, match=r"retry_limit: expected int >= 0, or none, got 'some'"):
+        load(None, NAMES, ["retry_limit=some"])
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [("retyr_limit=3", "did you mean retry_limit"), ("retry_limit", "=VALUE"), ("x=1", "options")],
+)
+def test_an_assignment_that_is_none_is_refused(assignment: str, message: str) -> None:
+    with pytest.raises(InvalidConfig, match=message):
+        load(None, NAMES, [assignment])
+
+
+def test_an_unknown_name_does_not_show_its_value() -> None:
+    with pytest.raises(InvalidConfig) as refused:
+        load(None, NAMES, ["aws_secret_acces_key=hush"])
+    assert "hush" not in str(refused.value)
