@@ -1,6 +1,6 @@
 """How to reach Kinesis: settings that travel, and the boto3 client made from them.
 
-boto3 does what it is good at: credentials, roles, signing, endpoints, connections. Two things are changed.
+boto3 does what it is good at: credentials, roles, signing, endpoints, connections. Three things are changed.
 
 *No retries inside.* The getter and the lister own the retry policy; a retry below them would hide throttles
 and hold a thread.
@@ -8,6 +8,8 @@ and hold a thread.
 *No parsing of GetRecords.* botocore's parser costs 19 µs per record of 1 KB, msgspec 1.1 µs. So the body of a
 good JSON reply is taken away before botocore parses it, and handed over as bytes under ``RAW_BODY``. What is
 not a good JSON reply (errors, another content type) goes botocore's way.
+
+*Bodies are read in one piece*; see ``whole_body``.
 """
 
 import os
@@ -27,6 +29,7 @@ from botocore.credentials import (
 )
 
 from kinesis_spout.kinesis.errors import translated
+from kinesis_spout.kinesis.whole_body import WholeBodySession
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
@@ -91,6 +94,8 @@ class KinesisClientSettings:
                 ),
             )
         client.meta.events.register("before-parse.kinesis.GetRecords", _take_body)
+        endpoint: Any = client._endpoint  # type: ignore[attr-defined]  # noqa: SLF001 - botocore offers no other way
+        endpoint.http_session = WholeBodySession(endpoint.http_session)
         return client
 
     def _session(self) -> boto3.Session:

@@ -6,6 +6,7 @@ dictionaries in between, base64 undone by the decoder. That is what makes a page
 
 from collections.abc import Mapping
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -40,7 +41,7 @@ class ChildShard(msgspec.Struct, frozen=True, rename="pascal"):
         )
 
 
-class GetRecordsReply(msgspec.Struct, rename="pascal"):
+class GetRecordsReply(msgspec.Struct, rename="pascal", dict=True):
     """A reply as it comes over the wire. ``Record`` brings its own wire names."""
 
     records: list[Record]
@@ -49,7 +50,7 @@ class GetRecordsReply(msgspec.Struct, rename="pascal"):
     millis_behind_latest: int | None = None
     child_shards: list[ChildShard] | None = None
 
-    @property
+    @cached_property
     def size_bytes(self) -> int:
         """What the data and the keys weigh."""
         return sum(
