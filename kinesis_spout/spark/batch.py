@@ -18,6 +18,8 @@ class Batch:
     works: list[WorkSlice]
     started: float
     """Monotonic."""
+    began: float | None = None
+    """When its first task was seen to run; its time-out counts from there."""
     cancelled_for: str | None = None
     """Why it was cancelled; None if it was not."""
 

@@ -23,7 +23,7 @@ from kinesis_spout.kinesis import SCHEMA
 from kinesis_spout.kinesis.arrow import batch_of_records
 from kinesis_spout.record import Record
 from kinesis_spout.spark.delivery import DeliverySettings, SliceDelivery
-from kinesis_spout.spark.jobs import HandlerBroken, tagged
+from kinesis_spout.spark.jobs import HandlerBroken, has_begun, tagged
 from kinesis_spout.spark.task import TaskSettings, run_slices
 from kinesis_spout.spark.work import Unfinished, WorkResult, WorkSlice
 from shard_state import FailedRecord, SequenceNumber, SliceKind
@@ -105,6 +105,10 @@ class DataFrameRunner:
                 return self._handle(fetched)
             finally:
                 fetched.unpersist()
+
+    def has_begun(self, tag: str) -> bool:
+        """See ``BatchRunner``."""
+        return has_begun(self._context, tag)
 
     def cancel(self, tag: str) -> None:
         """See ``BatchRunner``."""

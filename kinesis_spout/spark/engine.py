@@ -168,10 +168,10 @@ class MicroBatchEngine:
     def _start_work(self) -> float:
         """Start what can be started. Returns how long to wait if nothing comes up."""
         now = self._consumer.now
-        self._cancel_overdue(now)
+        due = [self._cancel_overdue(now)]
         if self._stopping.is_set():
             return _LONGEST_WAIT_SECONDS
-        due = [self._tip.start_fetches(now, self._retry_data.size_bytes), self._start_batches(now)]
+        due += [self._tip.start_fetches(now, self._retry_data.size_bytes), self._start_batches(now)]
         soonest = min((at for at in due if at is not None), default=now + _LONGEST_WAIT_SECONDS)
         return min(_LONGEST_WAIT_SECONDS, max(0.001, soonest - now))
 
@@ -383,15 +383,20 @@ class MicroBatchEngine:
         reader.settled(1)
         self._tip.end_if_drained(work.plan.shard_id, reader)
 
-    def _cancel_overdue(self, now: float) -> None:
+    def _cancel_overdue(self, now: float) -> float | None:
+        """Cancel what outlived the message time-out. Returns when to look again."""
         timeout = self._settings.batch_timeout_seconds
-        if timeout is None:
-            return
+        if timeout is None or not self._running:
+            return None
         for batch in self._running.values():
-            if now - batch.started > timeout:
+            if batch.began is None:
+                # While others have the cluster, no handler is to blame for the time that passes.
+                batch.began = now if self._runner.has_begun(batch.tag) else None
+            elif now - batch.began > timeout:
                 # Each time anew: a job that has not begun yet, or follows another in its batch, is not met.
                 batch.cancelled_for = f"timed out after {timeout:g} s"
                 self._runner.cancel(batch.tag)
+        return now + min(_LONGEST_WAIT_SECONDS, timeout / 10)
 
 
 def _first_as_failure(work: WorkSlice) -> FailedRecord | None:

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, PythonException
 
 from kinesis_spout.errors import HandlerKilledWorker, InvalidConfig, KinesisSpoutError
 from kinesis_spout.spark.handlers import HandlerBytes
@@ -48,6 +48,10 @@ class BatchRunner(Protocol):
         """
         ...
 
+    def has_begun(self, tag: str) -> bool:
+        """Tell whether a task of the job under ``tag`` has begun. Until then it waits for its turn."""
+        ...
+
     def cancel(self, tag: str) -> None:
         """Make the job that runs under ``tag``, if any does, die."""
         ...
@@ -64,6 +68,10 @@ class HandlerRunner:
         """See ``BatchRunner``."""
         with tagged(self._context, tag):
             return self._context.parallelize(packs, len(packs)).mapPartitions(self._task).collect()
+
+    def has_begun(self, tag: str) -> bool:
+        """See ``BatchRunner``."""
+        return has_begun(self._context, tag)
 
     def cancel(self, tag: str) -> None:
         """See ``BatchRunner``."""
@@ -87,13 +95,24 @@ class tagged:  # noqa: N801 - a context manager, used like a function
             raise translate(error) from error
 
 
+def has_begun(context: SparkContext, tag: str) -> bool:
+    """Tell whether any task of the jobs under a tag has begun."""
+    tracker = context.statusTracker()
+    jobs = [tracker.getJobInfo(job_id) for job_id in tracker.getJobIdsForGroup(tag)]
+    stages = [tracker.getStageInfo(int(stage_id)) for job in jobs if job for stage_id in job.stageIds]
+    return any(
+        stage.numActiveTasks + stage.numCompletedTasks + stage.numFailedTasks > 0 for stage in stages if stage
+    )
+
+
 def translate(error: BaseException) -> KinesisSpoutError:
     """Tell a job that died from one that is broken."""
     text = _text(error)
     # A Python error first: its text is the user's, and may hold any of the words that say that a worker died.
-    if _PYTHON_ERROR not in text and any(sign in text for sign in _WORKER_GONE):
+    is_python = isinstance(error, PythonException) or _PYTHON_ERROR in text
+    if not is_python and any(sign in text for sign in _WORKER_GONE):
         return HandlerKilledWorker(f"the Spark job died: {_headline(text)}")
-    if _PYTHON_ERROR in text or isinstance(error, PySparkException):
+    if is_python or isinstance(error, PySparkException):
         return HandlerBroken(
             f"the handler cannot run on the executors: {_last_python_line(text)}. "
             "Check that what it imports is installed there, and try it on one record first"

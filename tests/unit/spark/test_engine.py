@@ -181,6 +181,19 @@ def test_a_batch_that_hangs_is_cancelled_and_its_slices_are_planned_again(world:
     world.until_stored(records[-1])
 
 
+def test_a_batch_that_waits_for_its_turn_on_the_cluster_is_not_overdue(world: EngineWorld) -> None:
+    world.put("a")
+    running = world.start(Diary(), hanging=True, engine={"batch_timeout_seconds": 0.05})
+    running.runner.queueing = True
+    wait_until(lambda: running.runner.hanging, "the batch is submitted")
+    started = running.consumer.now
+    wait_until(lambda: running.consumer.now > started + 0.5, "the time-out is long over")
+
+    assert running.runner.cancelled == []
+    running.runner.queueing = False
+    wait_until(lambda: running.query.counters.timed_out, "it begins, and outlives its time-out")
+
+
 def test_an_overdue_batch_is_cancelled_again_until_the_cancel_meets_its_job(world: EngineWorld) -> None:
     """A job that Spark does not know yet is not met by a cancel."""
     world.put("a")

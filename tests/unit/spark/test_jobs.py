@@ -1,7 +1,7 @@
 """A job that died is told from one that is broken."""
 
 import pytest
-from pyspark.errors import AnalysisException, PySparkRuntimeError
+from pyspark.errors import AnalysisException, PySparkRuntimeError, PythonException
 
 from kinesis_spout.errors import HandlerKilledWorker, InvalidConfig
 from kinesis_spout.spark.jobs import HandlerBroken, classic_context, translate
@@ -39,6 +39,12 @@ def test_a_python_error_is_a_broken_handler_whatever_its_words(last_line: str) -
     assert isinstance(error, HandlerBroken)
     assert last_line in str(error)
     assert "installed" in str(error)
+
+
+def test_a_python_error_as_pyspark_gives_it_is_a_broken_handler() -> None:
+    text = "An exception was thrown from the Python worker: No module named 'cancelled_orders'"
+
+    assert isinstance(translate(PythonException(text)), HandlerBroken)
 
 
 def test_what_spark_itself_refuses_is_broken() -> None:

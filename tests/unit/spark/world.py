@@ -97,6 +97,9 @@ class InProcessRunner:
         """While it is not set, batches hang, until they are cancelled."""
         self.gate.set()
         self.hanging = 0
+        self.begun: set[str] = set()
+        self.queueing = False
+        """Whether others have the cluster."""
         self.cancels_missed = 0
         """So many cancels come before Spark knows the job."""
         self._met: set[str] = set()
@@ -104,6 +107,7 @@ class InProcessRunner:
 
     def run(self, tag: str, packs: Sequence[Sequence[WorkSlice]]) -> list[WorkResult]:
         self.batches.append([work for pack in packs for work in pack])
+        self.begun.add(tag)
         self._pass_gate(tag)
         if self.failures:
             raise self.failures.pop(0)
@@ -118,6 +122,9 @@ class InProcessRunner:
             raise HandlerKilledWorker("the Spark job died: Python worker exited unexpectedly") from None
         returned: list[WorkResult] = pickle.loads(pickle.dumps(results))
         return returned
+
+    def has_begun(self, tag: str) -> bool:
+        return tag in self.begun and not self.queueing
 
     def cancel(self, tag: str) -> None:
         with self._changed:
