@@ -270,5 +270,5 @@ class TrackerMachine(RuleBasedStateMachine):
 
 TestInflightRecordTracker = TrackerMachine.TestCase
 TestInflightRecordTracker.settings = settings(
-    max_examples=120, stateful_step_count=40, deadline=None, print_blob=True
+    max_examples=200, stateful_step_count=40, deadline=None, print_blob=True
 )

@@ -412,5 +412,5 @@ class LocalShardMachine(RuleBasedStateMachine):
 
 TestLocalShardState = LocalShardMachine.TestCase
 TestLocalShardState.settings = settings(
-    max_examples=80, stateful_step_count=40, deadline=None, print_blob=True
+    max_examples=200, stateful_step_count=40, deadline=None, print_blob=True
 )

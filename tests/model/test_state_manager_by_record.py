@@ -295,5 +295,5 @@ class RecordShell(RuleBasedStateMachine):
 
 TestStateManagerByRecord = RecordShell.TestCase
 TestStateManagerByRecord.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, print_blob=True
+    max_examples=150, stateful_step_count=40, deadline=None, print_blob=True
 )

@@ -378,5 +378,5 @@ class SliceShell(RuleBasedStateMachine):
 
 TestStateManagerBySlice = SliceShell.TestCase
 TestStateManagerBySlice.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, print_blob=True
+    max_examples=150, stateful_step_count=40, deadline=None, print_blob=True
 )
