@@ -30,6 +30,9 @@ VERSION: Final = 1
 MAX_ENCODED_BYTES: Final = 256 * 1024
 """A quarter of what ZooKeeper takes in one request (``jute.maxbuffer``, 1 MiB by default)."""
 
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
+"""Kept, because ``json.dumps`` makes a new one for each call, a third of its cost."""
+
 T = TypeVar("T")
 
 Hole = tuple[SequenceNumber, SequenceNumber]
@@ -94,7 +97,7 @@ class Checkpoint:
             document["attempts"] = {str(sequence): count for sequence, count in self.attempts}
         if self.anchor is not None:
             document["anchor"] = str(self.anchor)
-        return json.dumps(document, separators=(",", ":")).encode()
+        return _ENCODER.encode(document).encode()
 
     @classmethod
     def decode(cls, stored: bytes) -> "Checkpoint":
