@@ -5,4 +5,6 @@ pytest_plugins = [
     "tests.zookeeper_places",
     "tests.kinesis_endpoints",
     "tests.streams_under_test",
+    "tests.spark_session",
+    "tests.micro_batch_world",
 ]

@@ -104,7 +104,7 @@ class DataFrameRunner:
             try:
                 return self._handle(fetched)
             finally:
-                fetched.unpersist()
+                _release(fetched)
 
     def has_begun(self, tag: str) -> bool:
         """See ``BatchRunner``."""
@@ -139,6 +139,11 @@ class DataFrameRunner:
             if collector.failures:
                 return _with_failures(results, rows, collector.failures)
         return results
+
+
+def _release(fetched: DataFrame) -> None:
+    """Free the blocks of a local checkpoint now; ``unpersist`` leaves them to the next garbage collection."""
+    fetched._jdf.queryExecution().analyzed().rdd().unpersist(False)  # noqa: SLF001 - no public way
 
 
 class FetchRows:

@@ -1,0 +1,330 @@
+"""The micro-batch doors on real Spark, with the real ZooKeeper and a Kinesis endpoint."""
+
+import os
+import threading
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from kinesis_spout import Reject, RetryLater
+from kinesis_spout.errors import InvalidConfig, StreamNotFound
+from kinesis_spout.record import Record
+from kinesis_spout.spark import ArrowCollector, Collector
+from kinesis_spout.spark.jobs import HandlerBroken
+from tests.micro_batch_world import MakeWorld, MicroBatchWorld, logging_handler
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.zookeeper,
+    pytest.mark.endpoint,
+    # PySpark asks for pandas, which nothing here uses, and warns of its newest version.
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
+]
+
+
+def texts(count: int, prefix: str = "r") -> list[str]:
+    return [f"{prefix}{number}" for number in range(count)]
+
+
+# The doors
+
+
+def test_the_record_door_acks_fails_rejects_and_dead_letters(
+    spark: SparkSession, world: MicroBatchWorld
+) -> None:
+    world.put(texts(200))
+
+    def act(payload: str, attempt: int) -> None:
+        if payload == "r7" and attempt == 1:
+            raise ValueError("once")
+        if payload == "r8":
+            raise ValueError("always")
+        if payload == "r9":
+            raise Reject("never")
+        if payload == "r10" and attempt == 1:
+            raise RetryLater(0.1, "busy")
+        if payload == "r11":
+            raise SystemExit(3)
+
+    query = world.spout(retry_limit=2).foreach_record(spark, logging_handler(world.log, act))
+    with query:
+        query.processAllAvailable()
+
+        assert world.log.attempts("r7") == [1, 2]
+        assert world.log.attempts("r8") == world.log.attempts("r11") == [1, 2, 3]
+        assert world.log.attempts("r9") == [1]
+        assert world.log.attempts("r10") == [1, 2]
+        counts = world.log.counts()
+        assert set(counts) == set(texts(200))
+        assert sum(counts.values()) == 200 + 1 + 2 + 1 + 2
+        counters = query.counters
+        assert (counters.delivered, counters.acked, counters.dead_lettered) == (206, 197, 3)
+
+    letters = {letter.data: letter for letter in world.dead_letters()}
+    assert {data: (letter.attempts, letter.reason) for data, letter in letters.items()} == {
+        b"r8": (3, "exhausted"),
+        b"r9": (1, "rejected"),
+        b"r11": (3, "exhausted"),
+    }
+    assert letters[b"r8"].error == "ValueError: always"
+
+
+def test_a_record_that_comes_at_the_tip_is_handled_without_a_backlog(
+    spark: SparkSession, world: MicroBatchWorld
+) -> None:
+    with world.spout().foreach_record(spark, logging_handler(world.log)) as query:
+        query.processAllAvailable()
+        world.put(["late"])
+        query.processAllAvailable()
+
+    assert world.log.payloads() == ["late"]
+
+
+def test_the_arrow_door_acks_all_rows_but_those_that_fail(
+    spark: SparkSession, world: MicroBatchWorld
+) -> None:
+    world.put(texts(100))
+
+    def handle(batch: pa.RecordBatch, collector: ArrowCollector) -> None:
+        for row, data in enumerate(batch.column("data").to_pylist()):
+            if data == b"r3":
+                collector.fail(row, "bad row")
+            if data == b"r4":
+                raise ValueError("poison")
+
+    with world.spout(retry_limit=1).foreach_arrow(spark, handle) as query:
+        query.processAllAvailable()
+        assert (query.counters.acked, query.counters.dead_lettered) == (98, 2)
+
+    assert {(letter.data, letter.error, letter.attempts) for letter in world.dead_letters()} == {
+        (b"r3", "bad row", 2),
+        (b"r4", "ValueError: poison", 2),
+    }
+
+
+def test_the_data_frame_door_shows_the_same_rows_to_every_action_and_reads_kinesis_once(
+    spark: SparkSession, world: MicroBatchWorld
+) -> None:
+    world.put(texts(100))
+    batches: list[tuple[set[Any], set[Any], int]] = []
+
+    def handle(df: DataFrame, collector: Collector) -> None:
+        first = {tuple(row) for row in df.select("shardId", "sequenceNumber").collect()}
+        second = {(row["shardId"], row["sequenceNumber"]) for row in df.collect()}
+        batches.append((first, second, df.count()))
+        collector.fail(df.where("cast(data as string) in ('r5', 'r6')"), "bad")
+        collector.fail(
+            [
+                {"shardId": r["shardId"], "sequenceNumber": r["sequenceNumber"]}
+                for r in df.where("cast(data as string) = 'r7'").collect()
+            ],
+            Reject("worse"),
+        )
+
+    with world.spout(retry_limit=1).foreach_batch(spark, handle) as query:
+        query.processAllAvailable()
+        counters = query.counters
+        assert (counters.delivered, counters.acked, counters.dead_lettered) == (102, 97, 3)
+        assert counters.bytes_read == sum(2 * len(text) for text in texts(100))
+
+    assert all(first == second and len(first) == count for first, second, count in batches)
+    assert {(letter.data, letter.error, letter.attempts) for letter in world.dead_letters()} == {
+        (b"r5", "bad", 2),
+        (b"r6", "bad", 2),
+        (b"r7", "worse", 1),
+    }
+    assert spark.sparkContext._jsc.getPersistentRDDs().size() == 0
+
+
+def test_a_data_frame_handler_that_raises_is_halved_until_the_poison_stands_alone(
+    spark: SparkSession, make_world: MakeWorld
+) -> None:
+    world = make_world(shards=1)
+    world.put(texts(4))
+
+    def handle(df: DataFrame, _: Collector) -> None:
+        if df.where("cast(data as string) = 'r2'").count():
+            raise ValueError("poison")
+
+    with world.spout(retry_limit=0).foreach_batch(spark, handle) as query:
+        query.processAllAvailable()
+        assert query.counters.acked == 3
+
+    (letter,) = world.dead_letters()
+    assert letter.data == b"r2"
+    assert "ValueError: poison" in letter.error
+
+
+@pytest.mark.parametrize(
+    ("rows", "error"),
+    [
+        ([{"shardId": "shardId-000000000000"}], InvalidConfig),
+        ([{"shardId": "shardId-000000000000", "sequenceNumber": "987654321"}], HandlerBroken),
+    ],
+)
+def test_rows_that_cannot_be_failed_end_the_query_and_blame_no_record(
+    spark: SparkSession, world: MicroBatchWorld, rows: list[dict[str, str]], error: type[Exception]
+) -> None:
+    world.put(["a"])
+
+    def handle(_: DataFrame, collector: Collector) -> None:
+        collector.fail(rows, "why")
+
+    with world.spout().foreach_batch(spark, handle) as query:
+        with pytest.raises(error, match=r"sequenceNumber|not in it"):
+            query.awaitTermination(30)
+        assert query.counters.dead_lettered == 0
+
+
+# Handlers that misbehave
+
+
+def test_a_handler_that_ends_its_worker_is_isolated(spark: SparkSession, make_world: MakeWorld) -> None:
+    world = make_world(shards=2)
+    world.put(texts(12))
+
+    def act(payload: str, _: int) -> None:
+        if payload == "r5":
+            os._exit(3)
+
+    with world.spout(retry_limit=1).foreach_record(spark, logging_handler(world.log, act)) as query:
+        query.processAllAvailable()
+
+    assert [(letter.data, letter.attempts) for letter in world.dead_letters()] == [(b"r5", 2)]
+    assert set(world.log.payloads()) == set(texts(12))
+
+
+def test_a_handler_that_hangs_is_timed_out(spark: SparkSession, make_world: MakeWorld) -> None:
+    world = make_world(shards=1)
+    world.put(["a", "hangs"])
+
+    def act(payload: str, _: int) -> None:
+        if payload == "hangs":
+            threading.Event().wait()
+
+    spout = world.spout(retry_limit=0, message_timeout_seconds=1.0)
+    with spout.foreach_record(spark, logging_handler(world.log, act)) as query:
+        query.processAllAvailable()
+        assert query.counters.timed_out >= 2
+
+    (letter,) = world.dead_letters()
+    assert (letter.data, letter.error) == (b"hangs", "timed out after 1 s")
+
+
+def test_a_handler_that_cannot_be_loaded_on_the_executors_ends_the_query(
+    spark: SparkSession, world: MicroBatchWorld
+) -> None:
+    world.put(["a"])
+
+    class NotThere:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return __import__, ("cancelled_orders",)
+
+        def __call__(self, _: Record) -> None:
+            raise AssertionError
+
+    with world.spout().foreach_record(spark, NotThere()) as query:
+        with pytest.raises(HandlerBroken, match="No module named 'cancelled_orders'"):
+            query.awaitTermination(60)
+        assert isinstance(query.exception(), HandlerBroken)
+        assert not query.isActive
+    assert world.dead_letters() == []
+
+
+# Stopping and going on
+
+
+def test_a_stopped_query_goes_on_where_it_was_and_handles_nothing_twice(
+    spark: SparkSession, world: MicroBatchWorld
+) -> None:
+    def act(payload: str, attempt: int) -> None:
+        if payload == "r7" and attempt == 1:
+            raise RetryLater(3600, "much later")
+
+    world.put(texts(50))
+    with world.spout().foreach_record(spark, logging_handler(world.log, act)) as query:
+        while query.counters.acked < 49:
+            assert not query.awaitTermination(0.05)
+    world.put(texts(50, "n"))
+    with world.spout().foreach_record(spark, logging_handler(world.log, act)) as again:
+        again.processAllAvailable()
+
+    assert query.id == again.id
+    assert query.runId != again.runId
+    assert world.log.attempts("r7") == [1, 2]
+    counts = world.log.counts()
+    del counts["r7"]
+    assert set(counts.values()) == {1}
+    assert len(counts) == 99
+
+
+def test_the_handle_has_the_shape_of_a_streaming_query(spark: SparkSession, world: MicroBatchWorld) -> None:
+    world.put(texts(10))
+    query = world.spout().foreach_record(spark, logging_handler(world.log), name="bills")
+    assert query.name == "bills"
+    assert query.isActive
+    assert set(query.status) == {"message", "isDataAvailable", "isTriggerActive"}
+    query.processAllAvailable()
+
+    progress = query.lastProgress
+    assert progress is not None
+    assert (progress["id"], progress["runId"], progress["name"]) == (query.id, query.runId, "bills")
+    assert sum(each["numInputRows"] for each in query.recentProgress) == 10
+    assert progress["durationMs"]["triggerExecution"] > 0
+    assert progress["sources"][0]["description"] == f"Kinesis[{world.stream}]"
+    assert query.awaitTermination(0.01) is False
+    query.stop()
+    assert query.awaitTermination(1) is True
+    assert query.exception() is None
+    assert query.lastProgress == progress
+
+
+# Order
+
+
+def test_later_records_of_a_key_wait_for_one_that_failed(spark: SparkSession, make_world: MakeWorld) -> None:
+    world = make_world(shards=1)
+    world.put(texts(40), keys=["a", "b", "c", "d"])
+
+    def act(payload: str, attempt: int) -> None:
+        if payload in {"r1", "r9"} and attempt <= 2:
+            raise ValueError("not yet")
+
+    spout = world.spout(order="key")
+    with spout.foreach_record(spark, logging_handler(world.log, act)) as query:
+        query.processAllAvailable()
+
+    for key in range(4):
+        mine = [text for number, text in enumerate(texts(40)) if number % 4 == key]
+        last_deliveries = list(dict.fromkeys(reversed([p for p in world.log.payloads() if p in mine])))
+        assert last_deliveries[::-1] == mine
+    assert world.log.attempts("r1") == [1, 2, 3]
+    assert max(world.log.counts()[text] for text in texts(40) if text not in {"r1", "r9"}) == 1
+
+
+@pytest.mark.parametrize("door", ["foreach_arrow", "foreach_batch"])
+def test_doors_that_handle_rows_together_refuse_an_order(
+    spark: SparkSession, world: MicroBatchWorld, door: str
+) -> None:
+    with pytest.raises(InvalidConfig, match="foreach_record"):
+        getattr(world.spout(order="key"), door)(spark, lambda *_: None)
+
+
+# Starting
+
+
+def test_a_session_without_a_context_is_refused(world: MicroBatchWorld) -> None:
+    class RemoteSession:
+        """Like Spark Connect's."""
+
+    with pytest.raises(InvalidConfig, match="RemoteSession"):
+        world.spout().foreach_record(RemoteSession(), lambda _: None)  # type: ignore[arg-type]
+
+
+def test_what_is_wrong_at_the_start_is_raised_at_the_start(
+    spark: SparkSession, world: MicroBatchWorld
+) -> None:
+    with pytest.raises(StreamNotFound, match="no-such-stream"):
+        world.spout(stream="no-such-stream").foreach_record(spark, lambda _: None)
