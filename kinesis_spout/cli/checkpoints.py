@@ -20,7 +20,7 @@ checkpoints = typer.Typer(
     help="Look at the stored progress of an application on a stream, and change it.",
 )
 
-_HEADINGS: Final = ("shard", "checkpoint", "goes on at", "epoch", "owner", "holes", "unfinished", "retries")
+_HEADINGS: Final = ("shard", "goes on", "epoch", "owner", "holes", "unfinished", "retries")
 _KEYS: Final = (
     "shard_id", "owner", "unreadable", "checkpoint", "start", "goes_on_at", "epoch", "app_instance", "anchor",
     "holes", "unfinished",
@@ -68,6 +68,7 @@ def show(ctx: typer.Context, config: SpoutConfig, *, json: Json = False) -> None
             _HEADINGS,
             [_cells(row, stored[row["shard_id"]]) for row in rows],
             f"{config.app} on {config.stream_name}; members: {', '.join(members) or 'none'}",
+            folding={"owner"},
         )
     for error in unreadable.values():
         note(error)
@@ -214,10 +215,9 @@ def _text(sequence: SequenceNumber | None) -> str | None:
 def _cells(row: Mapping[str, Any], checkpoint: Checkpoint | None) -> list[str]:
     owner = row["owner"] or "-"
     if checkpoint is None:
-        return [row["shard_id"], "unreadable", "-", "-", owner, "-", "-", "-"]
+        return [row["shard_id"], "unreadable", "-", owner, "-", "-", "-"]
     return [
         row["shard_id"],
-        row["checkpoint"],
         place_text(checkpoint),
         str(checkpoint.epoch),
         owner,

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
 from kinesis_spout.cli.failures import NotFound
-from kinesis_spout.cli.output import moment, note, print_json, print_table
+from kinesis_spout.cli.output import moment, note, print_json, print_plain
 from kinesis_spout.cli.settings import configured
 from kinesis_spout.config import SpoutConfig
 from kinesis_spout.dead_letter import DeadLetter
@@ -58,7 +58,7 @@ def list_letters(
     if json:
         print_json([_summary(letter) for letter in shown])
     elif shown:
-        print_table(_HEADINGS, [_cells(letter) for letter in shown])
+        print_plain(_HEADINGS, [_cells(letter) for letter in shown])
     else:
         note(f"no dead letters in {config.dead_letters_url}")
     if more:
@@ -92,7 +92,7 @@ def show(
     if json:
         print_json(_document(letter))
     else:
-        print_table(
+        print_plain(
             ("field", "value"), [(name, _shown(name, value)) for name, value in _document(letter).items()]
         )
 

@@ -27,7 +27,7 @@ def options(
     elif markdown:
         typer.echo(_markdown(rows))
     else:
-        print_table(_HEADINGS, [_cells(option) for option in rows])
+        print_table(_HEADINGS, [_cells(option) for option in rows], folding=_HEADINGS[1:])
 
 
 def _document(option: Option) -> dict[str, str]:

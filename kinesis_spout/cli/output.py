@@ -1,14 +1,18 @@
 """How commands print: tables for people, plain columns for pipes, JSON for programs."""
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+_KEPT_DIGITS: Final = 12
+_LONG_NUMBER: Final = re.compile(r"\d{25,}")
 
 
 def print_json(value: Any) -> None:
@@ -16,21 +20,45 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2))
 
 
-def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> None:
-    """Print a table: drawn on a terminal, in plain columns elsewhere, where nothing is cut or folded."""
+def print_table(
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    title: str | None = None,
+    *,
+    folding: Collection[str] = (),
+) -> None:
+    """Print a table: on a terminal fitted to it, elsewhere in plain columns, where nothing is cut or left out.
+
+    On a terminal columns that say nothing ("-" throughout) are left out, sequence numbers are shortened to
+    their last digits, and the columns named in ``folding`` give way first.
+    """
     console = Console()
-    if console.is_terminal:
-        table = Table(*headings, title=title, title_justify="left", title_style="bold", header_style="bold")
-        for row in rows:
-            table.add_row(*(Text(cell, overflow="fold") for cell in row))
-        console.print(table)
+    if not console.is_terminal:
+        print_plain(headings, rows, title)
         return
+    told = [at for at, _ in enumerate(headings) if not rows or any(row[at] != "-" for row in rows)]
+    table = Table(box=None, pad_edge=False, title=title, title_justify="left", header_style="bold")
+    for at in told:
+        folds = headings[at] in folding
+        table.add_column(headings[at], no_wrap=not folds, overflow="fold" if folds else "ellipsis")
+    for row in rows:
+        table.add_row(*(Text(shortened(row[at])) for at in told))
+    console.print(table)
+
+
+def print_plain(headings: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> None:
+    """Print columns of text, however wide: for pipes, and for what people copy."""
     if title is not None:
         typer.echo(title)
     widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
     for row in (headings, *rows):
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         typer.echo("  ".join(cells).rstrip())
+
+
+def shortened(text: str) -> str:
+    """Leave of each sequence number (56 digits, at AWS) what tells it from its neighbours."""
+    return _LONG_NUMBER.sub(lambda found: "…" + found[0][-_KEPT_DIGITS:], text)
 
 
 def note(text: str) -> None:

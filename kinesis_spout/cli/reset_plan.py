@@ -14,7 +14,7 @@ from datetime import datetime
 from kinesis_spout.cli.failures import NotFound
 from kinesis_spout.cli.output import moment
 from kinesis_spout.errors import InvalidConfig
-from shard_state import SHARD_END, Checkpoint, Position, PositionType, SequenceNumber, Shard
+from shard_state import SHARD_END, SHARD_START, Checkpoint, Position, SequenceNumber, Shard
 from shard_state.errors import InvalidSequenceNumber
 from shard_state.lineage import parents_first
 
@@ -148,6 +148,11 @@ def place_text(checkpoint: Checkpoint) -> str:
     if checkpoint.base == SHARD_END:
         return str(checkpoint.base)
     position = checkpoint.read_from
-    if position.type is PositionType.AT_TIMESTAMP and position.timestamp is not None:
+    if position.timestamp is not None:
         return moment(position.timestamp)
+    if position.sequence_number is not None:
+        # One inside an aggregate is read "at", and then up to the base passed over.
+        return (
+            f"at {position.sequence_number}" if checkpoint.base == SHARD_START else f"after {checkpoint.base}"
+        )
     return str(position)

@@ -16,7 +16,7 @@ from rich.logging import RichHandler
 from rich.table import Table
 from rich.text import Text
 
-from kinesis_spout.cli.output import duration
+from kinesis_spout.cli.output import duration, shortened
 from shard_state import ShardStatus
 
 if TYPE_CHECKING:
@@ -156,9 +156,9 @@ class _LiveTable:
     def show(self, snapshot: Snapshot) -> None:
         parts: list[Text | Table] = [Text(_line(snapshot))]
         if self._per_shard:
-            table = Table(*_SHARD_HEADINGS, box=None, header_style="bold")
+            table = Table(*_SHARD_HEADINGS, box=None, pad_edge=False, header_style="bold")
             for shard in snapshot.shards:
-                table.add_row(*_shard_cells(shard))
+                table.add_row(*map(shortened, _shard_cells(shard)))
             parts.append(table)
         if snapshot.last_error is not None:
             parts.append(Text(f"retrying after: {snapshot.last_error}", style="yellow"))

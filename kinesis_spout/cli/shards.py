@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console
 from rich.progress import track
 
 from kinesis_spout.cli.output import duration, note, print_json, print_table
+from kinesis_spout.cli.reset_plan import place_text
 from kinesis_spout.cli.settings import configured
 from kinesis_spout.cli.shard_view import Backlog, ShardView, take_view
 from kinesis_spout.cli.world import Stream, World
@@ -18,8 +19,7 @@ from shard_state import Position
 
 _READERS: Final = 16
 _HEADINGS: Final = (
-    "shard", "state", "parents", "stream side", "owner", "checkpoint", "lag", "oldest unread", "unfinished",
-    "retries", "holes",
+    "shard", "state", "parents", "owner", "goes on", "lag", "oldest", "unfinished", "retries", "holes",
 )  # fmt: skip
 
 
@@ -35,7 +35,7 @@ def shards(
 ) -> None:
     """Show each shard: its state, owner, checkpoint, lag, and what is known to be unfinished.
 
-    "lag" is what Kinesis says of the first record after the checkpoint (MillisBehindLatest), "oldest unread"
+    "lag" is what Kinesis says of the first record after the checkpoint (MillisBehindLatest), "oldest"
     is that record's age. The states: waiting (for its parents), ready (nobody reads it now), reading, over (all
     of it is finished), gone (trimmed by retention before it was finished), not begun.
 
@@ -51,7 +51,7 @@ def shards(
     if json:
         print_json([view.document() for view in views])
     else:
-        print_table(_HEADINGS, [_cells(view) for view in views])
+        print_table(_HEADINGS, [_cells(view) for view in views], folding={"parents", "owner"})
     problems = [view for view in views if view.problem]
     for view in problems:
         note(f"{view.shard_id}: {view.problem}")
@@ -96,18 +96,17 @@ def _with_backlog(view: ShardView, stream: Stream, position: Position, now: floa
 
 
 def _cells(view: ShardView) -> list[str]:
-    backlog: dict[str, Any] = view.document()
-    unread, lag = backlog["oldest_unread_millis"], backlog["lag_millis"]
+    document = view.document()
+    unread, lag = document["oldest_unread_millis"], document["lag_millis"]
     return [
         view.shard_id,
-        view.state.value,
+        f"{view.state.value}, closed" if view.closed else view.state.value,
         ", ".join(view.parents) or "-",
-        "closed" if view.closed else "open",
         view.owner or "-",
-        "-" if view.checkpoint is None else backlog["checkpoint"],
+        "-" if view.checkpoint is None else place_text(view.checkpoint),
         "?" if view.problem else "-" if lag is None else duration(lag),
         "-" if unread is None else duration(unread),
         str(len(view.unfinished)),
-        str(backlog["retries"]),
-        str(backlog["holes"]),
+        str(document["retries"]),
+        str(document["holes"]),
     ]
