@@ -21,6 +21,8 @@ from kinesis_spout.record import Record
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
 from tests.kinesis_endpoints import KinesisEndpoint, _kinesis_local_package
 
+Handle = Callable[[Record], None]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
@@ -54,9 +56,7 @@ class DeliveryLog:
         return Counter(self.payloads())
 
 
-def logging_handler(
-    log: DeliveryLog, act: Callable[[str, int], None] | None = None
-) -> Callable[[Record], None]:
+def logging_handler(log: DeliveryLog, act: Callable[[str, int], None] | None = None) -> Handle:
     """Give a handler that logs each delivery and then acts on (payload, attempt)."""
     path = log.path
 
