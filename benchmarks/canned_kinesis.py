@@ -1,0 +1,202 @@
+"""A Kinesis endpoint that costs next to nothing, in a process of its own so that its CPU is not counted.
+
+Two kinds of streams, told apart by their names, need no creation:
+
+    page-10000-1024   one shard, whose every GetRecords answers the same page: 10,000 records of 1,024 bytes
+    shards-8-name     8 shards in memory, which PutRecords fills; the partition key is the shard's number
+
+It knows the actions the spout uses, keeps no state but the records, and checks nothing: no emulator.
+"""
+
+import asyncio
+import base64
+import functools
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any, Final, Self
+
+from kinesis_spout.kinesis import KinesisClientSettings
+
+_ARRIVED: Final = 1_700_000_000.123
+_FIRST_SEQUENCE: Final = 49_590_338_271_490_256_608_559_692_538_361_571_095_921_575_989_136_588_898
+
+
+@functools.cache
+def page_body(records: int, size_bytes: int) -> bytes:
+    """Make the body of a GetRecords reply as Kinesis sends it, the same one for the same arguments."""
+    source = random.Random(records * size_bytes)
+    shown = [
+        {
+            "ApproximateArrivalTimestamp": round(_ARRIVED + at / 1000, 3),
+            "Data": base64.b64encode(source.randbytes(size_bytes)).decode(),
+            "EncryptionType": "NONE",
+            "PartitionKey": f"customer-{at % 997}",
+            "SequenceNumber": str(_FIRST_SEQUENCE + at * 16),
+        }
+        for at in range(records)
+    ]
+    return _encoded(
+        {
+            "MillisBehindLatest": 60_000,
+            "NextShardIterator": f"page-{records}-{size_bytes}/0/0",
+            "Records": shown,
+        }
+    )
+
+
+class CannedKinesis(AbstractContextManager["CannedKinesis"]):
+    """The endpoint's process. Mutable; ends with the ``with`` statement, and with the process that began it."""
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen(
+            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert self._process.stdout is not None
+        self.url = f"http://127.0.0.1:{int(self._process.stdout.readline())}"
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.communicate()  # closes its standard input, which ends it
+
+    @property
+    def settings(self) -> KinesisClientSettings:
+        """How the spout reaches it."""
+        return KinesisClientSettings(
+            region="us-east-1", endpoint_url=self.url, access_key="test", secret_key="test"
+        )
+
+
+def shard_name(number: int) -> str:
+    """Name a shard by its number."""
+    return f"shardId-{number:012}"
+
+
+class _Streams:
+    """The records of the streams that were put to. Mutable."""
+
+    def __init__(self) -> None:
+        self._shards: dict[tuple[str, int], list[dict[str, Any]]] = {}
+        self._sequence = _FIRST_SEQUENCE
+
+    def answer(self, action: str, request: dict[str, Any]) -> bytes:
+        answer: dict[str, Any] | bytes = getattr(self, f"_{action}")(**request)
+        return answer if isinstance(answer, bytes) else _encoded(answer)
+
+    @staticmethod
+    def _DescribeStreamSummary(*, StreamName: str) -> dict[str, Any]:  # noqa: N802, N803 - as in the API
+        return {
+            "StreamDescriptionSummary": {
+                "StreamName": StreamName,
+                "StreamARN": f"arn:aws:kinesis:us-east-1:000000000000:stream/{StreamName}",
+                "StreamStatus": "ACTIVE",
+                "StreamCreationTimestamp": _ARRIVED,
+            }
+        }
+
+    @staticmethod
+    def _ListShards(*, StreamName: str, **_: object) -> dict[str, Any]:  # noqa: N802, N803
+        kind, count, *_rest = StreamName.split("-")
+        return {
+            "Shards": [
+                {
+                    "ShardId": shard_name(number),
+                    "HashKeyRange": {"StartingHashKey": str(number), "EndingHashKey": str(number)},
+                    "SequenceNumberRange": {"StartingSequenceNumber": str(_FIRST_SEQUENCE)},
+                }
+                for number in range(int(count) if kind == "shards" else 1)
+            ]
+        }
+
+    def _GetShardIterator(  # noqa: N802
+        self,
+        *,
+        StreamName: str,  # noqa: N803
+        ShardId: str,  # noqa: N803
+        ShardIteratorType: str,  # noqa: N803
+        StartingSequenceNumber: str = "0",  # noqa: N803
+        **_: object,
+    ) -> dict[str, Any]:
+        number = int(ShardId.rpartition("-")[2])
+        after = int(StartingSequenceNumber) - (ShardIteratorType == "AT_SEQUENCE_NUMBER")
+        records = self._shards.get((StreamName, number), [])
+        if ShardIteratorType == "AT_TIMESTAMP":  # only ever asked for now, by who starts at the tip
+            at = len(records)
+        else:
+            at = sum(int(record["SequenceNumber"]) <= after for record in records)
+        return {"ShardIterator": f"{StreamName}/{number}/{at}"}
+
+    def _GetRecords(self, *, ShardIterator: str, Limit: int = 10_000) -> dict[str, Any] | bytes:  # noqa: N802, N803
+        stream, number, at = ShardIterator.split("/")
+        if stream.startswith("page-"):
+            _, records, size_bytes = stream.split("-")
+            return page_body(int(records), int(size_bytes))
+        found = self._shards.get((stream, int(number)), [])[int(at) : int(at) + Limit]
+        return {
+            "MillisBehindLatest": 0,
+            "NextShardIterator": f"{stream}/{number}/{int(at) + len(found)}",
+            "Records": found,
+        }
+
+    def _PutRecords(self, *, StreamName: str, Records: list[dict[str, Any]]) -> dict[str, Any]:  # noqa: N802, N803
+        for record in Records:
+            self._sequence += 16
+            number = int(record["PartitionKey"])
+            self._shards.setdefault((StreamName, number), []).append(
+                {
+                    "ApproximateArrivalTimestamp": time.time(),
+                    "Data": record["Data"],
+                    "PartitionKey": record["PartitionKey"],
+                    "SequenceNumber": str(self._sequence),
+                }
+            )
+        return {"FailedRecordCount": 0, "Records": [{"SequenceNumber": "1", "ShardId": "0"}] * len(Records)}
+
+
+def _encoded(document: dict[str, Any]) -> bytes:
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+async def _serve_connection(
+    streams: _Streams, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    try:
+        while head := await reader.readuntil(b"\r\n\r\n"):
+            lines = head.decode("latin-1").split("\r\n")[1:]
+            headers = {
+                name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)
+            }
+            body = await reader.readexactly(int(headers.get("content-length", "0")))
+            action = headers["x-amz-target"].rpartition(".")[2]
+            answer = streams.answer(action, json.loads(body))
+            writer.write(
+                b"HTTP/1.1 200 OK\r\nContent-Type: application/x-amz-json-1.1\r\n"
+                b"x-amzn-RequestId: 00000000-0000-0000-0000-000000000000\r\n"
+                b"Content-Length: %d\r\n\r\n" % len(answer)
+            )
+            writer.write(answer)
+            await writer.drain()
+    except (asyncio.IncompleteReadError, ConnectionError):
+        pass  # the caller hung up
+    finally:
+        writer.close()
+
+
+async def _serve() -> None:
+    streams = _Streams()
+    serve_connection = functools.partial(_serve_connection, streams)
+    server = await asyncio.start_server(serve_connection, "127.0.0.1", 0, limit=1 << 20)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+    os._exit(0)  # there is nothing to keep, and connections may still be open
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve())
