@@ -110,6 +110,7 @@ def test_a_failed_record_comes_again_with_its_attempt_and_the_others_are_not_tou
 
     assert diary.attempts("b") == [1, 2, 3]
     assert diary.attempts("a") == diary.attempts("c") == [1]
+    assert running.engine._retry_data.size_bytes == 0
     world.until_stored(records[-1])
 
 
@@ -183,8 +184,7 @@ def test_a_batch_that_hangs_is_cancelled_and_its_slices_are_planned_again(world:
 
 def test_a_batch_that_waits_for_its_turn_on_the_cluster_is_not_overdue(world: EngineWorld) -> None:
     world.put("a")
-    running = world.start(Diary(), hanging=True, engine={"batch_timeout_seconds": 0.05})
-    running.runner.queueing = True
+    running = world.start(Diary(), hanging=True, queueing=True, engine={"batch_timeout_seconds": 0.05})
     wait_until(lambda: running.runner.hanging, "the batch is submitted")
     started = running.consumer.now
     wait_until(lambda: running.consumer.now > started + 0.5, "the time-out is long over")
@@ -274,8 +274,8 @@ def test_permissions_that_are_taken_away_later_are_asked_for_again_slowly(world:
     wait_until(lambda: isinstance(running.query.last_error, AccessDenied), "a poll is refused")
 
     assert running.query.isActive
-    reader = running.engine._readers[FIRST]
-    assert reader.next_poll_at - running.consumer.now > 20
+    with running.consumer.lock:
+        assert running.engine._readers[FIRST].next_poll_at - running.consumer.now > 20
 
 
 def test_lost_data_ends_the_query(world: EngineWorld) -> None:
@@ -470,6 +470,19 @@ def test_children_are_read_after_their_parent_is_finished_and_its_end_stored(wor
     assert phases[FIRST] is ShardPhase.OVER
 
 
+def test_nothing_is_caught_up_before_the_children_are_read(world: EngineWorld) -> None:
+    """The end of the parent is stored later than it is read; in between nothing seems to be left."""
+    world.put("parent")
+    children = world.stream.split(FIRST)
+    for child in children:
+        world.put_in(child.shard_id, child.shard_id)
+    diary = Diary()
+    running = world.start(diary, commit_interval_seconds=0.5)
+    running.query.processAllAvailable()
+
+    assert set(diary.payloads) == {"parent", *(child.shard_id for child in children)}
+
+
 def test_a_merged_shard_waits_for_both_its_parents(two_shards: EngineWorld) -> None:
     world = two_shards
     running = world.start(diary := Diary(b=[ValueError("no")] * 2))
@@ -495,6 +508,22 @@ def test_retries_whose_data_was_not_kept_are_read_again(world: EngineWorld) -> N
     assert all(diary.attempts(name) == [1, 2] for name in texts(30))
     assert running.engine._retry_data.spilled >= 30
     assert world.dead_letters.letters == []
+
+
+def test_nobody_waits_for_retries_that_are_read_again(two_shards: EngineWorld) -> None:
+    world = two_shards
+    for shard_id in (FIRST, SECOND):
+        world.put_in(shard_id, f"fails in {shard_id}")
+    failing = {f"fails in {shard_id}": [ValueError("no")] for shard_id in (FIRST, SECOND)}
+    # Room to poll in, and less than one record weighs in the retry buffer.
+    room = {"max_buffered_bytes": 600}
+    running = world.start(Diary(**failing), engine=room, retry_backoff_seconds=0.3)
+    running.query.processAllAvailable()
+
+    retried = [
+        batch for batch in running.runner.batches if any(work.plan.kind is SliceKind.RETRY for work in batch)
+    ]
+    assert [len(batch) for batch in retried] == [1, 1]
 
 
 def test_a_throttle_while_reading_again_blames_no_record(world: EngineWorld) -> None:
@@ -541,6 +570,21 @@ def test_due_retries_that_cannot_go_out_do_not_keep_the_engine_busy(two_shards: 
 
     running.runner.open_gate()
     running.query.processAllAvailable()
+
+
+def test_due_retries_of_a_shard_that_rests_do_not_keep_the_engine_busy(world: EngineWorld) -> None:
+    world.put("a")
+    running = world.start(
+        Diary(a=[ValueError("no")]), engine={"death_backoff_seconds": 60.0}, retry_backoff_seconds=0.5
+    )
+    wait_until(lambda: running.query.counters.retried == 1, "the record has failed")
+    running.runner.failures = [HandlerKilledWorker("an executor was lost")]
+    wait_until(lambda: running.engine._readers[FIRST].deaths == 1, "the job of the retry has died")
+
+    with running.consumer.lock:
+        running.engine._readers[FIRST].next_poll_at = running.consumer.now + 60
+        waits = [running.engine._start_work() for _ in range(3)]
+    assert min(waits) > 0.1
 
 
 def test_a_handler_killed_worker_is_the_only_error_that_plans_again(world: EngineWorld) -> None:

@@ -186,6 +186,7 @@ class EngineWorld:
         handle: Handle,
         *,
         hanging: bool = False,
+        queueing: bool = False,
         engine: dict[str, Any] | None = None,
         task: dict[str, Any] | None = None,
         **settings: Any,
@@ -221,6 +222,7 @@ class EngineWorld:
         runner = InProcessRunner(
             task_settings(self.client, order=Order(config.order), **(task or {})), handle
         )
+        runner.queueing = queueing
         if hanging:
             runner.gate.clear()
         engine_settings: dict[str, Any] = {
