@@ -53,6 +53,7 @@ clean:  ## stop the local endpoint; remove the virtual environment and everythin
 
 set-up: java $(INSTALLED) engine  ## only install what the other targets need
 
+# Editable in setuptools' compat mode: Spark finds pyspark_kinesis by listing the folders of sys.path.
 # A whole venv is brought up to date in place. An interrupted one is made anew: pip takes a package of
 # which it wrote only a part for an installed one.
 $(INSTALLED): pyproject.toml constraints.txt
@@ -85,7 +86,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	fi
 	@touch $(UNFINISHED)
 	@echo 'Installing PySpark and the other packages into $(VENV): 1.3 GB, about a minute the first time.'
-	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[demo,dev]' \
+	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt --config-settings editable_mode=compat -e '.[demo,dev]' \
 	  || { echo 'The installation failed (see above); run make again once the cause is gone.' >&2; exit 1; }
 	@rm -f $(UNFINISHED)
 	@touch $@
