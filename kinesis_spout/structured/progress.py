@@ -1,0 +1,58 @@
+"""What a stream reader tells of itself, as the document that Spark shows in the progress of the query.
+
+A Python source cannot fill ``sources[].metrics``. What its ``reportLatestOffset`` returns is shown verbatim as
+``sources[].latestOffset`` (since Spark 4.2), so the metrics travel there, under the names of Databricks'
+Kinesis source.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+
+class SourceProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a reader is. The counts are of this run of the query: they start from 0 when it is started."""
+
+    streams: tuple[str, ...]
+    mode: str
+    """The consumer mode: "polling" or "efo"."""
+    min_ms_behind_latest: int = msgspec.field(name="minMsBehindLatest")
+    """Milliseconds between the end of the shard that is furthest ahead and what was read of it."""
+    avg_ms_behind_latest: int = msgspec.field(name="avgMsBehindLatest")
+    max_ms_behind_latest: int = msgspec.field(name="maxMsBehindLatest")
+    total_shards: int = msgspec.field(name="numTotalShards")
+    closed_shards: int = msgspec.field(name="numClosedShards")
+    """How many of them were read to their end."""
+    processed_records: int = msgspec.field(name="numProcessedRecords")
+    processed_bytes: int = msgspec.field(name="numProcessedBytes")
+    throttles: int = msgspec.field(name="numAwsRateLimitErrors")
+    """How often Kinesis refused a call because of its rate limits."""
+    buffered_bytes: int = msgspec.field(name="bufferedBytes")
+    """What was fetched ahead and not planned into a micro-batch yet."""
+
+    def as_document(self) -> dict[str, Any]:
+        """Give the document for ``reportLatestOffset``: of JSON's types only, its keys in a fixed order."""
+        return {_KEY: msgspec.to_builtins(self, builtin_types=()) | {"streams": list(self.streams)}}
+
+    @classmethod
+    def from_document(cls, document: str | bytes | Mapping[str, Any]) -> "SourceProgress | None":
+        """Read a document, as JSON text or decoded. None when it is not one of ours.
+
+        That is so for the offsets of every other source, and when a key is missing or of another type. Keys
+        that are not known are passed over: a newer version may say more.
+        """
+        try:
+            if isinstance(document, (str, bytes)):
+                return _documents.decode(document).kinesis
+            return msgspec.convert(document, _Document).kinesis
+        except (msgspec.DecodeError, UnicodeError):
+            return None
+
+
+class _Document(msgspec.Struct, frozen=True):
+    kinesis: SourceProgress
+
+
+_KEY: Final = "kinesis"
+_documents: Final = msgspec.json.Decoder(_Document)
