@@ -19,18 +19,18 @@ import msgspec
 from botocore.exceptions import ClientError
 
 from kinesis_spout.dead_letter import DeadLetter
-from kinesis_spout.dead_letters.perseverance import Patience, Perseverance, error_code
-from kinesis_spout.dead_letters.put_records import Entry, put_all, stream_arguments
+from kinesis_spout.dead_letters.kinesis_failures import as_dead_letter_errors
 from kinesis_spout.dead_letters.stored_form import decoded, encoded
 from kinesis_spout.errors import DeadLetterError
+from kinesis_spout.kinesis.client import stream_arguments
+from kinesis_spout.kinesis.perseverance import Patience, Perseverance, error_code
+from kinesis_spout.kinesis.put_records import COMMON_RECORD_BYTES, Entry
+from kinesis_spout.kinesis.record_putter import put_all
 from shard_state import Shard
 from shard_state.lineage import parents_first
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
-
-MAX_RECORD_BYTES: Final = 1024 * 1024
-"""Data and partition key of a record, on a stream whose limit was not raised."""
 
 READ_INTERVAL_SECONDS: Final = 0.2
 """AWS: five calls per second and shard."""
@@ -50,7 +50,7 @@ class KinesisStreamSink:
         client: "KinesisClient",
         stream: str,
         *,
-        max_record_bytes: int = MAX_RECORD_BYTES,
+        max_record_bytes: int = COMMON_RECORD_BYTES,
         patience: Patience | None = None,
     ) -> None:
         self._client = client
@@ -61,7 +61,8 @@ class KinesisStreamSink:
     def write(self, letters: Sequence[DeadLetter]) -> None:
         """Return when the stream has taken every letter, whole; see the port."""
         entries = (entry for letter in letters for entry in self._entries(letter))
-        put_all(self._client, self._stream, entries, self._patience)
+        with as_dead_letter_errors():
+            put_all(self._client, self._stream, entries, self._patience)
 
     def read(self) -> Iterable[DeadLetter]:
         """Give back what the stream holds, parents before children, each shard in order; see the port."""
@@ -161,7 +162,8 @@ class KinesisStreamSink:
         return msgspec.convert(reply, _Page) if body is None else msgspec.json.decode(body, type=_Page)
 
     def _persistently(self, what: str, call: Any) -> Any:
-        return Perseverance(self._patience, f"{what} on {self._stream}").call(call)
+        with as_dead_letter_errors():
+            return Perseverance(self._patience, f"{what} on {self._stream}").call(call)
 
 
 class _IteratorExpired(Exception):  # noqa: N818 - never leaves this module

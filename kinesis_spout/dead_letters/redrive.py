@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from kinesis_spout.dead_letter import DeadLetter
-from kinesis_spout.dead_letters.perseverance import Patience
-from kinesis_spout.dead_letters.put_records import Entry, batches, put_all
+from kinesis_spout.dead_letters.kinesis_failures import as_dead_letter_errors
 from kinesis_spout.dead_letters.stored_form import RedrivenMark, mark_of
 from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.kinesis.perseverance import Patience
+from kinesis_spout.kinesis.put_records import Entry, batches
+from kinesis_spout.kinesis.record_putter import put_all
 from kinesis_spout.ports import DeadLetterSink
 
 if TYPE_CHECKING:
@@ -110,8 +112,9 @@ def _put_and_mark(
     by_stream: dict[str, list[Entry]] = {}
     for letter in letters:
         by_stream.setdefault(letter.stream, []).append(_entry(letter))
-    for stream, entries in by_stream.items():
-        put_all(client, stream, entries, patience)
+    with as_dead_letter_errors():
+        for stream, entries in by_stream.items():
+            put_all(client, stream, entries, patience)
     if isinstance(sink, MarkingSink):
         sink.mark_redriven(letters)
     return letters

@@ -12,8 +12,8 @@ from moto import mock_aws
 from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.dead_letters.json_lines import JsonLinesSink
 from kinesis_spout.dead_letters.kinesis_stream import KinesisStreamSink
-from kinesis_spout.dead_letters.perseverance import Patience
 from kinesis_spout.dead_letters.redrive import MarkingSink
+from kinesis_spout.kinesis.perseverance import Patience
 from kinesis_spout.ports import DeadLetterSink
 from kinesis_spout.testing import InMemoryDeadLetterSink, ManualClock
 

@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, Self
 
-from kinesis_spout.dead_letters.perseverance import Patience
-from kinesis_spout.dead_letters.put_records import Entry, put_all
 from kinesis_spout.errors import KinesisError
 from kinesis_spout.kinesis import KinesisShardLister
 from kinesis_spout.kinesis.errors import translated
+from kinesis_spout.kinesis.perseverance import Patience
+from kinesis_spout.kinesis.put_records import Entry
+from kinesis_spout.kinesis.record_putter import put_all
 from shard_state import Shard
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from moto import mock_aws
 
 from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.dead_letters.kinesis_stream import KinesisStreamSink
-from kinesis_spout.dead_letters.perseverance import Patience
 from kinesis_spout.errors import DeadLetterError
 from kinesis_spout.kinesis.client import KinesisClientSettings
+from kinesis_spout.kinesis.perseverance import Patience
 from kinesis_spout.testing import ManualClock
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from moto import mock_aws
 
 from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.dead_letters.kinesis_stream import KinesisStreamSink
-from kinesis_spout.dead_letters.perseverance import Patience
 from kinesis_spout.dead_letters.redrive import Redriven, redrive, redrive_all
 from kinesis_spout.errors import DeadLetterError, InvalidConfig
+from kinesis_spout.kinesis.perseverance import Patience
 from kinesis_spout.testing import InMemoryDeadLetterSink
 
 if TYPE_CHECKING:

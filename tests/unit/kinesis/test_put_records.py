@@ -3,12 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinesis_spout.dead_letters.put_records import (
+from kinesis_spout.kinesis.put_records import (
     MAX_BATCH_BYTES,
     MAX_BATCH_RECORDS,
     Entry,
     batches,
-    stream_arguments,
 )
 
 
@@ -27,9 +26,3 @@ def test_batches_are_as_large_as_they_may_be() -> None:
 
 def test_an_entry_weighs_its_data_and_its_key_in_bytes() -> None:
     assert Entry("Ключ", b"123").size_bytes == 11
-
-
-def test_a_stream_is_named_by_its_arn_or_its_name() -> None:
-    arn = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
-    assert stream_arguments(arn) == {"StreamARN": arn}
-    assert stream_arguments("orders") == {"StreamName": "orders"}

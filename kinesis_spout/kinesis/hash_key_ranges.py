@@ -1,0 +1,45 @@
+"""Which shard a record goes to: the one whose range of hash keys holds the MD5 of its partition key.
+
+https://docs.aws.amazon.com/streams/latest/dev/key-concepts.html#partition-key
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from hashlib import md5
+from typing import Final, Self
+
+from shard_state import Shard
+
+WHOLE_STREAM: Final = "the whole stream"
+"""The name of the one shard of a stream that nothing is known of."""
+
+
+def hash_key(partition_key: str, explicit_hash_key: str | None = None) -> int:
+    """Give where in the stream's range of 0 to 2^128 - 1 a record lies."""
+    if explicit_hash_key is not None:
+        return int(explicit_hash_key)
+    return int.from_bytes(md5(partition_key.encode(), usedforsecurity=False).digest())
+
+
+class HashKeyRanges:
+    """The open shards of a stream, at the moment it was listed. Immutable."""
+
+    def __init__(self, shards: Iterable[Shard]) -> None:
+        listed = list(shards)
+        ranges = sorted((shard.hash_range[0], shard.shard_id) for shard in listed if not shard.closed)
+        self._known = frozenset(shard.shard_id for shard in listed)
+        self._starts = [start for start, _ in ranges]
+        self._shard_ids = [shard_id for _, shard_id in ranges] or [WHOLE_STREAM]
+
+    @classmethod
+    def unknown(cls) -> Self:
+        """Give the ranges of a stream that may not be listed: one, of everything."""
+        return cls(())
+
+    def shard_of(self, hash_key: int) -> str:
+        """Name the shard; an old name, when the stream was resharded since it was listed."""
+        return self._shard_ids[max(0, bisect_right(self._starts, hash_key) - 1)]
+
+    def are_older_than(self, shard_id: str) -> bool:
+        """Say whether the shard was made since; never of ranges that are ``unknown``."""
+        return bool(self._known) and shard_id not in self._known

@@ -1,0 +1,155 @@
+"""The records that wait to be put on a stream: one queue, and one more for each shard that refused.
+
+As long as no shard refuses, everything is in the open queue, in the order it came. A shard that refuses is
+blocked for a while: what was refused, and everything of that shard that is behind it, waits in the shard's own
+queue, and what is added for it goes there. When the time is over, that queue goes to the front of the open one.
+So a shard holds up nobody else, and no record overtakes an earlier one of its own shard.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+from kinesis_spout.errors import KinesisError
+from kinesis_spout.kinesis.hash_key_ranges import HashKeyRanges, hash_key
+from kinesis_spout.kinesis.perseverance import Patience, Perseverance
+from kinesis_spout.kinesis.put_records import COMMON_RECORD_BYTES, CallLimits, Entry
+
+
+@dataclass(slots=True)
+class _RefusingShard:
+    """A shard that refused, until it takes a record again."""
+
+    perseverance: Perseverance
+    blocked_until: float | None = None
+    waiting: deque[Entry] = field(default_factory=deque)
+
+
+class ShardQueues:
+    """Mutable. ``now`` is the monotonic time of the patience's clock.
+
+    Args:
+        limits: of one call.
+        patience: for each shard that refuses.
+        work: what is tried, for errors: "PutRecords on orders".
+    """
+
+    def __init__(self, limits: CallLimits, patience: Patience, work: str) -> None:
+        self._limits = limits
+        self._patience = patience
+        self._work = work
+        self._ranges = HashKeyRanges.unknown()
+        self._open: deque[Entry] = deque()
+        self._open_bytes = 0
+        self._shards: dict[str, _RefusingShard] = {}
+        self.records = 0
+        """How many wait."""
+        self.size_bytes = 0
+        """What they weigh."""
+        self.unblocks_at = inf
+        """When the first blocked shard may be tried again; infinite if none is blocked."""
+
+    def add(self, entry: Entry) -> None:
+        """Queue a record behind the others of its shard."""
+        size = entry.size_bytes
+        self.records += 1
+        self.size_bytes += size
+        if self.unblocks_at < inf:
+            shard = self._shards.get(self._shard_of(entry))
+            if shard is not None and shard.blocked_until is not None:
+                shard.waiting.append(entry)
+                return
+        self._open.append(entry)
+        self._open_bytes += size
+
+    @property
+    def has_a_full_call(self) -> bool:
+        """Whether what may go now fills a call."""
+        return len(self._open) >= self._limits.records or self._open_bytes >= self._limits.size_bytes
+
+    def take(self) -> list[Entry]:
+        """Give what goes into the next call, and hold it no longer; empty if nothing may go now."""
+        batch: list[Entry] = []
+        batch_bytes = 0
+        while self._open and len(batch) < self._limits.records:
+            size = self._open[0].size_bytes
+            if batch and (size > COMMON_RECORD_BYTES or batch_bytes + size > self._limits.size_bytes):
+                break
+            batch.append(self._open.popleft())
+            batch_bytes += size
+            if size > COMMON_RECORD_BYTES:
+                break
+        self._open_bytes -= batch_bytes
+        self.records -= len(batch)
+        self.size_bytes -= batch_bytes
+        return batch
+
+    def unblock(self, now: float) -> None:
+        """Let those shards try again whose time has come."""
+        if now < self.unblocks_at:
+            return
+        for shard in self._shards.values():
+            if shard.blocked_until is not None and shard.blocked_until <= now:
+                self._unblock(shard)
+        self._note_next_unblock()
+
+    def regroup(self, ranges: HashKeyRanges) -> None:
+        """Go by other shards from now on. All may try again at once, and have their whole patience again."""
+        for shard in self._shards.values():
+            self._unblock(shard)
+        self._shards.clear()
+        self._ranges = ranges
+        self._note_next_unblock()
+
+    def taken(self, entries: Iterable[Entry]) -> None:
+        """Learn that these are on the stream, which gives their shards their whole patience again."""
+        if not self._shards:
+            return
+        for name in {self._shard_of(entry) for entry in entries} & self._shards.keys():
+            shard = self._shards[name]
+            shard.perseverance.progressed()
+            if shard.blocked_until is None:
+                del self._shards[name]
+
+    def refused(self, entries: Sequence[Entry], failure: KinesisError, now: float) -> None:
+        """Take back, in order, what the last call refused, and block its shards.
+
+        Raises:
+            KinesisError: of the failure's kind: one of the shards has taken nothing until the deadline.
+        """
+        by_shard: dict[str, list[Entry]] = {}
+        for entry in entries:
+            by_shard.setdefault(self._shard_of(entry), []).append(entry)
+        for name, of_shard in by_shard.items():
+            shard = self._shards.get(name)
+            if shard is None:
+                shard = self._shards[name] = _RefusingShard(
+                    Perseverance(self._patience, f"{self._work}, {name}")
+                )
+            shard.waiting.extend(of_shard)
+            self.records += len(of_shard)
+            self.size_bytes += sum(entry.size_bytes for entry in of_shard)
+            shard.blocked_until = now + shard.perseverance.delay_seconds(failure)
+        still_open: deque[Entry] = deque()
+        for entry in self._open:  # it came later, and stays behind
+            name = self._shard_of(entry)
+            (self._shards[name].waiting if name in by_shard else still_open).append(entry)
+        self._open = still_open
+        self._open_bytes = sum(entry.size_bytes for entry in still_open)
+        self._note_next_unblock()
+
+    def _unblock(self, shard: _RefusingShard) -> None:
+        shard.blocked_until = None
+        self._open.extendleft(reversed(shard.waiting))
+        self._open_bytes += sum(entry.size_bytes for entry in shard.waiting)
+        shard.waiting.clear()
+
+    def _note_next_unblock(self) -> None:
+        self.unblocks_at = min(
+            (shard.blocked_until for shard in self._shards.values() if shard.blocked_until is not None),
+            default=inf,
+        )
+
+    def _shard_of(self, entry: Entry) -> str:
+        return self._ranges.shard_of(hash_key(entry.partition_key, entry.explicit_hash_key))
