@@ -1,0 +1,79 @@
+"""The options of a batch read, as one frozen value that is valid."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kinesis_spout.kinesis import KinesisClientSettings
+from kinesis_spout.structured.options.connection import client_settings, streams_to_read
+from kinesis_spout.structured.options.given import GivenOptions
+from kinesis_spout.structured.options.position_text import end_positions, start_positions
+from kinesis_spout.structured.options.positions import EndPositions, StartPositions
+from kinesis_spout.structured.options.reads import check_consumer_mode, extra_columns, one_stream_per_shard
+from kinesis_spout.structured.options.specs import Use
+from shard_state import Position
+from shard_state.position import PositionType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchReadOptions:
+    """What ``spark.read.format("kinesis")`` was told. Can be pickled; secrets stay out of its text."""
+
+    streams: tuple[str, ...]
+    """Names, or ARNs."""
+    client: KinesisClientSettings
+    start: StartPositions
+    """Never LATEST."""
+    end: EndPositions
+    """LATEST means the time of planning; see ``EndPositions.resolved``."""
+    max_records_per_fetch: int
+    max_fetch_bytes_per_second: int
+    """Of one shard."""
+    shards_per_task: int | None
+    fail_on_data_loss: bool
+    extra_columns: tuple[str, ...]
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> "BatchReadOptions":
+        """Read the options as Spark hands them over.
+
+        Raises:
+            InvalidConfig: names the option that is unknown, wrong, or contradicts another.
+        """
+        given = GivenOptions(options, Use.BATCH_READ)
+        check_consumer_mode(given)
+        streams = streams_to_read(given)
+        start = given.positions("startingPosition", start_positions)
+        end = given.positions("endingPosition", end_positions)
+        one_stream_per_shard(given, "startingPosition", streams, start.shards)
+        one_stream_per_shard(given, "endingPosition", streams, end.shards)
+        _check_range(given, start, end)
+        return cls(
+            streams=streams,
+            client=client_settings(given, streams),
+            start=start,
+            end=end,
+            max_records_per_fetch=given.count("maxRecordsPerFetch"),
+            max_fetch_bytes_per_second=given.bytes_per_second("maxFetchRate"),
+            shards_per_task=given.optional_count("shardsPerTask"),
+            fail_on_data_loss=given.flag("failOnDataLoss"),
+            extra_columns=extra_columns(given),
+        )
+
+
+def _check_range(given: GivenOptions, start: StartPositions, end: EndPositions) -> None:
+    if any(position.type is PositionType.LATEST for position in (start.default, *start.shards.values())):
+        raise given.refuse(
+            "startingPosition",
+            "a batch read from latest would read nothing: expected trim_horizon, a time, or sequence numbers",
+        )
+    for shard_id in ("", *start.shards, *end.shards):
+        first, last = start.of_shard(shard_id), end.of_shard(shard_id)
+        if _is_before(last, first):
+            place = f" of {shard_id}" if shard_id else ""
+            raise given.refuse("endingPosition", f"the end{place}, {last}, is before its start, {first}")
+
+
+def _is_before(end: Position, start: Position) -> bool:
+    if end.sequence_number is not None and start.sequence_number is not None:
+        return end.sequence_number.number < start.sequence_number.number
+    return end.timestamp is not None and start.timestamp is not None and end.timestamp < start.timestamp

@@ -1,0 +1,149 @@
+"""The options of one read or write, matched to the table and read as typed values."""
+
+import difflib
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
+
+from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.structured.options import values
+from kinesis_spout.structured.options.elsewhere import HINTS, OF_SPARK
+from kinesis_spout.structured.options.specs import OptionSpec, Use
+from kinesis_spout.structured.options.table import OPTIONS
+
+T = TypeVar("T")
+
+_LONGEST_NAME_SHOWN: Final = 100
+
+
+class GivenOptions:
+    """What the user gave, by the names of the table. Asked for by name, as what the caller needs.
+
+    Args:
+        options: as Spark hands them over; their case says nothing.
+        uses: what they are given to. With several, an option of any of them is known.
+
+    Raises:
+        InvalidConfig: an option is unknown, of another use, empty, or given differently under two spellings;
+            and, from each method, a value is not what the option takes.
+    """
+
+    def __init__(self, options: Mapping[str, str], *uses: Use) -> None:
+        self._specs = {spec.name: spec for spec in OPTIONS if not spec.uses.isdisjoint(uses)}
+        self._by_spelling = {
+            spelling.lower(): (spec, spelling)
+            for spec in reversed(self._specs.values())
+            for spelling in (*reversed(spec.aliases), spec.name)
+        }
+        self._texts: dict[str, str] = {}
+        self._spelled: dict[str, str] = {}
+        for written, text in options.items():
+            if written.lower() not in OF_SPARK:
+                self._take(written, text.strip(), uses)
+
+    def _take(self, written: str, text: str, uses: tuple[Use, ...]) -> None:
+        if written.lower() not in self._by_spelling:
+            raise InvalidConfig(
+                _unknown(written, uses, [spelling for _, spelling in self._by_spelling.values()])
+            )
+        spec, spelling = self._by_spelling[written.lower()]
+        if not text:
+            raise InvalidConfig(
+                f"option {spelling}: expected {spec.allowed}, got nothing; leave it out instead"
+            )
+        if spelling.endswith("Ms") and text.isdigit():
+            text += "ms"
+        if self._texts.setdefault(spec.name, text) != text:
+            raise InvalidConfig(
+                f"options {self._spelled[spec.name]} and {spelling} are the same option: expected one value, "
+                "got two different ones; leave one of them out"
+            )
+        self._spelled[spec.name] = spelling
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._texts
+
+    def text(self, name: str) -> str | None:
+        """Give the text, or the default."""
+        return self._texts.get(name, self._specs[name].default)
+
+    def refuse(self, name: str, why: str) -> InvalidConfig:
+        """Give the error to raise about an option that was given and may not be."""
+        return InvalidConfig(f"option {self._spelled.get(name, name)}: {why}")
+
+    def spec(self, name: str) -> OptionSpec:
+        """Give an option's row of the table."""
+        return self._specs[name]
+
+    def names(self, name: str) -> tuple[str, ...]:
+        """Give the parts of a list; none if it was not given."""
+        return self._optional(name, values.names) or ()
+
+    def choice(self, name: str) -> str:
+        """Give the word chosen."""
+        return self._value(name, values.choice)
+
+    def flag(self, name: str) -> bool:
+        """Give true or false."""
+        return self._value(name, values.flag)
+
+    def count(self, name: str) -> int:
+        """Give a whole number that has a default."""
+        return self._value(name, values.count)
+
+    def optional_count(self, name: str) -> int | None:
+        """Give a whole number, or None."""
+        return self._optional(name, values.count)
+
+    def seconds(self, name: str) -> float:
+        """Give a duration that has a default."""
+        return self._value(name, values.seconds)
+
+    def size(self, name: str) -> int:
+        """Give a number of bytes that has a default."""
+        return self._value(name, values.size)
+
+    def optional_size(self, name: str) -> int | None:
+        """Give a number of bytes, or None."""
+        return self._optional(name, values.size)
+
+    def bytes_per_second(self, name: str) -> int:
+        """Give a rate that has a default."""
+        return self._value(name, values.bytes_per_second)
+
+    def url(self, name: str) -> str | None:
+        """Give the address of an endpoint, or None."""
+        return self._optional(name, values.url)
+
+    def positions(self, name: str, read: Callable[[str], T]) -> T:
+        """Give where a read begins or ends; ``read`` raises ValueError for what it does not take."""
+        try:
+            return self._value(name, lambda _spec, text: read(text))
+        except InvalidConfig:
+            raise
+        except ValueError as error:
+            raise self.refuse(name, str(error)) from error
+
+    def _value(self, name: str, read: Callable[[OptionSpec, str], T]) -> T:
+        value = self._optional(name, read)
+        assert value is not None, f"option {name} has no default"
+        return value
+
+    def _optional(self, name: str, read: Callable[[OptionSpec, str], T]) -> T | None:
+        text = self.text(name)
+        return None if text is None else read(self._specs[name], text)
+
+
+def _unknown(written: str, uses: tuple[Use, ...], spellings: list[str]) -> str:
+    # The value stays out of the message: an unknown option may be a misspelt secret.
+    shown = written[:_LONGEST_NAME_SHOWN]
+    lowered = written.lower()
+    if lowered in HINTS:
+        return f"option {shown} is not taken: {HINTS[lowered]}"
+    here = " or ".join(use.value for use in uses)
+    for spec in OPTIONS:
+        if lowered in {spelling.lower() for spelling in (spec.name, *spec.aliases)}:
+            there = " and ".join(use.value for use in Use if use in spec.uses)
+            return f"option {spec.name} is one of {there}, not of {here}: leave it out"
+    known = {spelling.lower(): spelling for spelling in spellings}
+    near = difflib.get_close_matches(lowered, known, n=1, cutoff=0.0)
+    return f"unknown option {shown!r} for {here}: did you mean {known[near[0]]}? Otherwise leave it out"

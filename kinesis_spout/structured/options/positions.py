@@ -1,0 +1,49 @@
+"""Where a read begins and ends, shard by shard.
+
+An end is written as a position, too: the one where a later read would go on. What that read would give first
+is the first record that is *not* read: at a time or AT_SEQUENCE_NUMBER the record itself is left out,
+AFTER_SEQUENCE_NUMBER it is the last one read.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from shard_state import Position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartPositions:
+    """From where each shard is read."""
+
+    default: Position
+    """Of shards that ``shards`` does not name; their children always start at their beginning."""
+    shards: Mapping[str, Position] = field(default_factory=dict, hash=False)
+
+    def of_shard(self, shard_id: str) -> Position:
+        """Give the start of one shard."""
+        return self.shards.get(shard_id, self.default)
+
+    def resolved(self, now: float) -> "StartPositions":
+        """These positions with LATEST turned into the time ``now`` (seconds since the epoch)."""
+        return StartPositions(default=self.default.resolved(now), shards=_resolved(self.shards, now))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndPositions:
+    """Up to where each shard is read: the first record from there on is left out."""
+
+    default: Position
+    """Of shards that ``shards`` does not name. Never TRIM_HORIZON."""
+    shards: Mapping[str, Position] = field(default_factory=dict, hash=False)
+
+    def of_shard(self, shard_id: str) -> Position:
+        """Give the end of one shard."""
+        return self.shards.get(shard_id, self.default)
+
+    def resolved(self, now: float) -> "EndPositions":
+        """These positions with LATEST turned into the time ``now`` (seconds since the epoch)."""
+        return EndPositions(default=self.default.resolved(now), shards=_resolved(self.shards, now))
+
+
+def _resolved(shards: Mapping[str, Position], now: float) -> dict[str, Position]:
+    return {shard_id: position.resolved(now) for shard_id, position in shards.items()}

@@ -1,0 +1,53 @@
+"""The options of a write, streaming or batch, as one frozen value that is valid."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kinesis_spout.kinesis import KinesisClientSettings
+from kinesis_spout.structured.options.connection import checked_by_spout, client_settings, stream_to_write
+from kinesis_spout.structured.options.given import GivenOptions
+from kinesis_spout.structured.options.specs import Use
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """What a write to ``format("kinesis")`` was told. Can be pickled; secrets stay out of its text."""
+
+    stream: str | None
+    """A name or an ARN; None: each row's column ``stream`` says."""
+    client: KinesisClientSettings
+    partition_key: str | None
+    """The column that holds the partition key; None: ``partitionKey``."""
+    max_records_per_call: int
+    max_bytes_per_call: int
+    deadline_seconds: float
+    """How long a record is tried again before its task fails."""
+    dead_letters: str | None
+    """Where rows go that Kinesis can never take; None: such a row fails the write."""
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> "WriteOptions":
+        """Read the options as Spark hands them over.
+
+        Raises:
+            InvalidConfig: names the option that is unknown, wrong, or contradicts another.
+        """
+        given = GivenOptions(options, Use.WRITE)
+        if given.flag("aggregation"):
+            raise given.refuse("aggregation", "aggregated records are not written yet: expected false")
+        stream = stream_to_write(given)
+        return cls(
+            stream=stream,
+            client=client_settings(given, () if stream is None else (stream,)),
+            partition_key=given.text("partitionKeyColumn"),
+            max_records_per_call=given.count("maxRecordsPerCall"),
+            max_bytes_per_call=given.size("maxBytesPerCall"),
+            deadline_seconds=given.seconds("deliveryTimeout"),
+            dead_letters=_dead_letters(given, stream),
+        )
+
+
+def _dead_letters(given: GivenOptions, stream: str | None) -> str | None:
+    url = given.text("deadLetters")
+    others = {} if stream is None else {"stream": stream}
+    return None if url is None else checked_by_spout("deadLetters", "dead_letters", url, **others)

@@ -1,0 +1,41 @@
+"""The columns of a read: the six that every Kinesis source has, and those asked for beside them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from kinesis_spout.kinesis import SCHEMA
+from kinesis_spout.structured.options import Use
+from kinesis_spout.structured.options.given import GivenOptions
+from kinesis_spout.structured.options.reads import extra_columns
+
+EXTRA_FIELDS: Final = {
+    "encryptionType": pa.field("encryptionType", pa.string()),
+    "millisBehindLatest": pa.field("millisBehindLatest", pa.int64()),
+}
+"""Columns on request: a record's encryption (NONE or KMS), and its page's lag in milliseconds."""
+
+_SPARK_TYPES: Final = {
+    pa.string(): "string",
+    pa.binary(): "binary",
+    pa.int64(): "bigint",
+    pa.timestamp("us", tz="UTC"): "timestamp",
+}
+
+
+def arrow_schema(extra_columns: Sequence[str] = ()) -> pa.Schema:
+    """Give the columns as Arrow types, the extra ones last, in the order given."""
+    return pa.schema([*SCHEMA, *(EXTRA_FIELDS[name] for name in extra_columns)])
+
+
+def columns_of(options: Mapping[str, str]) -> str:
+    """Give the columns as DDL.
+
+    Spark asks for them before it says what the options are for, so an option of any use is taken here.
+
+    Raises:
+        InvalidConfig: an option is unknown or given twice, or a column is not one of the extra ones.
+    """
+    schema = arrow_schema(extra_columns(GivenOptions(options, *Use)))
+    return ", ".join(f"{field.name} {_SPARK_TYPES[field.type]}" for field in schema)
