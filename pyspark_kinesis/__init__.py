@@ -44,6 +44,7 @@ class DefaultSource(DataSource):
     def reader(self, schema: "StructType") -> DataSourceReader:
         """Give the reader of ``spark.read``."""
         from kinesis_spout.structured.batch_reader import KinesisBatchReader
+
         from kinesis_spout.structured.options import BatchReadOptions
 
         return KinesisBatchReader(BatchReadOptions.of(dict(self.options)))

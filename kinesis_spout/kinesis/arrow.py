@@ -21,6 +21,8 @@ SCHEMA: Final = pa.schema(
         ("approximateArrivalTimestamp", pa.timestamp("us", tz="UTC")),
     ]
 )
+EXTRA_COLUMNS: Final = {"encryptionType": pa.string(), "millisBehindLatest": pa.int64()}
+"""Further columns, for those who ask for them. The second is of the page: reading again may give another value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +45,15 @@ def decode_to_arrow(body: bytes, *, stream: str, shard_id: str) -> pa.RecordBatc
     return batch_of_records(decode_reply(body).records, stream=stream, shard_id=shard_id)
 
 
-def arrow_page_of(reply: GetRecordsReply, *, stream: str, shard_id: str) -> ArrowPage:
-    """Make a page of columns out of a reply."""
+def arrow_page_of(
+    reply: GetRecordsReply, *, stream: str, shard_id: str, extra_columns: Sequence[str] = ()
+) -> ArrowPage:
+    """Make a page of columns out of a reply; ``extra_columns`` are names of ``EXTRA_COLUMNS``."""
+    batch = batch_of_records(reply.records, stream=stream, shard_id=shard_id)
+    for name in extra_columns:
+        batch = batch.append_column(pa.field(name, EXTRA_COLUMNS[name]), _extra_column(name, reply))
     return ArrowPage(
-        batch=batch_of_records(reply.records, stream=stream, shard_id=shard_id),
+        batch=batch,
         size_bytes=reply.size_bytes,
         millis_behind_latest=reply.millis_behind_latest or 0,
         at_end=reply.at_end,
@@ -70,3 +77,9 @@ def batch_of_records(records: Sequence[Record], *, stream: str, shard_id: str) -
         ],
         schema=SCHEMA,
     )
+
+
+def _extra_column(name: str, reply: GetRecordsReply) -> pa.Array:
+    if name == "encryptionType":
+        return pa.array([record.encryption_type for record in reply.records], EXTRA_COLUMNS[name])
+    return pa.repeat(pa.scalar(reply.millis_behind_latest, EXTRA_COLUMNS[name]), len(reply.records))

@@ -8,6 +8,7 @@ one is asked for after the last fetched record, or, if nothing was fetched yet, 
 import logging
 import math
 import random
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from kinesis_spout.clock import Clock, SystemClock
@@ -59,6 +60,7 @@ class PollingShardGetter:
         iterator: one that leads to ``position``, obtained before.
         iterator_obtained_at: when it was, in seconds since the epoch.
         not_before: the earliest next read, in seconds since the epoch.
+        extra_columns: what ``read_arrow`` adds, of ``kinesis.arrow.EXTRA_COLUMNS``.
         clock: what the pacing waits on.
         jitter: see ``backoff_seconds``.
     """
@@ -75,6 +77,7 @@ class PollingShardGetter:
         iterator: str | None = None,
         iterator_obtained_at: float = 0.0,
         not_before: float = 0.0,
+        extra_columns: Sequence[str] = (),
         clock: Clock | None = None,
         jitter: Jitter = random.random,
     ) -> None:
@@ -85,6 +88,7 @@ class PollingShardGetter:
         self._position = position.resolved(self._clock.time())
         self._lister = lister
         self._fail_on_data_loss = fail_on_data_loss
+        self._extra_columns = extra_columns
         self._iterator = iterator
         self._iterator_obtained_at = iterator_obtained_at
         self._last: GetRecordsReply | None = None
@@ -127,7 +131,12 @@ class PollingShardGetter:
 
     def read_arrow(self, limit: int) -> ArrowPage:
         """Fetch the next page as columns; otherwise the same as ``read``."""
-        return arrow_page_of(self._next_reply(limit), stream=self._stream, shard_id=self._shard_id)
+        return arrow_page_of(
+            self._next_reply(limit),
+            stream=self._stream,
+            shard_id=self._shard_id,
+            extra_columns=self._extra_columns,
+        )
 
     def read_record(self, sequence_number: SequenceNumber) -> Record | None:
         """Fetch one record again, paced like a read; the place in the shard stays where it is.

@@ -1,0 +1,184 @@
+"""Where a query stands: the JSON that Spark keeps in its offset log.
+
+::
+
+    {"version": 1, "streams": {"orders": {"created": 1730000000.0, "shards": {
+        "shardId-000000000000": {"after": "495903", "drained": true, "read": {"first": "495901", "rows": 3}},
+        "shardId-000000000001": {"at": {"type": "TRIM_HORIZON"}, "parents": ["shardId-000000000000"]}}}}}
+
+An entry says from where its shard is read on: ``at`` its start while nothing was read, then ``after`` a record.
+LATEST and timestamps are resolved when the entry is made, and carried.
+
+``read`` says what the batch that ends here has of the shard: everything from ``first`` to ``after``. So an end
+offset alone tells a batch's data, exactly: Spark does not store the start of the first batch, and a replay that
+started at TRIM_HORIZON could not tell that records were trimmed meanwhile.
+
+A drained shard (its end was read) stays in the offset for as long as the stream lists it. So a child that is
+found later knows whether its parents were read to their end, also when the query was down at the split. Shards
+that are not in the offset were born after it was made: they are read from their beginning.
+
+Key order is fixed: Spark compares offsets as text.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kinesis_spout.errors import CheckpointUnreadable
+from shard_state import Position, SequenceNumber
+
+VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadRange:
+    """What one batch has of one shard; ends at the entry's ``after``."""
+
+    first: SequenceNumber
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardOffset:
+    """Where one shard stands."""
+
+    position: Position
+    """From where its next record is read. Never LATEST."""
+    drained: bool = False
+    """Its end was read: nothing follows."""
+    parents: tuple[str, ...] = ()
+    """Who must be drained in an earlier batch."""
+    read: ReadRange | None = None
+    """What the batch that ends here has read of it."""
+
+    @property
+    def last(self) -> SequenceNumber | None:
+        """The last record read; None if there is none."""
+        # A start given by number has a number too, and is not a record that was read.
+        return self.position.sequence_number if self.read is not None else None
+
+    def as_document(self) -> dict[str, Any]:
+        """Give the JSON form."""
+        document: dict[str, Any] = {}
+        if self.read is None:
+            document["at"] = self.position.as_document()
+        else:
+            document["after"] = str(self.position.sequence_number)
+        if self.drained:
+            document["drained"] = True
+        if self.parents:
+            document["parents"] = list(self.parents)
+        if self.read is not None:
+            document["read"] = {"first": str(self.read.first), "rows": self.read.rows}
+        return document
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> "ShardOffset":
+        """Read the JSON form. Raises ValueError, KeyError or TypeError if it is none."""
+        read = document.get("read")
+        if read is None:
+            position = Position.from_document(document["at"])
+        else:
+            position = Position.after(SequenceNumber.parse(document["after"]))
+        return cls(
+            position=position,
+            drained=bool(document.get("drained", False)),
+            parents=tuple(document.get("parents", ())),
+            read=None
+            if read is None
+            else ReadRange(first=SequenceNumber.parse(read["first"]), rows=int(read["rows"])),
+        )
+
+    def without_read(self) -> "ShardOffset":
+        """Give the entry for an end whose batch has nothing of the shard."""
+        if self.read is None:
+            return self
+        return ShardOffset(position=self.position, drained=self.drained, parents=self.parents)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamOffset:
+    """Where one stream stands."""
+
+    created: float
+    """The stream's creation time, seconds since the epoch: tells a re-created stream from the old one."""
+    shards: Mapping[str, ShardOffset] = field(default_factory=dict)
+
+    def readable(self) -> list[str]:
+        """Name the shards that may be read: not drained, all their parents drained (invariant 7)."""
+        return [
+            shard_id
+            for shard_id, shard in self.shards.items()
+            if not shard.drained
+            and all(parent not in self.shards or self.shards[parent].drained for parent in shard.parents)
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryOffset:
+    """Where a query stands."""
+
+    streams: Mapping[str, StreamOffset]
+    """By the name or ARN that the options gave."""
+    unlogged: bool = False
+    """LATEST was resolved for this very offset, and Spark has no end offset yet that carries it."""
+
+    def as_document(self) -> dict[str, Any]:
+        """Give the JSON form, its keys in a fixed order."""
+        document: dict[str, Any] = {
+            "version": VERSION,
+            "streams": {
+                name: {
+                    "created": stream.created,
+                    "shards": {
+                        shard_id: stream.shards[shard_id].as_document() for shard_id in sorted(stream.shards)
+                    },
+                }
+                for name, stream in sorted(self.streams.items())
+            },
+        }
+        if self.unlogged:
+            document["unlogged"] = True
+        return document
+
+    @classmethod
+    def from_document(cls, document: Any, streams: Collection[str]) -> "QueryOffset":
+        """Read the JSON form.
+
+        Args:
+            document: what Spark gives back.
+            streams: what the options name now: the same as when the offset was made.
+
+        Raises:
+            CheckpointUnreadable: it is no offset of this source, of a newer version, or of other streams.
+        """
+        try:
+            if document["version"] != VERSION:
+                raise CheckpointUnreadable(
+                    f"expected a Kinesis offset of version {VERSION} in the query's checkpoint, got version "
+                    f"{document['version']!r}; upgrade kinesis-spout to the version that wrote it"
+                )
+            offset = cls(
+                streams={
+                    name: StreamOffset(
+                        created=float(stream["created"]),
+                        shards={
+                            shard_id: ShardOffset.from_document(shard)
+                            for shard_id, shard in stream["shards"].items()
+                        },
+                    )
+                    for name, stream in document["streams"].items()
+                },
+                unlogged=bool(document.get("unlogged", False)),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise CheckpointUnreadable(
+                f"expected a Kinesis offset (JSON, version {VERSION}) in the query's checkpoint, got "
+                f"{str(document)[:200]}: {error!r}. Was the checkpointLocation made by another source?"
+            ) from error
+        if set(offset.streams) != set(streams):
+            raise CheckpointUnreadable(
+                f"expected the streams of the query's checkpoint, {sorted(offset.streams)}, in the options, got "
+                f"{sorted(streams)}; a query with other streams needs a checkpointLocation of its own"
+            )
+        return offset

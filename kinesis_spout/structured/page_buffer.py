@@ -1,0 +1,130 @@
+"""The pages that the driver-side reader has fetched, until their batch is done.
+
+Per shard they are consecutive, in order. A batch takes a run of rows from the front; rows are addressed by page
+number and place in the page, so that a batch limit may cut a page without copying it.
+"""
+
+import itertools
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from shard_state import SequenceNumber
+
+_ROW_OVERHEAD_BYTES: Final = 200
+"""What a row weighs besides its data and key: sequence number, names, time."""
+
+ShardKey = tuple[str, str]
+"""Stream (as the options name it) and shard id."""
+
+
+class Segment(NamedTuple):
+    """Consecutive rows of one page."""
+
+    page: int
+    offset: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredPage:
+    """A page with at least one record."""
+
+    number: int
+    batch: pa.RecordBatch
+    first: SequenceNumber
+    last: SequenceNumber
+    size_bytes: int
+
+    @property
+    def rows(self) -> int:
+        """How many records it has."""
+        rows: int = self.batch.num_rows
+        return rows
+
+    @property
+    def row_bytes(self) -> float:
+        """What one row weighs, on average."""
+        return self.size_bytes / self.rows
+
+    def sequence(self, row: int) -> SequenceNumber:
+        """Give the sequence number of a row."""
+        return SequenceNumber(int(self.batch.column("sequenceNumber")[row].as_py()))
+
+    def rows_up_to(self, last: SequenceNumber) -> int:
+        """Count the rows from the beginning to ``last``."""
+        return bisect_right(range(self.rows), last, key=self.sequence)
+
+
+class PageBuffer:
+    """Fetched pages by shard. Mutable; not thread-safe: the reader's lock guards it."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count()
+        self._pages: dict[int, StoredPage] = {}
+        self._by_shard: dict[ShardKey, deque[StoredPage]] = {}
+        self._bytes_by_shard: dict[ShardKey, int] = {}
+        self.size_bytes = 0
+
+    def append(self, shard: ShardKey, batch: pa.RecordBatch, data_bytes: int) -> None:
+        """Keep a page, the next one of its shard."""
+        sequences = batch.column("sequenceNumber")
+        page = StoredPage(
+            number=next(self._numbers),
+            batch=batch,
+            first=SequenceNumber(int(sequences[0].as_py())),
+            last=SequenceNumber(int(sequences[-1].as_py())),
+            size_bytes=data_bytes + batch.num_rows * _ROW_OVERHEAD_BYTES,
+        )
+        self._pages[page.number] = page
+        self._by_shard.setdefault(shard, deque()).append(page)
+        self._bytes_by_shard[shard] = self._bytes_by_shard.get(shard, 0) + page.size_bytes
+        self.size_bytes += page.size_bytes
+
+    def page(self, number: int) -> StoredPage | None:
+        """Give a page; None if it is not here any more."""
+        return self._pages.get(number)
+
+    def bytes_of(self, shard: ShardKey) -> int:
+        """Tell what a shard's pages weigh."""
+        return self._bytes_by_shard.get(shard, 0)
+
+    def after(self, shard: ShardKey, last: SequenceNumber | None) -> Iterator[tuple[StoredPage, int]]:
+        """Go through a shard's pages beyond ``last`` (None: all): each with its first row that counts."""
+        for page in self._by_shard.get(shard, ()):
+            if last is None or page.first > last:
+                yield page, 0
+            elif page.last > last:
+                yield page, page.rows_up_to(last)
+
+    def segments(self, shard: ShardKey, first: SequenceNumber, last: SequenceNumber) -> list[Segment]:
+        """Name the rows from ``first`` to ``last``, both included, as far as they are here."""
+        found: list[Segment] = []
+        for page in self._by_shard.get(shard, ()):
+            if page.last < first or page.first > last:
+                continue
+            start = 0 if page.first >= first else page.rows_up_to(first) - 1
+            end = page.rows if page.last <= last else page.rows_up_to(last)
+            found.append(Segment(page.number, start, end - start))
+        return found
+
+    def free(self, shard: ShardKey, last: SequenceNumber) -> None:
+        """Drop the pages that end at or before ``last``."""
+        pages = self._by_shard.get(shard)
+        while pages and pages[0].last <= last:
+            self._drop(shard, pages.popleft())
+
+    def drop_shard(self, shard: ShardKey) -> None:
+        """Drop everything of a shard."""
+        for page in self._by_shard.pop(shard, ()):
+            self._drop(shard, page)
+        self._bytes_by_shard.pop(shard, None)
+
+    def _drop(self, shard: ShardKey, page: StoredPage) -> None:
+        del self._pages[page.number]
+        self._bytes_by_shard[shard] -= page.size_bytes
+        self.size_bytes -= page.size_bytes

@@ -1,0 +1,149 @@
+"""The end of the next batch: what of the fetched pages it takes, within its limits.
+
+Decided before the batch runs and from nothing but its arguments. Shards take turns: each round, what is left of
+the limits is divided among those that have something left.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from kinesis_spout.structured.offsets import QueryOffset, ReadRange, ShardOffset, StreamOffset
+from kinesis_spout.structured.page_buffer import PageBuffer, ShardKey, StoredPage
+from shard_state import Position, SequenceNumber
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchLimits:
+    """How much a batch may have; None: as much as there is. A batch has one record at least."""
+
+    rows: int | None = None
+    bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchPlan:
+    """The end of a batch, and how much is in it."""
+
+    end: QueryOffset
+    rows: int
+    bytes: int
+
+
+def plan_batch(
+    start: QueryOffset,
+    buffer: PageBuffer,
+    ended: Mapping[ShardKey, bool],
+    limits: BatchLimits,
+    first: int = 0,
+) -> BatchPlan | None:
+    """Plan the batch that follows ``start``.
+
+    Args:
+        start: where the batch before it ended, every known shard in it.
+        buffer: what is at hand beyond ``start``.
+        ended: the shards that may be read now; True where the buffer has everything up to the shard's end.
+        limits: of this batch.
+        first: whose turn it is, so that small batches do not serve the same shard always.
+
+    Returns:
+        None if there is nothing new.
+    """
+    keys = sorted(ended)
+    turn = first % len(keys) if keys else 0
+    takes = {key: _Take(buffer, key, _last_read(start, key)) for key in keys[turn:] + keys[:turn]}
+    _share_out(list(takes.values()), limits)
+    drained = {key for key, take in takes.items() if ended[key] and take.is_empty}
+    rows = sum(take.rows for take in takes.values())
+    if not rows and not drained:
+        return None
+    streams = {
+        name: StreamOffset(
+            created=stream.created,
+            shards={
+                shard_id: _entry(shard, takes.get((name, shard_id)), drained=(name, shard_id) in drained)
+                for shard_id, shard in stream.shards.items()
+            },
+        )
+        for name, stream in start.streams.items()
+    }
+    return BatchPlan(
+        end=QueryOffset(streams=streams), rows=rows, bytes=round(sum(take.bytes for take in takes.values()))
+    )
+
+
+def _last_read(start: QueryOffset, key: ShardKey) -> SequenceNumber | None:
+    stream, shard_id = key
+    return read_up_to(start.streams[stream].shards[shard_id].position)
+
+
+def read_up_to(position: Position) -> SequenceNumber | None:
+    """Give the last record before a position, as far as it names one."""
+    number = position.sequence_number
+    if number is None:
+        return None
+    # AT means that the record itself is still to come.
+    return number if position == Position.after(number) else SequenceNumber(number.number - 1)
+
+
+def _entry(shard: ShardOffset, take: "_Take | None", *, drained: bool) -> ShardOffset:
+    if take is None or take.first is None or take.last is None:
+        kept = shard.without_read()
+        return ShardOffset(position=kept.position, drained=kept.drained or drained, parents=kept.parents)
+    return ShardOffset(
+        position=Position.after(take.last),
+        drained=drained,
+        parents=shard.parents,
+        read=ReadRange(first=take.first, rows=take.rows),
+    )
+
+
+def _share_out(takes: list["_Take"], limits: BatchLimits) -> None:
+    rows = math.inf if limits.rows is None else limits.rows
+    size = math.inf if limits.bytes is None else limits.bytes
+    hungry = [take for take in takes if not take.is_empty]
+    while hungry and rows >= 1 and size > 0:
+        row_share, byte_share = max(1.0, rows // len(hungry)), size / len(hungry)
+        for take in hungry:
+            if rows < 1 or size <= 0:
+                break
+            taken, weight = take.more(min(rows, row_share), min(size, byte_share))
+            rows, size = rows - taken, size - weight
+        hungry = [take for take in hungry if not take.is_empty]
+
+
+class _Take:
+    """What one batch takes of one shard's pages. Mutable."""
+
+    def __init__(self, buffer: PageBuffer, shard: ShardKey, after: SequenceNumber | None) -> None:
+        self._pages: Iterator[tuple[StoredPage, int]] = buffer.after(shard, after)
+        self._current = next(self._pages, None)
+        self.first: SequenceNumber | None = None
+        self.last: SequenceNumber | None = None
+        self.rows = 0
+        self.bytes = 0.0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether everything at hand is taken."""
+        return self._current is None
+
+    def more(self, rows: float, size: float) -> tuple[int, float]:
+        """Take up to ``rows`` rows and ``size`` bytes, one row at least. Returns what was taken."""
+        taken, weight = 0, 0.0
+        while self._current is not None and (not taken or (taken < rows and weight < size)):
+            page, row = self._current
+            left = page.rows - row
+            fitting = math.inf if math.isinf(size) else (size - weight) // page.row_bytes
+            count = int(max(1, min(left, rows - taken, fitting)))
+            if taken and fitting < 1:
+                break
+            if self.first is None:
+                self.first = page.sequence(row)
+            self.last = page.last if count == left else page.sequence(row + count - 1)
+            self._current = next(self._pages, None) if count == left else (page, row + count)
+            taken += count
+            weight += count * page.row_bytes
+        self.rows += taken
+        self.bytes += weight
+        return taken, weight

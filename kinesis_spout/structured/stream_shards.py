@@ -1,0 +1,151 @@
+"""Which shards a stream has, kept up to date beside the reading."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Final, TypeVar
+
+from kinesis_spout.clock import Clock
+from kinesis_spout.errors import KinesisSpoutError
+from kinesis_spout.ports import ShardLister, StreamSummary
+from kinesis_spout.structured.offsets import ShardOffset, StreamOffset
+from shard_state import Position, Shard
+
+_SAME_STREAM_SECONDS: Final = 1.0
+"""Creation times come in seconds or milliseconds. No stream is deleted and made again so soon."""
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class StreamShards:
+    """The shards of one stream. Mutable; what is listed is guarded by ``changed``.
+
+    Args:
+        name: the stream, as the options name it.
+        lister: asked at the start, and then every ``period_seconds``.
+        changed: the reader's lock and signal.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        lister: ShardLister,
+        *,
+        changed: threading.Condition,
+        period_seconds: float,
+        clock: Clock,
+    ) -> None:
+        self.name = name
+        self._lister = lister
+        self._changed = changed
+        self._period_seconds = period_seconds
+        self._clock = clock
+        self._listed: dict[str, Shard] = {}
+        self.summary: StreamSummary | None = None
+        """None before ``load``."""
+        self.failure: Exception | None = None
+        """What listing ended with."""
+
+    def load(self) -> StreamSummary:
+        """Ask what the stream is and which shards it has, and wait for it.
+
+        Raises:
+            StreamNotFound, AccessDenied: at once. What may pass is tried again without limit, and logged.
+        """
+        summary = persistently(self._lister.summary)
+        shards = persistently(self._lister.list_shards)
+        with self._changed:
+            self.summary = summary
+            self._listed = {shard.shard_id: shard for shard in shards}
+        return summary
+
+    @property
+    def listed(self) -> Iterable[Shard]:
+        """Every shard that is known to be there."""
+        return self._listed.values()
+
+    def refresh(self) -> float | None:
+        """List again; runs on a thread of the prefetcher. See ``prefetcher.Fetch``."""
+        try:
+            shards = self._lister.list_shards()
+        except KinesisSpoutError as error:
+            if not error.retriable:
+                self._ended_with(error)
+                return None
+            _log.warning("%s; the shards known before are read on", error)
+            return self._clock.monotonic() + self._period_seconds
+        except Exception as error:  # noqa: BLE001 - not hidden: the reader raises it
+            self._ended_with(error)
+            return None
+        with self._changed:
+            listed = {shard.shard_id: shard for shard in shards}
+            if listed.keys() != self._listed.keys():
+                self._listed = listed
+                self._changed.notify_all()
+        return self._clock.monotonic() + self._period_seconds
+
+    def found(self, children: Iterable[Shard]) -> None:
+        """Add what the last page of a closed shard names. The lock is held."""
+        for child in children:
+            self._listed.setdefault(child.shard_id, child)
+
+    def first_offset(self, start: Callable[[str], Position]) -> StreamOffset:
+        """Give the offset of a query's very first start; ``start`` gives each shard's resolved position."""
+        return StreamOffset(
+            created=self._created,
+            shards={
+                shard.shard_id: ShardOffset(position=start(shard.shard_id), parents=self._parents(shard, ()))
+                for shard in self._listed.values()
+            },
+        )
+
+    def is_same(self, offset: StreamOffset) -> bool:
+        """Tell whether an offset was made for this very stream, not for one that it replaced."""
+        return abs(offset.created - self._created) <= _SAME_STREAM_SECONDS
+
+    def brought_up_to_date(self, offset: StreamOffset) -> StreamOffset:
+        """Add the shards that were born since, at their beginning; leave out what is drained and gone."""
+        shards = {
+            shard_id: shard
+            for shard_id, shard in offset.shards.items()
+            if not shard.drained or shard_id in self._listed
+        }
+        for shard in self._listed.values():
+            if shard.shard_id not in shards:
+                shards[shard.shard_id] = ShardOffset(
+                    position=Position.trim_horizon(), parents=self._parents(shard, offset.shards)
+                )
+        return StreamOffset(created=offset.created, shards=shards)
+
+    def anew(self) -> StreamOffset:
+        """Give the offset of the beginning, for a stream that took the place of another."""
+        return self.first_offset(lambda _: Position.trim_horizon())
+
+    @property
+    def _created(self) -> float:
+        assert self.summary is not None
+        return self.summary.created
+
+    def _parents(self, shard: Shard, known: Iterable[str]) -> tuple[str, ...]:
+        # A parent that is neither listed nor known has outlived retention: it blocks nobody.
+        return tuple(parent for parent in shard.parents if parent in self._listed or parent in known)
+
+    def _ended_with(self, error: Exception) -> None:
+        with self._changed:
+            self.failure = error
+            self._changed.notify_all()
+
+
+def persistently(call: Callable[[], T]) -> T:
+    """Make a call of the driver until it succeeds: nothing that may pass ends a query."""
+    while True:
+        try:
+            return call()
+        except KinesisSpoutError as error:
+            if not error.retriable:
+                raise
+            _log.warning("%s; it is tried again", error)
+            time.sleep(1.0)
