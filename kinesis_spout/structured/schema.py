@@ -5,16 +5,10 @@ from typing import Final
 
 import pyarrow as pa
 
-from kinesis_spout.kinesis import SCHEMA
+from kinesis_spout.kinesis.arrow import EXTRA_COLUMNS, SCHEMA
 from kinesis_spout.structured.options import Use
 from kinesis_spout.structured.options.given import GivenOptions
 from kinesis_spout.structured.options.reads import extra_columns
-
-EXTRA_FIELDS: Final = {
-    "encryptionType": pa.field("encryptionType", pa.string()),
-    "millisBehindLatest": pa.field("millisBehindLatest", pa.int64()),
-}
-"""Columns on request: a record's encryption (NONE or KMS), and its page's lag in milliseconds."""
 
 _SPARK_TYPES: Final = {
     pa.string(): "string",
@@ -26,7 +20,7 @@ _SPARK_TYPES: Final = {
 
 def arrow_schema(extra_columns: Sequence[str] = ()) -> pa.Schema:
     """Give the columns as Arrow types, the extra ones last, in the order given."""
-    return pa.schema([*SCHEMA, *(EXTRA_FIELDS[name] for name in extra_columns)])
+    return pa.schema([*SCHEMA, *(pa.field(name, EXTRA_COLUMNS[name]) for name in extra_columns)])
 
 
 def columns_of(options: Mapping[str, str]) -> str:

@@ -75,5 +75,11 @@ def _check_range(given: GivenOptions, start: StartPositions, end: EndPositions) 
 
 def _is_before(end: Position, start: Position) -> bool:
     if end.sequence_number is not None and start.sequence_number is not None:
-        return end.sequence_number.number < start.sequence_number.number
+        return _place(end) < _place(start)
     return end.timestamp is not None and start.timestamp is not None and end.timestamp < start.timestamp
+
+
+def _place(position: Position) -> tuple[int, bool]:
+    """Order positions at sequence numbers: before a record, then after it."""
+    assert position.sequence_number is not None
+    return position.sequence_number.number, position.type is PositionType.AFTER_SEQUENCE_NUMBER

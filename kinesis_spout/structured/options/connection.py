@@ -11,8 +11,11 @@ from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.structured.options.given import GivenOptions
 
 _AWS_ENDPOINT: Final = re.compile(
-    r"(?:.+\.)?kinesis(?:-fips)?\.([a-z0-9-]+)\.(?:vpce\.)?amazonaws\.com(?:\.cn)?"
+    r"(?:.+\.)?(?:data-|control-)?kinesis(?:-fips)?\.([a-z0-9-]+)\."
+    r"(?:(?:vpce\.)?amazonaws\.com(?:\.cn)?|api\.aws)"
 )
+_NO_STREAM: Final = "-" * 128
+"""Stands for the stream where a spout's rules want one; long enough to be nobody's."""
 _ROLE_OPTIONS: Final = ("roleSessionName", "roleExternalId", "stsEndpoint")
 
 
@@ -22,7 +25,7 @@ def checked_by_spout(option: str, setting: str, value: str, **others: Any) -> st
     Raises:
         InvalidConfig: in the spout's words, about the option.
     """
-    settings = {"stream": "unnamed", "app": "unnamed", **others, setting: value}
+    settings = {"stream": _NO_STREAM, "app": "unnamed", **others, setting: value}
     try:
         SpoutConfig.of(**settings)
     except InvalidConfig as error:
@@ -104,7 +107,15 @@ def _region(given: GivenOptions, streams: Sequence[str]) -> str | None:
     of_stream = next(iter(of_streams), None)
     if said is not None and of_stream not in (None, said):
         raise given.refuse("region", f"expected {of_stream!r}, the region of the stream's ARN, got {said!r}")
-    endpoint = given.url("endpointUrl")
-    host = None if endpoint is None else urlsplit(endpoint).hostname
-    of_endpoint = None if host is None else _AWS_ENDPOINT.fullmatch(host)
-    return said or of_stream or (None if of_endpoint is None else of_endpoint[1])
+    region = said or of_stream
+    of_endpoint = _region_of_endpoint(given.url("endpointUrl"))
+    if region is not None and of_endpoint not in (None, region):
+        raise given.refuse("endpointUrl", f"expected one in region {region!r}, got one in {of_endpoint!r}")
+    return region or of_endpoint
+
+
+def _region_of_endpoint(url: str | None) -> str | None:
+    """Give the region that is part of the name of AWS' own endpoints."""
+    host = None if url is None else urlsplit(url).hostname
+    match = None if host is None else _AWS_ENDPOINT.fullmatch(host)
+    return None if match is None else match[1]

@@ -1,6 +1,8 @@
-"""Options that are not ours: Spark's own, which pass by, and other connectors', which are refused with a hint."""
+"""Options that are out of place: Spark's own, which pass by, and others, which are refused with a hint."""
 
 from typing import Final
+
+from kinesis_spout.structured.options.specs import Use
 
 OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
 """In lower case. Spark puts them among the options of a streaming write, for itself."""
@@ -51,3 +53,10 @@ HINTS: Final = {
     "kinesis.sink.recordttl": "no record is dropped; deliveryTimeout says when its task fails instead",
 }
 """By the option in lower case."""
+
+INSTEAD: Final = {
+    Use.STREAM_READ: "a streaming read goes on from initialPosition until it is stopped",
+    Use.BATCH_READ: "a batch read is one plan, from startingPosition to endingPosition",
+    Use.WRITE: "a write goes by the columns data, partitionKey and stream",
+}
+"""What a use has instead of another use's options."""

@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.structured.options import values
-from kinesis_spout.structured.options.elsewhere import HINTS, OF_SPARK
+from kinesis_spout.structured.options.elsewhere import HINTS, INSTEAD, OF_SPARK
 from kinesis_spout.structured.options.specs import OptionSpec, Use
 from kinesis_spout.structured.options.table import OPTIONS
 
@@ -115,12 +115,10 @@ class GivenOptions:
         return self._optional(name, values.url)
 
     def positions(self, name: str, read: Callable[[str], T]) -> T:
-        """Give where a read begins or ends; ``read`` raises ValueError for what it does not take."""
+        """Give where a read begins or ends; ``read`` raises InvalidConfig without the option's name."""
         try:
             return self._value(name, lambda _spec, text: read(text))
-        except InvalidConfig:
-            raise
-        except ValueError as error:
+        except InvalidConfig as error:
             raise self.refuse(name, str(error)) from error
 
     def _value(self, name: str, read: Callable[[OptionSpec, str], T]) -> T:
@@ -140,10 +138,12 @@ def _unknown(written: str, uses: tuple[Use, ...], spellings: list[str]) -> str:
     if lowered in HINTS:
         return f"option {shown} is not taken: {HINTS[lowered]}"
     here = " or ".join(use.value for use in uses)
-    for spec in OPTIONS:
-        if lowered in {spelling.lower() for spelling in (spec.name, *spec.aliases)}:
-            there = " and ".join(use.value for use in Use if use in spec.uses)
-            return f"option {spec.name} is one of {there}, not of {here}: leave it out"
+    elsewhere = [spec for spec in OPTIONS if lowered in {name.lower() for name in (spec.name, *spec.aliases)}]
+    if elsewhere:
+        there = " and ".join(use.value for use in Use if any(use in spec.uses for spec in elsewhere))
+        named = min(elsewhere, key=lambda spec: spec.name.lower() != lowered).name
+        instead = "; ".join(INSTEAD[use] for use in uses)
+        return f"option {named} is one of {there}, not of {here}: leave it out; {instead}"
     known = {spelling.lower(): spelling for spelling in spellings}
     near = difflib.get_close_matches(lowered, known, n=1, cutoff=0.0)
     return f"unknown option {shown!r} for {here}: did you mean {known[near[0]]}? Otherwise leave it out"

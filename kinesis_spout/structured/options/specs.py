@@ -52,7 +52,11 @@ class OptionSpec:
     @property
     def allowed(self) -> str:
         """What the option takes, in words."""
-        text = f"{self.kind.value} {', '.join(self.choices)}" if self.choices else self.kind.value
+        text = self.kind.value
+        if self.choices:
+            text += f" {'' if self.kind is Kind.CHOICE else 'of '}{', '.join(self.choices)}"
+        if self.kind is Kind.CHOICE and len(self.choices) == 1:
+            text = self.choices[0]
         if self.at_least is not None and self.at_most is not None:
             return f"{text}, {self.at_least} to {self.at_most}"
         if self.at_least is not None:

@@ -34,10 +34,10 @@ def flag(spec: OptionSpec, text: str) -> bool:
 
 def choice(spec: OptionSpec, text: str) -> str:
     """Read one of the spec's words, whatever its case."""
-    for word in spec.choices:
-        if word.lower() == text.lower():
-            return word
-    refuse(spec, text)
+    word = next((word for word in spec.choices if word.lower() == text.lower()), None)
+    if word is None:
+        refuse(spec, text)
+    return word
 
 
 def names(spec: OptionSpec, text: str) -> tuple[str, ...]:

@@ -49,5 +49,8 @@ class WriteOptions:
 
 def _dead_letters(given: GivenOptions, stream: str | None) -> str | None:
     url = given.text("deadLetters")
-    others = {} if stream is None else {"stream": stream}
-    return None if url is None else checked_by_spout("deadLetters", "dead_letters", url, **others)
+    if url is None:
+        return None
+    if stream is not None and url == f"kinesis://{stream.rpartition('/')[2]}":
+        raise given.refuse("deadLetters", f"expected another stream than the one written to, got {url!r}")
+    return checked_by_spout("deadLetters", "dead_letters", url)

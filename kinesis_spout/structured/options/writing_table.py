@@ -1,0 +1,60 @@
+"""The options of writing."""
+
+from typing import Final
+
+from kinesis_spout.structured.options.specs import Kind, OptionSpec, Use
+
+_WRITE: Final = frozenset({Use.WRITE})
+
+WRITES: Final = (
+    OptionSpec(
+        name="partitionKeyColumn",
+        uses=_WRITE,
+        kind=Kind.TEXT,
+        unset="partitionKey",
+        doc="The column whose text is the partition key.",
+    ),
+    OptionSpec(
+        name="maxRecordsPerCall",
+        uses=_WRITE,
+        kind=Kind.COUNT,
+        default="500",
+        at_least="1",
+        at_most="500",
+        doc="Records in one PutRecords call.",
+    ),
+    OptionSpec(
+        name="maxBytesPerCall",
+        uses=_WRITE,
+        kind=Kind.SIZE,
+        default="5m",
+        at_least="1m",
+        at_most="10m",
+        doc="Bytes in one PutRecords call. AWS takes 10 MiB; older endpoints take 5.",
+    ),
+    OptionSpec(
+        name="deliveryTimeout",
+        uses=_WRITE,
+        kind=Kind.DURATION,
+        default="5m",
+        at_least="1s",
+        doc="How long a record is tried again before its task fails.",
+    ),
+    OptionSpec(
+        name="deadLetters",
+        uses=_WRITE,
+        kind=Kind.TEXT,
+        unset="such a row fails the write",
+        doc="Where rows go that Kinesis can never take (too large, no key): a directory, file:///directory, "
+        "kinesis://stream, or any Hadoop URL.",
+    ),
+    OptionSpec(
+        name="aggregation",
+        aliases=("kinesis.sink.aggregationEnabled", "kinesis.executor.aggregationEnabled"),
+        uses=_WRITE,
+        kind=Kind.FLAG,
+        default="false",
+        doc="Several rows in one record, as the KPL writes them: not there yet, only false is taken.",
+    ),
+)
+"""How rows become records."""
