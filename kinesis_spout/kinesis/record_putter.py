@@ -97,6 +97,11 @@ class RecordPutter:
         """What they weigh."""
         return self._queues.size_bytes
 
+    @property
+    def ready_at(self) -> float:
+        """When ``put`` need not wait, as monotonic time: minus infinity for now, infinity if nothing is held."""
+        return -inf if self._queues.has_open else self._queues.unblocks_at
+
     def add(self, entry: Entry) -> None:
         """Take a record over; put those that fill a call. Raises like ``put``."""
         self._queues.add(entry)

@@ -64,6 +64,11 @@ class ShardQueues:
         self._open_bytes += size
 
     @property
+    def has_open(self) -> bool:
+        """Whether a record may go now."""
+        return bool(self._open)
+
+    @property
     def has_a_full_call(self) -> bool:
         """Whether what may go now fills a call."""
         return len(self._open) >= self._limits.records or self._open_bytes >= self._limits.size_bytes
