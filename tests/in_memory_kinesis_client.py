@@ -2,6 +2,7 @@
 
 import base64
 import json
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -45,13 +46,40 @@ def client_error(code: str, operation: str, *, status: int = 400) -> ClientError
 
 
 class InMemoryKinesisClient:
-    """The read side of the API. ``calls`` counts GetRecords; ``iterator_requests`` keeps GetShardIterator's."""
+    """The read side of the API. ``calls`` counts GetRecords; ``iterator_requests`` keeps GetShardIterator's.
+
+    It is its own settings, too: ``connect`` gives it, so that it goes where ``KinesisClientSettings`` goes.
+    """
 
     def __init__(self, stream: InMemoryStream) -> None:
         self._stream = stream
         self.meta = SimpleNamespace(region_name="us-east-1", endpoint_url="memory:")
         self.calls = 0
         self.iterator_requests: list[dict[str, Any]] = []
+
+    def connect(self) -> "InMemoryKinesisClient":
+        return self
+
+    def describe_stream_summary(self, **_request: Any) -> dict[str, Any]:
+        try:
+            summary = self._stream.summary()
+        except KinesisError as error:
+            raise client_error(CODES[type(error)], "DescribeStreamSummary") from error
+        created = datetime.fromtimestamp(summary.created, UTC)
+        return {
+            "StreamDescriptionSummary": {
+                "StreamName": summary.name,
+                "StreamARN": summary.arn,
+                "StreamCreationTimestamp": created,
+            }
+        }
+
+    def list_shards(self, **_request: Any) -> dict[str, Any]:
+        try:
+            shards = self._stream.list_shards()
+        except KinesisError as error:
+            raise client_error(CODES[type(error)], "ListShards") from error
+        return {"Shards": [_wire_shard(shard) for shard in shards]}
 
     def get_shard_iterator(self, **request: Any) -> dict[str, Any]:
         self.iterator_requests.append(request)
@@ -91,6 +119,20 @@ def _wire_record(record: Record) -> dict[str, Any]:
     if record.partition_key is not None:
         wire["PartitionKey"] = record.partition_key
     return wire
+
+
+def _wire_shard(shard: Shard) -> dict[str, Any]:
+    first, last = shard.hash_range
+    names = ("ParentShardId", "AdjacentParentShardId")
+    return {
+        "ShardId": shard.shard_id,
+        **dict(zip(names, shard.parents, strict=False)),
+        "HashKeyRange": {"StartingHashKey": str(first), "EndingHashKey": str(last)},
+        "SequenceNumberRange": {
+            "StartingSequenceNumber": "0",
+            **({"EndingSequenceNumber": "1"} if shard.closed else {}),
+        },
+    }
 
 
 def _wire_child(child: Shard) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener
@@ -96,7 +96,7 @@ class PageServer:
 
 def fetch_segments(
     address: PageServerAddress, segments: Sequence[Segment], schema: pa.Schema
-) -> Iterator[pa.RecordBatch]:
+) -> Generator[pa.RecordBatch, None, None]:
     """Fetch segments, in their order, as far as they are to be had: it ends early where one is not.
 
     Connections are kept for the worker's next task. One that was not read to its end is not used again.

@@ -102,14 +102,21 @@ def _share_out(takes: list["_Take"], limits: BatchLimits) -> None:
     rows = math.inf if limits.rows is None else limits.rows
     size = math.inf if limits.bytes is None else limits.bytes
     hungry = [take for take in takes if not take.is_empty]
-    while hungry and rows >= 1 and size > 0:
-        row_share, byte_share = max(1.0, rows // len(hungry)), size / len(hungry)
+    if not hungry:
+        return
+    divisor = len(hungry)
+    while hungry and rows >= 1:
+        before = rows
         for take in hungry:
-            if rows < 1 or size <= 0:
-                break
-            taken, weight = take.more(min(rows, row_share), min(size, byte_share))
+            taken, weight = take.more(min(rows, max(1.0, rows / divisor)), size / divisor)
             rows, size = rows - taken, size - weight
         hungry = [take for take in hungry if not take.is_empty]
+        if rows == before and divisor == 1:
+            break  # nobody's next record fits
+        # A share that is too small for a record is no share: then the first who fit get what is left.
+        divisor = 1 if rows == before else max(1, len(hungry))
+    if all(take.rows == 0 for take in takes):
+        hungry[0].more(1, math.inf)
 
 
 class _Take:
@@ -129,14 +136,14 @@ class _Take:
         return self._current is None
 
     def more(self, rows: float, size: float) -> tuple[int, float]:
-        """Take up to ``rows`` rows and ``size`` bytes, one row at least. Returns what was taken."""
+        """Take up to ``rows`` rows and ``size`` bytes. Returns what was taken."""
         taken, weight = 0, 0.0
-        while self._current is not None and (not taken or (taken < rows and weight < size)):
+        while self._current is not None and taken < rows:
             page, row = self._current
             left = page.rows - row
             fitting = math.inf if math.isinf(size) else (size - weight) // page.row_bytes
-            count = int(max(1, min(left, rows - taken, fitting)))
-            if taken and fitting < 1:
+            count = int(min(left, rows - taken, fitting))
+            if count < 1:
                 break
             if self.first is None:
                 self.first = page.sequence(row)

@@ -1,0 +1,22 @@
+"""Pages of records for tests: their sequence numbers, their sizes."""
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from kinesis_spout.kinesis.arrow import batch_of_records
+from kinesis_spout.record import Record
+
+
+def page_of(sequences: Iterable[int], *, stream: str = "orders", shard_id: str = "a") -> pa.RecordBatch:
+    records = [
+        Record(
+            data=str(number).encode(), sequence_number=str(number), partition_key="k", arrival_timestamp=1.0
+        )
+        for number in sequences
+    ]
+    return batch_of_records(records, stream=stream, shard_id=shard_id)
+
+
+def sequences_of(batch: pa.RecordBatch) -> list[int]:
+    return [int(text) for text in batch.column("sequenceNumber").to_pylist()]

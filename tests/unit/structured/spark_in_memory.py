@@ -1,0 +1,137 @@
+"""What Spark does with a streaming reader, without Spark: offset log, commit log, replays, pickled readers."""
+
+import json
+import pickle
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import pyarrow as pa
+
+from kinesis_spout.kinesis import KinesisClientSettings
+from kinesis_spout.structured.options import StreamReadOptions
+from kinesis_spout.structured.partitions import ShardRanges, read_ranges
+from kinesis_spout.structured.read_limits import default_limit
+from kinesis_spout.structured.stream_reader import KinesisStreamReader
+from kinesis_spout.testing import InMemoryStream
+from tests.in_memory_kinesis_client import InMemoryKinesisClient
+
+Row = tuple[str, str, bytes]
+"""Shard, sequence number, data."""
+
+_clients: dict[str, InMemoryKinesisClient] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InMemorySettings(KinesisClientSettings):
+    """Leads to a client in memory, also after it was pickled."""
+
+    name: str = ""
+
+    def connect(self) -> Any:
+        return _clients[self.name]
+
+
+def options(stream: InMemoryStream, **given: str) -> StreamReadOptions:
+    _clients[stream.name] = InMemoryKinesisClient(stream)
+    defaults = {
+        "streamName": stream.name,
+        "region": "us-east-1",
+        "initialPosition": "earliest",
+        "pageServerHost": "127.0.0.1",
+        "shardFetchInterval": "200ms",
+    }
+    read = StreamReadOptions.of(defaults | given)
+    return replace(
+        read,
+        client=InMemorySettings(region="us-east-1", name=stream.name),
+        fetch_period_seconds=0.001,
+        idle_fetch_period_seconds=0.001,
+        shard_list_seconds=0.001,
+    )
+
+
+def rows_of(partitions: list[Any]) -> list[Row]:
+    """What the tasks of a batch read, each with its own copy of the reader."""
+    rows: list[Row] = []
+    for partition in pickle.loads(pickle.dumps(partitions)):
+        assert isinstance(partition, ShardRanges)
+        for batch in read_ranges(partition):
+            rows.extend(_rows(batch))
+    return rows
+
+
+def _rows(batch: pa.RecordBatch) -> list[Row]:
+    columns = (batch.column(name).to_pylist() for name in ("shardId", "sequenceNumber", "data"))
+    return cast("list[Row]", list(zip(*columns, strict=True)))
+
+
+@dataclass
+class Batch:
+    number: int
+    rows: list[Row]
+    partitions: list[Any] = field(repr=False)
+
+
+class SparkInMemory:
+    """A query with its checkpoint. ``crash`` and ``start`` end and begin a run of it."""
+
+    def __init__(self, options: StreamReadOptions, *, available_now: bool = False) -> None:
+        self.options = options
+        self.offsets: list[str] = []
+        self.committed = 0
+        self.batches: list[Batch] = []
+        self.start(available_now=available_now)
+
+    def start(self, *, available_now: bool = False) -> None:
+        self.reader = KinesisStreamReader(self.options)
+        if available_now:
+            self.reader.prepareForTriggerAvailableNow()
+
+    def stop(self) -> None:
+        self.reader.stop()
+
+    def trigger(self, *, fail: bool = False) -> Batch | None:
+        """Run what Spark runs at a trigger: the batch that was logged and not committed, else a new one.
+
+        With ``fail`` the batch is logged and read, and the query ends before it is committed.
+        """
+        if len(self.offsets) == self.committed:
+            start = json.loads(self._start())
+            text = json.dumps(self.reader.latestOffset(start, default_limit(self.options)))
+            if text == json.dumps(start):
+                return None
+            self.offsets.append(text)
+            if self.committed:
+                self.reader.commit(json.loads(self.offsets[-2]))
+        batch = self._run()
+        if fail:
+            self.reader.stop()
+            self.start()
+        else:
+            self.committed += 1
+            self.batches.append(batch)
+        return batch
+
+    def until_idle(self, triggers: int = 1000) -> list[Row]:
+        """Trigger until a trigger has nothing. Returns the rows of all batches of this call."""
+        rows: list[Row] = []
+        for _ in range(triggers):
+            batch = self.trigger()
+            if batch is None:
+                return rows
+            rows.extend(batch.rows)
+        raise AssertionError(f"still new batches after {triggers} triggers")
+
+    @property
+    def rows(self) -> list[Row]:
+        return [row for batch in self.batches for row in batch.rows]
+
+    def _start(self) -> str:
+        if self.committed:
+            return self.offsets[self.committed - 1]
+        return json.dumps(self.reader.initialOffset())
+
+    def _run(self) -> Batch:
+        number = self.committed
+        partitions = list(self.reader.partitions(json.loads(self._start()), json.loads(self.offsets[number])))
+        return Batch(number, rows_of(partitions), partitions)

@@ -1,0 +1,133 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kinesis_spout.structured.offsets import QueryOffset, ReadRange, ShardOffset, StreamOffset
+from kinesis_spout.structured.page_buffer import PageBuffer
+from kinesis_spout.structured.planning import BatchLimits, plan_batch
+from shard_state import Position, SequenceNumber
+from tests.unit.structured.pages import page_of, sequences_of
+
+NO_LIMITS = BatchLimits()
+
+
+def start_of(*shards: str, position: Position | None = None) -> QueryOffset:
+    entry = ShardOffset(position=position or Position.trim_horizon())
+    return QueryOffset(streams={"orders": StreamOffset(created=1.0, shards=dict.fromkeys(shards, entry))})
+
+
+def buffer_of(**pages: list[list[int]]) -> PageBuffer:
+    buffer = PageBuffer()
+    for shard, of_shard in pages.items():
+        for page in of_shard:
+            buffer.append(("orders", shard), page_of(page, shard_id=shard), data_bytes=0)
+    return buffer
+
+
+def reading(*shards: str, ended: bool = False) -> dict[tuple[str, str], bool]:
+    return {("orders", shard): ended for shard in shards}
+
+
+def entry(offset: QueryOffset, shard: str) -> ShardOffset:
+    return offset.streams["orders"].shards[shard]
+
+
+def test_nothing_new_is_no_batch() -> None:
+    assert plan_batch(start_of("a"), PageBuffer(), reading("a"), NO_LIMITS) is None
+
+
+def test_a_batch_takes_what_is_there_and_says_its_first_and_last() -> None:
+    plan = plan_batch(start_of("a", "b"), buffer_of(a=[[1, 2], [5]]), reading("a", "b"), NO_LIMITS)
+    assert plan is not None
+    assert plan.rows == 3
+    assert entry(plan.end, "a") == ShardOffset(
+        position=Position.after(SequenceNumber(5)), read=ReadRange(first=SequenceNumber(1), rows=3)
+    )
+    assert entry(plan.end, "b") == ShardOffset(position=Position.trim_horizon())
+
+
+def test_what_an_earlier_batch_read_is_not_said_again() -> None:
+    first = plan_batch(start_of("a"), buffer_of(a=[[1]]), reading("a"), NO_LIMITS)
+    assert first is not None
+    second = plan_batch(first.end, PageBuffer(), reading("a", ended=True), NO_LIMITS)
+    assert second is not None
+    assert entry(second.end, "a").read is None
+    assert entry(second.end, "a").drained
+
+
+def test_an_end_is_reached_only_with_the_last_record_before_it() -> None:
+    plan = plan_batch(start_of("a"), buffer_of(a=[[1, 2, 3]]), reading("a", ended=True), BatchLimits(rows=2))
+    assert plan is not None
+    assert not entry(plan.end, "a").drained
+    rest = plan_batch(plan.end, buffer_of(a=[[1, 2, 3]]), reading("a", ended=True), NO_LIMITS)
+    assert rest is not None
+    assert entry(rest.end, "a").drained
+
+
+def test_a_start_at_a_record_takes_that_record() -> None:
+    at = start_of("a", position=Position.at(SequenceNumber(2)))
+    plan = plan_batch(at, buffer_of(a=[[1, 2, 3]]), reading("a"), NO_LIMITS)
+    assert plan is not None
+    assert entry(plan.end, "a").read == ReadRange(first=SequenceNumber(2), rows=2)
+
+
+def test_whose_turn_it_is_changes() -> None:
+    buffer = buffer_of(a=[[1, 2]], b=[[1, 2]])
+    served = []
+    for turn in range(2):
+        plan = plan_batch(start_of("a", "b"), buffer, reading("a", "b"), BatchLimits(rows=1), turn)
+        assert plan is not None
+        served += [shard for shard in "ab" if entry(plan.end, shard).read]
+    assert served == ["a", "b"]
+
+
+def test_a_record_that_is_larger_than_the_limit_goes_alone() -> None:
+    plan = plan_batch(start_of("a"), buffer_of(a=[[1, 2]]), reading("a"), BatchLimits(bytes=1))
+    assert plan is not None
+    assert plan.rows == 1
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from("abcd"), st.lists(st.integers(1, 20), min_size=1, max_size=4), min_size=1
+    ),
+    st.integers(1, 60),
+    st.none() | st.integers(1, 20_000),
+)
+def test_batches_cover_everything_once_in_order_within_their_limits(
+    sizes: dict[str, list[int]], rows: int, size: int | None
+) -> None:
+    buffer = PageBuffer()
+    for shard, of_shard in sizes.items():
+        at = 0
+        for count in of_shard:
+            page = page_of(range(at, at + count), shard_id=shard)
+            buffer.append(("orders", shard), page, data_bytes=0)
+            at += count
+    offset = start_of(*sizes)
+    read: dict[str, list[int]] = {shard: [] for shard in sizes}
+    limits = BatchLimits(rows=rows, bytes=size)
+    turn = 0
+    while (plan := plan_batch(offset, buffer, reading(*sizes), limits, turn)) is not None:
+        assert 1 <= plan.rows <= rows
+        assert size is None or plan.rows == 1 or plan.bytes <= size
+        for shard in sizes:
+            done = entry(plan.end, shard)
+            if done.read is None:
+                continue
+            last = done.position.sequence_number
+            assert last is not None
+            segments = buffer.segments(("orders", shard), done.read.first, last)
+            pages = [(buffer.page(segment.page), segment) for segment in segments]
+            new = [
+                number
+                for page, segment in pages
+                if page is not None
+                for number in sequences_of(page.batch.slice(segment.offset, segment.rows))
+            ]
+            assert len(new) == done.read.rows
+            read[shard] += new
+            buffer.free(("orders", shard), last)
+        offset = plan.end
+        turn += 1
+    assert read == {shard: list(range(sum(of_shard))) for shard, of_shard in sizes.items()}
+    assert buffer.size_bytes == 0

@@ -1,0 +1,364 @@
+"""The streaming reader under a Spark in memory, over a stream in memory."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from kinesis_spout.errors import (
+    AccessDenied,
+    CheckpointUnreadable,
+    DataLoss,
+    StreamNotFound,
+    StreamRecreated,
+)
+from kinesis_spout.structured.read_limits import ReadAllAvailable
+from kinesis_spout.testing import InMemoryStream
+from tests.unit.structured.spark_in_memory import Row, SparkInMemory, options, rows_of
+
+FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
+
+Start = Callable[..., SparkInMemory]
+
+
+@pytest.fixture
+def query() -> Iterator[Start]:
+    started: list[SparkInMemory] = []
+
+    def start(stream: InMemoryStream, *, available_now: bool = False, **given: str) -> SparkInMemory:
+        started.append(SparkInMemory(options(stream, **given), available_now=available_now))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.stop()
+
+
+def put(stream: InMemoryStream, count: int, prefix: str = "r") -> list[bytes]:
+    data = [f"{prefix}{number}".encode() for number in range(count)]
+    for each in data:
+        stream.put(each, partition_key=each.decode())
+    return data
+
+
+def data_of(rows: list[Row]) -> Counter[bytes]:
+    return Counter(data for _, _, data in rows)
+
+
+def test_every_record_is_in_one_batch_in_the_order_of_its_shard(query: Start) -> None:
+    stream = InMemoryStream(shards=3)
+    expected = put(stream, 500)
+    rows = query(stream).until_idle()
+    assert data_of(rows) == Counter(expected)
+    for shard in stream.list_shards():
+        numbers = [int(number) for shard_id, number, _ in rows if shard_id == shard.shard_id]
+        assert numbers == sorted(numbers)
+
+
+def test_a_second_action_reads_the_same_rows(query: Start) -> None:
+    stream = InMemoryStream(shards=2)
+    put(stream, 100)
+    batch = query(stream).trigger()
+    assert batch is not None
+    put(stream, 100, "later")
+    assert rows_of(batch.partitions) == batch.rows
+
+
+def test_a_second_action_reads_the_same_rows_when_the_pages_are_gone(query: Start) -> None:
+    stream = InMemoryStream(shards=2)
+    put(stream, 100)
+    spark = query(stream)
+    batch = spark.trigger()
+    assert batch is not None
+    put(stream, 100, "later")
+    spark.until_idle()
+    assert sorted(rows_of(batch.partitions)) == sorted(batch.rows)
+
+
+def test_a_replay_after_a_restart_reads_the_same_rows_in_the_same_order(query: Start) -> None:
+    stream = InMemoryStream(shards=2)
+    put(stream, 100)
+    spark = query(stream, maxRecordsPerTrigger="30")
+    spark.trigger()
+    lost = spark.trigger(fail=True)
+    put(stream, 100, "later")
+    replayed = spark.trigger()
+    assert lost is not None
+    assert replayed is not None
+    for shard in (FIRST, SECOND):
+        assert [row for row in replayed.rows if row[0] == shard] == [
+            row for row in lost.rows if row[0] == shard
+        ]
+
+
+def test_a_replay_of_the_first_batch_starts_where_latest_was(query: Start) -> None:
+    stream = InMemoryStream()
+    put(stream, 10, "before")
+    spark = query(stream, initialPosition="latest")
+    spark.reader.initialOffset()
+    expected = put(stream, 10)
+    lost = spark.trigger(fail=True)
+    put(stream, 10, "later")
+    assert lost is not None
+    assert spark.trigger() is not None
+    assert spark.batches[0].rows == lost.rows
+    rows = spark.rows + spark.until_idle()
+    assert not data_of(rows) & data_of([("", "", f"before{n}".encode()) for n in range(10)])
+    assert data_of(rows) >= Counter(expected)
+
+
+def test_latest_is_in_the_log_before_anything_is_read(query: Start) -> None:
+    stream = InMemoryStream()
+    spark = query(stream, initialPosition="latest")
+    batch = spark.trigger()
+    assert batch is not None
+    assert batch.rows == []
+    assert spark.trigger() is None
+    spark.stop()
+    expected = put(stream, 10, "while down")
+    spark.start()
+    assert data_of(spark.until_idle()) == Counter(expected)
+
+
+def test_a_child_born_while_a_query_at_latest_was_down_is_read_from_its_beginning(query: Start) -> None:
+    stream = InMemoryStream()
+    spark = query(stream, initialPosition="latest")
+    spark.until_idle()
+    spark.stop()
+    expected = put(stream, 10, "parent")
+    stream.split(FIRST)
+    expected += put(stream, 10, "child")
+    spark.start()
+    assert data_of(spark.until_idle()) == Counter(expected)
+
+
+def test_parents_are_in_earlier_batches_than_their_children(query: Start) -> None:
+    stream = InMemoryStream(shards=2)
+    expected = put(stream, 50, "parents")
+    child = stream.merge(FIRST, SECOND)
+    expected += put(stream, 50, "child")
+    spark = query(stream, maxRecordsPerTrigger="20")
+    spark.until_idle()
+    assert data_of(spark.rows) == Counter(expected)
+    of_child = [
+        batch.number for batch in spark.batches if any(row[0] == child.shard_id for row in batch.rows)
+    ]
+    of_parents = [
+        batch.number for batch in spark.batches if any(row[0] != child.shard_id for row in batch.rows)
+    ]
+    assert max(of_parents) < min(of_child)
+
+
+def test_a_split_between_batch_and_restart_loses_nothing(query: Start) -> None:
+    stream = InMemoryStream()
+    expected = put(stream, 20, "parent")
+    spark = query(stream)
+    spark.trigger()
+    stream.split(FIRST)
+    expected += put(stream, 20, "child")
+    spark.trigger(fail=True)
+    spark.until_idle()
+    assert data_of(spark.rows) == Counter(expected)
+
+
+def test_a_batch_keeps_to_its_record_limit_and_shards_share_it(query: Start) -> None:
+    stream = InMemoryStream(shards=2)
+    put(stream, 300)
+    spark = query(stream, maxRecordsPerTrigger="50")
+    spark.until_idle()
+    sizes = [len(batch.rows) for batch in spark.batches]
+    assert sum(sizes) == 300
+    assert max(sizes) == 50
+    assert {row[0] for row in spark.batches[1].rows} == {FIRST, SECOND}
+
+
+def test_a_batch_keeps_to_its_byte_limit_and_has_a_record_at_least(query: Start) -> None:
+    stream = InMemoryStream()
+    for _ in range(5):
+        stream.put(b"x" * 10_000, "k")
+    spark = query(stream, maxBytesPerTrigger="1k")
+    spark.until_idle()
+    assert [len(batch.rows) for batch in spark.batches] == [1] * 5
+
+
+def test_a_limit_of_spark_that_says_all_sets_the_options_limits_aside(query: Start) -> None:
+    stream = InMemoryStream()
+    put(stream, 100)
+    spark = query(stream, maxRecordsPerTrigger="10")
+    start = spark.reader.initialOffset()
+    end = spark.reader.latestOffset(start, ReadAllAvailable())
+    assert len(rows_of(list(spark.reader.partitions(start, end)))) == 100
+
+
+def test_too_few_records_wait_for_more(query: Start) -> None:
+    stream = InMemoryStream()
+    put(stream, 5)
+    spark = query(stream, minRecordsPerTrigger="10")
+    assert spark.trigger() is None
+    put(stream, 5, "more")
+    batch = spark.trigger()
+    assert batch is not None
+    assert len(batch.rows) == 10
+
+
+def test_too_few_records_wait_no_longer_than_they_may(query: Start) -> None:
+    stream = InMemoryStream()
+    put(stream, 5)
+    spark = query(stream, minRecordsPerTrigger="10", maxTriggerDelay="300ms")
+    batch = spark.trigger()
+    assert batch is not None
+    assert len(batch.rows) == 5
+
+
+def test_expired_iterators_and_throttles_and_lost_connections_lose_nothing(query: Start) -> None:
+    stream = InMemoryStream()
+    expected = put(stream, 20)
+    spark = query(stream, maxRecordsPerTrigger="7", maxRecordsPerFetch="5")
+    spark.trigger()
+    stream.expire_iterators()
+    stream.make_unavailable()
+    expected += put(stream, 20, "more")
+    spark.until_idle()
+    assert data_of(spark.rows) == Counter(expected)
+
+
+def test_a_trimmed_position_ends_the_query(query: Start) -> None:
+    stream = InMemoryStream()
+    put(stream, 10)
+    spark = query(stream)
+    spark.until_idle()
+    spark.stop()
+    put(stream, 10, "lost")
+    stream.trim(FIRST, stream.records(FIRST)[-5].sequence)
+    spark.start()
+    with pytest.raises(DataLoss, match=FIRST):
+        spark.until_idle()
+
+
+def test_a_trimmed_position_may_be_given_up(query: Start) -> None:
+    stream = InMemoryStream()
+    put(stream, 10)
+    spark = query(stream, failOnDataLoss="false")
+    spark.until_idle()
+    spark.stop()
+    put(stream, 10, "lost")
+    stream.trim(FIRST, stream.records(FIRST)[-5].sequence)
+    spark.start()
+    assert len(spark.until_idle()) == 4
+
+
+def test_a_batch_that_retention_took_some_of_is_not_replayed_short(query: Start) -> None:
+    stream = InMemoryStream()
+    put(stream, 10)
+    spark = query(stream)
+    spark.trigger(fail=True)
+    stream.trim(FIRST, stream.records(FIRST)[4].sequence)
+    with pytest.raises(DataLoss):
+        spark.trigger()
+
+
+def test_a_recreated_stream_is_noticed(query: Start) -> None:
+    stream = InMemoryStream()
+    put(stream, 10)
+    spark = query(stream)
+    spark.until_idle()
+    spark.stop()
+    document = json.loads(spark.offsets[-1])
+    document["streams"][stream.name]["created"] -= 3600
+    spark.offsets[-1] = json.dumps(document)
+    spark.start()
+    with pytest.raises(StreamRecreated, match="checkpointLocation"):
+        spark.trigger()
+
+
+def test_a_recreated_stream_may_be_read_from_its_beginning(query: Start) -> None:
+    stream = InMemoryStream()
+    put(stream, 10)
+    spark = query(stream, failOnDataLoss="false")
+    spark.until_idle()
+    spark.stop()
+    document = json.loads(spark.offsets[-1])
+    document["streams"][stream.name]["created"] -= 3600
+    spark.offsets[-1] = json.dumps(document)
+    spark.start()
+    assert len(spark.until_idle()) == 10
+
+
+def test_what_another_source_wrote_is_no_offset(query: Start) -> None:
+    spark = query(InMemoryStream())
+    with pytest.raises(CheckpointUnreadable, match="another source"):
+        spark.reader.latestOffset({"topic": {"0": 3}, "version": 1}, ReadAllAvailable())
+
+
+def test_an_offset_of_a_newer_version_is_refused(query: Start) -> None:
+    spark = query(InMemoryStream())
+    with pytest.raises(CheckpointUnreadable, match="upgrade"):
+        spark.reader.latestOffset({"version": 2}, ReadAllAvailable())
+
+
+def test_a_missing_stream_and_a_missing_permission_end_the_query(query: Start) -> None:
+    gone = InMemoryStream()
+    gone.delete()
+    with pytest.raises(StreamNotFound):
+        query(gone).trigger()
+    forbidden = InMemoryStream("other")
+    forbidden.fail_next(AccessDenied("no"))
+    with pytest.raises(AccessDenied):
+        query(forbidden).until_idle()
+
+
+def test_available_now_reads_what_was_there_and_ends(query: Start) -> None:
+    stream = InMemoryStream(shards=2)
+    expected = put(stream, 100)
+    spark = query(stream, available_now=True, maxRecordsPerTrigger="30")
+    assert data_of(spark.until_idle()) == Counter(expected)
+    assert len(spark.batches) == 4
+    put(stream, 10, "too late")
+    assert spark.trigger() is None
+
+
+def test_available_now_of_an_empty_stream_ends(query: Start) -> None:
+    assert query(InMemoryStream(shards=2), available_now=True).trigger() is None
+
+
+def test_available_now_reads_children_that_were_there_and_no_later_ones(query: Start) -> None:
+    stream = InMemoryStream()
+    expected = put(stream, 20, "parent")
+    first, _ = stream.split(FIRST)
+    expected += put(stream, 20, "child")
+    spark = query(stream, available_now=True, maxRecordsPerTrigger="5")
+    spark.trigger()
+    stream.split(first.shard_id)
+    late = put(stream, 20, "grandchild")
+    assert data_of(spark.rows + spark.until_idle()) >= Counter(expected)
+    spark.stop()
+    spark.start(available_now=True)
+    spark.until_idle()
+    assert data_of(spark.rows) == Counter(expected + late)
+
+
+def test_the_progress_counts_what_was_processed(query: Start) -> None:
+    stream = InMemoryStream(shards=2)
+    put(stream, 30)
+    spark = query(stream)
+    spark.until_idle()
+    document = spark.reader.reportLatestOffset()
+    assert document is not None
+    assert document["kinesis"]["numProcessedRecords"] == 30
+    assert document["kinesis"]["numTotalShards"] == 2
+    assert document["kinesis"]["bufferedBytes"] == 0
+
+
+def test_pyspark_before_4_2_says_nothing_of_the_start(query: Start) -> None:
+    stream = InMemoryStream()
+    put(stream, 10)
+    spark = query(stream)
+    first = spark.reader.latestOffset()
+    assert len(rows_of(list(spark.reader.partitions({}, first)))) == 10
+    spark.stop()
+    put(stream, 5, "more")
+    spark.start()
+    assert spark.reader.partitions(first, first) == []  # how it tells a resumed query where it stands
+    second = spark.reader.latestOffset()
+    assert len(rows_of(list(spark.reader.partitions(first, second)))) == 5
