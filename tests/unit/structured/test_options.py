@@ -17,6 +17,7 @@ from kinesis_spout.structured.options import (
     Use,
     WriteOptions,
     markdown_table,
+    values,
 )
 from kinesis_spout.structured.options.given import GivenOptions
 from shard_state import Position
@@ -312,6 +313,16 @@ def test_secrets_are_in_no_text() -> None:
         assert (client.session_token, client.role_external_id) == ("hush3", "hush4")
         assert "hush" not in repr(options)
         assert "hush" not in str(options)
+
+
+def test_a_secret_is_not_shown_when_it_is_refused() -> None:
+    spec = next(spec for spec in OPTIONS if spec.secret)
+
+    with pytest.raises(InvalidConfig) as refused:
+        values.refuse(spec, "hush")
+
+    assert spec.name in str(refused.value)
+    assert "hush" not in str(refused.value)
 
 
 def test_options_travel_by_pickle() -> None:
