@@ -1,0 +1,76 @@
+"""Where the dead letters of a query go: a place that travels with it, and is opened only to write."""
+
+import random
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql.utils import is_remote
+
+from kinesis_spout.clock import Clock
+from kinesis_spout.dead_letter import DeadLetter
+from kinesis_spout.dead_letters.sink_url import open_sink
+from kinesis_spout.errors import DeadLetterError, InvalidConfig
+from kinesis_spout.kinesis import KinesisClientSettings
+from shard_state import GiveUp, RetryPolicy
+
+_RETRIES: Final = RetryPolicy(limit=4, backoff_seconds=0.5, cap_seconds=5.0)
+"""Failing a micro-batch repeats all of it, so a letter is worth some tries."""
+_KINESIS: Final = "kinesis://"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterPlace:
+    """A sink by its URL, as `open_sink` takes it. Picklable if its clock is.
+
+    Raises:
+        InvalidConfig: the URL cannot be one.
+    """
+
+    url: str
+    client: KinesisClientSettings
+    """How to reach the stream of ``kinesis://``."""
+    clock: Clock
+
+    def __post_init__(self) -> None:
+        if self.url in ("", _KINESIS):
+            raise InvalidConfig(f"dead_letters: expected a directory or a URL, got {self.url!r}")
+        if self._is_local:
+            open_sink(self.url).close()  # checks the URL; nothing is made before something is written
+
+    def check_reachable(self) -> None:
+        """Find out before any work is done that this process could not open the place.
+
+        Raises:
+            InvalidConfig: a Hadoop URL under Spark Connect, where no JVM is at hand.
+        """
+        if is_remote() and not self._is_local and not self.url.startswith(_KINESIS):
+            raise InvalidConfig(
+                f"dead_letters: expected a directory or kinesis://stream under Spark Connect, got {self.url!r}: "
+                "Hadoop's file systems need the driver's JVM"
+            )
+
+    def write(self, letters: Sequence[DeadLetter]) -> None:
+        """Make letters durable before returning. At least once.
+
+        Raises:
+            DeadLetterError: several tries failed.
+        """
+        client = self.client.connect() if self.url.startswith(_KINESIS) else None
+        attempts = 0
+        with closing(open_sink(self.url, client=client)) as sink:
+            while True:
+                try:
+                    return sink.write(letters)
+                except DeadLetterError:
+                    attempts += 1
+                    # Drawn at random only to spread the tries of several queries.
+                    decision = _RETRIES.decide(attempts=attempts, random=random.random())  # noqa: S311
+                    if isinstance(decision, GiveUp):
+                        raise
+                    self.clock.sleep(decision.delay_seconds)
+
+    @property
+    def _is_local(self) -> bool:
+        return "://" not in self.url or self.url.startswith("file://")

@@ -1,0 +1,227 @@
+"""Per-record outcomes inside Structured Streaming: a handler for each record, retries, then dead letters.
+
+::
+
+    bill = each_record(charge, dead_letters="file:///var/lib/billing/dead", app="billing")
+    spark.readStream.format("kinesis").option("streamName", "orders").load().writeStream.foreachBatch(bill)
+
+**When a micro-batch is done.** Every record of it is acked, or is a durable dead letter. Only then does the
+function return, and only then does Spark commit the micro-batch. So a record that keeps failing holds up its
+query while it is retried, by the sum of its back-offs, and so does a ``stop()`` of the query.
+
+**What is repeated after a crash.** The whole micro-batch, from its first delivery: acked records are delivered
+again and dead letters may be stored twice. Within a micro-batch Spark repeats a task that died. So handlers
+must bear repetition; `KinesisSpout.foreach_record` repeats less, for it keeps the outcome of each record.
+
+**How it runs.** One Spark job per round of deliveries. The handler is called inside the tasks that read the
+micro-batch; only failed records come back to the driver, with their data. The next round delivers those of
+them that are due, out of what came back: the source is read once. Records of a partition are delivered in
+the order of its rows; a failed record does not hold up those behind it.
+
+**What is bounded.** A task gives back at most ``max_failed_bytes_per_task``. When more fails (the database is
+down, the format has changed) it stops calling the handler, and the micro-batch fails with `TooManyFailures`:
+that is trouble of the whole, which retries and dead letters of single records would only blur. Spark's
+``spark.driver.maxResultSize`` bounds what all tasks together bring back.
+"""
+
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+
+from kinesis_spout.clock import Clock, SystemClock
+from kinesis_spout.errors import InvalidConfig, KinesisSpoutError
+from kinesis_spout.kinesis import KinesisClientSettings
+from kinesis_spout.record import Record
+from kinesis_spout.scheme import resolve
+from kinesis_spout.structured.dead_letter_place import DeadLetterPlace
+from kinesis_spout.structured.failed_records import FailedRecords, RetryRules
+from kinesis_spout.structured.record_delivery import (
+    COLUMNS,
+    OUTCOMES_DDL,
+    DeliverRecords,
+    PickledHandler,
+    check_columns,
+)
+from shard_state import RetryPolicy
+
+_log = logging.getLogger(__name__)
+
+
+class TooManyFailures(KinesisSpoutError):  # noqa: N818 - the names say what happened
+    """More records of one task failed than may be kept for another delivery. The micro-batch fails."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordOutcomes:
+    """What became of the records of one micro-batch: each is acked or dead-lettered."""
+
+    batch_id: int
+    delivered: int
+    """How many records there were; each was delivered at least once."""
+    acked: int
+    retried: int
+    """Deliveries after a record's first."""
+    dead_lettered: int
+    seconds: float
+    """From the first delivery to the last outcome, back-offs included."""
+
+
+def each_record(
+    handler: Callable[[Any], object],
+    *,
+    dead_letters: str,
+    app: str,
+    scheme: str | Callable[[Record], Any] = "raw",
+    retry_limit: int | None = 3,
+    retry_backoff_seconds: float = 1.0,
+    retry_backoff_cap_seconds: float = 60.0,
+    maximum_record_age_seconds: float | None = None,
+    max_failed_bytes_per_task: int = 64 * 1024 * 1024,
+    dead_letter_client: KinesisClientSettings | None = None,
+    on_progress: Callable[[RecordOutcomes], None] | None = None,
+    clock: Clock | None = None,
+) -> Callable[[DataFrame, int], None]:
+    """Make a function for ``foreachBatch`` that delivers each record of ``format("kinesis")`` to a handler.
+
+    The module's text says what it promises. It can be pickled if the handler, ``on_progress`` and ``clock``
+    can, and works under Spark Connect, where the function and ``on_progress`` run on the server.
+
+    Args:
+        handler: called on the executors with ``scheme(record)``. Returning acks the record, raising fails it;
+            `Reject` dead-letters it at once, and `RetryLater` chooses the delay before its retry.
+        dead_letters: where records go that were given up: a directory, ``file:///directory`` or
+            ``kinesis://stream``, or a Hadoop URL (not under Spark Connect, for it needs the driver's JVM).
+            Opened by the process that runs ``foreachBatch``, when there is something to write.
+        app: the application's name, kept in the dead letters.
+        scheme: prepares what the handler is given: "raw" (a `Record`), "text", "json", ``"module:callable"``
+            or a callable; what it raises fails the record.
+        retry_limit: deliveries after the first, 0 or more. None retries for ever: the query goes no further.
+        retry_backoff_seconds: the delay before the first retry; it doubles up to the cap.
+        retry_backoff_cap_seconds: the longest delay, unless `RetryLater` asks for more.
+        maximum_record_age_seconds: a failed record that would be older than this at its retry, counted from
+            its arrival in the stream, is dead-lettered instead, as "expired". Every record is delivered once,
+            however old.
+        max_failed_bytes_per_task: of failed records that one task may bring back to the driver.
+        dead_letter_client: how to reach the stream of ``kinesis://``; None: as boto3 finds it.
+        on_progress: told of every finished micro-batch. What it raises is logged and goes no further.
+        clock: what back-offs wait on and ages are measured with.
+
+    The function raises:
+        InvalidConfig: the DataFrame lacks a column, or has it with another type.
+        TooManyFailures: see the module's text.
+        DeadLetterError: dead letters could not be made durable, at several tries.
+
+    Raises:
+        InvalidConfig: an argument is out of its range.
+    """
+    _check("handler", callable(handler), "a callable", handler)
+    _check("app", bool(app), "the application's name", app)
+    _check(
+        "max_failed_bytes_per_task", max_failed_bytes_per_task > 0, "more than 0", max_failed_bytes_per_task
+    )
+    age = maximum_record_age_seconds
+    clock = clock or SystemClock()
+    _check("maximum_record_age_seconds", age is None or age > 0, "None or more than 0", age)
+    try:
+        policy = RetryPolicy(
+            limit=retry_limit, backoff_seconds=retry_backoff_seconds, cap_seconds=retry_backoff_cap_seconds
+        )
+    except ValueError as error:
+        raise InvalidConfig(f"retry_limit and retry_backoff_…: {error}") from error
+    return _EachRecord(
+        deliver=DeliverRecords(PickledHandler.of(handler, resolve(scheme)), max_failed_bytes_per_task),
+        rules=RetryRules(policy=policy, maximum_record_age_seconds=age),
+        dead_letters=DeadLetterPlace(
+            url=dead_letters, client=dead_letter_client or KinesisClientSettings(), clock=clock
+        ),
+        app=app,
+        on_progress=on_progress,
+        clock=clock,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _EachRecord:
+    """The function for ``foreachBatch``. Picklable; holds nothing from one micro-batch to the next."""
+
+    deliver: DeliverRecords
+    rules: RetryRules
+    dead_letters: DeadLetterPlace
+    app: str
+    on_progress: Callable[[RecordOutcomes], None] | None
+    clock: Clock
+
+    def __call__(self, df: DataFrame, batch_id: int) -> None:
+        """Finish every record of a micro-batch."""
+        check_columns(df)
+        self.dead_letters.check_reachable()
+        started = self.clock.monotonic()
+        failed = FailedRecords(self.rules, self.app)
+        deliveries, dead = self._round(df.select(*COLUMNS), self.deliver, batch_id, failed)
+        outcomes = RecordOutcomes(
+            batch_id=batch_id, delivered=deliveries, acked=0, retried=0, dead_lettered=dead, seconds=0.0
+        )
+        while (due := failed.next_due) is not None:
+            self.clock.sleep(due - self.clock.monotonic())
+            again = df.sparkSession.createDataFrame(failed.take_due(self.clock.monotonic()))
+            deliveries, dead = self._round(again, self.deliver.again(), batch_id, failed)
+            outcomes = replace(
+                outcomes,
+                retried=outcomes.retried + deliveries,
+                dead_lettered=outcomes.dead_lettered + dead,
+            )
+        self._tell(
+            replace(
+                outcomes,
+                acked=outcomes.delivered - outcomes.dead_lettered,
+                seconds=self.clock.monotonic() - started,
+            )
+        )
+
+    def _round(
+        self, df: DataFrame, deliver: DeliverRecords, batch_id: int, failed: FailedRecords
+    ) -> tuple[int, int]:
+        """Deliver records once, in one job. Returns how many were delivered, and how many dead-lettered."""
+        outcomes = df.mapInArrow(deliver, OUTCOMES_DDL).toArrow()
+        ends = pc.is_valid(outcomes.column("delivered"))
+        deliveries = _total(outcomes.column("delivered"))
+        if _total(outcomes.column("overflowed")):
+            [last_error] = outcomes.filter(outcomes.column("overflowed")).column("error").to_pylist()[:1]
+            raise TooManyFailures(
+                f"micro-batch {batch_id}: expected at most {deliver.max_failed_bytes} bytes of failed "
+                f"records from a task, got more within {deliveries} deliveries, the last with {last_error!r}; is "
+                "something down that the handler needs? If so many may fail, raise max_failed_bytes_per_task or "
+                "read less at a time (maxBytesPerTrigger)"
+            )
+        letters = failed.settle(
+            outcomes.filter(pc.invert(ends)),
+            now=self.clock.time(),
+            monotonic=self.clock.monotonic(),
+            random=random.random(),  # noqa: S311 - spreads retries, guards nothing
+        )
+        if letters:
+            self.dead_letters.write(letters)
+        return deliveries, len(letters)
+
+    def _tell(self, outcomes: RecordOutcomes) -> None:
+        if self.on_progress is None:
+            return
+        try:
+            self.on_progress(outcomes)
+        except Exception:  # noqa: BLE001 - logged; an observer's mistake must not repeat a finished micro-batch
+            _log.exception("on_progress of each_record raised; micro-batch %d is finished", outcomes.batch_id)
+
+
+def _total(column: pa.ChunkedArray) -> int:
+    return int(pc.sum(column).as_py() or 0)
+
+
+def _check(name: str, fits: bool, allowed: str, value: object) -> None:  # noqa: FBT001 - as one reads it
+    if not fits:
+        raise InvalidConfig(f"{name}: expected {allowed}, got {value!r}")

@@ -1,0 +1,218 @@
+"""Hands the records of a DataFrame to a handler, inside the tasks that read them; only what failed comes back.
+
+Runs on the executors, as the function of a ``mapInArrow``. For every failed record it gives a row with the
+record itself, so that it can be delivered again without reading its source again, and at the end one row that
+tells how many records the task delivered.
+"""
+
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark import cloudpickle
+
+from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.handler import Failure, failure_of
+from kinesis_spout.record import Record
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+COLUMNS: Final = {
+    "partitionKey": "string",
+    "data": "binary",
+    "stream": "string",
+    "shardId": "string",
+    "sequenceNumber": "string",
+    "approximateArrivalTimestamp": "timestamp",
+}
+"""What a DataFrame must have: the columns of ``format("kinesis")``, with their types."""
+ATTEMPT: Final = "attempt"
+"""Which delivery it is. A DataFrame may lack it: then it is the first."""
+
+_OUTCOMES: Final = {
+    **COLUMNS,
+    ATTEMPT: "int",
+    "error": "string",
+    "rejected": "boolean",
+    "delaySeconds": "double",
+    # Of the row that ends a task; null where a row is a failed record.
+    "delivered": "bigint",
+    "overflowed": "boolean",
+}
+OUTCOMES_DDL: Final = ", ".join(f"{name} {type_}" for name, type_ in _OUTCOMES.items())
+
+_ARROW_TYPES: Final = {
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "int": pa.int32(),
+    "boolean": pa.bool_(),
+    "double": pa.float64(),
+    "bigint": pa.int64(),
+}
+OUTCOMES_SCHEMA: Final = pa.schema([(name, _ARROW_TYPES[type_]) for name, type_ in _OUTCOMES.items()])
+
+_OVERHEAD_BYTES: Final = 500
+"""What a failed record weighs besides its data and its error, roughly."""
+_MAX_LOADED: Final = 8
+
+RecordFunction = Callable[[Record], object]
+
+
+def check_columns(df: "DataFrame") -> None:
+    """Look at the columns that every record is made of; others may be there.
+
+    Raises:
+        InvalidConfig: names those that are missing or of another type.
+    """
+    found = {column.name: column.dataType.simpleString() for column in df.schema.fields}
+    wrong = [
+        f"{name} {type_} ({f'got {found[name]}' if name in found else 'missing'})"
+        for name, type_ in COLUMNS.items()
+        if found.get(name) != type_
+    ]
+    if wrong:
+        raise InvalidConfig(
+            f'each_record: expected a DataFrame with the columns of format("kinesis"), and among them '
+            f"{', '.join(wrong)}; keep these columns as they are, and do the rest in the handler"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PickledHandler:
+    """A handler on its way to the executors.
+
+    Pickled once for all micro-batches, and unpickled once per Python worker: what the handler opens at module
+    level or keeps in itself (a connection, a cache) lives as long as its worker.
+    """
+
+    pickled: bytes = field(repr=False)
+    digest: str
+
+    @classmethod
+    def of(cls, handler: Callable[[Any], object], scheme: Callable[[Record], Any]) -> "PickledHandler":
+        """Pickle a handler and the scheme that prepares its records."""
+        pickled = cloudpickle.dumps((handler, scheme))  # type: ignore[no-untyped-call]
+        return cls(pickled=pickled, digest=hashlib.sha256(pickled).hexdigest())
+
+    def load(self) -> RecordFunction:
+        """Give this worker's copy of the handler."""
+        function = _loaded.get(self.digest)
+        if function is None:
+            handler, scheme = cloudpickle.loads(self.pickled)
+
+            def function(record: Record) -> object:
+                return handler(scheme(record))
+
+            if len(_loaded) == _MAX_LOADED:
+                del _loaded[next(iter(_loaded))]
+            _loaded[self.digest] = function
+        return function
+
+
+_loaded: Final[dict[str, RecordFunction]] = {}
+"""The handlers that this worker has met, by digest; the oldest goes when there are too many."""
+
+
+class DeliverRecords:
+    """The function that Spark runs over the rows of a micro-batch. Picklable.
+
+    Args:
+        handler: returning acks a record, raising fails it.
+        max_failed_bytes: of failed records that one task gives back; None: no bound. A task in which more
+            fails stops calling the handler, passes over the rest of its records, and says so in its last row,
+            with the error that was one too many.
+    """
+
+    def __init__(self, handler: PickledHandler, max_failed_bytes: int | None) -> None:
+        self._handler = handler
+        self.max_failed_bytes = max_failed_bytes
+
+    def again(self) -> "DeliverRecords":
+        """Give the function for records that came back: what they weigh is bounded already."""
+        return DeliverRecords(self._handler, None)
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Deliver every record once, in the order of the rows. Gives batches of ``OUTCOMES_SCHEMA``."""
+        handler = self._handler.load()
+        max_failed_bytes = math.inf if self.max_failed_bytes is None else self.max_failed_bytes
+        delivered = failed_bytes = 0
+        overflowed = False
+        last_error = None
+        for batch in batches:
+            if overflowed:
+                continue  # read to its end: a task that leaves its input unread costs Spark the worker
+            failed: list[tuple[int, Failure]] = []
+            for at, record in enumerate(records_of(batch)):
+                delivered += 1
+                try:
+                    handler(record)
+                except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it raises fails its record
+                    failure = failure_of(error)
+                    failed.append((at, failure))
+                    failed_bytes += len(record.data) + len(failure.error_text) + _OVERHEAD_BYTES
+                    overflowed = failed_bytes > max_failed_bytes
+                    if overflowed:
+                        last_error = failure.error_text
+                        break
+            if failed and not overflowed:
+                yield _failures(batch, failed)
+        end = {"delivered": [delivered], "overflowed": [overflowed], "error": [last_error]}
+        yield _outcomes({name: pa.array(values) for name, values in end.items()}, 1)
+
+
+def records_of(batch: pa.RecordBatch) -> Iterator[Record]:
+    """Give the rows of a DataFrame with ``COLUMNS``, and maybe ``ATTEMPT``, as records."""
+    keys, data, streams, shards, sequences = (
+        batch.column(name).to_pylist()
+        for name in ("partitionKey", "data", "stream", "shardId", "sequenceNumber")
+    )
+    arrivals = arrival_seconds(batch.column("approximateArrivalTimestamp"))
+    attempts = _attempts(batch).to_pylist()
+    for at, sequence_number in enumerate(sequences):
+        yield Record(
+            data=data[at],
+            sequence_number=sequence_number,
+            partition_key=keys[at],
+            arrival_timestamp=arrivals[at],
+            stream=streams[at],
+            shard_id=shards[at],
+            attempt=attempts[at],
+        )
+
+
+def arrival_seconds(column: Any) -> list[float | None]:
+    """Give an Arrow column of timestamps, whatever their zone, as seconds since the epoch."""
+    micros = column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_pylist()
+    return [None if value is None else value / 1e6 for value in micros]
+
+
+def _attempts(batch: pa.RecordBatch) -> pa.Array:
+    if ATTEMPT in batch.schema.names:
+        return batch.column(ATTEMPT)
+    return pa.array([1] * batch.num_rows, pa.int32())
+
+
+def _failures(batch: pa.RecordBatch, failed: Sequence[tuple[int, Failure]]) -> pa.RecordBatch:
+    rows = pa.array([at for at, _ in failed])
+    failures = [failure for _, failure in failed]
+    columns = {name: batch.column(name).take(rows) for name in COLUMNS}
+    columns[ATTEMPT] = _attempts(batch).take(rows)
+    columns["error"] = pa.array([failure.error_text for failure in failures])
+    columns["rejected"] = pa.array([failure.rejected for failure in failures])
+    columns["delaySeconds"] = pa.array([failure.delay_seconds for failure in failures], pa.float64())
+    return _outcomes(columns, len(failed))
+
+
+def _outcomes(columns: dict[str, pa.Array], rows: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [
+            columns[column.name].cast(column.type) if column.name in columns else pa.nulls(rows, column.type)
+            for column in OUTCOMES_SCHEMA
+        ],
+        schema=OUTCOMES_SCHEMA,
+    )
