@@ -132,7 +132,7 @@ class DataFrameRunner:
                 self._function(rows.select(*COLUMNS), collector)
             except InvalidConfig:
                 raise  # a misuse of the collector: no row is to blame
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise HandlerKilledWorker(
                     f"the DataFrame handler raised {failure_of(error).error_text}"
                 ) from error
