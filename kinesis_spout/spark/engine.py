@@ -26,7 +26,7 @@ from kinesis_spout.spark.shard_reader import ShardReader
 from kinesis_spout.spark.tip_poller import DENIED_SECONDS, TipPoller
 from kinesis_spout.spark.work import WorkResult, WorkSlice
 from kinesis_spout.spout.consumer import Consumer
-from shard_state import FailedRecord, RecordState, SequenceNumber, SliceKind, SlicePlan
+from shard_state import FailedRecord, RecordState, SequenceNumber, SliceKind, SliceOutcome, SlicePlan
 
 _REREAD_SECONDS: Final = 5.0
 """How long a batch may read again what is to be retried. The rest of it comes later."""
@@ -272,16 +272,11 @@ class MicroBatchEngine:
         self._on_job_thread.running = True
         try:
             rereads = self._read_missing(batch)
-            packs = pack(
-                batch.works,
-                per_task=self._settings.shards_per_task,
-                parallelism=self._settings.parallelism,
-            )
             results = [
                 rereads[result.plan.shard_id].complete(result)
                 if result.plan.kind is SliceKind.RETRY and result.plan.shard_id in rereads
                 else result
-                for result in self._runner.run(batch.tag, packs)
+                for result in self._run_job(batch)
             ]
         except Exception as error:  # noqa: BLE001 - sorted out on the engine's thread
             failure = error
@@ -294,6 +289,17 @@ class MicroBatchEngine:
             self._calls.put(lambda: self._batch_done(batch, results))
         finally:
             self._on_job_thread.running = False
+
+    def _run_job(self, batch: Batch) -> list[WorkResult]:
+        """Run what has something to deliver. A job without, dying, would convict records that nobody saw."""
+        works = [work for work in batch.works if work.records or work.plan.kind is SliceKind.READ]
+        empty = [work for work in batch.works if not work.records and work.plan.kind is not SliceKind.READ]
+        results = [WorkResult(plan=work.plan, outcome=SliceOutcome()) for work in empty]
+        if works:
+            settings = self._settings
+            packs = pack(works, per_task=settings.shards_per_task, parallelism=settings.parallelism)
+            results += self._runner.run(batch.tag, packs)
+        return results
 
     def _read_missing(self, batch: Batch) -> dict[str, Reread]:
         ports = self._consumer.ports

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from kinesis_spout.errors import KinesisSpoutError
+from kinesis_spout.errors import HandlerKilledWorker, KinesisSpoutError
 from kinesis_spout.record import Record
-from tests.unit.spark.world import Diary, EngineWorld
+from shard_state import SliceKind
+from tests.unit.spark.world import FIRST, Diary, EngineWorld
 from tests.zookeeper_server import wait_until
 
 
@@ -82,3 +83,21 @@ def test_a_batch_that_no_cancel_ends_is_left_behind(world: EngineWorld) -> None:
     diary = Diary()
     world.start(diary).query.processAllAvailable()
     assert diary.payloads == ["a"]
+
+
+# Blame
+
+
+def test_a_retry_that_has_no_data_to_deliver_is_not_blamed_for_the_death_of_a_job(world: EngineWorld) -> None:
+    """It makes no job: one that dies would convict a record that no handler saw."""
+    records = world.put("a", "b")
+    diary = Diary(a=[ValueError("no")])
+    running = world.start(diary, engine={"max_buffered_bytes": 0}, retry_backoff_seconds=0.5, retry_limit=1)
+    wait_until(lambda: running.query.counters.retried == 1, "the record has failed")
+    world.stream.trim(FIRST, records[0].sequence)
+    running.runner.failures = [HandlerKilledWorker("an executor was lost")] * 2
+
+    wait_until(lambda: world.dead_letters.letters or not running.query.isActive, "it is given up")
+    assert running.query.exception() is None
+    assert "trimmed" in world.dead_letters.letters[0].error
+    assert running.runner.slices(SliceKind.RETRY) == []
