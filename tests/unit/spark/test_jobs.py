@@ -1,14 +1,16 @@
 """A job that died is told from one that is broken."""
 
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from py4j.protocol import Py4JNetworkError
-from pyspark import SparkContext
 from pyspark.errors import AnalysisException, PySparkRuntimeError, PythonException
 
 from kinesis_spout.errors import HandlerKilledWorker, InvalidConfig
 from kinesis_spout.spark.jobs import HandlerBroken, SparkGone, cancel, classic_context, translate
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 ABORTED = (
     "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times"
