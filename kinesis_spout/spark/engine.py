@@ -200,7 +200,8 @@ class MicroBatchEngine:
         due = [self._cancel_overdue(now)]
         if self._stopping.is_set():
             return _LONGEST_WAIT_SECONDS
-        due += [self._tip.start_fetches(now, self._retry_data.size_bytes), self._start_batches(now)]
+        waiting_bytes = self._retry_data.size_bytes + self._consumer.letters.size_bytes
+        due += [self._tip.start_fetches(now, waiting_bytes), self._start_batches(now)]
         soonest = min((at for at in due if at is not None), default=now + _LONGEST_WAIT_SECONDS)
         return min(_LONGEST_WAIT_SECONDS, max(0.001, soonest - now))
 
@@ -223,10 +224,14 @@ class MicroBatchEngine:
 
     def _plan(self, now: float) -> None:
         readers = self._readers.items()
+        letters_bytes, most = self._consumer.letters.size_bytes, self._settings.max_buffered_bytes
+        if letters_bytes > most // 2:
+            return  # Retries may be read again, and be given up: their data would come on top.
+        may_read = letters_bytes <= most // 4
         plans = self._manager.plan(
             now,
             carried={shard_id: len(reader.records) for shard_id, reader in readers},
-            resting={shard_id for shard_id, reader in readers if reader.read_at > now},
+            resting={shard_id for shard_id, reader in readers if reader.read_at > now or not may_read},
             barred={shard_id for shard_id, reader in readers if reader.barred_until > now},
         )
         together: list[SlicePlan] = []
