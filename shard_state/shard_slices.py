@@ -48,6 +48,11 @@ class ShardSlices:
         return self._fresh_out is None and self._retries_out is None
 
     @property
+    def fresh_is_out(self) -> bool:
+        """Whether a fresh slice is out."""
+        return self._fresh_out is not None
+
+    @property
     def next_due(self) -> float | None:
         """When retries can be planned next; None while none wait, or some are out."""
         return None if self._retries_out else self.state.retries.next_due()

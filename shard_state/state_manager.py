@@ -255,6 +255,11 @@ class StateManager:
         """Name the shards whose next page the driver should fetch, if it holds none of theirs."""
         return [shard_id for shard_id in self._turns.round() if self._owned[shard_id].wants_page]
 
+    def may_carry(self, shard_id: str) -> bool:
+        """Tell whether records of a shard that the driver holds are on their way, or may be planned now."""
+        slices = self._owned.get(shard_id)
+        return slices is not None and (slices.fresh_is_out or slices.state.may_read)
+
     def page_fetched(self, shard_id: str, *, full: bool) -> None:
         """Note what the driver's page says of the backlog: a full page says that executors should read on."""
         slices = self._owned.get(shard_id)

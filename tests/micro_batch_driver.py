@@ -26,7 +26,7 @@ def slow_and_failing(payload: str, _: int) -> None:
     """What the killed drivers and the last one do with each record."""
     import time  # noqa: PLC0415 - runs in another process
 
-    time.sleep(0.002)
+    time.sleep(0.002)  # a handler slow enough that a kill hits it in the middle of a slice
     if payload == "poison":
         raise ValueError("always")
 

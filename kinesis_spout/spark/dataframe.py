@@ -23,7 +23,7 @@ from kinesis_spout.kinesis import SCHEMA
 from kinesis_spout.kinesis.arrow import batch_of_records
 from kinesis_spout.record import Record
 from kinesis_spout.spark.delivery import DeliverySettings, SliceDelivery
-from kinesis_spout.spark.jobs import HandlerBroken, has_begun, tagged
+from kinesis_spout.spark.jobs import HandlerBroken, cancel, has_begun, tagged
 from kinesis_spout.spark.task import TaskSettings, run_slices
 from kinesis_spout.spark.work import Unfinished, WorkResult, WorkSlice
 from shard_state import FailedRecord, SequenceNumber, SliceKind
@@ -112,7 +112,7 @@ class DataFrameRunner:
 
     def cancel(self, tag: str) -> None:
         """See ``BatchRunner``."""
-        self._context.cancelJobsWithTag(tag)
+        cancel(self._context, tag)
 
     def _fetch(self, packs: Sequence[Sequence[WorkSlice]]) -> DataFrame:
         dumped = [(bytearray(cloudpickle.dumps(list(pack))),) for pack in packs]  # type: ignore[no-untyped-call]
@@ -132,7 +132,7 @@ class DataFrameRunner:
                 self._function(rows.select(*COLUMNS), collector)
             except InvalidConfig:
                 raise  # a misuse of the collector: no row is to blame
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise HandlerKilledWorker(
                     f"the DataFrame handler raised {failure_of(error).error_text}"
                 ) from error

@@ -11,12 +11,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from time import monotonic
 from typing import Any, Final
 
 from kinesis_spout.errors import AccessDenied, HandlerKilledWorker, KinesisSpoutError
+from kinesis_spout.handler import failure_of
 from kinesis_spout.spark.batch import Batch, pack
 from kinesis_spout.spark.engine_settings import EngineSettings
-from kinesis_spout.spark.jobs import BatchRunner
+from kinesis_spout.spark.jobs import BatchRunner, HandlerBroken
 from kinesis_spout.spark.progress import batch_progress
 from kinesis_spout.spark.reread import Reread, read_missing
 from kinesis_spout.spark.retry_buffer import RetryBuffer
@@ -24,7 +26,7 @@ from kinesis_spout.spark.shard_reader import ShardReader
 from kinesis_spout.spark.tip_poller import DENIED_SECONDS, TipPoller
 from kinesis_spout.spark.work import WorkResult, WorkSlice
 from kinesis_spout.spout.consumer import Consumer
-from shard_state import FailedRecord, RecordState, SequenceNumber, SliceKind, SlicePlan
+from shard_state import FailedRecord, RecordState, SequenceNumber, SliceKind, SliceOutcome, SlicePlan
 
 _REREAD_SECONDS: Final = 5.0
 """How long a batch may read again what is to be retried. The rest of it comes later."""
@@ -52,7 +54,9 @@ class MicroBatchEngine:
         self._running: dict[int, Batch] = {}
         self._batches = 0
         self._stopping = threading.Event()
+        self._abandoned = threading.Event()
         self._ended = threading.Event()
+        self._on_job_thread = threading.local()
         self._tip = TipPoller(consumer, self._readers, settings, self._calls.put)
         self._jobs = ThreadPoolExecutor(settings.max_concurrent_batches, "kinesis-spout-job")
         self._thread = threading.Thread(target=self._run, name="kinesis-spout-engine", daemon=True)
@@ -66,14 +70,22 @@ class MicroBatchEngine:
         self._thread.start()
 
     def stop(self, timeout_seconds: float) -> None:
-        """Plan nothing more, let what runs end within the time-out, cancel the rest, commit, leave."""
+        """Plan nothing more, let what runs end within the time-out, cancel the rest, commit, leave.
+
+        What no cancel ends (a handler that hangs on the driver) is left behind in the end. Not to be called by
+        a handler: see ``runs_handler``.
+        """
         self._stopping.set()
         self._calls.put(_nothing)
         wait = timeout_seconds
+        cancelled_at: float | None = None
         while self._thread.ident is not None and not self._ended.wait(wait):
+            cancelled_at = cancelled_at or monotonic()
+            if monotonic() - cancelled_at > self._settings.abandon_seconds:
+                self._abandon()
             # Again and again: a job that has not begun yet, or follows another in its batch, is not met.
             self._cancel_all()
-            wait = _CANCEL_AGAIN_SECONDS
+            wait = min(_CANCEL_AGAIN_SECONDS, self._settings.abandon_seconds)
         self._tip.close()
         self._jobs.shutdown(wait=False, cancel_futures=True)
         self._consumer.close()
@@ -81,6 +93,11 @@ class MicroBatchEngine:
     def wait(self, timeout_seconds: float | None) -> bool:
         """Wait until the engine has ended; False if it has not in that time."""
         return self._ended.wait(timeout_seconds)
+
+    @property
+    def runs_handler(self) -> bool:
+        """Whether this thread runs a batch now: its handler, if it runs on the driver, is the caller."""
+        return getattr(self._on_job_thread, "running", False)
 
     @property
     def is_active(self) -> bool:
@@ -130,7 +147,7 @@ class MicroBatchEngine:
 
     def _run(self) -> None:
         try:
-            while not (self._stopping.is_set() and not self._running):
+            while not (self._stopping.is_set() and (self._abandoned.is_set() or not self._running)):
                 self._consumer.check()
                 with self._consumer.lock:
                     wait = self._start_work()
@@ -147,6 +164,18 @@ class MicroBatchEngine:
         self._cancel_all()
         self._consumer.close()
         self._cancel_all()  # once more, for a job that had not begun yet
+
+    def _abandon(self) -> None:
+        """Let the engine end although batches run. Their records come again."""
+        if not self._abandoned.is_set():
+            _log.warning(
+                "%d batches did not end within %g s after they were cancelled; they are left behind, and their "
+                "records come again",
+                len(self._running),
+                self._settings.abandon_seconds,
+            )
+            self._abandoned.set()
+            self._calls.put(_nothing)
 
     def _cancel_all(self) -> None:
         for batch in list(self._running.values()):
@@ -171,7 +200,8 @@ class MicroBatchEngine:
         due = [self._cancel_overdue(now)]
         if self._stopping.is_set():
             return _LONGEST_WAIT_SECONDS
-        due += [self._tip.start_fetches(now, self._retry_data.size_bytes), self._start_batches(now)]
+        waiting_bytes = self._retry_data.size_bytes + self._consumer.letters.size_bytes
+        due += [self._tip.start_fetches(now, waiting_bytes), self._start_batches(now)]
         soonest = min((at for at in due if at is not None), default=now + _LONGEST_WAIT_SECONDS)
         return min(_LONGEST_WAIT_SECONDS, max(0.001, soonest - now))
 
@@ -194,10 +224,14 @@ class MicroBatchEngine:
 
     def _plan(self, now: float) -> None:
         readers = self._readers.items()
+        letters_bytes, most = self._consumer.letters.size_bytes, self._settings.max_buffered_bytes
+        if letters_bytes > most // 2:
+            return  # Retries may be read again, and be given up: their data would come on top.
+        may_read = letters_bytes <= most // 4
         plans = self._manager.plan(
             now,
             carried={shard_id: len(reader.records) for shard_id, reader in readers},
-            resting={shard_id for shard_id, reader in readers if reader.read_at > now},
+            resting={shard_id for shard_id, reader in readers if reader.read_at > now or not may_read},
             barred={shard_id for shard_id, reader in readers if reader.barred_until > now},
         )
         together: list[SlicePlan] = []
@@ -240,24 +274,37 @@ class MicroBatchEngine:
 
     def _run_batch(self, batch: Batch) -> None:
         """Runs on a job thread."""
+        self._on_job_thread.running = True
         try:
             rereads = self._read_missing(batch)
-            packs = pack(
-                batch.works,
-                per_task=self._settings.shards_per_task,
-                parallelism=self._settings.parallelism,
-            )
             results = [
                 rereads[result.plan.shard_id].complete(result)
                 if result.plan.kind is SliceKind.RETRY and result.plan.shard_id in rereads
                 else result
-                for result in self._runner.run(batch.tag, packs)
+                for result in self._run_job(batch)
             ]
         except Exception as error:  # noqa: BLE001 - sorted out on the engine's thread
             failure = error
             self._calls.put(lambda: self._batch_failed(batch, failure))
+        except BaseException as error:  # noqa: BLE001 - unnoticed, the batch would be under way for ever
+            unexpected = HandlerBroken(f"the batch was ended by {failure_of(error).error_text}")
+            unexpected.__cause__ = error
+            self._calls.put(lambda: self._batch_failed(batch, unexpected))
         else:
             self._calls.put(lambda: self._batch_done(batch, results))
+        finally:
+            self._on_job_thread.running = False
+
+    def _run_job(self, batch: Batch) -> list[WorkResult]:
+        """Run what has something to deliver. A job without, dying, would convict records that nobody saw."""
+        works = [work for work in batch.works if work.records or work.plan.kind is SliceKind.READ]
+        empty = [work for work in batch.works if not work.records and work.plan.kind is not SliceKind.READ]
+        results = [WorkResult(plan=work.plan, outcome=SliceOutcome()) for work in empty]
+        if works:
+            settings = self._settings
+            packs = pack(works, per_task=settings.shards_per_task, parallelism=settings.parallelism)
+            results += self._runner.run(batch.tag, packs)
+        return results
 
     def _read_missing(self, batch: Batch) -> dict[str, Reread]:
         ports = self._consumer.ports

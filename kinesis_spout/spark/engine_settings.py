@@ -20,3 +20,5 @@ class EngineSettings:
     death_backoff_seconds: float = 0.5
     """How long a shard rests after a job of its slices died; twice as long after each further one."""
     death_backoff_cap_seconds: float = 30.0
+    abandon_seconds: float = 30.0
+    """How long a stop waits for batches after it has cancelled them."""

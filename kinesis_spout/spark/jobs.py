@@ -2,14 +2,15 @@
 
 A job *dies* when a Python worker or executor ends under it, or when it is cancelled for outliving the message
 time-out: its slices are planned again. It is *broken* when our code or the user's fails outside of a record (a
-handler that cannot be unpickled, a missing module on the executors): trying again cannot help, and blaming
-records would dead-letter the stream. So that is an error of the query.
+handler that cannot be unpickled, a missing module on the executors), or when Spark itself is gone: trying again
+cannot help, and blaming records would dead-letter the stream. So that is an error of the query.
 """
 
+import logging
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException, PythonException
 
@@ -29,11 +30,23 @@ _WORKER_GONE: Final = (
     "java.lang.OutOfMemoryError",
     "TASK_KILLED",
 )
+_SPARK_GONE: Final = (
+    "stopped SparkContext",
+    "SparkContext was shut down",
+    "SparkContext has been shut down",
+    "SparkContext was stopped",
+)
 _PYTHON_ERROR: Final = "org.apache.spark.api.python.PythonException"
+
+_log = logging.getLogger(__name__)
 
 
 class HandlerBroken(KinesisSpoutError):  # noqa: N818 - a query's end, told in the package's tree
     """The handler fails outside of any record: it, or what it needs, cannot be loaded on the executors."""
+
+
+class SparkGone(KinesisSpoutError):  # noqa: N818
+    """The SparkContext was stopped, or its JVM has ended: no job can run, and no record is to blame."""
 
 
 class BatchRunner(Protocol):
@@ -44,7 +57,7 @@ class BatchRunner(Protocol):
 
         Raises:
             HandlerKilledWorker: the job died; nothing is known of its slices.
-            HandlerBroken: the query cannot go on.
+            HandlerBroken, SparkGone: the query cannot go on.
         """
         ...
 
@@ -53,7 +66,7 @@ class BatchRunner(Protocol):
         ...
 
     def cancel(self, tag: str) -> None:
-        """Make the job that runs under ``tag``, if any does, die."""
+        """Make the job that runs under ``tag``, if any does, die. Never raises an Exception."""
         ...
 
 
@@ -75,7 +88,7 @@ class HandlerRunner:
 
     def cancel(self, tag: str) -> None:
         """See ``BatchRunner``."""
-        self._context.cancelJobsWithTag(tag)
+        cancel(self._context, tag)
 
 
 class tagged:  # noqa: N801 - a context manager, used like a function
@@ -90,9 +103,12 @@ class tagged:  # noqa: N801 - a context manager, used like a function
         self._context.addJobTag(self._tag)
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._context.removeJobTag(self._tag)
         if isinstance(error, (Py4JError, PySparkException, EOFError, OSError)):
-            raise translate(error) from error
+            translated = translate(error)
+            if not isinstance(translated, SparkGone):
+                self._context.removeJobTag(self._tag)
+            raise translated from error
+        self._context.removeJobTag(self._tag)
 
 
 def has_begun(context: SparkContext, tag: str) -> bool:
@@ -105,11 +121,24 @@ def has_begun(context: SparkContext, tag: str) -> bool:
     )
 
 
+def cancel(context: SparkContext, tag: str) -> None:
+    """Cancel the jobs under a tag. Where Spark is gone they are as well, and whoever stops must go on."""
+    try:
+        context.cancelJobsWithTag(tag)
+    except (Py4JError, PySparkException, OSError, AttributeError) as error:  # AttributeError: it was stopped
+        _log.warning("the jobs under %s could not be cancelled: %s", tag, _headline(_text(error)))
+
+
 def translate(error: BaseException) -> KinesisSpoutError:
-    """Tell a job that died from one that is broken."""
+    """Tell a job that died from one that is broken, and from Spark's own end."""
     text = _text(error)
     # A Python error first: its text is the user's, and may hold any of the words that say that a worker died.
     is_python = isinstance(error, PythonException) or _PYTHON_ERROR in text
+    if isinstance(error, Py4JNetworkError) or (not is_python and any(sign in text for sign in _SPARK_GONE)):
+        return SparkGone(
+            f"Spark was stopped, or ended, under a running query: {_headline(text)}. Stop the query before Spark; "
+            "what was not finished comes again at the next start"
+        )
     if not is_python and any(sign in text for sign in _WORKER_GONE):
         return HandlerKilledWorker(f"the Spark job died: {_headline(text)}")
     if is_python or isinstance(error, PySparkException):

@@ -1,5 +1,6 @@
 """The handle on a running query, shaped like PySpark's ``StreamingQuery``."""
 
+import logging
 import threading
 import uuid
 from typing import Any, Self
@@ -10,6 +11,8 @@ from kinesis_spout.spout.consumer import Consumer, Counters
 from shard_state import ShardStatus
 
 _CAUGHT_UP_CHECK_SECONDS = 0.05
+
+_log = logging.getLogger(__name__)
 
 
 class SpoutQuery:
@@ -125,10 +128,26 @@ class SpoutQuery:
         """End the query: what is in flight may finish within ``stop_timeout_seconds``, then all is committed.
 
         May be called twice. An error that ended the query before is not raised here; see ``exception``.
+        Called by the query's own handler, on the driver, it returns at once, for the query waits for that very
+        handler: the query stops when the handler has returned, and what is raised here otherwise is then
+        found in ``exception``.
 
         Raises:
             KinesisSpoutError: the last commit or dead letters could not be stored; their records come again.
         """
+        if self._engine.runs_handler:
+            threading.Thread(target=self._stop_apart, name="kinesis-spout-stop").start()
+        else:
+            self._stop()
+
+    def _stop_apart(self) -> None:
+        try:
+            self._stop()
+        except KinesisSpoutError as error:
+            _log.warning("the query was stopped by its handler, and: %s", error)
+            self._consumer.end_with(error)
+
+    def _stop(self) -> None:
         with self._stop_lock:
             if self._stopped:
                 return

@@ -70,6 +70,13 @@ class ShardReader:
             self.tip_seen_at = self.fetching_since
         self.fetching_since = None
 
+    def drop_page(self) -> None:
+        """Forget what no slice has carried away; the next poll begins there again."""
+        self.records.clear()
+        self.size_bytes = 0
+        self.at_end = False
+        self.getter = None
+
     def carried(self, limit: int) -> tuple[Record, ...]:
         """Give the first records, for a slice; they stay until ``settled``."""
         return tuple(self.records[at] for at in range(min(limit, len(self.records))))

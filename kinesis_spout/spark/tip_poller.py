@@ -51,9 +51,14 @@ class TipPoller:
         self._call = call
         self._fetchers = ThreadPoolExecutor(_FETCH_THREADS, "kinesis-spout-fetch")
 
-    def start_fetches(self, now: float, retry_bytes: int) -> float | None:
-        """Poll the shards whose time has come, unless the driver holds too much. Returns when the next is due."""
-        buffered = retry_bytes + sum(reader.size_bytes for reader in self._readers.values())
+    def start_fetches(self, now: float, waiting_bytes: int) -> float | None:
+        """Poll the shards whose time has come, unless the driver holds too much. Returns when the next is due.
+
+        Args:
+            now: the time.
+            waiting_bytes: what the driver holds for retries and dead letters.
+        """
+        buffered = waiting_bytes + sum(reader.size_bytes for reader in self._readers.values())
         under_way = sum(reader.fetching_since is not None for reader in self._readers.values())
         room = self._settings.max_buffered_bytes * 3 // 4 - buffered - under_way * _PAGE_BYTES
         idle = [
@@ -66,10 +71,24 @@ class TipPoller:
             if due_at > now:
                 return due_at
             if room <= 0:
+                room += self._drop_stuck_pages()
+            if room <= 0:
                 return None
             self._start_fetch(shard_id, now)
             room -= _PAGE_BYTES
         return None
+
+    def _drop_stuck_pages(self) -> int:
+        """Drop the pages that cannot go out now, so that other shards are polled; they are fetched again.
+
+        Returns how many bytes that freed.
+        """
+        freed = 0
+        for shard_id, reader in self._readers.items():
+            if reader.records and not self._manager.may_carry(shard_id):
+                freed += reader.size_bytes
+                reader.drop_page()
+        return freed
 
     def _start_fetch(self, shard_id: str, now: float) -> None:
         reader, state = self._readers[shard_id], self._manager.shard(shard_id)

@@ -17,22 +17,23 @@ import threading
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Final, Protocol
 from uuid import uuid4
 
 from kinesis_spout.config import SpoutConfig
 from kinesis_spout.dead_letter import DeadLetter
-from kinesis_spout.errors import KinesisSpoutError
+from kinesis_spout.errors import DeadLetterError, KinesisSpoutError
 from kinesis_spout.ports import CheckpointWrite
 from kinesis_spout.record import Record
 from kinesis_spout.spout.ports import Ports
+from kinesis_spout.spout.waiting_letters import WaitingLetters
 from shard_state import (
     Capacity,
     Exhausted,
     Order,
     PendingCommit,
     RetryPolicy,
-    SequenceNumber,
     SliceLimits,
     StateManager,
 )
@@ -43,6 +44,9 @@ _LOOK_AROUND_SECONDS: Final = 0.5
 """How soon a lost session is noticed."""
 _STAND_BY_SECONDS: Final = 0.5
 """How often a stand-by tries to get a shard that somebody else owns."""
+
+LAST_LETTERS_SECONDS: Final = 90.0
+"""How long closing waits for the sink: longer than a sink perseveres by itself."""
 
 _log = logging.getLogger(__name__)
 
@@ -131,13 +135,15 @@ class Consumer:
             message_timeout_seconds=message_timeout_seconds,
         )
         self._door: Door | None = None
-        self._letters: dict[tuple[str, SequenceNumber], DeadLetter] = {}
+        self.letters = WaitingLetters()
         self._chores = _Chores()
         self._fatal: BaseException | None = None
         self._chore_due = threading.Event()
         self._letter_due = threading.Event()
         self._stopping = False
-        self._threads: list[threading.Thread] = []
+        self._sink_hangs = False
+        self._housekeeper: threading.Thread | None = None
+        self._undertaker: threading.Thread | None = None
 
     # The door's side
 
@@ -158,15 +164,15 @@ class Consumer:
         self._chores.list_at = now + self.config.shard_list_interval_seconds
         self._refresh(now)
         self._chores.commit_at = now + self.config.commit_interval_seconds
-        for name, work, due in (
-            ("housekeeper", self._do_chores, self._chore_due),
-            ("undertaker", self._bury_letters, self._letter_due),
-        ):
-            thread = threading.Thread(
-                target=self._keep, args=(work, due), name=f"kinesis-spout-{name}", daemon=True
-            )
-            self._threads.append(thread)
-            thread.start()
+        self._housekeeper = self._started("housekeeper", self._do_chores, self._chore_due)
+        self._undertaker = self._started("undertaker", self._bury_letters, self._letter_due)
+
+    def _started(self, name: str, work: Callable[[float], float], due: threading.Event) -> threading.Thread:
+        thread = threading.Thread(
+            target=self._keep, args=(work, due), name=f"kinesis-spout-{name}", daemon=True
+        )
+        thread.start()
+        return thread
 
     def check(self) -> None:
         """Raise the error that ended the consumer, if one did."""
@@ -184,7 +190,7 @@ class Consumer:
 
     def bury(self, exhausted: Exhausted, record: Record, error: str) -> None:
         """Have a record that was given up dead-lettered. Call under the lock."""
-        self._letters[exhausted.shard_id, exhausted.sequence] = DeadLetter(
+        letter = DeadLetter(
             application=self.config.app,
             stream=self.config.stream_name,
             shard_id=exhausted.shard_id,
@@ -197,6 +203,7 @@ class Consumer:
             reason="rejected" if exhausted.rejected else "exhausted",
             died_at=self.ports.clock.time(),
         )
+        self.letters.add((exhausted.shard_id, exhausted.sequence), letter)
         self._letter_due.set()
 
     def end_was_read(self) -> None:
@@ -227,8 +234,8 @@ class Consumer:
         self._stopping = True
         self._chore_due.set()
         self._letter_due.set()
-        while self._threads:
-            self._threads.pop().join()
+        if self._housekeeper is not None:
+            self._housekeeper.join()
         try:
             if commit and self._door is not None:
                 self._store_the_last()
@@ -236,14 +243,15 @@ class Consumer:
             self._door = None
             with ExitStack() as closing:
                 closing.callback(self.ports.close)
-                closing.callback(self.ports.dead_letters.close)
+                if not self._sink_hangs:
+                    closing.callback(self.ports.dead_letters.close)
                 closing.callback(self.ports.coordinator.close)
 
     def _store_the_last(self) -> None:
         try:
             self._take_lost()
             try:
-                self._bury_all()
+                self._bury_the_last()
             finally:
                 # The checkpoint stays behind what could not be buried; all else is worth storing.
                 self._commit()
@@ -253,6 +261,38 @@ class Consumer:
                 raise
             # What ended the consumer is what its user must see; what is not stored now comes again.
             _log.warning("after %r, the last progress could not be stored either: %s", self._fatal, error)
+
+    def _bury_the_last(self) -> None:
+        """Write the letters that are left, on a thread that can be left behind: a sink may hang for ever.
+
+        Raises:
+            DeadLetterError: they could not be written, or not in time.
+        """
+        failures: list[BaseException] = []
+
+        def bury() -> None:
+            try:
+                self._bury_all()
+            except BaseException as error:  # noqa: BLE001 - raised by the thread that waits
+                failures.append(error)
+
+        until = monotonic() + LAST_LETTERS_SECONDS
+        last = threading.Thread(target=bury, name="kinesis-spout-last-letters", daemon=True)
+        for thread in (self._undertaker, last):
+            if thread is None:
+                continue
+            if thread is last:
+                thread.start()
+            thread.join(max(0.0, until - monotonic()))
+            if thread.is_alive():
+                # A sink is one thread's at a time: nobody else may call it any more, not even to close it.
+                self._sink_hangs = True
+                raise DeadLetterError(
+                    f"expected the last {len(self.letters)} dead letters to be written within "
+                    f"{LAST_LETTERS_SECONDS:g} s, got no answer from the sink; their records come again"
+                )
+        if failures:
+            raise failures[0]
 
     # The background threads
 
@@ -269,9 +309,9 @@ class Consumer:
 
     def _bury_letters(self, now: float) -> float:
         chores = self._chores
-        if self._letters and now >= chores.burying.until:
+        if self.letters and now >= chores.burying.until:
             self._tried(chores.burying, self._bury_all)
-        return max(chores.burying.until, now + 0.01) if self._letters else now + _LOOK_AROUND_SECONDS
+        return max(chores.burying.until, now + 0.01) if self.letters else now + _LOOK_AROUND_SECONDS
 
     def _do_chores(self, now: float) -> float:
         chores = self._chores
@@ -312,9 +352,7 @@ class Consumer:
         dropped = set(shard_ids)
         with self.lock:
             self.manager.lost(dropped)
-            self._letters = {
-                place: letter for place, letter in self._letters.items() if place[0] not in dropped
-            }
+            self.letters.drop_shards(dropped)
             if self._door is not None:
                 self._door.shards_lost(dropped)
 
@@ -334,18 +372,23 @@ class Consumer:
                 continue
             with self.lock:
                 self.manager.acquired(shard.shard_id, checkpoint)
-                if self._door is not None and shard.shard_id in self.manager.owned:
+                to_read = shard.shard_id in self.manager.owned
+                if self._door is not None and to_read:
                     self._door.shards_acquired([shard.shard_id])
+            if not to_read:
+                # Its last owner finished it after what is stored was loaded. Its children are due now.
+                self.ports.coordinator.release([shard.shard_id])
+                self._list_soon()
 
     def _bury_all(self) -> None:
         with self.lock:
-            letters = dict(self._letters)
+            letters = self.letters.copy()
         if not letters:
             return
         self.ports.dead_letters.write(list(letters.values()))
         with self.lock:
-            for shard_id, sequence in letters:
-                if self._letters.pop((shard_id, sequence), None) is not None:
+            for (shard_id, sequence), letter in letters.items():
+                if self.letters.written((shard_id, sequence), letter):
                     self.manager.dead_lettered(shard_id, sequence, self.now)
             self.counters.dead_lettered += len(letters)
 

@@ -9,6 +9,9 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+_OPERATION_OVERHEAD_BYTES = 96
+"""What an operation weighs besides its data and two paths: headers, versions, the ACL of a create."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkLimits:
@@ -31,3 +34,8 @@ def chunked(items: Iterable[T], size_bytes: Callable[[T], int], limits: ChunkLim
         total += size
     if chunk:
         yield chunk
+
+
+def operation_bytes(path: str, data: bytes) -> int:
+    """Say how much of a transaction an operation takes, at most."""
+    return len(data) + 2 * len(path) + _OPERATION_OVERHEAD_BYTES

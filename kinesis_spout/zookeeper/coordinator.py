@@ -179,11 +179,12 @@ class ZooKeeperCoordinator:
             return
         self._session.await_connection(self._session.deadline())
         sync = self._client.sync_async(self._paths.base)
-        owner_requests = {
-            shard_id: self._client.exists_async(self._paths.owner(shard_id)) for shard_id in released
-        }
+        # The versions first: who acquires after that raises them, and who did before shows in the owner node.
         shard_requests = {
             shard_id: self._client.exists_async(self._paths.shard(shard_id)) for shard_id in released
+        }
+        owner_requests = {
+            shard_id: self._client.exists_async(self._paths.owner(shard_id)) for shard_id in released
         }
         self._session.answer(sync)
         deletions = []

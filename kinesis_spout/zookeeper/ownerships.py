@@ -161,14 +161,15 @@ class Ownerships:
         """Release what was abandoned in this very session; set the watches that the lost connection took."""
         with self._lock:
             self._session_id = session_id
-            abandoned = [
-                shard_id for shard_id, owned in self._abandoned.items() if owned.session_id == session_id
-            ]
+            abandoned = {
+                shard_id: owned
+                for shard_id, owned in self._abandoned.items()
+                if owned.session_id == session_id
+            }
             self._abandoned.clear()
             owned_shards = list(self._owned)
-        for shard_id in abandoned:
-            # Sent in the session that made the node, or, if that ends first, not at all.
-            self._session.client.delete_async(self._paths.owner(shard_id))
+        for shard_id, owned in abandoned.items():
+            self._let_go(shard_id, owned)
         for shard_id in owned_shards:
             self._verify(shard_id)
 
@@ -179,6 +180,29 @@ class Ownerships:
             self._lost.update(self._owned)
             self._owned.clear()
             self._abandoned.clear()
+
+    def _let_go(self, shard_id: str, owned: Ownership) -> None:
+        """Delete the owner node if it is still the one we made.
+
+        An earlier deletion may have taken effect, and somebody else may own the shard since. The version is
+        asked for first: who acquires after that raises it, and who did before shows in the owner node.
+        """
+        shard = self._session.client.exists_async(self._paths.shard(shard_id))
+        owner = self._session.client.exists_async(self._paths.owner(shard_id))
+        owner.rawlink(partial(self._delete_if_ours, shard_id, owned, shard))
+
+    def _delete_if_ours(self, shard_id: str, owned: Ownership, shard: Any, owner: Any) -> None:
+        if not (shard.successful() and owner.successful()):
+            with self._lock:
+                if shard_id not in self._owned and owned.session_id == self._session_id:
+                    self._abandoned.setdefault(shard_id, owned)  # for the next session_connected
+            return
+        if owner.value is None or shard.value is None or owner.value.czxid != owned.owner_czxid:
+            return
+        transaction = self._session.client.transaction()
+        transaction.check(self._paths.shard(shard_id), shard.value.version)
+        transaction.delete(self._paths.owner(shard_id))
+        transaction.commit_async()
 
     def _node_changed(self, event: WatchedEvent) -> None:
         if event.type != EventType.NONE:  # NONE speaks of the connection, which session_connected handles

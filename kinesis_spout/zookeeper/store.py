@@ -8,44 +8,29 @@ again (after a ``sync``, so that the answer is not older than the question).
     anything else                            a newer owner has been here: fenced
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
-from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 
 from kinesis_spout.errors import (
     CheckpointUnreadable,
-    ConsumerAlive,
     InvalidConfig,
-    StoreError,
     StoreUnavailable,
 )
 from kinesis_spout.ports import CheckpointWrite, CommitResult
+from kinesis_spout.zookeeper.administration import Administration
 from kinesis_spout.zookeeper.application import Application
-from kinesis_spout.zookeeper.chunks import ChunkLimits, chunked
+from kinesis_spout.zookeeper.chunks import ChunkLimits, chunked, operation_bytes
 from kinesis_spout.zookeeper.layout import make_layout
+from kinesis_spout.zookeeper.nodes import Nodes
 from kinesis_spout.zookeeper.ownerships import Ownership, Ownerships
 from kinesis_spout.zookeeper.paths import Paths, check_name
 from kinesis_spout.zookeeper.session import ZooKeeperSession
 from shard_state import Checkpoint, Position, PositionType
-from shard_state.errors import InvalidCheckpoint
-
-T = TypeVar("T")
-
-_OPERATION_OVERHEAD_BYTES = 96
-"""What an operation weighs besides its data and two paths: headers, versions, the ACL of a create."""
 
 _PAUSE_SECONDS = 0.05
 """Before looking again at something that another process is just changing."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredShard:
-    """A checkpoint node as read: at most one of the two, bytes and version, without the other."""
-
-    data: bytes
-    version: int
 
 
 class ZooKeeperCheckpointStore:
@@ -66,6 +51,8 @@ class ZooKeeperCheckpointStore:
         self._paths = paths
         self._ownerships = ownerships
         self._limits = limits or ChunkLimits()
+        self._nodes = Nodes(session, paths)
+        self._administration = Administration(session, paths, self._nodes, self._limits)
 
     # -- beginning
 
@@ -103,9 +90,9 @@ class ZooKeeperCheckpointStore:
     def _begin(self, application: Application, shard_ids: Collection[str], version: int) -> None:
         """Write every shard's checkpoint, then the mark, as the last to have touched the mark's node."""
         claim = self._session.answer(self._client.set_async(self._paths.base, b"", version=version)).version
-        stored = self._read_shards(self._stored_shard_ids())
+        stored = self._nodes.read_shards(self._nodes.shard_ids())
         for shard_id, shard in stored.items():
-            if self._decode(shard_id, shard.data).epoch != 0:
+            if self._nodes.decode(shard_id, shard.data).epoch != 0:
                 raise CheckpointUnreadable(
                     f"{self._paths.base} does not say that the application has begun, but "
                     f"{self._paths.shard(shard_id)} has been owned: the mark was lost, restore it from a backup, "
@@ -116,7 +103,7 @@ class ZooKeeperCheckpointStore:
         kept = {self._paths.shard(check_name("shard_id", shard_id)) for shard_id in shard_ids}
         existing = {self._paths.shard(shard_id) for shard_id in stored}
 
-        for chunk in chunked(paths, lambda path: self._weight(path, encoded), self._limits):
+        for chunk in chunked(paths, lambda path: operation_bytes(path, encoded), self._limits):
             transaction = self._client.transaction()
             transaction.check(self._paths.base, claim)
             for path in chunk:
@@ -149,14 +136,14 @@ class ZooKeeperCheckpointStore:
         """Read every shard's checkpoint (see the port). Needs no ownership."""
         self._session.await_connection(self._session.deadline())
         return {
-            shard_id: self._decode(shard_id, shard.data)
-            for shard_id, shard in self._read_shards(self._stored_shard_ids()).items()
+            shard_id: self._nodes.decode(shard_id, shard.data)
+            for shard_id, shard in self._nodes.read_shards(self._nodes.shard_ids()).items()
         }
 
     def shard_ids(self) -> list[str]:
         """Name every shard that something is stored of, readable or not, in order."""
         self._session.await_connection(self._session.deadline())
-        return sorted(self._stored_shard_ids())
+        return sorted(self._nodes.shard_ids())
 
     def read_shard(self, shard_id: str) -> tuple[Checkpoint, int] | None:
         """Give one shard's checkpoint and the version of its node, or None where nothing is stored.
@@ -164,14 +151,14 @@ class ZooKeeperCheckpointStore:
         Raises:
             CheckpointUnreadable, StoreUnavailable: as ``load``.
         """
-        shard = self._read_shards([shard_id]).get(shard_id)
-        return None if shard is None else (self._decode(shard_id, shard.data), shard.version)
+        shard = self._nodes.read_shards([shard_id]).get(shard_id)
+        return None if shard is None else (self._nodes.decode(shard_id, shard.data), shard.version)
 
     def owners(self) -> Mapping[str, str]:
         """Name the member that owns each owned shard, as it was a moment ago."""
         self._session.await_connection(self._session.deadline())
-        shard_ids = self._children(self._paths.owners)
-        nodes = self._present(shard_ids, self._paths.owner, self._client.get_async)
+        shard_ids = self._nodes.children(self._paths.owners)
+        nodes = self._nodes.present(shard_ids, self._paths.owner, self._client.get_async)
         return {shard_id: data.decode() for shard_id, (data, _) in nodes.items()}
 
     # -- committing
@@ -193,7 +180,7 @@ class ZooKeeperCheckpointStore:
                 pending[write.shard_id] = write.checkpoint.encode()
         committed: set[str] = set()
         for chunk in chunked(
-            pending.items(), lambda item: self._weight(self._paths.shard(item[0]), item[1]), self._limits
+            pending.items(), lambda item: operation_bytes(self._paths.shard(item[0]), item[1]), self._limits
         ):
             committed |= self._commit_chunk(dict(chunk), deadline)
         return CommitResult(
@@ -258,7 +245,7 @@ class ZooKeeperCheckpointStore:
         not_applied: dict[str, Ownership] = {}
         lost: dict[str, Ownership] = {}
         for shard_id, owned in doubtful.items():
-            stored = self._found(shard_requests[shard_id])
+            stored = self._nodes.found(shard_requests[shard_id])
             owner = self._session.answer(owner_requests[shard_id])
             still_owner = owner is not None and owner.czxid == owned.owner_czxid
             version = None if stored is None else stored[1].version
@@ -281,155 +268,9 @@ class ZooKeeperCheckpointStore:
     # -- operators
 
     def reset(self, checkpoints: Mapping[str, Checkpoint]) -> None:
-        """Replace the stored progress (see the port), also where what is stored cannot be read.
-
-        Raises:
-            ConsumerAlive: names the members, or the shard that somebody acquired meanwhile.
-            StoreError: the application has not begun; there is nothing to replace.
-            StoreUnavailable: some chunks may have been written; calling again is safe.
-        """
-        self._session.await_connection(self._session.deadline())
-        self._refuse_while_alive()
-        if not self._session.answer(self._client.exists_async(self._paths.shards)):
-            raise StoreError(f"{self._paths.base}: this application has not begun; there is nothing to reset")
-        stored = self._read_shards(checkpoints)
-        encoded = {
-            check_name("shard_id", shard_id): replace(
-                checkpoint, epoch=_next_epoch(stored.get(shard_id))
-            ).encode()
-            for shard_id, checkpoint in checkpoints.items()
-        }
-        for chunk in chunked(
-            encoded.items(), lambda item: self._weight(self._paths.shard(item[0]), item[1]), self._limits
-        ):
-            transaction = self._client.transaction()
-            for shard_id, data in chunk:
-                if shard_id in stored:
-                    transaction.set_data(self._paths.shard(shard_id), data, stored[shard_id].version)
-                else:
-                    transaction.create(self._paths.shard(shard_id), data)
-            try:
-                self._session.committed(transaction.commit_async())
-            except (BadVersionError, NodeExistsError, NoNodeError) as error:
-                raise ConsumerAlive(
-                    f"{self._paths.base}: a checkpoint changed during the reset: a consumer has just started, or "
-                    "another reset runs; stop it and try again"
-                ) from error
+        """Replace the stored progress (see the port and ``Administration``)."""
+        self._administration.reset(checkpoints)
 
     def forget(self) -> None:
-        """Remove everything that is stored of the application on this stream; it then has never begun.
-
-        The mark goes first: no consumer that starts from now on takes what is half removed for progress, and
-        after a failure in between, calling again removes the rest. A consumer that is just starting is
-        noticed, and left alone with what it stores.
-
-        Raises:
-            ConsumerAlive: names the members, or says that somebody has just started.
-            StoreError: nothing is stored.
-            StoreUnavailable: some or all of it may be removed; calling again is safe.
-        """
-        self._session.await_connection(self._session.deadline())
-        self._refuse_while_alive()
-        try:
-            _, stat = self._session.answer(self._client.get_async(self._paths.base))
-        except NoNodeError as error:
-            raise StoreError(
-                f"{self._paths.base}: this application has not begun; there is nothing to forget"
-            ) from error
-        try:
-            self._remove(stat.version)
-        except (BadVersionError, NoNodeError, NotEmptyError) as error:
-            raise ConsumerAlive(
-                f"{self._paths.base}: something changed during the removal: a consumer has just started, or "
-                "somebody else removes it too; stop it and try again"
-            ) from error
-
-    def _remove(self, version: int) -> None:
-        """Take back the mark, while no member is registered; then the checkpoints, then the place."""
-        parents = [
-            path
-            for path in (self._paths.leader, self._paths.assignment, self._paths.owners, self._paths.shards)
-            if self._session.answer(self._client.exists_async(path))
-        ]
-        transaction = self._client.transaction()
-        transaction.set_data(self._paths.base, b"", version)
-        if self._session.answer(self._client.exists_async(self._paths.members)):
-            transaction.delete(self._paths.members)
-        self._session.committed(transaction.commit_async())
-        claim = version + 1
-        shards = [self._paths.shard(shard_id) for shard_id in self._stored_shard_ids()]
-        for chunk in chunked(shards, lambda path: self._weight(path, b""), self._limits):
-            transaction = self._client.transaction()
-            transaction.check(self._paths.base, claim)
-            for path in chunk:
-                transaction.delete(path)
-            self._session.committed(transaction.commit_async())
-        transaction = self._client.transaction()
-        for path in parents:
-            transaction.delete(path)
-        transaction.delete(self._paths.base, claim)
-        self._session.committed(transaction.commit_async())
-
-    def _refuse_while_alive(self) -> None:
-        members = sorted(self._children(self._paths.members))
-        if members:
-            raise ConsumerAlive(
-                f"{self._paths.base}: expected no living consumer, found {', '.join(members)}: stop them first"
-            )
-
-    # -- nodes
-
-    def _stored_shard_ids(self) -> list[str]:
-        return self._children(self._paths.shards)
-
-    def _children(self, path: str) -> list[str]:
-        try:
-            return list(self._session.answer(self._client.get_children_async(path)))
-        except NoNodeError:
-            return []
-
-    def _read_shards(self, shard_ids: Iterable[str]) -> dict[str, StoredShard]:
-        nodes = self._present(shard_ids, self._paths.shard, self._client.get_async)
-        return {
-            shard_id: StoredShard(data=data, version=stat.version) for shard_id, (data, stat) in nodes.items()
-        }
-
-    def _present(
-        self, names: Iterable[str], path: Callable[[str], str], ask: Callable[[str], Any]
-    ) -> dict[str, Any]:
-        """Ask about many nodes at once; leave out those that do not exist."""
-        requests = {name: ask(path(name)) for name in names}
-        found = {name: self._found(request) for name, request in requests.items()}
-        return {name: value for name, value in found.items() if value is not None}
-
-    def _found(self, request: Any) -> Any:
-        try:
-            return self._session.answer(request)
-        except NoNodeError:
-            return None
-
-    def _decode(self, shard_id: str, data: bytes) -> Checkpoint:
-        try:
-            return Checkpoint.decode(data)
-        except InvalidCheckpoint as error:
-            raise CheckpointUnreadable(
-                f"the checkpoint of {shard_id} at {self._paths.shard(shard_id)} cannot be read: {error}"
-            ) from error
-
-    @staticmethod
-    def _weight(path: str, encoded: bytes) -> int:
-        return len(encoded) + 2 * len(path) + _OPERATION_OVERHEAD_BYTES
-
-
-def _next_epoch(stored: StoredShard | None) -> int:
-    """Give an epoch above every one the shard ever had.
-
-    Where the checkpoint cannot be read the node's version bounds it: a node begins at version 0 with epoch 0 or
-    1, and a write raises the version by one and the epoch by at most one.
-    """
-    if stored is None:
-        return 1
-    try:
-        return Checkpoint.decode(stored.data).epoch + 1
-    except InvalidCheckpoint:
-        return stored.version + 2
+        """Remove everything that is stored of the application on this stream (see ``Administration``)."""
+        self._administration.forget()

@@ -1,4 +1,8 @@
-"""The command line as people call it: processes of their own, a real ZooKeeper, a Kinesis endpoint over HTTP."""
+"""The command line on a real ZooKeeper, a Kinesis endpoint over HTTP, and Spark.
+
+What runs a handler is a process of its own, because signals, output and exit codes are what a shell sees of it.
+The other commands are called in this process; one of each kind of end proves that a shell sees the same.
+"""
 
 import json
 import os
@@ -11,28 +15,42 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
-from kinesis_spout.zookeeper import EmbeddedZooKeeper
+from kinesis_spout.cli.app import app
+from kinesis_spout.cli.world import RealWorld
+from kinesis_spout.config import SpoutConfig
+from kinesis_spout.zookeeper import EmbeddedZooKeeper, ZooKeeperBackend
 from tests.kinesis_endpoints import KinesisEndpoint, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.endpoint, pytest.mark.timeout(300)]
 
 COMMAND = [sys.executable, "-c", "from kinesis_spout.cli.app import main; main()"]
 RECORDS = 40
+FOR_SPARK = {
+    "SPARK_LOCAL_IP": "127.0.0.1",
+    "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1",  # a JVM of ten seconds never earns back the slow compiler
+}
 DEADLINE_SECONDS = 120.0
 
 HANDLERS = """
 import pathlib, time
 from kinesis_spout import Reject
 
+SECONDS = 60
+
 def handle(text):
     if text == "poison":
         raise Reject("poison")
 
-def touch_and_wait(text):
+def wait_to_go_on(text):
     with open("calls", "a") as calls:
         calls.write(text + "\\n")
-    time.sleep(3)
+    deadline = time.monotonic() + SECONDS
+    while not pathlib.Path("go-on").exists():
+        if time.monotonic() > deadline:
+            raise TimeoutError("nobody made the file go-on")
+        time.sleep(0.01)  # between two looks: this handler is as slow as the test wants it
 
 def count(df, collector):
     print("rows:", df.count())
@@ -50,14 +68,10 @@ class Shell:
     started: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        environment = {
-            name: value for name, value in os.environ.items() if not name.startswith("KINESIS_SPOUT_")
-        }
-        variables = {f"KINESIS_SPOUT_{name.upper()}": value for name, value in self.settings.items()}
         process = subprocess.Popen(
             [*COMMAND, *arguments],
             cwd=self.directory,
-            env=environment | variables | {"SPARK_LOCAL_IP": "127.0.0.1"},
+            env={**others_variables(), **self.variables, **FOR_SPARK},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -67,22 +81,36 @@ class Shell:
         self.started.append(process)
         return process
 
+    def start_run(self, handler: str, *more: str) -> subprocess.Popen[str]:
+        return self.start("run", handler, "--master", "local[2]", "--json", *more)
+
+    def run_until_caught_up(self, handler: str, *more: str) -> dict[str, Any]:
+        """Run a handler until it has caught up; give the last progress."""
+        return ended(self.start_run(handler, "--until-caught-up", *more))[-1]
+
     def call(self, *arguments: str, exit_code: int = 0) -> tuple[str, str]:
-        """Run a command to its end; give its output and its error output."""
-        process = self.start(*arguments)
-        out, err = process.communicate(timeout=DEADLINE_SECONDS)
-        assert process.returncode == exit_code, f"{arguments} ended with {process.returncode}: {out}\n{err}"
-        return out, err
+        """Call a command in this process; give its output and its error output."""
+        hidden = dict.fromkeys(os.environ.keys() - others_variables().keys())
+        result = CliRunner().invoke(app, [*arguments], env=hidden | self.variables)
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        assert result.exit_code == exit_code, f"{arguments} ended with {result.exit_code}: {result.output}"
+        return result.stdout, result.stderr
 
     def json(self, *arguments: str, exit_code: int = 0) -> Any:
         return json.loads(self.call(*arguments, "--json", exit_code=exit_code)[0])
 
-    def run(self, handler: str, *more: str, exit_code: int = 0) -> list[dict[str, Any]]:
-        """Run a handler until it has caught up; give the progress."""
-        out, _ = self.call(
-            "run", handler, "--master", "local[2]", "--until-caught-up", "--json", *more, exit_code=exit_code
-        )
-        return [json.loads(line) for line in out.splitlines()]
+    @property
+    def variables(self) -> dict[str, str]:
+        return {f"KINESIS_SPOUT_{name.upper()}": value for name, value in self.settings.items()}
+
+    def begin(self) -> None:
+        """Let the application begin on the stream, as its first consumer would."""
+        world, config = RealWorld(), SpoutConfig.from_env(self.variables)
+        lister = world.stream(config).lister
+        with world.progress(config) as progress:
+            shard_ids = [shard.shard_id for shard in lister.list_shards()]
+            progress.store.open(lister.summary().created, config.start, shard_ids)
 
     def put(self, *texts: str) -> None:
         self.endpoint.client().put_records(
@@ -95,10 +123,20 @@ class Shell:
         return path.read_text().splitlines() if path.exists() else []
 
 
+def others_variables() -> dict[str, str]:
+    """The environment without settings of a spout."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("KINESIS_SPOUT_")}
+
+
 @pytest.fixture
 def shell(
-    tmp_path: Path, moto_server: KinesisEndpoint, zookeeper_server: EmbeddedZooKeeper, fresh_root: str
+    tmp_path: Path,
+    moto_server: KinesisEndpoint,
+    zookeeper_server: EmbeddedZooKeeper,
+    fresh_root: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Shell]:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "handlers.py").write_text(HANDLERS)
     stream = moto_server.create_stream(shards=2)
     settings = moto_server.settings
@@ -127,52 +165,13 @@ def shell(
         process.communicate(timeout=30)
 
 
-def test_a_run_then_everything_an_operator_does_next(shell: Shell) -> None:
+def test_a_living_consumer_refuses_operators_and_sigterm_leaves_them_everything(shell: Shell) -> None:
+    shell.begin()
+    shell.put("before the reset")
+    shell.call("checkpoints", "reset", "--to", "latest", "--yes")
     shell.put(*(f"record-{number}" for number in range(RECORDS)), "poison")
-    progress = shell.run("handlers:handle", "--scheme", "text", "--per-shard")
-    assert progress[-1]["state"] == "stopped"
-    assert (progress[-1]["acked"], progress[-1]["dead_lettered"]) == (RECORDS, 1)
-    assert len(progress[-1]["shards"]) == 2
-
-    shards = shell.json("shards")
-    assert [shard["state"] for shard in shards] == ["ready", "ready"]
-    assert all(shard["checkpoint"].isdigit() and shard["lag_millis"] == 0 for shard in shards)
-    assert all(shard["oldest_unread_millis"] is None for shard in shards)
-    plain, _ = shell.call("shards")
-    assert shards[0]["shard_id"] in plain
-
-    shown = shell.json("checkpoints", "show")
-    assert (shown["app"], shown["members"]) == ("billing", [])
-    assert shown["begun"]["start"] == "TRIM_HORIZON"
-    assert {shard["checkpoint"] for shard in shown["shards"]} == {shard["checkpoint"] for shard in shards}
-
-    (letter,) = shell.json("dead-letters", "list")
-    assert (letter["reason"], letter["error"]) == ("rejected", "poison")
-    assert shell.json("dead-letters", "list", "--reason", "exhausted") == []
-    assert shell.json("dead-letters", "show", letter["message_id"])["data_text"] == "poison"
-    shell.call("dead-letters", "show", "no-such:1", exit_code=1)
-    assert shell.json("dead-letters", "redrive", letter["message_id"]) == {"redriven": 1, "missing": []}
-    assert shell.json("dead-letters", "list") == []
-    shell.call("dead-letters", "redrive", letter["message_id"], exit_code=1)
-    waiting = [shard["oldest_unread_millis"] for shard in shell.json("shards")]
-    assert [age is not None for age in waiting].count(True) == 1, "the redriven record is not read yet"
-
-    _, err = shell.call("checkpoints", "reset", "--to", "trim_horizon", exit_code=2)
-    assert "--yes" in err
-    moves = shell.json("checkpoints", "reset", "--to", "trim_horizon", "--yes")
-    assert [move["after"] for move in moves] == ["TRIM_HORIZON", "TRIM_HORIZON"]
-    again = shell.run("handlers:count", "--dataframe")
-    assert again[-1]["acked"] == RECORDS + 2, "from the start again, the redriven poison included"
-
-    shell.json("checkpoints", "forget", "--yes")
-    assert shell.json("checkpoints", "show")["begun"] is None
-    shell.call("checkpoints", "forget", "--yes", exit_code=4)
-
-
-def test_a_reset_is_refused_while_a_consumer_lives_and_sigterm_ends_it_cleanly(shell: Shell) -> None:
-    shell.put("one")
-    consumer = shell.start("run", "handlers:handle", "--scheme", "text", "--master", "local[2]", "--json")
-    await_line(consumer, lambda line: line["acked"] == 1)
+    consumer = shell.start_run("handlers:handle", "--scheme", "text", "--per-shard")
+    await_line(consumer, lambda line: (line["acked"], line["dead_lettered"]) == (RECORDS, 1))
 
     _, err = shell.call("checkpoints", "reset", "--to", "latest", "--yes", exit_code=5)
     (member,) = shell.json("checkpoints", "show")["members"]
@@ -182,30 +181,78 @@ def test_a_reset_is_refused_while_a_consumer_lives_and_sigterm_ends_it_cleanly(s
     shell.call("checkpoints", "forget", "--yes", exit_code=5)
 
     consumer.send_signal(signal.SIGTERM)
-    out, err = consumer.communicate(timeout=DEADLINE_SECONDS)
-    assert (consumer.returncode, json.loads(out.splitlines()[-1])["state"]) == (0, "stopped"), err
-    shell.call("checkpoints", "reset", "--to", "latest", "--yes")
-    assert shell.run("handlers:handle", "--scheme", "text")[-1]["delivered"] == 0
+    last = ended(consumer)[-1]
+    assert (last["state"], last["acked"], last["dead_lettered"]) == ("stopped", RECORDS, 1)
+    assert len(last["shards"]) == 2
+
+    shards = shell.json("shards")
+    assert [shard["state"] for shard in shards] == ["ready", "ready"]
+    assert all(shard["checkpoint"].isdigit() and shard["lag_millis"] == 0 for shard in shards)
+    assert all(shard["oldest_unread_millis"] is None for shard in shards)
+    plain, _ = shell.start("shards").communicate(timeout=DEADLINE_SECONDS)
+    assert shards[0]["shard_id"] in plain
+
+    shown = shell.json("checkpoints", "show")
+    assert (shown["app"], shown["members"]) == ("billing", [])
+    assert shown["begun"]["start"] == "TRIM_HORIZON"
+    assert {shard["checkpoint"] for shard in shown["shards"]} == {shard["checkpoint"] for shard in shards}
+
+    redrives_the_letter(shell)
+    waiting = [shard["oldest_unread_millis"] for shard in shell.json("shards")]
+    assert [age is not None for age in waiting].count(True) == 1, "the redriven record is not read yet"
+
+    _, err = shell.call("checkpoints", "reset", "--to", "trim_horizon", exit_code=2)
+    assert "--yes" in err
+    moves = shell.json("checkpoints", "reset", "--to", "trim_horizon", "--yes")
+    assert [move["after"] for move in moves] == ["TRIM_HORIZON", "TRIM_HORIZON"]
+    again = shell.run_until_caught_up("handlers:count", "--dataframe")
+    assert again["acked"] == RECORDS + 3, "from the start, the first record and the redriven poison included"
+
+    shell.json("checkpoints", "forget", "--yes")
+    assert shell.json("checkpoints", "show")["begun"] is None
+    shell.call("checkpoints", "forget", "--yes", exit_code=4)
 
 
-def test_ctrl_c_finishes_what_is_in_flight(shell: Shell) -> None:
-    """The signal goes to the whole group, as from a terminal; the handler is in the middle of a record."""
+def redrives_the_letter(shell: Shell) -> None:
+    (letter,) = shell.json("dead-letters", "list")
+    assert (letter["reason"], letter["error"]) == ("rejected", "poison")
+    assert shell.json("dead-letters", "list", "--reason", "exhausted") == []
+    assert shell.json("dead-letters", "show", letter["message_id"])["data_text"] == "poison"
+    shell.call("dead-letters", "show", "no-such:1", exit_code=1)
+    assert shell.json("dead-letters", "redrive", letter["message_id"]) == {"redriven": 1, "missing": []}
+    assert shell.json("dead-letters", "list") == []
+    shell.call("dead-letters", "redrive", letter["message_id"], exit_code=1)
+
+
+def test_a_stream_made_again_starts_afresh_once_forgotten_and_ctrl_c_finishes_what_is_in_flight(
+    shell: Shell,
+) -> None:
+    shell.begin()
+    make_again(shell)
     shell.put("slow")
-    consumer = shell.start(
-        "run", "handlers:touch_and_wait", "--scheme", "text", "--master", "local[2]", "--json"
-    )
+    refused = shell.start_run("handlers:wait_to_go_on", "--scheme", "text", "--until-caught-up")
+    _, err = refused.communicate(timeout=DEADLINE_SECONDS)
+    assert refused.returncode == 4, err
+    assert "checkpoints forget" in err
+    shell.call("checkpoints", "reset", "--to", "latest", "--yes", exit_code=4)
+    shell.call("checkpoints", "forget", "--yes")
+
+    consumer = shell.start_run("handlers:wait_to_go_on", "--scheme", "text")
     wait_until(lambda: shell.calls() == ["slow"], "the handler is called", seconds=DEADLINE_SECONDS)
-    os.killpg(consumer.pid, signal.SIGINT)
-    out, err = consumer.communicate(timeout=DEADLINE_SECONDS)
-    last = json.loads(out.splitlines()[-1])
-    assert (consumer.returncode, last["state"], last["acked"], last["retried"]) == (130, "stopped", 1, 0), err
-    assert shell.run("handlers:touch_and_wait", "--scheme", "text")[-1]["delivered"] == 0
-    assert shell.calls() == ["slow"]
+    os.killpg(consumer.pid, signal.SIGINT)  # to the whole group, as from a terminal
+    await_line(consumer, lambda line: line["state"] == "stopping")
+    (shell.directory / "go-on").touch()
+    last = ended(consumer, exit_code=130)[-1]
+    assert (last["state"], last["acked"], last["retried"]) == ("stopped", 1, 0)
+
+    shell.put("next")
+    again = shell.run_until_caught_up("handlers:wait_to_go_on", "--scheme", "text")
+    assert (again["delivered"], again["acked"]) == (1, 1)
+    assert shell.calls() == ["slow", "next"], "nothing is handled twice"
 
 
-def test_a_stream_made_again_is_refused_until_its_old_progress_is_forgotten(shell: Shell) -> None:
-    shell.put("old")
-    shell.run("handlers:handle", "--scheme", "text")
+def make_again(shell: Shell) -> None:
+    """Delete the stream and make one of its name, at a time that is clearly later."""
     client = shell.endpoint.client()
     client.delete_stream(StreamName=shell.stream)
     before = shell.json("checkpoints", "show")["begun"]["stream_created"]
@@ -220,26 +267,25 @@ def test_a_stream_made_again_is_refused_until_its_old_progress_is_forgotten(shel
 
     client.create_stream(StreamName=shell.stream, ShardCount=1)
     wait_until(is_another, "a stream made clearly later")
-    shell.put("new")
-    _, err = shell.call("run", "handlers:handle", "--until-caught-up", "--master", "local[2]", exit_code=4)
-    assert "checkpoints forget" in err
-    shell.call("checkpoints", "reset", "--to", "latest", "--yes", exit_code=4)
-    shell.call("checkpoints", "forget", "--yes")
-    assert shell.run("handlers:handle", "--scheme", "text")[-1]["acked"] == 1
 
 
-def test_what_goes_wrong_is_one_line_and_an_exit_code(shell: Shell) -> None:
+def test_what_goes_wrong_is_one_line_and_an_exit_code(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     _, err = shell.call("shards", "--stream", "no-such-stream", exit_code=3)
     assert err.startswith("error: ")
     assert "Traceback" not in err
     _, err = shell.call("--debug", "shards", "--stream", "no-such-stream", exit_code=3)
     assert "Traceback" in err
-    _, err = shell.call("run", "handlers:nothing", exit_code=2)
-    assert "'nothing'" in err
-    shell.call("shards", "--zookeeper", "127.0.0.1:1", exit_code=4)
+    process = shell.start("run", "handlers:nothing")
+    _, err = process.communicate(timeout=DEADLINE_SECONDS)
+    assert (process.returncode, "'nothing'" in err, "Traceback" in err) == (2, True, False), err
     _, err = shell.call("checkpoints", "show", "--zookeeper", "embedded", exit_code=4)
     assert "no consumer has run here" in err
     assert not (shell.directory / ".kinesis-spout").exists()
+    # As an operator sees it, but for the 15 seconds that they wait.
+    defaults = ZooKeeperBackend.__init__.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "connect_timeout_seconds", 0.5)
+    shell.call("shards", "--zookeeper", "127.0.0.1:1", exit_code=4)
 
 
 def await_line(process: subprocess.Popen[str], holds: Callable[[dict[str, Any]], bool]) -> None:
@@ -249,3 +295,10 @@ def await_line(process: subprocess.Popen[str], holds: Callable[[dict[str, Any]],
         if holds(json.loads(line)):
             return
     pytest.fail(f"ended with {process.wait()} before that")
+
+
+def ended(process: subprocess.Popen[str], exit_code: int = 0) -> list[dict[str, Any]]:
+    """Wait for the end of a run; give the progress that was not read yet."""
+    out, err = process.communicate(timeout=DEADLINE_SECONDS)
+    assert process.returncode == exit_code, f"ended with {process.returncode}: {out}\n{err}"
+    return [json.loads(line) for line in out.splitlines()]

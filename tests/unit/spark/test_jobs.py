@@ -1,10 +1,16 @@
 """A job that died is told from one that is broken."""
 
+from typing import TYPE_CHECKING, cast
+
 import pytest
+from py4j.protocol import Py4JNetworkError
 from pyspark.errors import AnalysisException, PySparkRuntimeError, PythonException
 
 from kinesis_spout.errors import HandlerKilledWorker, InvalidConfig
-from kinesis_spout.spark.jobs import HandlerBroken, classic_context, translate
+from kinesis_spout.spark.jobs import HandlerBroken, SparkGone, cancel, classic_context, translate
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 ABORTED = (
     "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times"
@@ -49,6 +55,43 @@ def test_a_python_error_as_pyspark_gives_it_is_a_broken_handler() -> None:
 
 def test_what_spark_itself_refuses_is_broken() -> None:
     assert isinstance(translate(AnalysisException("no such column")), HandlerBroken)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        PySparkRuntimeError(
+            "java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.\n"
+            "This stopped SparkContext was created at: ..."
+        ),
+        PySparkRuntimeError(
+            "org.apache.spark.SparkException: Job 3 cancelled because SparkContext was shut down"
+        ),
+        Py4JNetworkError("Answer from Java side is empty"),
+    ],
+    ids=["stopped", "shut down amid a job", "its JVM ended"],
+)
+def test_the_end_of_spark_itself_is_nobodys_death(error: Exception) -> None:
+    """Taken for a death, it would be tried again, halved, and blamed on record after record."""
+    assert isinstance(translate(error), SparkGone)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [AttributeError("'NoneType' object has no attribute 'sc'"), Py4JNetworkError("Connection refused")],
+    ids=["stopped", "its JVM ended"],
+)
+def test_a_cancel_after_sparks_own_end_keeps_nobody_from_stopping(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    class ContextThatIsGone:
+        def cancelJobsWithTag(self, tag: str) -> None:  # noqa: N802 - Spark's name
+            del tag
+            raise error
+
+    cancel(cast("SparkContext", ContextThatIsGone()), "billing-3")
+
+    assert "billing-3" in caplog.text
 
 
 def test_an_error_nobody_knows_is_a_death_that_is_tried_again() -> None:

@@ -90,7 +90,7 @@ class InProcessRunner:
         self._handle = handle
         self.batches: list[list[WorkSlice]] = []
         """Every batch that was run, in order."""
-        self.failures: list[Exception] = []
+        self.failures: list[BaseException] = []
         """The next batches fail with these, one each."""
         self.cancelled: list[str] = []
         self.gate = threading.Event()

@@ -1,0 +1,136 @@
+"""What an operator does to an application's stored progress while no consumer lives: reset it, or forget it."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError
+
+from kinesis_spout.errors import ConsumerAlive, StoreError
+from kinesis_spout.zookeeper.chunks import ChunkLimits, chunked, operation_bytes
+from kinesis_spout.zookeeper.nodes import Nodes, StoredShard
+from kinesis_spout.zookeeper.paths import Paths, check_name
+from kinesis_spout.zookeeper.session import ZooKeeperSession
+from shard_state import Checkpoint
+from shard_state.errors import InvalidCheckpoint
+
+
+class Administration:
+    """Changes the progress without owning shards. Each change is conditional on what was read before it."""
+
+    def __init__(self, session: ZooKeeperSession, paths: Paths, nodes: Nodes, limits: ChunkLimits) -> None:
+        self._session = session
+        self._client = session.client
+        self._paths = paths
+        self._nodes = nodes
+        self._limits = limits
+
+    def reset(self, checkpoints: Mapping[str, Checkpoint]) -> None:
+        """Replace the stored progress (see the port), also where what is stored cannot be read.
+
+        Raises:
+            ConsumerAlive: names the members, or the shard that somebody acquired meanwhile.
+            StoreError: the application has not begun; there is nothing to replace.
+            StoreUnavailable: some chunks may have been written; calling again is safe.
+        """
+        self._session.await_connection(self._session.deadline())
+        self._refuse_while_alive()
+        if not self._session.answer(self._client.exists_async(self._paths.shards)):
+            raise StoreError(f"{self._paths.base}: this application has not begun; there is nothing to reset")
+        stored = self._nodes.read_shards(checkpoints)
+        encoded = {
+            check_name("shard_id", shard_id): replace(
+                checkpoint, epoch=_next_epoch(stored.get(shard_id))
+            ).encode()
+            for shard_id, checkpoint in checkpoints.items()
+        }
+        for chunk in chunked(
+            encoded.items(), lambda item: operation_bytes(self._paths.shard(item[0]), item[1]), self._limits
+        ):
+            transaction = self._client.transaction()
+            for shard_id, data in chunk:
+                if shard_id in stored:
+                    transaction.set_data(self._paths.shard(shard_id), data, stored[shard_id].version)
+                else:
+                    transaction.create(self._paths.shard(shard_id), data)
+            try:
+                self._session.committed(transaction.commit_async())
+            except (BadVersionError, NodeExistsError, NoNodeError) as error:
+                raise ConsumerAlive(
+                    f"{self._paths.base}: a checkpoint changed during the reset: a consumer has just started, or "
+                    "another reset runs; stop it and try again"
+                ) from error
+
+    def forget(self) -> None:
+        """Remove everything that is stored of the application on this stream; it then has never begun.
+
+        The mark goes first: no consumer that starts from now on takes what is half removed for progress, and
+        after a failure in between, calling again removes the rest. A consumer that is just starting is
+        noticed, and left alone with what it stores.
+
+        Raises:
+            ConsumerAlive: names the members, or says that somebody has just started.
+            StoreError: nothing is stored.
+            StoreUnavailable: some or all of it may be removed; calling again is safe.
+        """
+        self._session.await_connection(self._session.deadline())
+        self._refuse_while_alive()
+        try:
+            _, stat = self._session.answer(self._client.get_async(self._paths.base))
+        except NoNodeError as error:
+            raise StoreError(
+                f"{self._paths.base}: this application has not begun; there is nothing to forget"
+            ) from error
+        try:
+            self._remove(stat.version)
+        except (BadVersionError, NoNodeError, NotEmptyError) as error:
+            raise ConsumerAlive(
+                f"{self._paths.base}: something changed during the removal: a consumer has just started, or "
+                "somebody else removes it too; stop it and try again"
+            ) from error
+
+    def _remove(self, version: int) -> None:
+        """Take back the mark, while no member is registered; then the checkpoints, then the place."""
+        parents = [
+            path
+            for path in (self._paths.leader, self._paths.assignment, self._paths.owners, self._paths.shards)
+            if self._session.answer(self._client.exists_async(path))
+        ]
+        transaction = self._client.transaction()
+        transaction.set_data(self._paths.base, b"", version)
+        if self._session.answer(self._client.exists_async(self._paths.members)):
+            transaction.delete(self._paths.members)
+        self._session.committed(transaction.commit_async())
+        claim = version + 1
+        shards = [self._paths.shard(shard_id) for shard_id in self._nodes.shard_ids()]
+        for chunk in chunked(shards, lambda path: operation_bytes(path, b""), self._limits):
+            transaction = self._client.transaction()
+            transaction.check(self._paths.base, claim)
+            for path in chunk:
+                transaction.delete(path)
+            self._session.committed(transaction.commit_async())
+        transaction = self._client.transaction()
+        for path in parents:
+            transaction.delete(path)
+        transaction.delete(self._paths.base, claim)
+        self._session.committed(transaction.commit_async())
+
+    def _refuse_while_alive(self) -> None:
+        members = sorted(self._nodes.children(self._paths.members))
+        if members:
+            raise ConsumerAlive(
+                f"{self._paths.base}: expected no living consumer, found {', '.join(members)}: stop them first"
+            )
+
+
+def _next_epoch(stored: StoredShard | None) -> int:
+    """Give an epoch above every one the shard ever had.
+
+    Where the checkpoint cannot be read the node's version bounds it: a node begins at version 0 with epoch 0 or
+    1, and a write raises the version by one and the epoch by at most one.
+    """
+    if stored is None:
+        return 1
+    try:
+        return Checkpoint.decode(stored.data).epoch + 1
+    except InvalidCheckpoint:
+        return stored.version + 2

@@ -1,0 +1,151 @@
+"""What the consumer's threads, the door and the world outside may do to each other."""
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from kinesis_spout.dead_letter import DeadLetter
+from kinesis_spout.errors import DeadLetterError
+from kinesis_spout.ports import CheckpointStore
+from kinesis_spout.spout import consumer
+from kinesis_spout.spout.record_spout import RecordSpout
+from kinesis_spout.testing import InMemoryDeadLetterSink
+from shard_state import SHARD_START, Checkpoint
+from tests.unit.spout.world import FIRST, NEVER, World, values_of
+from tests.zookeeper_server import wait_until
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = World()
+    yield world
+    world.close()
+
+
+class GatedSink(InMemoryDeadLetterSink):
+    """A sink whose every write waits until a test lets it pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = 0
+        self.passes = threading.Semaphore(0)
+
+    def write(self, letters: Sequence[DeadLetter]) -> None:
+        self.begun += 1
+        assert self.passes.acquire(timeout=60), "no test lets the write pass"
+        super().write(letters)
+
+
+class StoreThatLags:
+    """A store whose first list still shows every shard as it was at its beginning."""
+
+    def __init__(self, store: CheckpointStore) -> None:
+        self._store = store
+        self._lists = 0
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+    def load(self) -> Mapping[str, Checkpoint]:
+        self._lists += 1
+        stored = self._store.load()
+        if self._lists > 1:
+            return stored
+        return {
+            shard_id: replace(checkpoint, base=SHARD_START)
+            for shard_id, checkpoint in stored.items()
+            if shard_id == FIRST
+        }
+
+
+def test_a_letter_under_way_says_nothing_of_the_next_ownership_of_its_shard(world: World) -> None:
+    """Its shard is lost and taken again meanwhile, and its record given up again, for another reason."""
+    world.dead_letters = sink = GatedSink()
+    spout = world.spout(retry_limit=0)
+    (message_id,) = world.put("one")
+    world.take(spout, 1)
+    spout.fail(message_id, "at first")
+    world.until(lambda: sink.begun == 1, "the first letter is on its way")
+    world.zookeeper.expire("member-1")
+    world.take(spout, 1)
+    spout.fail(message_id, "after all")
+    sink.passes.release()
+
+    world.until(lambda: sink.begun == 2, "the second letter is on its way")
+    assert [letter.error for letter in sink.letters] == ["at first"]
+    assert spout.status()[0].exhausted == 1
+    sink.passes.release()
+    world.until_stored(message_id)
+    assert [letter.error for letter in sink.letters] == ["at first", "after all"]
+
+
+@pytest.mark.parametrize("begun_before", [True, False], ids=["under way", "not yet begun"])
+def test_closing_waits_for_a_sink_that_hangs_but_not_for_ever(
+    world: World, monkeypatch: pytest.MonkeyPatch, *, begun_before: bool
+) -> None:
+    monkeypatch.setattr(consumer, "LAST_LETTERS_SECONDS", 0.2)
+    world.dead_letters = sink = GatedSink()
+    spout = world.spout(retry_limit=0, commit_interval_seconds=NEVER)
+    one, two = world.put("one", "two")
+    world.take(spout, 2)
+    spout.ack(one)
+    if not begun_before:
+        _rest_undertaker(spout)
+    spout.fail(two)
+    if begun_before:
+        world.until(lambda: sink.begun == 1, "the letter is on its way")
+    errors: list[DeadLetterError] = []
+
+    def close() -> None:
+        with pytest.raises(DeadLetterError, match=r"within 0\.2 s") as raised:
+            spout.close()
+        errors.append(raised.value)
+
+    closing = threading.Thread(target=close, daemon=True)
+    closing.start()
+    wait_until(lambda: not closing.is_alive(), "the spout is closed")
+
+    assert errors
+    assert f"{FIRST}:{world.stored().base}" == one
+    assert world.zookeeper.owners == {}
+    sink.passes.release(2)
+    world.dead_letters = InMemoryDeadLetterSink()
+    assert values_of(world.settle(world.spout(), 1)) == ["two"]
+
+
+def test_a_shard_that_was_over_when_it_was_taken_is_not_kept_and_its_children_are_read_at_once(
+    world: World,
+) -> None:
+    """Its last owner stored the end after the stored progress was listed."""
+    first = world.spout()
+    world.put("parent")
+    world.stream.split(FIRST)
+    world.settle(first, 1)
+    world.until(lambda: world.stored().is_shard_end, "the parent is over")
+    first.close()
+    world.put("child")
+
+    ports = world.ports()
+    lagging = replace(ports, store=StoreThatLags(ports.store))  # type: ignore[arg-type]
+    spout = RecordSpout(
+        ports=lagging,
+        scheme="text",
+        stream="orders",
+        app="billing",
+        initial_position="trim_horizon",
+        shard_list_interval_seconds=NEVER,
+    ).open()
+    try:
+        assert values_of(world.take(spout, 1)) == ["child"]
+        assert FIRST not in world.zookeeper.owners
+    finally:
+        spout.close()
+
+
+def _rest_undertaker(spout: RecordSpout) -> None:
+    """Let the closing thread find the letter unwritten, as it does when it came a moment ago."""
+    assert spout._started is not None
+    started, _ = spout._started
+    started._chores.burying.until = NEVER
