@@ -30,25 +30,15 @@ START_SECONDS = 30.0
 SHARD_END = "the end of a closed shard"
 KEEPS_CLOSED = "closed shards that keep their records"
 FILLS_CHILDREN = "children that get the records put after a split"
-TRIM = "records trimmed by retention"
-EXPIRY = "iterators that expire"
-FAULTS = "errors on demand"
 REFUSES_FOREIGN_NUMBERS = "InvalidArgument for a sequence number of another shard"
 
-_NO_CONTROL = {
-    TRIM: "retention takes a day at least",
-    EXPIRY: "its iterators live five minutes or for ever",
-    FAULTS: "it has no fault injection",
-}
 MOTO_DIFFERS = {
-    **_NO_CONTROL,
     SHARD_END: "moto never gives a null NextShardIterator and no ChildShards",
     KEEPS_CLOSED: "moto moves a closed shard's records to its children",
     FILLS_CHILDREN: "moto goes on putting records into the closed parent",
     REFUSES_FOREIGN_NUMBERS: "moto takes any sequence number",
 }
 KINESIS_LOCAL_DIFFERS = {
-    **_NO_CONTROL,
     REFUSES_FOREIGN_NUMBERS: "kinesis-mock answers ResourceNotFound, AWS InvalidArgument",
 }
 

@@ -43,14 +43,9 @@ class StreamUnderTest(Protocol):
         self, position: Position, *, shard_id: str = FIRST_SHARD, fail_on_data_loss: bool = True
     ) -> RereadingGetter: ...
 
-    # What only fakes can do; call ``needs`` first.
-    def trim(self, up_to: SequenceNumber) -> None: ...
-    def expire_iterators(self) -> None: ...
-    def fail_next(self, error: KinesisError) -> None: ...
-
 
 class FakeStream:
-    """The stream in memory, read by the getter in memory."""
+    """The stream in memory, read by the getter in memory. It can do what no endpoint does on demand."""
 
     def __init__(self, shards: int) -> None:
         self.clock = ManualClock()
@@ -174,17 +169,19 @@ class EndpointStream:
             fail_on_data_loss=fail_on_data_loss,
         )
 
-    def trim(self, up_to: SequenceNumber) -> None:
-        raise NotImplementedError(f"retention is the endpoint's own affair, cannot trim up to {up_to}")
-
-    def expire_iterators(self) -> None:
-        raise NotImplementedError("iterators are the endpoint's own affair")
-
-    def fail_next(self, error: KinesisError) -> None:
-        raise NotImplementedError(f"the endpoint injects no faults, cannot raise {error!r}")
-
 
 MakeStream = Callable[..., StreamUnderTest]
+
+
+@pytest.fixture(params=[FakeStream, PolledFakeStream], ids=["fake", "polled_fake"])
+def fake_stream(request: pytest.FixtureRequest) -> FakeStream:
+    """Give a stream of one shard that trims, expires iterators and fails when told to.
+
+    No endpoint does: retention takes a day at least, iterators live five minutes or for ever, and there is no
+    fault injection.
+    """
+    stream: FakeStream = request.param(1)
+    return stream
 
 
 @pytest.fixture(

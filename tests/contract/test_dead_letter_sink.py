@@ -2,20 +2,18 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import boto3
-import msgspec
 import pytest
 from moto import mock_aws
 
-from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.dead_letters.json_lines import JsonLinesSink
 from kinesis_spout.dead_letters.kinesis_stream import KinesisStreamSink
 from kinesis_spout.dead_letters.redrive import MarkingSink
 from kinesis_spout.kinesis.perseverance import Patience
 from kinesis_spout.ports import DeadLetterSink
 from kinesis_spout.testing import InMemoryDeadLetterSink, ManualClock
+from tests.letters import letter
 
 Open = Callable[[], DeadLetterSink]
 """Opens the same place once more, as a later process would."""
@@ -67,30 +65,13 @@ def open_sink(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
             yield from kinesis()
 
 
-def letter(number: int = 1, **changes: Any) -> DeadLetter:
-    made = DeadLetter(
-        application="billing",
-        stream="orders",
-        shard_id="shardId-000000000000",
-        sequence_number=str(number),
-        partition_key="customer-7",
-        arrival_timestamp=1769860800.123,
-        data=b'{"amount": -1}\n\x00\xff',
-        attempts=4,
-        error="ValueError: bad amount",
-        reason="exhausted",
-        died_at=1769860900.25,
-    )
-    return msgspec.structs.replace(made, **changes)
-
-
 def test_a_sink_that_was_never_written_to_holds_nothing(open_sink: Open) -> None:
     assert list(open_sink().read()) == []
 
 
 def test_what_was_written_is_read_by_a_later_process_in_every_field(open_sink: Open) -> None:
     letters = [
-        letter(1),
+        letter(1, data=b'{"amount": -1}\n\x00\xff'),
         letter(2, partition_key=None, arrival_timestamp=None, data=b""),
         letter(3, sequence_number="3:4", partition_key="Ключ\n", error="Grüße", reason="rejected"),
         letter(10**128),

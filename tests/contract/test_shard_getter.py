@@ -15,16 +15,14 @@ from kinesis_spout.errors import (
 )
 from shard_state import Position, PositionType, SequenceNumber
 from tests.kinesis_endpoints import (
-    EXPIRY,
-    FAULTS,
     FILLS_CHILDREN,
     KEEPS_CLOSED,
     REFUSES_FOREIGN_NUMBERS,
     SHARD_END,
-    TRIM,
 )
 from tests.streams_under_test import (
     FIRST_SHARD,
+    FakeStream,
     MakeStream,
     StreamUnderTest,
     read_all,
@@ -259,35 +257,32 @@ def test_a_deleted_stream_is_not_found(stream: StreamUnderTest) -> None:
         getter.read(10)
 
 
-def test_an_expired_iterator_goes_on_after_the_last_record_fetched(stream: StreamUnderTest) -> None:
-    stream.needs(EXPIRY)
-    stream.put(b"one", b"two", b"three")
-    getter = stream.getter(Position.trim_horizon())
+def test_an_expired_iterator_goes_on_after_the_last_record_fetched(fake_stream: FakeStream) -> None:
+    fake_stream.put(b"one", b"two", b"three")
+    getter = fake_stream.getter(Position.trim_horizon())
     getter.read(2)
-    stream.expire_iterators()
+    fake_stream.expire_iterators()
 
     assert [record.data for record in read_all(getter, 1)] == [b"three"]
 
 
 def test_an_iterator_expired_before_anything_was_read_goes_on_at_the_pinned_start(
-    stream: StreamUnderTest,
+    fake_stream: FakeStream,
 ) -> None:
-    stream.needs(EXPIRY)
-    stream.put(b"before")
-    _let_a_millisecond_pass(stream)
-    getter = stream.getter(Position.latest())
+    fake_stream.put(b"before")
+    _let_a_millisecond_pass(fake_stream)
+    getter = fake_stream.getter(Position.latest())
     getter.read(10)
-    stream.put(b"while it expired")
-    stream.expire_iterators()
+    fake_stream.put(b"while it expired")
+    fake_stream.expire_iterators()
 
     assert [record.data for record in read_all(getter, 1)] == [b"while it expired"]
 
 
-def test_a_position_behind_retention_is_data_loss(stream: StreamUnderTest) -> None:
-    stream.needs(TRIM)
-    numbers = stream.put(b"one", b"two", b"three")
-    stream.trim(numbers[1])
-    getter = stream.getter(Position.after(numbers[0]))
+def test_a_position_behind_retention_is_data_loss(fake_stream: FakeStream) -> None:
+    numbers = fake_stream.put(b"one", b"two", b"three")
+    fake_stream.trim(numbers[1])
+    getter = fake_stream.getter(Position.after(numbers[0]))
 
     with pytest.raises(DataLoss):
         getter.read(10)
@@ -295,12 +290,11 @@ def test_a_position_behind_retention_is_data_loss(stream: StreamUnderTest) -> No
         getter.read(10)
 
 
-def test_a_position_behind_retention_may_be_given_up_for_the_oldest_record(stream: StreamUnderTest) -> None:
-    stream.needs(TRIM)
-    numbers = stream.put(b"one", b"two", b"three")
-    stream.trim(numbers[1])
+def test_a_position_behind_retention_may_be_given_up_for_the_oldest_record(fake_stream: FakeStream) -> None:
+    numbers = fake_stream.put(b"one", b"two", b"three")
+    fake_stream.trim(numbers[1])
 
-    getter = stream.getter(Position.after(numbers[0]), fail_on_data_loss=False)
+    getter = fake_stream.getter(Position.after(numbers[0]), fail_on_data_loss=False)
 
     assert [record.data for record in read_all(getter, 1)] == [b"three"]
 
@@ -317,30 +311,28 @@ def test_a_position_of_another_shard_is_data_loss(make_stream: MakeStream) -> No
         stream.getter(Position.after(numbers[0]), shard_id=child.shard_id).read(10)
 
 
-def test_a_trimmed_record_cannot_be_read_again(stream: StreamUnderTest) -> None:
-    stream.needs(TRIM)
-    numbers = stream.put(b"one", b"two")
-    stream.trim(numbers[0])
+def test_a_trimmed_record_cannot_be_read_again(fake_stream: FakeStream) -> None:
+    numbers = fake_stream.put(b"one", b"two")
+    fake_stream.trim(numbers[0])
 
-    assert stream.getter(Position.trim_horizon()).read_record(numbers[0]) is None
+    assert fake_stream.getter(Position.trim_horizon()).read_record(numbers[0]) is None
 
 
 @pytest.mark.parametrize(
     ("error", "seconds"), [(Throttled("x"), 1.0), (Unavailable("x"), 0.2), (KeyUnavailable("x"), 30.0)]
 )
 def test_a_retriable_error_moves_ready_at_and_keeps_the_place(
-    stream: StreamUnderTest, error: KinesisError, seconds: float
+    fake_stream: FakeStream, error: KinesisError, seconds: float
 ) -> None:
-    stream.needs(FAULTS)
-    stream.put(b"one", b"two")
-    getter = stream.getter(Position.trim_horizon())
+    fake_stream.put(b"one", b"two")
+    getter = fake_stream.getter(Position.trim_horizon())
     getter.read(1)
-    stream.fail_next(error)
+    fake_stream.fail_next(error)
 
     with pytest.raises(type(error)):
         getter.read(1)
 
-    assert getter.ready_at >= stream.clock.monotonic() + seconds
+    assert getter.ready_at >= fake_stream.clock.monotonic() + seconds
     assert [record.data for record in read_all(getter, 1)] == [b"two"]
 
 

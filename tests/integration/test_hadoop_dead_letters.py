@@ -10,30 +10,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.dead_letters.hadoop import CHUNK_BYTES, HadoopSink
 from kinesis_spout.dead_letters.sink_url import open_sink
 from kinesis_spout.errors import DeadLetterError
+from tests.letters import letter
 
 pytestmark = pytest.mark.spark
-
-LETTER = DeadLetter(
-    application="billing",
-    stream="orders",
-    shard_id="shardId-000000000000",
-    sequence_number="1",
-    partition_key="k",
-    arrival_timestamp=None,
-    data=b"x",
-    attempts=4,
-    error="ValueError",
-    reason="exhausted",
-    died_at=1.5,
-)
-
-
-def letter(number: int, data: bytes = b"x") -> DeadLetter:
-    return msgspec.structs.replace(LETTER, sequence_number=str(number), data=data)
 
 
 @pytest.fixture
@@ -63,7 +45,7 @@ def test_a_write_that_a_crash_cut_short_is_not_read(sink: HadoopSink, tmp_path: 
 
 
 def test_lines_are_found_across_the_chunks_they_are_read_in(sink: HadoopSink) -> None:
-    letters = [letter(number, os.urandom(CHUNK_BYTES // 3)) for number in range(8)]
+    letters = [letter(number, data=os.urandom(CHUNK_BYTES // 3)) for number in range(8)]
     sink.write(letters)
     assert list(sink.read()) == letters
 

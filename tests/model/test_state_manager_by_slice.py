@@ -1,86 +1,52 @@
 """StateManager under a shell that works slice by slice, like the micro-batch engine.
 
-The stream is written to, split and merged; jobs end in any order, die, and report late; ownerships are lost and
-found again; the process restarts from what it stored. At the end of every run all shards are closed and worked
-off: every record must be finished, and every shard over in the store.
+Jobs end in any order, die, and report late. ``shell_model`` has what else happens.
 """
 
 from collections.abc import Callable, Collection
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import invariant, precondition, rule
 
 from shard_state import (
-    Capacity,
     Exhausted,
-    Order,
-    RetryPolicy,
     SequenceNumber,
-    ShardPhase,
     SliceKind,
     SliceLimits,
     SlicePlan,
-    StateManager,
 )
+from tests.model.shell_model import ShellModel
 from tests.model.stream_in_memory import (
     Delivered,
-    Failures,
-    Store,
     StoredRecord,
-    Stream,
     Verdict,
     deliver_slice,
     first_as_failure,
 )
 
 KEYS = st.sampled_from((None, "a", "b"))
-LIMITS = SliceLimits(records=4, retries=3)
-CAPACITY = Capacity(records=8, holes=6)
 PAGE = 3
 
 VerdictOf = Callable[[StoredRecord, int], Verdict]
 
 
-class SliceShell(RuleBasedStateMachine):
+class SliceShell(ShellModel):
+    LIMITS = SliceLimits(records=4, retries=3)
+
     def __init__(self) -> None:
         super().__init__()
-        self.now = 0.0
-        self.stream = Stream()
-        self.store = Store(self.stream)
         self.carried: dict[str, list[StoredRecord]] = {}
         """The pages that the driver holds."""
         self.out: list[SlicePlan] = []
         self.ended: list[Delivered] = []
         """Slices whose outcome was reported or given up: it may arrive again."""
         self.exhausted: list[Exhausted] = []
-        self.stolen: set[str] = set()
-        """Shards that another consumer took, which ours does not know yet."""
         self.convicts: set[tuple[str, SequenceNumber]] = set()
 
-    @initialize(order=st.sampled_from(Order), limit=st.sampled_from((0, 1, 2)), shards=st.integers(1, 3))
-    def begin(self, order: Order, limit: int, shards: int) -> None:
-        self.order = order
-        self.policy = RetryPolicy(limit=limit, backoff_seconds=4.0, cap_seconds=8.0)
-        for _ in range(shards):
-            self.stream.open_shard()
-        self.restart()
-
-    @rule()
-    def restart(self) -> None:
-        """Start afresh from what is stored, as after a crash."""
-        self.manager = StateManager(
-            app_instance="model",
-            random=lambda: 0.5,
-            retry=self.policy,
-            order=self.order,
-            capacity=CAPACITY,
-            limits=LIMITS,
-        )
-        self.failures = Failures(self.order)
-        for held in (self.carried, self.out, self.ended, self.exhausted, self.stolen, self.convicts):
+    def crash(self) -> None:
+        for held in (self.carried, self.out, self.ended, self.exhausted, self.convicts):
             held.clear()
-        self.list_and_acquire()
 
     # The stream
 
@@ -90,55 +56,13 @@ class SliceShell(RuleBasedStateMachine):
         for at, key in enumerate(keys):
             self.stream.put(shard_id, key, poison=poison == at)
 
-    @precondition(lambda self: len(self.stream.shards) < 6)
-    @rule(data=st.data())
-    def split(self, data: st.DataObject) -> None:
-        parent = data.draw(st.sampled_from(self.stream.open_shards()))
-        for _ in range(2):
-            self.stream.open_shard((parent,))
-
-    @precondition(lambda self: len(self.stream.shards) < 6 and len(self.stream.open_shards()) > 1)
-    @rule(data=st.data())
-    def merge(self, data: st.DataObject) -> None:
-        one, other = data.draw(st.permutations(self.stream.open_shards()))[:2]
-        self.stream.open_shard((one, other))
-
-    @rule(seconds=st.integers(1, 10))
-    def pass_time(self, seconds: int) -> None:
-        self.now += seconds
-
     # Owning
 
-    @rule()
-    def list_and_acquire(self) -> None:
-        self.manager.listed([shard.shard for shard in self.stream.shards.values()], self.store.load())
-        for shard in self.manager.to_acquire():
-            assert set(shard.parents) <= self.store.over()
-            self.stream.check_parents_finished(shard.shard_id)
-            self.manager.acquired(
-                shard.shard_id, self.store.acquire(shard.shard_id, self.manager.fresh_checkpoint())
-            )
-
-    @precondition(lambda self: self.manager.owned)
-    @rule(data=st.data())
-    def another_consumer_takes_a_shard(self, data: st.DataObject) -> None:
-        shard_id = data.draw(st.sampled_from(sorted(self.manager.owned)))
-        self.store.acquire(shard_id, self.manager.fresh_checkpoint())
-        self.stolen.add(shard_id)
-
-    @precondition(lambda self: self.stolen)
-    @rule()
-    def hear_of_lost_shards(self) -> None:
-        self.lose(self.stolen)
-
-    def lose(self, shard_ids: set[str]) -> None:
-        self.manager.lost(shard_ids)
-        self.failures.forget(shard_ids)
+    def drop(self, shard_ids: set[str]) -> None:
         for shard_id in shard_ids:
             self.carried.pop(shard_id, None)
         self.exhausted = [gone for gone in self.exhausted if gone.shard_id not in shard_ids]
         self.convicts = {convict for convict in self.convicts if convict[0] not in shard_ids}
-        self.stolen -= shard_ids
 
     # Slice by slice
 
@@ -311,7 +235,7 @@ class SliceShell(RuleBasedStateMachine):
         assert not self.manager.died(slice_.plan, None, self.now)
         assert self.manager.status() == before
 
-    # Finishing and storing
+    # Finishing
 
     @precondition(lambda self: self.exhausted)
     @rule(data=st.data())
@@ -323,57 +247,23 @@ class SliceShell(RuleBasedStateMachine):
         assert self.manager.dead_lettered(gone.shard_id, gone.sequence, self.now)
         assert not self.manager.dead_lettered(gone.shard_id, gone.sequence, self.now)
 
-    @rule()
-    def commit(self) -> None:
-        pending = self.manager.to_commit()
-        stored = [commit for commit in pending if self.store.commit(commit.shard_id, commit.checkpoint)]
-        fenced = {commit.shard_id for commit in pending} - {commit.shard_id for commit in stored}
-        assert fenced <= self.stolen
-        over = set(self.manager.committed(stored))
-        assert over <= self.store.over()
-        for shard_id in over:
-            assert not self.stream.unfinished(shard_id)
-        self.stolen -= over
-
     # Always
-
-    @invariant()
-    def what_is_over_is_finished(self) -> None:
-        for shard_id in self.store.over():
-            assert not self.stream.unfinished(shard_id)
-            assert self.stream.shards[shard_id].shard.closed
 
     @invariant()
     def the_manager_knows_what_is_out(self) -> None:
         current = [plan for plan in self.out if self.is_current(plan)]
         assert self.manager.idle == (not current)
 
-    def teardown(self) -> None:
-        """Close every shard and work everything off: nothing may hang, nothing may be lost."""
-        if not hasattr(self, "manager"):
-            return
-        self.stream.close_all()
-        everything = sum(len(shard.records) for shard in self.stream.shards.values())
-        for _ in range(60 + 30 * everything):
-            self.now += 100.0
-            self.lose(set(self.stolen))
-            self.list_and_acquire()
-            self.fetch()
-            self.plan()
-            while self.out:
-                plans = [self.out[0]] if self.out[0].alone else [plan for plan in self.out if not plan.alone]
-                self.run_job(plans, lambda _record, _attempt: Verdict.ACK)
-            while self.exhausted:
-                gone = self.exhausted.pop()
-                self.stream.record(gone.shard_id, gone.sequence).finished = True
-                assert self.manager.dead_lettered(gone.shard_id, gone.sequence, self.now)
-            self.commit()
-            if self.store.over() == set(self.stream.shards):
-                break
-        assert self.store.over() == set(self.stream.shards)
-        assert not any(self.stream.unfinished(shard_id) for shard_id in self.stream.shards)
-        assert {status.phase for status in self.manager.status()} == {ShardPhase.OVER}
-        assert self.manager.all_over
+    def work_off(self) -> None:
+        self.fetch()
+        self.plan()
+        while self.out:
+            plans = [self.out[0]] if self.out[0].alone else [plan for plan in self.out if not plan.alone]
+            self.run_job(plans, lambda _record, _attempt: Verdict.ACK)
+        while self.exhausted:
+            gone = self.exhausted.pop()
+            self.stream.record(gone.shard_id, gone.sequence).finished = True
+            assert self.manager.dead_lettered(gone.shard_id, gone.sequence, self.now)
 
 
 TestStateManagerBySlice = SliceShell.TestCase

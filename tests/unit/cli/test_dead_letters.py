@@ -1,30 +1,10 @@
 """``dead-letters`` lists, shows and redrives what was given up."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
-
-import msgspec
 
 from kinesis_spout.dead_letter import DeadLetter
+from tests.letters import LETTER, letter
 from tests.unit.cli.fake_world import SETTINGS, FakeWorld
-
-LETTER = DeadLetter(
-    application="billing",
-    stream="orders",
-    shard_id="shardId-000000000000",
-    sequence_number="1",
-    partition_key="k",
-    arrival_timestamp=1.5,
-    data=b"1",
-    attempts=4,
-    error="ValueError: no\nmore",
-    reason="exhausted",
-    died_at=1_700_000_000.0,
-)
-
-
-def letter(number: int, **changes: Any) -> DeadLetter:
-    return msgspec.structs.replace(LETTER, sequence_number=str(number), **changes)
 
 
 def world_with(*letters: DeadLetter) -> FakeWorld:
@@ -63,7 +43,7 @@ def test_the_list_has_one_line_for_each_letter() -> None:
     out, _ = world_with(letter(1), letter(2, error="x" * 500)).call("dead-letters", "list", *SETTINGS)
     lines = out.splitlines()
     assert len(lines) == 3
-    assert "2023-11-14T22:13:20.000Z" in lines[1]
+    assert "2026-01-31T12:01:40.250Z" in lines[1]
     assert "ValueError: no" in lines[1]
     assert lines[2].endswith("…")
 

@@ -8,33 +8,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 
-from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.dead_letters.json_lines import JsonLinesSink
 from kinesis_spout.errors import DeadLetterError
 from kinesis_spout.testing import ManualClock
-
-LETTER = DeadLetter(
-    application="billing",
-    stream="orders",
-    shard_id="shardId-000000000000",
-    sequence_number="1",
-    partition_key="k",
-    arrival_timestamp=None,
-    data=b"x",
-    attempts=4,
-    error="ValueError",
-    reason="exhausted",
-    died_at=1.5,
-)
-
-
-def letter(number: int, **changes: Any) -> DeadLetter:
-    return msgspec.structs.replace(LETTER, sequence_number=str(number), **changes)
+from tests.letters import letter
 
 
 def files(directory: Path) -> list[Path]:

@@ -4,38 +4,19 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 import boto3
-import msgspec
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
 from moto import mock_aws
 
-from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.dead_letters.kinesis_stream import KinesisStreamSink
 from kinesis_spout.errors import DeadLetterError
 from kinesis_spout.kinesis.client import KinesisClientSettings
 from kinesis_spout.kinesis.perseverance import Patience
 from kinesis_spout.testing import ManualClock
+from tests.letters import letter
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
-
-LETTER = DeadLetter(
-    application="billing",
-    stream="orders",
-    shard_id="shardId-000000000000",
-    sequence_number="1",
-    partition_key="k",
-    arrival_timestamp=None,
-    data=b"x",
-    attempts=4,
-    error="ValueError",
-    reason="exhausted",
-    died_at=1.5,
-)
-
-
-def letter(number: int, **changes: Any) -> DeadLetter:
-    return msgspec.structs.replace(LETTER, sequence_number=str(number), **changes)
 
 
 class Flaky:

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import boto3
-import msgspec
 import pytest
 from moto import mock_aws
 
@@ -14,27 +13,15 @@ from kinesis_spout.dead_letters.redrive import Redriven, redrive, redrive_all
 from kinesis_spout.errors import DeadLetterError, InvalidConfig
 from kinesis_spout.kinesis.perseverance import Patience
 from kinesis_spout.testing import InMemoryDeadLetterSink
+from tests.letters import letter as plain_letter
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
-LETTER = DeadLetter(
-    application="billing",
-    stream="orders",
-    shard_id="shardId-000000000000",
-    sequence_number="1",
-    partition_key="k",
-    arrival_timestamp=None,
-    data=b"1",
-    attempts=4,
-    error="ValueError",
-    reason="exhausted",
-    died_at=1.5,
-)
-
 
 def letter(number: int, **changes: Any) -> DeadLetter:
-    return msgspec.structs.replace(LETTER, sequence_number=str(number), data=b"%d" % number, **changes)
+    """Tell the letters apart by their data, which is all of them that a stream gets."""
+    return plain_letter(number, data=b"%d" % number, **changes)
 
 
 @pytest.fixture

@@ -5,30 +5,16 @@ from pathlib import Path
 import boto3
 import pytest
 
-from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.dead_letters.json_lines import JsonLinesSink
 from kinesis_spout.dead_letters.kinesis_stream import KinesisStreamSink
 from kinesis_spout.dead_letters.sink_url import open_sink
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.ports import DeadLetterSink
-
-LETTER = DeadLetter(
-    application="billing",
-    stream="orders",
-    shard_id="shardId-000000000000",
-    sequence_number="1",
-    partition_key=None,
-    arrival_timestamp=None,
-    data=b"",
-    attempts=1,
-    error="",
-    reason="rejected",
-    died_at=1.5,
-)
+from tests.letters import letter
 
 
 def written_below(sink: DeadLetterSink, directory: Path) -> int:
-    sink.write([LETTER])
+    sink.write([letter()])
     sink.close()
     return len(list(directory.glob("dead-letters-*.jsonl")))
 

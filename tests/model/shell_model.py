@@ -1,0 +1,159 @@
+"""What the models of both shells of StateManager share: the stream, who owns its shards, and what must hold.
+
+The stream is written to, split and merged; two consumers take shards from each other; the process restarts from
+what it stored. At the end of every run all shards are closed and worked off: every record must be finished, and
+every shard over in the store.
+"""
+
+from abc import abstractmethod
+from typing import ClassVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from shard_state import Capacity, Checkpoint, Order, RetryPolicy, ShardPhase, SliceLimits, StateManager
+from tests.model.stream_in_memory import Failures, Store, Stream
+
+
+class ShellModel(RuleBasedStateMachine):
+    """The rules of every shell. A model of one shell adds how it reads, delivers and settles."""
+
+    LIMITS: ClassVar[SliceLimits | None] = None
+    MESSAGE_TIMEOUT_SECONDS: ClassVar[float | None] = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.stream = Stream()
+        self.store = Store(self.stream)
+        self.stolen: set[str] = set()
+        """Shards that another consumer took, which ours does not know yet."""
+
+    @initialize(order=st.sampled_from(Order), limit=st.sampled_from((0, 1, 2)), shards=st.integers(1, 3))
+    def begin(self, order: Order, limit: int, shards: int) -> None:
+        self.order = order
+        self.policy = RetryPolicy(limit=limit, backoff_seconds=4.0, cap_seconds=8.0)
+        for _ in range(shards):
+            self.stream.open_shard()
+        self.restart()
+
+    @rule()
+    def restart(self) -> None:
+        """Start afresh from what is stored, as after a crash."""
+        self.manager = StateManager(
+            app_instance="model",
+            random=lambda: 0.5,
+            retry=self.policy,
+            order=self.order,
+            capacity=Capacity(records=8, holes=6),
+            limits=self.LIMITS,
+            message_timeout_seconds=self.MESSAGE_TIMEOUT_SECONDS,
+        )
+        self.failures = Failures(self.order)
+        self.stolen.clear()
+        self.crash()
+        self.list_and_acquire(behind=0)
+
+    @abstractmethod
+    def crash(self) -> None:
+        """Lose what the shell keeps in memory."""
+
+    # The stream
+
+    @precondition(lambda self: len(self.stream.shards) < 6)
+    @rule(data=st.data())
+    def split(self, data: st.DataObject) -> None:
+        parent = data.draw(st.sampled_from(self.stream.open_shards()))
+        for _ in range(2):
+            self.stream.open_shard((parent,))
+
+    @precondition(lambda self: len(self.stream.shards) < 6 and len(self.stream.open_shards()) > 1)
+    @rule(data=st.data())
+    def merge(self, data: st.DataObject) -> None:
+        one, other = data.draw(st.permutations(self.stream.open_shards()))[:2]
+        self.stream.open_shard((one, other))
+
+    @rule(seconds=st.integers(1, 15))
+    def pass_time(self, seconds: int) -> None:
+        self.now += seconds
+
+    # Owning
+
+    @rule(behind=st.integers(0, 2))
+    def list_and_acquire(self, behind: int) -> None:
+        """Lists are eventually consistent: the newest shards may be missing."""
+        shards = [shard.shard for shard in self.stream.shards.values()]
+        self.manager.listed(shards[: max(1, len(shards) - behind)], self.store.load())
+        for shard in self.manager.to_acquire():
+            assert set(shard.parents) <= self.store.over()
+            self.stream.check_parents_finished(shard.shard_id)
+            self.acquire(shard.shard_id)
+
+    def acquire(self, shard_id: str) -> Checkpoint:
+        checkpoint = self.store.acquire(shard_id, self.manager.fresh_checkpoint())
+        self.manager.acquired(shard_id, checkpoint)
+        return checkpoint
+
+    @precondition(lambda self: self.manager.owned)
+    @rule(data=st.data())
+    def another_consumer_takes_a_shard(self, data: st.DataObject) -> None:
+        shard_id = data.draw(st.sampled_from(sorted(self.manager.owned)))
+        self.store.acquire(shard_id, self.manager.fresh_checkpoint())
+        self.stolen.add(shard_id)
+
+    @precondition(lambda self: self.stolen)
+    @rule()
+    def hear_of_lost_shards(self) -> None:
+        self.manager.lost(self.stolen)
+        self.failures.forget(self.stolen)
+        self.drop(self.stolen)
+        self.stolen.clear()
+
+    @abstractmethod
+    def drop(self, shard_ids: set[str]) -> None:
+        """Lose what the shell keeps of shards that are not its own any more."""
+
+    # Storing
+
+    @rule()
+    def commit(self) -> None:
+        pending = self.manager.to_commit()
+        stored = [commit for commit in pending if self.store.commit(commit.shard_id, commit.checkpoint)]
+        fenced = {commit.shard_id for commit in pending} - {commit.shard_id for commit in stored}
+        assert fenced <= self.stolen
+        over = set(self.manager.committed(stored))
+        assert over <= self.store.over()
+        self.stolen -= over
+        assert not [commit for commit in self.manager.to_commit() if commit.shard_id not in fenced]
+
+    # Always
+
+    @invariant()
+    def what_is_over_is_finished(self) -> None:
+        for shard_id in self.store.over():
+            assert not self.stream.unfinished(shard_id)
+            assert self.stream.shards[shard_id].shard.closed
+
+    def teardown(self) -> None:
+        """Close every shard and work everything off: nothing may hang, nothing may be lost."""
+        if not hasattr(self, "manager"):
+            return
+        self.stream.close_all()
+        everything = sum(len(shard.records) for shard in self.stream.shards.values())
+        for _ in range(60 + 30 * everything):
+            self.now += 100.0
+            self.hear_of_lost_shards()
+            self.list_and_acquire(behind=0)
+            self.work_off()
+            self.commit()
+            if self.store.over() == set(self.stream.shards):
+                break
+        assert self.store.over() == set(self.stream.shards)
+        assert not any(self.stream.unfinished(shard_id) for shard_id in self.stream.shards)
+        self.manager.listed([shard.shard for shard in self.stream.shards.values()], self.store.load())
+        assert {status.phase for status in self.manager.status()} == {ShardPhase.OVER}
+        assert self.manager.all_over
+
+    @abstractmethod
+    def work_off(self) -> None:
+        """Deliver what can be delivered now, and finish everything that is out."""
