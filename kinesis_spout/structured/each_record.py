@@ -7,7 +7,8 @@
 
 **When a micro-batch is done.** Every record of it is acked, or is a durable dead letter. Only then does the
 function return, and only then does Spark commit the micro-batch. So a record that keeps failing holds up its
-query while it is retried, by the sum of its back-offs, and so does a ``stop()`` of the query.
+query while it is retried, by the sum of its back-offs. A ``stop()`` of the query takes effect after the
+back-off under way; the micro-batch is then not committed, as after a crash.
 
 **What is repeated after a crash.** The whole micro-batch, from its first delivery: acked records are delivered
 again and dead letters may be stored twice. Within a micro-batch Spark repeats a task that died. So handlers
