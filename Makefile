@@ -17,10 +17,13 @@ UNFINISHED := $(VENV)/.unfinished
 INSTALLED := $(VENV)/.installed
 ENGINE := localstack/.run/node_modules/.kinesis-local-$(KINESIS_LOCAL_VERSION)
 PIP_INSTALL := -m pip install -qq --disable-pip-version-check --prefer-binary
+OLDEST := .venv-oldest
+SPARK_TESTS := tests/unit/spark tests/unit/structured tests/integration/test_micro_batches.py \
+  $(wildcard tests/integration/test_structured_*.py tests/integration/test_each_record*.py)
 ARGS ?=
 CANDIDATES := $(or $(PYTHON),python3.13 python3.12 python3.11 python3)
 
-.PHONY: help demo test bench lint clean set-up java engine
+.PHONY: help demo test test-oldest bench lint clean set-up java engine
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -31,6 +34,16 @@ demo: set-up  ## the whole pipeline on this machine, from a Kinesis endpoint to 
 test: lint  ## formatting, lint, types, import contract and all tests, as in CI
 	@echo '== tests (pytest)'
 	@$(BIN)/pytest
+
+test-oldest: set-up  ## what touches Spark, under the oldest PySpark that is supported
+	@if [ ! -e $(OLDEST)/.installed ]; then \
+	  echo 'Installing PySpark 4.0 into $(OLDEST): about a minute and a half.'; \
+	  rm -rf $(OLDEST); $(BIN)/python -m venv $(OLDEST); \
+	  $(OLDEST)/bin/python $(PIP_INSTALL) -c <(grep -vE '^(pyspark|pandas)==' constraints.txt) \
+	    --config-settings editable_mode=compat -e '.[demo,dev]' 'pyspark==4.0.*' 'pandas<3'; \
+	  touch $(OLDEST)/.installed; \
+	fi
+	@$(OLDEST)/bin/pytest $(SPARK_TESTS)
 
 bench: set-up  ## every benchmark, with its figures
 	@$(BIN)/python benchmarks/run.py $(ARGS)
@@ -47,7 +60,7 @@ lint: set-up  ## formatting, lint, types, import contract
 
 clean:  ## stop the local endpoint; remove the virtual environment and everything that was made
 	@localstack/down
-	rm -rf $(VENV) localstack/.run .kinesis-spout spark-warehouse build dist *.egg-info
+	rm -rf $(VENV) $(OLDEST) localstack/.run .kinesis-spout spark-warehouse build dist *.egg-info
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -3,6 +3,20 @@
 from kinesis_spout.spark.dataframe import Collector
 from kinesis_spout.spark.handlers import ArrowCollector
 from kinesis_spout.spark.query import SpoutQuery
+from kinesis_spout.spark.registration import register
 from kinesis_spout.spark.session import SETTINGS, session
+from kinesis_spout.structured.each_record import RecordOutcomes, each_record
+from kinesis_spout.structured.progress_listener import KinesisProgress, KinesisProgressListener
 
-__all__ = ["SETTINGS", "ArrowCollector", "Collector", "SpoutQuery", "session"]
+__all__ = [
+    "SETTINGS",
+    "ArrowCollector",
+    "Collector",
+    "KinesisProgress",
+    "KinesisProgressListener",
+    "RecordOutcomes",
+    "SpoutQuery",
+    "each_record",
+    "register",
+    "session",
+]

@@ -1,0 +1,70 @@
+"""The entry to ``format("kinesis")``: what Spark makes a reader or a writer from.
+
+Spark imports this in every session, whether it reads Kinesis or not: so nothing heavy is imported before it is
+used.
+"""
+
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+
+class KinesisDataSource(DataSource):
+    """Kinesis for Spark SQL: streaming read, batch read, streaming write, batch write.
+
+    Args:
+        options: see ``kinesis_spout.structured.options``. Checked when a reader or a writer is made, which is
+            before anything is read or written.
+    """
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        self.options = options
+
+    @classmethod
+    def name(cls) -> str:
+        """Give the name for ``format(...)``."""
+        return "kinesis"
+
+    def schema(self) -> str:
+        """Give the columns, as DDL. Raises InvalidConfig for options that are unknown or contradict."""
+        from kinesis_spout.structured.schema import columns_of
+
+        return columns_of(dict(self.options))
+
+    def reader(self, schema: "StructType") -> DataSourceReader:
+        """Give the reader of ``spark.read``."""
+        from kinesis_spout.structured.batch_reader import KinesisBatchReader
+        from kinesis_spout.structured.options import BatchReadOptions
+
+        return KinesisBatchReader(BatchReadOptions.of(dict(self.options)))
+
+    def streamReader(self, schema: "StructType") -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Give the reader of ``spark.readStream``."""
+        from kinesis_spout.structured.options import StreamReadOptions
+        from kinesis_spout.structured.stream_reader import KinesisStreamReader
+
+        return KinesisStreamReader(StreamReadOptions.of(dict(self.options)))
+
+    def writer(self, schema: "StructType", overwrite: bool) -> DataSourceWriter:
+        """Give the writer of ``df.write``."""
+        from kinesis_spout.structured.options import WriteOptions
+        from kinesis_spout.structured.writer import KinesisBatchWriter
+
+        return KinesisBatchWriter(WriteOptions.of(dict(self.options)), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: "StructType", overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        """Give the writer of ``df.writeStream``."""
+        from kinesis_spout.structured.options import WriteOptions
+        from kinesis_spout.structured.writer import KinesisStreamWriter
+
+        return KinesisStreamWriter(WriteOptions.of(dict(self.options)), schema, overwrite=overwrite)
