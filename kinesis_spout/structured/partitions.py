@@ -39,7 +39,7 @@ class ShardRange:
     segments: tuple[Segment, ...] = ()
     """Where the reader has them; empty if it has not all of them."""
     size_bytes: int = 0
-    """What they weigh, as far as known."""
+    """What they weigh, roughly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,27 +67,25 @@ def in_tasks(
 ) -> list[list[ShardRange]]:
     """Divide ranges among tasks: few, because a Python task costs more than a shard, and of like size.
 
+    The tasks, one after the other, have the ranges in an order that depends on nothing but which they are. So a
+    replay, which does not know their sizes, gives a batch's rows in the same order.
+
     Args:
         ranges: of different shards; each goes to one task as a whole, so that its order is kept.
         bytes_per_task: one more task for each so many bytes.
         shards_per_task: at most so many; None leaves it to the bytes.
     """
-    if not ranges:
-        return []
     total = sum(shard.size_bytes for shard in ranges)
-    count = max(1, -(-total // bytes_per_task))
-    if shards_per_task is not None:
-        count = max(count, -(-len(ranges) // shards_per_task))
-    count = min(count, len(ranges))
+    count = max(1, min(len(ranges), -(-total // bytes_per_task)))
     tasks: list[list[ShardRange]] = [[] for _ in range(count)]
-    weights = [0] * count
-    limit = shards_per_task or len(ranges)
-    for shard in sorted(ranges, key=lambda shard: -shard.size_bytes):
-        open_tasks = (task for task in range(count) if len(tasks[task]) < limit)
-        lightest = min(open_tasks, key=lambda task: (weights[task], len(tasks[task])))
-        tasks[lightest].append(shard)
-        weights[lightest] += shard.size_bytes
-    return tasks
+    before = 0
+    for shard in sorted(ranges, key=lambda shard: (shard.stream, shard.shard_id)):
+        # Where its middle is: so the tasks' borders are at the shards' that are nearest to even ones.
+        middle = before + shard.size_bytes / 2
+        tasks[min(count - 1, int(count * middle / total)) if total else 0].append(shard)
+        before += shard.size_bytes
+    limit = shards_per_task or max(1, len(ranges))
+    return [task[start : start + limit] for task in tasks for start in range(0, len(task), limit)]
 
 
 def read_ranges(partition: ShardRanges) -> Iterator[pa.RecordBatch]:
