@@ -19,7 +19,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     error: str
     """What the last attempt failed with: the exception's type and text, or the handler's reason."""
     reason: str
-    """Why it was given up: "exhausted" (the retry limit) or "rejected" (the handler said so)."""
+    """Why: "exhausted" (the retry limit), "rejected" (the handler said so), "expired" (too old to be retried)."""
     died_at: float
 
     @property

@@ -26,6 +26,9 @@ _LONGEST_WAIT_SECONDS: Final = 1.0
 _GATHER_SECONDS: Final = 0.03
 """How long the first records of a batch wait for those that other shards are being asked for."""
 
+_UNKNOWN_ROW_BYTES: Final = 1024
+"""What a record is taken to weigh that is not here any more."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -80,11 +83,10 @@ class ReadAhead:
 
     def first_offset(self) -> QueryOffset:
         """Give the offset of a query's very first start: LATEST resolved to now (invariant 9)."""
-        now = self._clock.time()
-        start = self._options.start.resolved(now)
+        now, start = self._clock.time(), self._options.start
         return QueryOffset(
-            streams={name: stream.first_offset(start.of_shard) for name, stream in self._streams.items()},
-            unlogged=start != self._options.start,
+            streams={name: stream.first_offset(start, now) for name, stream in self._streams.items()},
+            unlogged=start.resolved(now) != start,
         )
 
     def advance(self, start: QueryOffset) -> QueryOffset:
@@ -305,6 +307,7 @@ class ReadAhead:
         if sum(segment.rows for segment in segments) != shard.read.rows:
             segments = ()
         pages = [(self._buffer.page(segment.page), segment.rows) for segment in segments]
+        weight = sum(page.row_bytes * rows for page, rows in pages if page is not None)
         return ShardRange(
             stream=key[0],
             shard_id=key[1],
@@ -312,7 +315,7 @@ class ReadAhead:
             last=last,
             rows=shard.read.rows,
             segments=segments,
-            size_bytes=round(sum(page.row_bytes * rows for page, rows in pages if page is not None)),
+            size_bytes=round(weight) or shard.read.rows * _UNKNOWN_ROW_BYTES,
         )
 
     def _find(self, segment: Segment) -> pa.RecordBatch | None:

@@ -10,7 +10,8 @@ from kinesis_spout.clock import Clock
 from kinesis_spout.errors import KinesisSpoutError
 from kinesis_spout.ports import ShardLister, StreamSummary
 from kinesis_spout.structured.offsets import ShardOffset, StreamOffset
-from shard_state import Position, Shard
+from kinesis_spout.structured.options import StartPositions
+from shard_state import Position, PositionType, Shard
 
 _SAME_STREAM_SECONDS: Final = 1.0
 """Creation times come in seconds or milliseconds. No stream is deleted and made again so soon."""
@@ -92,12 +93,17 @@ class StreamShards:
         for child in children:
             self._listed.setdefault(child.shard_id, child)
 
-    def first_offset(self, start: Callable[[str], Position]) -> StreamOffset:
-        """Give the offset of a query's very first start; ``start`` gives each shard's resolved position."""
+    def first_offset(self, start: StartPositions, now: float) -> StreamOffset:
+        """Give the offset of a query's very first start, LATEST resolved to ``now`` (invariant 9)."""
         return StreamOffset(
             created=self._created,
             shards={
-                shard.shard_id: ShardOffset(position=start(shard.shard_id), parents=self._parents(shard, ()))
+                shard.shard_id: ShardOffset(
+                    position=start.of_shard(shard.shard_id).resolved(now),
+                    # A closed shard gets no more: at LATEST nothing of it is left, so nobody waits for it.
+                    drained=shard.closed and start.of_shard(shard.shard_id).type is PositionType.LATEST,
+                    parents=self._parents(shard, ()),
+                )
                 for shard in self._listed.values()
             },
         )
@@ -122,7 +128,7 @@ class StreamShards:
 
     def anew(self) -> StreamOffset:
         """Give the offset of the beginning, for a stream that took the place of another."""
-        return self.first_offset(lambda _: Position.trim_horizon())
+        return self.first_offset(StartPositions(default=Position.trim_horizon()), now=0.0)
 
     @property
     def _created(self) -> float:

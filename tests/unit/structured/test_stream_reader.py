@@ -362,3 +362,18 @@ def test_pyspark_before_4_2_says_nothing_of_the_start(query: Start) -> None:
     assert spark.reader.partitions(first, first) == []  # how it tells a resumed query where it stands
     second = spark.reader.latestOffset()
     assert len(rows_of(list(spark.reader.partitions(first, second)))) == 5
+
+
+def test_at_latest_nobody_waits_for_shards_that_are_closed_already(query: Start) -> None:
+    stream = InMemoryStream()
+    put(stream, 10, "old")
+    first, _ = stream.split(FIRST)
+    stream.split(first.shard_id)
+    put(stream, 10, "older")
+    spark = query(stream, initialPosition="latest")
+    assert spark.trigger() is not None
+    expected = put(stream, 20)
+    batch = spark.trigger()
+    assert batch is not None
+    assert data_of(spark.rows + spark.until_idle()) == Counter(expected)
+    assert len(spark.batches) <= 4
