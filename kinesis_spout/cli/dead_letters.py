@@ -41,7 +41,7 @@ def list_letters(
     *,
     limit: Annotated[int, typer.Option(min=0, help="The most to show; 0 shows all.")] = _DEFAULT_LIMIT,
     reason: Annotated[
-        Literal["exhausted", "rejected"] | None, typer.Option(help="Only those given up for this.")
+        Literal["exhausted", "rejected", "expired"] | None, typer.Option(help="Only those given up for this.")
     ] = None,
     json: Json = False,
 ) -> None:
