@@ -1,5 +1,6 @@
 """Kinesis calls that are made again until they succeed, are refused for good, or no progress is in sight."""
 
+import logging
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,6 +14,8 @@ from kinesis_spout.kinesis.backoff import Jitter, backoff_seconds
 from kinesis_spout.kinesis.errors import ResourceNotFound, translate
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +63,10 @@ class Perseverance:
                 self.wait(failure)
 
     def wait(self, failure: KinesisSpoutError) -> None:
-        """Wait before the next try. Raises like ``delay_seconds``."""
-        self._patience.clock.sleep(self.delay_seconds(failure))
+        """Wait before the next try, and say so. Raises like ``delay_seconds``."""
+        delay = self.delay_seconds(failure)
+        _log.warning("%s is tried again in %.1f s: %s", self._work, delay, failure)
+        self._patience.clock.sleep(delay)
 
     def delay_seconds(self, failure: KinesisSpoutError) -> float:
         """Count a failure, and give how long to wait before the next try; see ``backoff_seconds``.
