@@ -23,7 +23,7 @@ class Patience:
     """How long and how often to try again."""
 
     deadline_seconds: float = 60.0
-    """How long failures may go on, from the first one, without anything that succeeds."""
+    """How long one piece of work may go on failing; see ``Perseverance``."""
     first_backoff_seconds: float = 0.2
     backoff_cap_seconds: float = 5.0
     clock: Clock = field(default_factory=SystemClock)
@@ -31,20 +31,19 @@ class Patience:
 
 
 class Perseverance:
-    """The tries at one piece of work. Mutable: counts failures since the last progress."""
+    """The tries at one piece of work, until its first success. Mutable: counts failures.
+
+    The deadline counts from when this is made: make it when the work begins, and a new one for the next work.
+    """
 
     def __init__(self, patience: Patience, work: str) -> None:
         self._patience = patience
         self._work = work
         self._failures = 0
-        self._deadline = 0.0
-
-    def progressed(self) -> None:
-        """Start counting anew; the deadline starts again at the next failure."""
-        self._failures = 0
+        self._deadline = patience.clock.monotonic() + patience.deadline_seconds
 
     def call(self, function: Callable[[], T]) -> T:
-        """Call until there is an answer. An answer is no progress: only the caller knows what it says.
+        """Call until there is an answer.
 
         Raises:
             KinesisError, InvalidConfig: the deadline has passed, or the answer is one that time does not
@@ -75,9 +74,6 @@ class Perseverance:
             KinesisError: of the failure's own kind and cause: the deadline would pass.
         """
         patience = self._patience
-        now = patience.clock.monotonic()
-        if not self._failures:
-            self._deadline = now + patience.deadline_seconds
         self._failures += 1
         delay = backoff_seconds(
             self._failures,
@@ -85,7 +81,7 @@ class Perseverance:
             cap=patience.backoff_cap_seconds,
             jitter=patience.jitter,
         )
-        if now + delay > self._deadline:
+        if patience.clock.monotonic() + delay > self._deadline:
             raise type(failure)(
                 f"expected {self._work} to succeed within {patience.deadline_seconds:g} s, got {self._failures} "
                 f"failures in a row; the last: {failure}"

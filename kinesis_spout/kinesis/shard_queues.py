@@ -2,8 +2,8 @@
 
 As long as no shard refuses, everything is in the open queue, in the order it came. A shard that refuses is
 blocked for a while: what was refused, and everything of that shard that is behind it, waits in the shard's own
-queue, and what is added for it goes there. When the time is over, that queue goes to the front of the open one.
-So a shard holds up nobody else, and no record overtakes an earlier one of its own shard.
+queue, and what is added for it goes there. When the time is over, that queue joins the open one, where nothing
+of the shard is left. So a shard holds up nobody else, and no record overtakes an earlier one of its own shard.
 """
 
 from collections import deque
@@ -108,14 +108,11 @@ class ShardQueues:
         self._note_next_unblock()
 
     def taken(self, entries: Iterable[Entry]) -> None:
-        """Learn that these are on the stream, which gives their shards their whole patience again."""
+        """Learn that these are on the stream: their shards refuse no longer, and get a new deadline."""
         if not self._shards:
             return
         for name in {self._shard_of(entry) for entry in entries} & self._shards.keys():
-            shard = self._shards[name]
-            shard.perseverance.progressed()
-            if shard.blocked_until is None:
-                del self._shards[name]
+            del self._shards[name]  # nothing waits there: what was in a call was open
 
     def refused(self, entries: Sequence[Entry], failure: KinesisError, now: float) -> None:
         """Take back, in order, what the last call refused, and block its shards.
@@ -146,7 +143,7 @@ class ShardQueues:
 
     def _unblock(self, shard: _RefusingShard) -> None:
         shard.blocked_until = None
-        self._open.extendleft(reversed(shard.waiting))
+        self._open.extend(shard.waiting)
         self._open_bytes += sum(entry.size_bytes for entry in shard.waiting)
         shard.waiting.clear()
 

@@ -98,6 +98,24 @@ def test_a_stream_that_throttles_holds_up_no_other_until_the_buffer_is_full() ->
     assert {sent.stream for call in taken_before[:15] for sent in call} == {"b"}
 
 
+def test_at_the_end_too_a_stream_that_throttles_holds_up_no_other() -> None:
+    kinesis = WritableKinesis(a=1, b=1)
+    task = Task(kinesis)
+    put_at: dict[str, float] = {}
+
+    def refuses(stream: str, _shard: str, _record: Any) -> str | None:
+        if stream == "a" and task.clock.monotonic() < 10:
+            return THROTTLED
+        put_at.setdefault(stream, task.clock.monotonic())
+        return None
+
+    kinesis.refuses = refuses
+    task.write([row(number, "a" if number % 3 else "b") for number in range(99)])
+    assert [call[0].stream for call in kinesis.calls][:2] == ["a", "b"]
+    assert put_at["b"] == 0
+    assert put_at["a"] >= 10
+
+
 def test_many_streams_share_one_buffer() -> None:
     names = [f"s{number}" for number in range(100)]
     kinesis = WritableKinesis(**dict.fromkeys(names, 1))
