@@ -1,0 +1,199 @@
+"""``spark.read.format("kinesis")`` on real Spark and real endpoints."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import (
+    BinaryType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from tests.kinesis_endpoints import FILLS_CHILDREN, KEEPS_CLOSED, SHARD_END, KinesisEndpoint
+from tests.streams_under_test import FIRST_SHARD, EndpointStream
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.endpoint,
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
+]
+
+
+@pytest.fixture(params=["moto_server", "kinesis_local"])
+def endpoint(request: pytest.FixtureRequest) -> KinesisEndpoint:
+    given: KinesisEndpoint = request.getfixturevalue(request.param)
+    return given
+
+
+class FilledStream(EndpointStream):
+    def fill(self, payloads: Iterable[str]) -> list[str]:
+        """Put records, each under its own payload as key, and give the payloads."""
+        given = list(payloads)
+        for start in range(0, len(given), 500):
+            entries: list[Any] = [
+                {"Data": payload.encode(), "PartitionKey": payload} for payload in given[start : start + 500]
+            ]
+            reply = self._client.put_records(StreamName=self.name, Records=entries)
+            assert reply.get("FailedRecordCount", 0) == 0, reply
+        return given
+
+
+def load(spark: SparkSession, stream: EndpointStream, **options: str) -> DataFrame:
+    settings = stream.endpoint.settings
+    assert settings.endpoint_url is not None, "expected a server: Spark's processes have no mock"
+    return (
+        spark.read.format("kinesis")
+        .options(
+            streamName=stream.name,
+            region="us-east-1",
+            endpointUrl=settings.endpoint_url,
+            awsAccessKey="test",
+            awsSecretKey="test",
+        )
+        .options(**options)
+        .load()
+    )
+
+
+def payloads(frame: DataFrame) -> list[str]:
+    return [bytes(row.data).decode() for row in frame.select("data").collect()]
+
+
+def at_time(seconds: float) -> str:
+    return json.dumps({"at_timestamp": seconds})
+
+
+def arrivals(frame: DataFrame) -> list[float]:
+    """The distinct arrival times of a frame, in order; Spark's own, so no time zone gets in between."""
+    rows = frame.selectExpr("cast(approximateArrivalTimestamp as double) as arrival").distinct().collect()
+    return sorted(row.arrival for row in rows)
+
+
+def test_a_stream_is_read_up_to_now_with_its_declared_columns(
+    spark: SparkSession, endpoint: KinesisEndpoint
+) -> None:
+    stream = FilledStream(endpoint, 3)
+    put = stream.fill(f"r{number}" for number in range(1200))
+
+    frame = load(spark, stream, extraColumns="millisBehindLatest", maxRecordsPerFetch="100").cache()
+    try:
+        assert frame.schema == StructType(
+            [
+                StructField("partitionKey", StringType()),
+                StructField("data", BinaryType()),
+                StructField("stream", StringType()),
+                StructField("shardId", StringType()),
+                StructField("sequenceNumber", StringType()),
+                StructField("approximateArrivalTimestamp", TimestampType()),
+                StructField("millisBehindLatest", LongType()),
+            ]
+        )
+        assert Counter(payloads(frame)) == Counter(put)
+        row = frame.where("partitionKey = 'r7'").first()
+        assert row is not None
+        assert (bytes(row.data), row.stream) == (b"r7", stream.name)
+    finally:
+        frame.unpersist()
+
+
+def test_two_actions_on_a_frame_read_the_same_although_records_are_put_in_between(
+    spark: SparkSession, endpoint: KinesisEndpoint
+) -> None:
+    stream = FilledStream(endpoint, 2)
+    before = stream.fill(f"before{number}" for number in range(100))
+    frame = load(spark, stream, shardsPerTask="1")
+    assert frame.rdd.getNumPartitions() == 2
+
+    first = payloads(frame)
+    stream.fill(f"between{number}" for number in range(100))
+    again = payloads(frame)
+
+    assert Counter(first) == Counter(before)
+    assert Counter(again) == Counter(before)
+    assert frame.count() == len(before)
+
+
+def test_adjacent_reads_by_time_have_each_record_once(spark: SparkSession, endpoint: KinesisEndpoint) -> None:
+    stream = FilledStream(endpoint, 2)
+    put = [payload for part in range(8) for payload in stream.fill(f"{part}-{i}" for i in range(50))]
+    whole = load(spark, stream)
+    times = arrivals(whole)
+    middle = times[len(times) // 2]
+
+    earlier = payloads(load(spark, stream, endingPosition=at_time(middle)))
+    later = payloads(load(spark, stream, startingPosition=at_time(middle)))
+
+    assert earlier
+    assert later
+    assert Counter(earlier + later) == Counter(put)
+
+
+def test_sequence_numbers_bound_a_shard(spark: SparkSession, endpoint: KinesisEndpoint) -> None:
+    stream = FilledStream(endpoint, 1)
+    numbers = stream.put(*(f"r{number}".encode() for number in range(10)))
+
+    def position(kind: str, index: int) -> str:
+        place = {"iteratorType": kind, "iteratorPosition": numbers[index].kinesis}
+        return json.dumps({FIRST_SHARD: place})
+
+    def read(start: str, end: str) -> list[str]:
+        return payloads(load(spark, stream, startingPosition=start, endingPosition=end))
+
+    at, after = "AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER"
+    assert read(position(at, 2), position(at, 5)) == ["r2", "r3", "r4"]
+    assert read(position(after, 2), position(after, 5)) == ["r3", "r4", "r5"]
+    assert read(position(after, 5), position(after, 5)) == []
+
+
+def test_a_split_and_merged_stream_is_read_once(spark: SparkSession, endpoint: KinesisEndpoint) -> None:
+    endpoint.needs(SHARD_END, KEEPS_CLOSED, FILLS_CHILDREN)
+    stream = FilledStream(endpoint, 1)
+    put = stream.fill(f"before{number}" for number in range(100))
+    stream.split(FIRST_SHARD)
+    put += stream.fill(f"split{number}" for number in range(100))
+    children = [shard.shard_id for shard in stream.lister().list_shards() if shard.parents]
+    stream.merge(children[0], children[1])
+    put += stream.fill(f"merged{number}" for number in range(100))
+
+    frame = load(spark, stream, shardsPerTask="1")
+
+    assert frame.rdd.getNumPartitions() == 4
+    assert Counter(payloads(frame)) == Counter(put)
+
+
+def test_two_streams_are_read_in_one_frame(spark: SparkSession, endpoint: KinesisEndpoint) -> None:
+    one, other = FilledStream(endpoint, 1), FilledStream(endpoint, 2)
+    one.fill(f"one{number}" for number in range(50))
+    other.fill(f"other{number}" for number in range(70))
+
+    counts = load(spark, one, streamName=f"{one.name},{other.name}").groupBy("stream").count().collect()
+
+    assert {row.stream: row["count"] for row in counts} == {one.name: 50, other.name: 70}
+
+
+def test_a_range_without_records_gives_no_rows(spark: SparkSession, endpoint: KinesisEndpoint) -> None:
+    stream = FilledStream(endpoint, 1)
+    stream.fill(["r"])
+    (arrival,) = arrivals(load(spark, stream))
+
+    assert (
+        load(spark, stream, startingPosition=at_time(arrival), endingPosition=at_time(arrival)).count() == 0
+    )
+
+
+def test_a_stream_that_is_not_there_is_one_clear_error(
+    spark: SparkSession, endpoint: KinesisEndpoint
+) -> None:
+    stream = FilledStream(endpoint, 1)
+    frame = load(spark, stream, streamName="nowhere")
+
+    with pytest.raises(PySparkException, match="expected a stream 'nowhere' in region 'us-east-1'"):
+        frame.count()
