@@ -8,7 +8,7 @@ between, ``commit`` of the one before. When it asks ``latestOffset`` again, ever
 import logging
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -25,6 +25,9 @@ from kinesis_spout.structured.read_limits import (
     default_limit,
 )
 
+if TYPE_CHECKING:
+    from kinesis_spout.structured.published_progress import PublishedProgress
+
 _log = logging.getLogger(__name__)
 
 
@@ -34,6 +37,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: StreamReadOptions) -> None:
         self._options = options
         self._ahead: ReadAhead | None = None
+        self._published: PublishedProgress | None = None
         self._until: float | None = None
         self._latest: dict[str, Any] | None = None
         """Where the last batch ends; PySpark before 4.2 does not say it."""
@@ -47,7 +51,10 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Asked again when that batch is replayed: so every end offset tells its batch's data by itself.
         """
-        self._latest = self._opened().first_offset().as_document()
+        first = self._opened().first_offset()
+        if self._published is not None:
+            first = self._published.start(first)
+        self._latest = first.as_document()
         return self._latest
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -76,11 +83,19 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             document = self.initialOffset()
         known = QueryOffset.from_document(document, self._options.streams)
         ahead = self._opened()
+        moved = None if self._published is None else self._published.moved(known, ahead.first_offset)
+        if moved is not None:
+            self._latest = moved.as_document()
+            return self._latest
         current = ahead.advance(known)
+        if self._published is not None:
+            self._published.publish(current)
         end = ahead.wait_for_batch(current, self._limits(limit))
         if end is None and current.unlogged:
             # A batch of nothing, so that Spark's log has what LATEST was before anything is read.
             end = QueryOffset(streams=current.streams)
+        if end is None and self._until is not None and self._published is not None:
+            self._published.finish()
         self._latest = document if end is None else end.as_document()
         return self._latest
 
@@ -95,6 +110,8 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         offset = QueryOffset.from_document(end, self._options.streams)
         ahead = self._opened()
+        if self._published is not None:
+            self._published.replays(QueryOffset.from_document(start, self._options.streams))
         ranges = ahead.ranges(offset)
         options = self._options
         reading = RangeReading(
@@ -116,6 +133,9 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """End the threads. Spark calls this only after an error; else it ends the process."""
+        if self._published is not None:
+            self._published.close()
+            self._published = None
         if self._ahead is not None:
             self._ahead.close()
             self._ahead = None
@@ -123,6 +143,11 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _opened(self) -> ReadAhead:
         if self._ahead is None:
             ahead = ReadAhead(self._options, until=self._until)
+            if self._options.checkpoint_app is not None:
+                # Here, because executors have no use for what it imports.
+                from kinesis_spout.structured.published_progress import PublishedProgress  # noqa: PLC0415
+
+                self._published = PublishedProgress.of(self._options)
             ahead.open()
             self._ahead = ahead
         return self._ahead

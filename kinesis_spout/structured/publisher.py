@@ -1,0 +1,104 @@
+"""Stores a query's progress beside the query: on a daemon thread, the newest first and the older not at all."""
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from kinesis_spout.errors import KinesisSpoutError
+from kinesis_spout.structured.offsets import QueryOffset
+
+_RETRY_SECONDS: Final = 0.5
+
+_log = logging.getLogger(__name__)
+
+Write = Callable[[QueryOffset], bool]
+"""Stores progress. False: not all of it could be stored, it is tried again. What it raises is tried again if it
+is retriable; anything else ends the query."""
+
+
+class Publisher:
+    """Mutable; its methods are called by one thread. The thread starts with the first progress."""
+
+    def __init__(self, write: Write) -> None:
+        self._write = write
+        self._changed = threading.Condition()
+        self._pending: QueryOffset | None = None
+        self._is_writing = False
+        self._is_behind = False
+        self._is_leaving = False
+        self._is_given_up = False
+        self._failure: Exception | None = None
+        self._thread: threading.Thread | None = None
+
+    def publish(self, done: QueryOffset) -> None:
+        """Have ``done`` stored, instead of what still waits. Does no I/O. After ``leave``, does nothing.
+
+        Raises:
+            What ended the writing.
+        """
+        with self._changed:
+            self.check()
+            if self._is_leaving:
+                return
+            self._pending = done
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="kinesis-publisher", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+
+    def check(self) -> None:
+        """Raise what ended the writing, if something did."""
+        with self._changed:
+            if self._failure is not None:
+                raise self._failure
+
+    def leave(self, seconds: float) -> bool:
+        """End the thread when what waits is stored, or after ``seconds``. Returns whether all is stored."""
+        with self._changed:
+            self._is_leaving = True
+            self._changed.notify_all()
+            self._changed.wait_for(self._is_over, seconds)
+            self._is_given_up = True
+            self._changed.notify_all()
+            return self._pending is None and not self._is_writing
+
+    def _is_over(self) -> bool:
+        return (self._pending is None and not self._is_writing) or self._failure is not None
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._pending is not None or self._is_leaving)
+                done, self._pending = self._pending, None
+                if done is None:
+                    return
+                self._is_writing = True
+            is_stored = self._is_stored(done)
+            with self._changed:
+                self._is_writing = False
+                if not is_stored and self._pending is None:
+                    self._pending = done
+                self._changed.notify_all()
+                if self._failure is None and not is_stored:
+                    self._changed.wait_for(lambda: self._is_given_up, _RETRY_SECONDS)
+                if self._failure is not None or self._is_given_up:
+                    return
+
+    def _is_stored(self, done: QueryOffset) -> bool:
+        try:
+            is_stored = self._write(done)
+        except KinesisSpoutError as error:
+            if not error.retriable:
+                self._failure = error
+            elif not self._is_behind and not self._is_given_up:
+                self._is_behind = True
+                _log.warning("%s; the query goes on, and its progress is published later", error)
+            return False
+        except Exception as error:  # noqa: BLE001 - not hidden: publish raises it
+            self._failure = error
+            return False
+        if is_stored and self._is_behind:
+            self._is_behind = False
+            _log.warning("the query's progress is published again")
+        return is_stored
