@@ -327,7 +327,9 @@ def find_jars() -> Path:
     """
     spec = importlib.util.find_spec("pyspark")
     places = [] if spec is None else list(spec.submodule_search_locations or ())
-    for place in places:
+    # The processes that Spark starts have it from <Spark>/python/lib/pyspark.zip: the jars are beside "python".
+    homes = [home for place in places for home in Path(place).parents[3:4]]
+    for place in (*places, *homes):
         jars = Path(place) / "jars"
         if any(jars.glob("zookeeper-[0-9]*.jar")):
             return jars

@@ -172,6 +172,16 @@ def test_a_second_living_query_of_the_application_ends_with_an_error(application
         assert query.isActive
 
 
+def test_the_embedded_zookeeper_is_started_for_the_query_and_keeps_its_progress(
+    application: Application,
+) -> None:
+    application.zookeeper = f"embedded:{application.directory / 'zookeeper'}"
+    first = application.stream.put_all(f"first {number}" for number in range(10))
+    assert application.run("one") == sorted(first)
+    second = application.stream.put_all(f"second {number}" for number in range(10))
+    assert application.run("two") == sorted(second)
+
+
 def _last_of(sink: CollectedBatches) -> dict[str, int]:
     last: dict[str, int] = {}
     for row in sink.rows:

@@ -3,7 +3,6 @@
 To bring them up to date: ``python -m tests.unit.structured.test_readme`` in the repository's folder.
 """
 
-import re
 from pathlib import Path
 
 from kinesis_spout.structured.options import Use, markdown_table
@@ -14,12 +13,11 @@ TABLES = {"streaming reads": Use.STREAM_READ, "batch reads": Use.BATCH_READ, "wr
 
 def with_tables(text: str) -> str:
     for name, use in TABLES.items():
-        head = f"<!-- options of {name}: generated, see tests/unit/structured/test_readme.py -->\n"
-        block = re.compile(re.escape(head) + ".*?<!-- end -->", re.DOTALL)
-        assert block.search(text), f"no table of {name} in the README"
-        text = block.sub(
-            lambda _, head=head, use=use: f"{head}\n{markdown_table(use).strip()}\n\n<!-- end -->", text
-        )
+        head = f"<!-- options of {name}: generated, see tests/unit/structured/test_readme.py -->"
+        before, found, rest = text.partition(head)
+        _, end, after = rest.partition("<!-- end -->")
+        assert found, f"no table of {name} in the README"
+        text = f"{before}{head}\n\n{markdown_table(use).strip()}\n\n{end}{after}"
     return text
 
 
