@@ -1,0 +1,137 @@
+"""Kinesis under Spark Connect: a client and its server, in a process of their own.
+
+A process holds either a classic session, as the other tests do, or one of Spark Connect.
+"""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kinesis_spout.dead_letters.json_lines import JsonLinesSink
+from kinesis_spout.kinesis import KinesisShardLister, PollingShardGetter
+from shard_state import Position
+from tests.kinesis_endpoints import KinesisEndpoint
+
+REPOSITORY = Path(__file__).parents[2]
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.endpoint,
+    pytest.mark.skipif(
+        any(importlib.util.find_spec(module) is None for module in ("grpc", "grpc_status", "google")),
+        reason="the client of Spark Connect is not installed: pip install 'pyspark[connect]'",
+    ),
+]
+
+CLIENT = """
+import json, sys
+from pyspark.sql import SparkSession
+from kinesis_spout import Reject
+from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.spark import KinesisProgressListener, each_record, register
+
+folder, stream, copy, connection = sys.argv[1], sys.argv[2], sys.argv[3], json.loads(sys.argv[4])
+
+def handle(record):
+    if record.data == b"b":
+        raise Reject("bad")
+    if record.attempt == 1:
+        raise ValueError("first")
+
+def tell(outcomes):  # on the server
+    with open(folder + "/told", "a") as file:
+        file.write(f"{outcomes.delivered} {outcomes.acked} {outcomes.retried} {outcomes.dead_lettered}")
+
+spark = SparkSession.builder.remote("local[2]").getOrCreate()
+try:
+    register(spark)
+    listener = KinesisProgressListener()
+    spark.streams.addListener(listener)
+    query = (
+        spark.readStream.format("kinesis").options(**connection)
+        .option("streamName", stream).option("initialPosition", "earliest")
+        .option("pageServerHost", "127.0.0.1").load()
+        .writeStream
+        .foreachBatch(each_record(
+            handle, dead_letters=folder + "/dead", app="billing", retry_backoff_seconds=0.01, on_progress=tell
+        ))
+        .option("checkpointLocation", folder + "/checkpoint")
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    batch = spark.read.format("kinesis").options(**connection).option("streamName", stream).load()
+    try:
+        each_record(handle, dead_letters="hdfs://nodes/dead", app="billing")(batch, 1)
+    except InvalidConfig as error:
+        refused = str(error)
+    batch.select("data", "partitionKey").write.format("kinesis").options(**connection).option(
+        "streamName", copy
+    ).mode("append").save()
+    spark.streams.removeListener(listener)
+    with open(folder + "/result", "w") as file:
+        rows = [progress.rows for progress in listener.recent(query.id)]
+        json.dump({"session": type(spark).__module__, "refused": refused, "rows": rows}, file)
+finally:
+    spark.stop()  # or its threads keep the process
+"""
+
+
+def test_a_client_reads_handles_and_writes_on_the_server(
+    moto_server: KinesisEndpoint, tmp_path: Path
+) -> None:
+    stream, copy = moto_server.create_stream(), moto_server.create_stream()
+    for data in (b"a", b"b", b"c"):
+        moto_server.client().put_record(StreamName=stream, Data=data, PartitionKey="key")
+    settings = moto_server.settings
+    connection = {
+        "endpointUrl": settings.endpoint_url,
+        "region": settings.region,
+        "awsAccessKey": settings.access_key,
+        "awsSecretKey": settings.secret_key,
+    }
+    client = subprocess.run(
+        [sys.executable, "-c", CLIENT, str(tmp_path), stream, copy, json.dumps(connection)],
+        # SPARK_TESTING lets the server choose a free port; the server's own workers need the path, too.
+        env=os.environ
+        | {
+            "SPARK_TESTING": "1",
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "PYSPARK_PYTHON": sys.executable,
+            "PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]),
+        },
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=170,
+        check=False,
+    )
+
+    assert client.returncode == 0, client.stderr[-4_000:]
+    result: dict[str, Any] = json.loads((tmp_path / "result").read_text())
+    assert result["session"].startswith("pyspark.sql.connect")
+    assert (tmp_path / "told").read_text() == "3 2 2 1"
+    assert [letter.data for letter in JsonLinesSink(tmp_path / "dead").read()] == [b"b"]
+    assert "under Spark Connect, got 'hdfs://nodes/dead'" in result["refused"]
+    assert result["rows"] == [3]
+    assert data_of(moto_server, copy) == [b"a", b"b", b"c"]
+
+
+def data_of(endpoint: KinesisEndpoint, stream: str) -> list[bytes]:
+    """What the stream's only shard has."""
+    lister = KinesisShardLister(endpoint.client(), stream)
+    [shard] = lister.list_shards()
+    getter = PollingShardGetter(
+        endpoint.client(),
+        stream=stream,
+        shard_id=shard.shard_id,
+        position=Position.trim_horizon(),
+        lister=lister,
+    )
+    return [record.data for record in getter.read(10).records]
