@@ -19,6 +19,8 @@ KinesisSpoutError
 │   ├── StreamRecreated      the stored progress belongs to an older stream of the same name
 │   └── ConsumerAlive        refused, because a consumer of the application is running
 ├── DeadLetterError          retriable: a dead letter could not be made durable
+├── UnwritableRow            (structured.rejected_rows) a row that the sink can never write
+├── TooManyFailures          (structured.each_record) more failed than may be kept for another delivery
 ├── HandlerKilledWorker      the user's handler ended its Python worker, or outlived the message time-out
 └── SpoutClosed              a call on a spout that was closed
 """

@@ -326,11 +326,11 @@ def find_jars() -> Path:
         InvalidConfig: this PySpark ships none, or no ZooKeeper among them.
     """
     spec = importlib.util.find_spec("pyspark")
-    places = [] if spec is None else list(spec.submodule_search_locations or ())
+    places = [] if spec is None else [Path(place) for place in spec.submodule_search_locations or ()]
     # The processes that Spark starts have it from <Spark>/python/lib/pyspark.zip: the jars are beside "python".
-    homes = [home for place in places for home in Path(place).parents[3:4]]
+    homes = [home for place in places for home in place.parents[3:4]]
     for place in (*places, *homes):
-        jars = Path(place) / "jars"
+        jars = place / "jars"
         if any(jars.glob("zookeeper-[0-9]*.jar")):
             return jars
     raise InvalidConfig(

@@ -21,7 +21,7 @@ class WriteOptions:
     max_records_per_call: int
     max_bytes_per_call: int
     deadline_seconds: float
-    """How long a record is tried again before its task fails."""
+    """How long a shard may take nothing before the task fails."""
     dead_letters: str | None
     """Where rows go that Kinesis can never take; None: such a row fails the write."""
 

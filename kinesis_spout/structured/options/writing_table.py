@@ -38,15 +38,15 @@ WRITES: Final = (
         kind=Kind.DURATION,
         default="5m",
         at_least="1s",
-        doc="How long a record is tried again before its task fails.",
+        doc="How long a shard may take nothing, while its records are tried again, before the task fails.",
     ),
     OptionSpec(
         name="deadLetters",
         uses=_WRITE,
         kind=Kind.TEXT,
         unset="such a row fails the write",
-        doc="Where rows go that Kinesis can never take (too large, no key): a directory, file:///directory, "
-        "kinesis://stream, or any Hadoop URL.",
+        doc="Where rows go that Kinesis can never take (too large, no key): a directory or file:///directory, on "
+        "the executor's own disk or one that all share, or kinesis://stream.",
     ),
     OptionSpec(
         name="aggregation",
