@@ -17,7 +17,7 @@ from kinesis_spout.ports import Page
 from kinesis_spout.spark.delivery import DeliverySettings, HandlerDelivery, SliceDelivery
 from kinesis_spout.spark.handlers import HandlerBytes
 from kinesis_spout.spark.work import Cursor, WorkResult, WorkSlice
-from kinesis_spout.spark.worker_memory import set_aside_imports
+from kinesis_spout.worker_memory import set_aside_imports
 from shard_state import Order, SliceKind, SliceOutcome
 
 _THREADS = 8

@@ -27,6 +27,7 @@ from kinesis_spout.structured.options import BatchReadOptions, EndPositions, Sta
 from kinesis_spout.structured.partitions import RangeReading, in_chunks
 from kinesis_spout.structured.shard_interval import MARGIN_SECONDS, IntervalRead, ShardInterval
 from kinesis_spout.structured.stream_shards import persistently
+from kinesis_spout.worker_memory import set_aside_imports
 from shard_state import Shard
 
 SHARDS_PER_TASK: Final = 8
@@ -224,6 +225,7 @@ def read_intervals(partition: ShardIntervals, clock: Clock) -> Iterator[pa.Recor
         if read.is_over:
             reads.remove(read)
             reads.extend(begin(found) for found in partition.plan.unlisted(read.interval, read.children))
+    set_aside_imports()
 
 
 def _kept(settings: KinesisClientSettings, stream: str) -> tuple[float, int]:

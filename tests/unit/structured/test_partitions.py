@@ -1,14 +1,16 @@
-"""How a batch is divided among tasks."""
+"""How a batch is divided among tasks, and how a task's rows are moved."""
 
 from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinesis_spout.structured.partitions import ShardRange, in_tasks
+from kinesis_spout.structured.page_buffer import Segment
+from kinesis_spout.structured.partitions import ShardRange, in_pieces, in_tasks
 from shard_state import SequenceNumber
 
 PER_TASK = 100
+MEBIBYTE = 1024 * 1024
 
 sizes_of_shards = st.lists(st.integers(0, 1_000), max_size=40)
 limits = st.none() | st.integers(1, 5)
@@ -68,3 +70,35 @@ def test_rows_come_in_the_same_order_whatever_is_known_of_the_sizes(
         return [shard.shard_id for task in tasks for shard in task]
 
     assert ids(known) == ids(unknown) == [shard.shard_id for shard in shards(*sizes)]
+
+
+@given(
+    sizes=st.lists(st.integers(1, 10_000), max_size=5),
+    offset=st.integers(0, 9_000),
+    row_bytes=st.floats(0.0, 4.0 * MEBIBYTE),
+)
+def test_pieces_are_the_rows_of_the_segments_in_their_order(
+    sizes: list[int], offset: int, row_bytes: float
+) -> None:
+    segments = [Segment(page, offset, rows) for page, rows in enumerate(sizes)]
+
+    pieces = list(in_pieces(segments, row_bytes))
+
+    def rows(of: list[Segment]) -> list[tuple[int, int]]:
+        return [(page, row) for page, first, count in of for row in range(first, first + count)]
+
+    assert rows(pieces) == rows(segments)
+
+
+def test_a_piece_weighs_about_a_mebibyte() -> None:
+    pieces = list(in_pieces([Segment(7, 0, 10_000)], 1200.0))
+
+    assert {piece.rows for piece in pieces[:-1]} == {MEBIBYTE // 1200}
+
+
+def test_a_piece_has_two_thousand_rows_at_most() -> None:
+    assert [piece.rows for piece in in_pieces([Segment(7, 100, 4_500)], 10.0)] == [2_000, 2_000, 500]
+
+
+def test_a_record_larger_than_a_piece_is_a_piece() -> None:
+    assert list(in_pieces([Segment(7, 3, 2)], 5.0 * MEBIBYTE)) == [Segment(7, 3, 1), Segment(7, 4, 1)]
