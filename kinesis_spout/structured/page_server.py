@@ -8,16 +8,18 @@ traffic must be encrypted, this must stay on one machine (``pageServerHost``: 12
 What cannot be had here is read from Kinesis again, so every failure of this is a cost, never an error.
 """
 
+import contextlib
 import logging
 import os
 import secrets
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import Client, Connection, Listener
+from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 from typing import Final
 
 import pyarrow as pa
@@ -27,6 +29,14 @@ from kinesis_spout.structured.page_buffer import Segment
 _FORGIVE_AFTER_SECONDS: Final = 60.0
 """A server that could not be reached is left alone so long: each try may cost a time-out."""
 _KEY_BYTES: Final = 32
+_HANDSHAKE_SECONDS: Final = 10.0
+"""How long it may take to connect, and either end to prove that it knows the key."""
+_ANSWER_SECONDS: Final = 60.0
+"""How long a task waits for a page, before it reads Kinesis instead."""
+_NO_DESCRIPTORS_SECONDS: Final = 1.0
+_MAX_REQUEST_BYTES: Final = 16 * 1024 * 1024
+_KEPT_CONNECTIONS: Final = 8
+"""A Python worker outlives many queries, each with a server of its own."""
 
 _log = logging.getLogger(__name__)
 
@@ -61,37 +71,55 @@ class PageServer:
 
     def __init__(self, host: str, find: Callable[[Segment], pa.RecordBatch | None]) -> None:
         self._find = find
-        key = secrets.token_bytes(_KEY_BYTES)
-        self._listener = Listener((host, 0), backlog=128, authkey=key)
-        self.address = PageServerAddress(host=host, port=self._listener.address[1], key=key)
+        self._is_closed = False
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = socket.create_server((host, 0), family=family, backlog=128)
+        self.address = PageServerAddress(
+            host=host, port=self._socket.getsockname()[1], key=secrets.token_bytes(_KEY_BYTES)
+        )
         threading.Thread(target=self._accept, name="kinesis-page-server", daemon=True).start()
 
     def close(self) -> None:
-        """Take no more connections; those that are open end with their clients."""
-        self._listener.close()
+        """Take no more connections; those that are open end with their clients. May be called twice."""
+        self._is_closed = True
+        with contextlib.suppress(OSError):  # not every system does it, and not twice
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes who accepts, which ``close`` does not
+        self._socket.close()
 
     def _accept(self) -> None:
-        while True:
+        while not self._is_closed:
             try:
-                connection = self._listener.accept()
-            except (AuthenticationError, EOFError, ConnectionError) as error:
-                _log.warning("a connection to the page server was refused: %r", error)
+                client, _ = self._socket.accept()
+            except ConnectionError:  # gone before its turn came
                 continue
-            except OSError:  # closed
-                return
+            except OSError as error:
+                if not self._is_closed:
+                    _log.warning("the page server cannot take a connection now: %r", error)
+                    time.sleep(_NO_DESCRIPTORS_SECONDS)
+                continue
+            # Each on a thread of its own from the first byte: nobody waits for a stranger who says nothing.
             threading.Thread(
-                target=self._serve, args=(connection,), name="kinesis-page-client", daemon=True
+                target=self._serve, args=(client,), name="kinesis-page-client", daemon=True
             ).start()
 
-    def _serve(self, connection: Connection) -> None:
-        _send_at_once(connection)
+    def _serve(self, client: socket.socket) -> None:
+        connection = _connection_of(client)
         try:
+            try:
+                deliver_challenge(connection, self.address.key)
+                answer_challenge(connection, self.address.key)
+            except (AuthenticationError, AssertionError, EOFError, OSError) as error:
+                _log.warning("a connection to the page server was refused: %r", error)
+                return
+            _wait_at_most(connection, None)  # a worker may have nothing to ask for long
             while True:
-                for segment in _segments_of(connection.recv_bytes()):
+                for segment in _segments_of(connection.recv_bytes(_MAX_REQUEST_BYTES)):
                     rows = self._find(segment)
                     connection.send_bytes(b"" if rows is None else rows.serialize())
         except (EOFError, OSError):
-            connection.close()  # the worker ended, or gave the task up
+            return  # the worker ended, or gave the task up
+        finally:
+            connection.close()
 
 
 def fetch_segments(
@@ -132,8 +160,8 @@ class _Connections:
         if time.monotonic() < self._unreachable.get(address, 0.0):
             return None
         try:
-            connection = Client((address.host, address.port), authkey=address.key)
-        except (AuthenticationError, EOFError, OSError) as error:
+            return _connected(address)
+        except (AuthenticationError, AssertionError, EOFError, OSError) as error:
             _log.warning(
                 "the reader's pages at %s:%d cannot be reached, reading Kinesis again (twice the read traffic; "
                 "set pageServerHost to an address of the driver that executors reach): %r",
@@ -141,23 +169,63 @@ class _Connections:
                 address.port,
                 error,
             )
-            self._unreachable[address] = time.monotonic() + _FORGIVE_AFTER_SECONDS
+            now = time.monotonic()
+            self._unreachable = {known: until for known, until in self._unreachable.items() if until > now}
+            self._unreachable[address] = now + _FORGIVE_AFTER_SECONDS
             return None
-        _send_at_once(connection)
-        return connection
 
     def put_back(self, address: PageServerAddress, connection: Connection) -> None:
-        """Keep a connection that nothing is under way on."""
+        """Keep a connection that nothing is under way on; the one that was not used longest is given up for it."""
         self._idle[address] = connection
+        while len(self._idle) > _KEPT_CONNECTIONS:
+            self._idle.pop(next(iter(self._idle))).close()
+
+    def forget(self) -> None:
+        """Close what is idle, in this process."""
+        while self._idle:
+            self._idle.popitem()[1].close()
 
 
 _connections = _Connections()
 
+if hasattr(os, "register_at_fork"):
+    # Two processes that ask on one connection would get each other's pages.
+    os.register_at_fork(after_in_child=_connections.forget)
 
-def _send_at_once(connection: Connection) -> None:
-    """Turn off Nagle's waiting: a page is sent as a length and a body, and the end of it would wait 40 ms."""
+
+def _connected(address: PageServerAddress) -> Connection:
+    connection = _connection_of(
+        socket.create_connection((address.host, address.port), timeout=_HANDSHAKE_SECONDS)
+    )
+    try:
+        answer_challenge(connection, address.key)
+        deliver_challenge(connection, address.key)
+    except BaseException:
+        connection.close()
+        raise
+    _wait_at_most(connection, _ANSWER_SECONDS)
+    return connection
+
+
+def _connection_of(connected: socket.socket) -> Connection:
+    """Make the connection that ``multiprocessing`` authenticates; so far it waits for no answer for long."""
+    connected.setblocking(True)
+    # A page is sent as a length and a body: the end of it would wait 40 ms for Nagle.
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # A machine that vanished says no goodbye.
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connection = Connection(connected.detach())
+    _wait_at_most(connection, _HANDSHAKE_SECONDS)
+    return connection
+
+
+def _wait_at_most(connection: Connection, seconds: float | None) -> None:
+    """Have reads raise OSError when nothing comes for so long; None waits for ever."""
+    if os.name == "nt":  # where such sockets take their times in another form
+        return
     with socket.socket(fileno=os.dup(connection.fileno())) as duplicate:
-        duplicate.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        whole = struct.pack("@ll", int(seconds or 0), 0)
+        duplicate.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, whole)
 
 
 _NUMBER_BYTES: Final = 8

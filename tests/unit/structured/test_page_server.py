@@ -1,13 +1,17 @@
 import logging
+import multiprocessing
+import socket
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from kinesis_spout.kinesis.arrow import SCHEMA
+from kinesis_spout.structured import page_server
 from kinesis_spout.structured.page_buffer import PageBuffer, Segment
-from kinesis_spout.structured.page_server import PageServer, fetch_segments
+from kinesis_spout.structured.page_server import PageServer, PageServerAddress, fetch_segments
 from tests.unit.structured.pages import page_of, sequences_of
 
 
@@ -71,3 +75,61 @@ def test_a_server_that_is_not_there_is_asked_once_only(caplog: pytest.LogCapture
 
 def test_the_key_is_not_in_the_text_of_an_address(server: PageServer) -> None:
     assert repr(server.address.key) not in repr(server.address)
+
+
+def test_what_a_stranger_sends_ends_no_service(server: PageServer) -> None:
+    where = (server.address.host, server.address.port)
+    for said in (b"GET / HTTP/1.0\r\n\r\n", b"\x00\x00\x00\x02ab", b"\xff\xff\xff\xff", b""):
+        with socket.create_connection(where) as stranger:
+            stranger.sendall(said)
+        assert fetched(server, Segment(0, 0, 1)) == [[0]]
+        page_server._connections.forget()
+
+
+def test_a_stranger_who_says_nothing_keeps_nobody_waiting(server: PageServer) -> None:
+    where = (server.address.host, server.address.port)
+    with socket.create_connection(where), socket.create_connection(where):
+        assert fetched(server, Segment(0, 0, 1)) == [[0]]
+
+
+def test_a_server_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_server, "_HANDSHAKE_SECONDS", 1.0)
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        address = PageServerAddress(host="127.0.0.1", port=mute.getsockname()[1], key=b"key")
+        assert list(fetch_segments(address, [Segment(0, 0, 1)], SCHEMA)) == []
+
+
+def test_a_closed_server_takes_nobody(server: PageServer) -> None:
+    assert fetched(server, Segment(0, 0, 1)) == [[0]]
+    page_server._connections.forget()
+    server.close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((server.address.host, server.address.port)).close()
+
+
+def test_a_worker_that_outlives_many_queries_keeps_few_connections() -> None:
+    page_server._connections.forget()
+    before = open_files()
+    for _ in range(40):
+        served = PageServer("127.0.0.1", Pages().find)
+        assert fetched(served, Segment(0, 0, 1)) == [[0]]
+        served.close()
+    # Both ends are in this process, and the last one's other end may be about to close.
+    assert open_files() - before <= 2 * page_server._KEPT_CONNECTIONS + 4
+    page_server._connections.forget()
+
+
+def test_a_forked_child_does_not_ask_on_its_parents_connection(server: PageServer) -> None:
+    assert fetched(server, Segment(0, 0, 1)) == [[0]]
+    assert page_server._connections._idle
+    context = multiprocessing.get_context("fork")
+    answers, answer = context.Pipe(duplex=False)
+    child = context.Process(target=lambda: answer.send(len(page_server._connections._idle)))
+    child.start()
+    child.join()
+    assert answers.recv() == 0
+    assert fetched(server, Segment(0, 1, 1)) == [[1]]
+
+
+def open_files() -> int:
+    return len(list(Path("/dev/fd").iterdir()))
