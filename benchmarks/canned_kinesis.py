@@ -1,11 +1,13 @@
 """A Kinesis endpoint that costs next to nothing, in a process of its own so that its CPU is not counted.
 
-Two kinds of streams, told apart by their names, need no creation:
+Three kinds of streams, told apart by their names, need no creation:
 
-    page-10000-1024   one shard, whose every GetRecords answers the same page: 10,000 records of 1,024 bytes
-    shards-8-name     8 shards in memory, which PutRecords fills; the partition key is the shard's number
+    page-10000-1024          one shard, whose every GetRecords answers the same page: 10,000 records of 1,024 bytes
+    shards-8-name            8 shards in memory, which PutRecords fills; the partition key is the shard's number
+    backlog-8-10000-1024-2   8 shards with 2 such pages each, in growing sequence; see ``canned_backlog``
 
-It knows the actions the spout uses, keeps no state but the records, and checks nothing: no emulator.
+It knows the actions the spout and its competitors use, keeps no state but the records, and checks nothing: no
+emulator. Clients that also want other services of AWS at the same address get them passed on to ``beside``.
 """
 
 import asyncio
@@ -20,6 +22,10 @@ import time
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Final, Self
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
+
+from canned_backlog import Backlog, Backlogs
 
 from kinesis_spout.kinesis import KinesisClientSettings
 
@@ -51,11 +57,21 @@ def page_body(records: int, size_bytes: int) -> bytes:
 
 
 class CannedKinesis(AbstractContextManager["CannedKinesis"]):
-    """The endpoint's process. Mutable; ends with the ``with`` statement, and with the process that began it."""
+    """The endpoint's process. Mutable; ends with the ``with`` statement, and with the process that began it.
+
+    Args:
+        beside: the address of whoever answers what is not for Kinesis; empty if nobody does.
+    """
+
+    def __init__(self, beside: str = "") -> None:
+        self._beside = beside
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
-            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, __file__, self._beside],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         assert self._process.stdout is not None
         self.url = f"http://127.0.0.1:{int(self._process.stdout.readline())}"
@@ -65,6 +81,12 @@ class CannedKinesis(AbstractContextManager["CannedKinesis"]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._process.communicate()  # closes its standard input, which ends it
+
+    def extend(self, stream: str, pages: int) -> None:
+        """Add pages to each shard of a backlog."""
+        body = json.dumps({"StreamName": stream, "Pages": pages}).encode()
+        with urlopen(Request(self.url, body, {"X-Amz-Target": "Kinesis.Extend"})) as answer:
+            answer.read()
 
     @property
     def settings(self) -> KinesisClientSettings:
@@ -85,24 +107,40 @@ class _Streams:
     def __init__(self) -> None:
         self._shards: dict[tuple[str, int], list[dict[str, Any]]] = {}
         self._sequence = _FIRST_SEQUENCE
+        self._backlogs = Backlogs()
 
     def answer(self, action: str, request: dict[str, Any]) -> bytes:
         answer: dict[str, Any] | bytes = getattr(self, f"_{action}")(**request)
         return answer if isinstance(answer, bytes) else _encoded(answer)
 
+    def _Extend(self, *, StreamName: str, Pages: int) -> dict[str, Any]:  # noqa: N802, N803 - as in the API
+        self._backlogs.extend(StreamName, Pages)
+        return {}
+
+    def _DescribeStream(self, *, StreamName: str, **_: object) -> dict[str, Any]:  # noqa: N802, N803
+        summary = self._DescribeStreamSummary(StreamName=StreamName)["StreamDescriptionSummary"]
+        shards = self._ListShards(StreamName=StreamName)["Shards"]
+        return {"StreamDescription": summary | {"Shards": shards, "HasMoreShards": False}}
+
     @staticmethod
-    def _DescribeStreamSummary(*, StreamName: str) -> dict[str, Any]:  # noqa: N802, N803 - as in the API
+    def _DescribeStreamSummary(*, StreamName: str, **_: object) -> dict[str, Any]:  # noqa: N802, N803
+        backlog = Backlog.named(StreamName)
         return {
             "StreamDescriptionSummary": {
                 "StreamName": StreamName,
                 "StreamARN": f"arn:aws:kinesis:us-east-1:000000000000:stream/{StreamName}",
                 "StreamStatus": "ACTIVE",
                 "StreamCreationTimestamp": _ARRIVED,
+                "RetentionPeriodHours": 24,
+                "EnhancedMonitoring": [],
+                "OpenShardCount": 1 if backlog is None else backlog.shards,
             }
         }
 
-    @staticmethod
-    def _ListShards(*, StreamName: str, **_: object) -> dict[str, Any]:  # noqa: N802, N803
+    def _ListShards(self, *, StreamName: str, **_: object) -> dict[str, Any]:  # noqa: N802, N803
+        backlog = Backlog.named(StreamName)
+        if backlog is not None:
+            return {"Shards": self._backlogs.shards(backlog)}
         kind, count, *_rest = StreamName.split("-")
         return {
             "Shards": [
@@ -124,6 +162,11 @@ class _Streams:
         StartingSequenceNumber: str = "0",  # noqa: N803
         **_: object,
     ) -> dict[str, Any]:
+        backlog = Backlog.named(StreamName)
+        if backlog is not None:
+            return self._backlogs.iterator(
+                StreamName, backlog, ShardId, ShardIteratorType, StartingSequenceNumber
+            )
         number = int(ShardId.rpartition("-")[2])
         after = int(StartingSequenceNumber) - (ShardIteratorType == "AT_SEQUENCE_NUMBER")
         records = self._shards.get((StreamName, number), [])
@@ -135,6 +178,9 @@ class _Streams:
 
     def _GetRecords(self, *, ShardIterator: str, Limit: int = 10_000) -> dict[str, Any] | bytes:  # noqa: N802, N803
         stream, number, at = ShardIterator.split("/")
+        backlog = Backlog.named(stream)
+        if backlog is not None:
+            return self._backlogs.records(stream, backlog, f"{stream}/{number}", int(at), Limit)
         if stream.startswith("page-"):
             _, records, size_bytes = stream.split("-")
             return page_body(int(records), int(size_bytes))
@@ -165,7 +211,7 @@ def _encoded(document: dict[str, Any]) -> bytes:
 
 
 async def _serve_connection(
-    streams: _Streams, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    streams: _Streams, beside: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
     try:
         while head := await reader.readuntil(b"\r\n\r\n"):
@@ -174,7 +220,10 @@ async def _serve_connection(
                 name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)
             }
             body = await reader.readexactly(int(headers.get("content-length", "0")))
-            action = headers["x-amz-target"].rpartition(".")[2]
+            service, _, action = headers.get("x-amz-target", "").rpartition(".")
+            if not service.startswith("Kinesis"):
+                writer.write(await _passed_on(beside, head, body))
+                break
             answer = streams.answer(action, json.loads(body))
             writer.write(
                 b"HTTP/1.1 200 OK\r\nContent-Type: application/x-amz-json-1.1\r\n"
@@ -184,14 +233,25 @@ async def _serve_connection(
             writer.write(answer)
             await writer.drain()
     except (asyncio.IncompleteReadError, ConnectionError):
-        pass  # the caller hung up
+        pass  # the caller hung up, or there is nobody beside
     finally:
         writer.close()
 
 
-async def _serve() -> None:
+async def _passed_on(beside: str, head: bytes, body: bytes) -> bytes:
+    """Have a request of another service answered, on a connection of its own."""
+    address = urlsplit(beside)
+    reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    lines = [line for line in head.split(b"\r\n") if line and not line.lower().startswith(b"connection:")]
+    writer.write(b"\r\n".join([*lines, b"Connection: close", b"", b""]) + body)
+    answer = await reader.read()
+    writer.close()
+    return answer
+
+
+async def _serve(beside: str) -> None:
     streams = _Streams()
-    serve_connection = functools.partial(_serve_connection, streams)
+    serve_connection = functools.partial(_serve_connection, streams, beside)
     server = await asyncio.start_server(serve_connection, "127.0.0.1", 0, limit=1 << 20)
     print(server.sockets[0].getsockname()[1], flush=True)
     await asyncio.to_thread(sys.stdin.read)
@@ -199,4 +259,4 @@ async def _serve() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(_serve())
+    asyncio.run(_serve(sys.argv[1]))

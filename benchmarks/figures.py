@@ -20,7 +20,8 @@ class Figure:
     """One line of the table."""
 
     what: str
-    value: float
+    value: float | None
+    """None: it could not be measured, for the reason in ``note``."""
     unit: str
     reference: str = ""
     """What the ratio compares with."""
@@ -30,6 +31,7 @@ class Figure:
     """The goal: the value is no more than this."""
     cheaper_at_least: float | None = None
     """The goal: the ratio is no less than this."""
+    note: str = ""
 
     @property
     def goal(self) -> str:
@@ -42,7 +44,7 @@ class Figure:
     def met(self) -> bool | None:
         """Whether the goal was met; None if there is none."""
         if self.at_most is not None:
-            return self.value <= self.at_most
+            return None if self.value is None else self.value <= self.at_most
         if self.cheaper_at_least is None or self.ratio is None:
             return None
         return self.ratio >= self.cheaper_at_least

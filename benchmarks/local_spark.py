@@ -1,5 +1,6 @@
-"""A local Spark session for a benchmark, and what a spout needs to run in it."""
+"""A local Spark session for a benchmark, what a spout needs to run in it, and how far its queries are."""
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -7,6 +8,14 @@ from typing import Any
 
 from figures import ProcessTree
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+from pyspark.sql.streaming.query import StreamingQuery
 
 from kinesis_spout import SpoutConfig
 from kinesis_spout.kinesis import KinesisClientSettings
@@ -43,3 +52,42 @@ def spout_config(kinesis: KinesisClientSettings, stream: str, directory: Path) -
         zookeeper=f"embedded:{directory / 'zookeeper'}",
         dead_letters=str(directory / "dead-letters"),
     )
+
+
+class Batches(StreamingQueryListener):
+    """The micro-batches of a session's queries, as Spark tells of them. Mutable; Spark's thread fills it."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._changed = threading.Condition()
+        self._durations: dict[str, list[dict[str, int]]] = {}
+        self._rows: dict[str, int] = {}
+        spark.streams.addListener(self)
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's names
+        """See Spark."""
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+        """See Spark."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        """See Spark."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        """Note a batch, if it had rows."""
+        run, rows = str(event.progress.runId), event.progress.numInputRows
+        if rows:
+            with self._changed:
+                self._durations.setdefault(run, []).append(dict(event.progress.durationMs))
+                self._rows[run] = self._rows.get(run, 0) + rows
+                self._changed.notify_all()
+
+    def wait_for(self, query: StreamingQuery, rows: int, *, seconds: float) -> None:
+        """Wait until a query has processed so many rows."""
+        run = str(query.runId)
+        with self._changed:
+            came = self._changed.wait_for(lambda: self._rows.get(run, 0) >= rows, seconds)
+        assert came, f"expected {rows} rows, got {self._rows.get(run, 0)}: {query.exception()}"
+
+    def durations(self, query: StreamingQuery) -> list[dict[str, int]]:
+        """Give ``durationMs`` of each batch with rows, in milliseconds by part."""
+        return self._durations[str(query.runId)]

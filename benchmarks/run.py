@@ -1,6 +1,6 @@
 """Runs the benchmarks, all or the named ones, and shows their figures.
 
-python benchmarks/run.py [--quick] [--json] [decode | tracker | zookeeper | micro_batch | idle ...]
+python benchmarks/run.py [--quick] [--json] [decode | tracker | zookeeper | micro_batch | idle | ...]
 """
 
 import argparse
@@ -20,7 +20,7 @@ from rich.table import Table
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-BENCHMARKS: Final = ("decode", "tracker", "zookeeper", "micro_batch", "idle")
+BENCHMARKS: Final = ("decode", "tracker", "zookeeper", "micro_batch", "idle", "sources", "structured")
 _WIDTH_IN_FILES: Final = 150
 
 
@@ -82,13 +82,13 @@ def _table(name: str, figures: list[Figure], seconds: float) -> Table:
     table.add_column("times cheaper", justify="right")
     table.add_column("than")
     table.add_column("goal")
+    table.add_column("note", overflow="fold")
     for figure in figures:
         ratio = "" if figure.ratio is None else f"{figure.ratio:,.{1 if figure.ratio >= 1 else 2}f}"
         verdict = {None: "", True: "[green]met[/]", False: "[red]missed[/]"}[figure.met]
-        shown = f"{figure.value:,.{_decimals(figure.value)}f}"
-        table.add_row(
-            figure.what, shown, figure.unit, ratio, figure.reference, f"{figure.goal} {verdict}".strip()
-        )
+        shown = "" if figure.value is None else f"{figure.value:,.{_decimals(figure.value)}f}"
+        goal = f"{figure.goal} {verdict}".strip()
+        table.add_row(figure.what, shown, figure.unit, ratio, figure.reference, goal, figure.note)
     return table
 
 

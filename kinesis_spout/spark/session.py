@@ -19,6 +19,15 @@ SETTINGS: Final = {
 }
 """What ``session`` sets. For a session of your own, set these before it starts."""
 
+LOCAL_CHECKPOINTS: Final = {
+    # Every file of a checkpoint on a local disk is made by way of a process, ``chmod``: 60 ms a micro-batch.
+    "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing."
+    "FileSystemBasedCheckpointFileManager",
+}
+"""For queries of Structured Streaming whose checkpoints are on a local disk, and only there: on an object store
+this would write checkpoints that are not whole. The class is named as in PySpark 4.3 (4.0 has it without
+``checkpointing``). It is an SQL setting, so ``spark.conf.set`` takes it too, before a query starts."""
+
 
 def session(app_name: str, master: str | None = None, **settings: str) -> SparkSession:
     """Start (or get) a classic SparkSession with ``SETTINGS``; yours come last and win.
