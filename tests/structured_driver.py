@@ -1,8 +1,8 @@
 """A driver process with streaming queries that stop amid a batch, for tests that kill it there.
 
 ``python -m tests.structured_driver QUERIES``: the JSON of a list of ``HeldQuery``. Each writes what its batches
-have to its log, one line a batch, and holds in the batch ``hold_at``, whose line is then in the log: its offsets
-are logged by Spark, its commit is not.
+have to its log, one line a batch, and holds in one of them, whose line is then the last: its offsets are logged
+by Spark, its commit is not.
 """
 
 import json
@@ -23,6 +23,9 @@ class HeldQuery(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint: str
     log: str
     hold_at: int
+    """The first batch that it may hold in."""
+    hold_with_rows: bool
+    """Whether it holds in a batch that has rows."""
 
     @property
     def batches(self) -> list[Batch]:
@@ -34,15 +37,18 @@ class HeldQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_held(self) -> bool:
-        return any(batch.number == self.hold_at for batch in self.batches)
+        return any(self.holds_in(batch) for batch in self.batches)
+
+    def holds_in(self, batch: Batch) -> bool:
+        return batch.number >= self.hold_at and (bool(batch.rows) or not self.hold_with_rows)
 
 
 def logging_sink(held: HeldQuery, holds: threading.Event) -> Callable[[DataFrame, int], None]:
     def log(frame: DataFrame, number: int) -> None:
-        line = json.dumps([number, seen(frame)]) + "\n"
+        batch = Batch(number=number, rows=seen(frame))
         with Path(held.log).open("a") as file:
-            file.write(line)
-        if number == held.hold_at:
+            file.write(json.dumps([batch.number, batch.rows]) + "\n")
+        if held.holds_in(batch):
             holds.set()
             threading.Event().wait()
 

@@ -46,18 +46,20 @@ class Batch:
 class CollectedBatches:
     """For ``foreachBatch``. Spark's thread fills it, the test's reads it.
 
+    The first batch may have no rows: Spark makes it also where nothing came within the second that it waits.
+
     Args:
-        then: called with each batch's frame and number after its rows were collected.
+        then: called with the frame of each batch that has rows, after they were collected.
     """
 
-    def __init__(self, then: Callable[[DataFrame, int], None] | None = None) -> None:
+    def __init__(self, then: Callable[[DataFrame], None] | None = None) -> None:
         self._then = then
         self.batches: list[Batch] = []
 
     def __call__(self, frame: DataFrame, number: int) -> None:
         batch = Batch(number=number, rows=seen(frame))
-        if self._then is not None:
-            self._then(frame, number)
+        if self._then is not None and batch.rows:
+            self._then(frame)
         self.batches.append(batch)
 
     @property

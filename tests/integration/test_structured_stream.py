@@ -54,7 +54,10 @@ from tests.structured_queries import (
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.endpoint,
+    pytest.mark.timeout(300),  # the Spark of the killed driver is started within a test, too
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
+    # PySpark 4.0 leaves the socket of a collect() to the garbage collector.
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 
 SECOND_SHARD = "shardId-000000000001"
@@ -98,7 +101,7 @@ def test_a_second_action_in_foreach_batch_takes_the_pages_of_the_first_though_mo
     put = stream.put_all(numbered("a", 200))
     second: list[Seen] = []
 
-    def act_again(frame: DataFrame, _: int) -> None:
+    def act_again(frame: DataFrame) -> None:
         stream.put_all(numbered("b", 50))
         stream.delete()  # so that it cannot be read again: what the second action gives are the pages
         second.extend(seen(frame))
@@ -107,7 +110,6 @@ def test_a_second_action_in_foreach_batch_takes_the_pages_of_the_first_though_mo
     with running(spark, options_of(stream), checkpoint, sink) as query:
         message = failure_of(query)
 
-    assert len(sink.batches) == 1
     assert second == sink.rows
     assert_each_once_in_order(sink.batches, put)
     assert stream.name in message
@@ -117,7 +119,7 @@ def test_an_action_after_the_pages_are_gone_gives_the_same_rows_from_kinesis(
     spark: SparkSession, stream: QueriedStream, checkpoint: Path
 ) -> None:
     frames: list[DataFrame] = []
-    sink = CollectedBatches(lambda frame, _: frames.append(frame))
+    sink = CollectedBatches(frames.append)
     # Batches of 70 of pages of about 100: their ranges begin and end amid pages.
     put = stream.put_all(numbered("a", 200))
     with running(spark, options_of(stream, maxRecordsPerTrigger="70"), checkpoint, sink) as query:
@@ -127,8 +129,9 @@ def test_an_action_after_the_pages_are_gone_gives_the_same_rows_from_kinesis(
         freed = [seen(frame) for frame in frames[:3]]
     after_the_end = [seen(frame) for frame in frames]
 
-    assert freed == [batch.rows for batch in sink.batches[:3]]
-    assert after_the_end == [batch.rows for batch in sink.batches]
+    with_rows = [batch.rows for batch in sink.batches if batch.rows]
+    assert freed == with_rows[:3]
+    assert after_the_end == with_rows
     assert_each_once_in_order(sink.batches, put)
 
     stream.delete()
@@ -161,7 +164,9 @@ def driver(queries: list[HeldQuery], folder: Path) -> Iterator["subprocess.Popen
 class Killed:
     """A query that was killed amid a batch, and its stream."""
 
-    def __init__(self, stream: QueriedStream, folder: Path, *, hold_at: int, **options: str) -> None:
+    def __init__(
+        self, stream: QueriedStream, folder: Path, *, hold_at: int, hold_with_rows: bool, **options: str
+    ) -> None:
         folder.mkdir()
         self.stream = stream
         self.checkpoint = folder / "checkpoint"
@@ -170,6 +175,7 @@ class Killed:
             checkpoint=str(self.checkpoint),
             log=str(folder / "batches"),
             hold_at=hold_at,
+            hold_with_rows=hold_with_rows,
         )
         self.put: list[str] = []
 
@@ -185,10 +191,28 @@ class Killed:
 def killed(moto_server: KinesisEndpoint, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Killed]:
     """Three queries of one driver, killed when each had the offsets of its batch logged and not its commit."""
     folder = tmp_path_factory.mktemp("killed")
-    oldest = Killed(QueriedStream(moto_server, 2), folder / "oldest", hold_at=1, maxRecordsPerTrigger="70")
+    oldest = Killed(
+        QueriedStream(moto_server, 2),
+        folder / "oldest",
+        hold_at=1,
+        hold_with_rows=True,
+        maxRecordsPerTrigger="70",
+    )
     oldest.put += oldest.stream.put_all(numbered("oldest", 300))
-    latest = Killed(QueriedStream(moto_server, 1), folder / "latest", hold_at=0, initialPosition="latest")
-    empty = Killed(QueriedStream(moto_server, 1), folder / "empty", hold_at=0, initialPosition="latest")
+    latest = Killed(
+        QueriedStream(moto_server, 1),
+        folder / "latest",
+        hold_at=0,
+        hold_with_rows=True,
+        initialPosition="latest",
+    )
+    empty = Killed(
+        QueriedStream(moto_server, 1),
+        folder / "empty",
+        hold_at=0,
+        hold_with_rows=False,
+        initialPosition="latest",
+    )
     empty.stream.put_all(["before the query"])
     queries = [each.query for each in (oldest, empty, latest)]  # the order in which they are started
     with driver(queries, folder) as process:
@@ -207,8 +231,8 @@ def killed(moto_server: KinesisEndpoint, tmp_path_factory: pytest.TempPathFactor
             wait_held(latest.query)
     latest.put += producer.payloads
     for each in (oldest, latest, empty):
-        assert max(logged(each.checkpoint, "offsets")) == each.query.hold_at
-        assert each.query.hold_at not in logged(each.checkpoint, "commits")
+        held_in = each.query.batches[-1].number
+        assert logged(each.checkpoint, "offsets") - logged(each.checkpoint, "commits") == {held_in}
         each.put += each.stream.put_all([*numbered("while down", 20), "last"])
     return {"oldest": oldest, "latest": latest, "empty": empty}
 
@@ -218,24 +242,23 @@ def test_a_batch_whose_driver_was_killed_has_the_same_rows_after_the_restart(
     spark: SparkSession, killed: Mapping[str, Killed]
 ) -> None:
     query = killed["oldest"]
-    first, interrupted = query.query.batches
+    *before, interrupted = query.query.batches
 
     sink = query.go_on(spark, "last")
 
     assert sink.batches[0] == interrupted
     assert len(interrupted.rows) == 70
-    assert_each_once_in_order([first, *sink.batches], query.put)
+    assert_each_once_in_order([*before, *sink.batches], query.put)
 
 
 def test_a_first_batch_at_latest_whose_driver_was_killed_has_the_same_rows_after_the_restart(
     spark: SparkSession, killed: Mapping[str, Killed]
 ) -> None:
     query = killed["latest"]
-    (interrupted,) = query.query.batches
+    *_, interrupted = query.query.batches
 
     sink = query.go_on(spark, "last")
 
-    assert interrupted.rows
     assert sink.batches[0] == interrupted
     # What was put before LATEST is not there, everything after it is.
     latest = query.put.index(interrupted.rows[0].payload)
@@ -299,30 +322,32 @@ def test_latest_holds_for_a_child_born_while_the_query_was_down(
 
 
 @since_4_2
-def test_available_now_reads_what_was_there_in_limited_batches_though_a_shard_splits_meanwhile(
+def test_available_now_reads_what_was_there_in_limited_batches_and_ends_though_shards_split_under_load(
     spark: SparkSession, resharded: QueriedStream, checkpoint: Path
 ) -> None:
     options = options_of(resharded, maxRecordsPerTrigger="100")
     there = resharded.put_all(numbered("parent", 200))
     resharded.split(FIRST_SHARD)
     there += resharded.put_all(numbered("child", 100))
-    later: list[str] = []
 
-    def split_meanwhile(_: DataFrame, number: int) -> None:
-        if number == 0:
+    def split_meanwhile(_: DataFrame) -> None:
+        if len(resharded.shards()) == 4:
             resharded.split(SECOND_SHARD)
-            later.extend(resharded.put_all(numbered("meanwhile", 50)))
 
     first = CollectedBatches(split_meanwhile)
-    run_available(spark, options, checkpoint, first)
+    with Producer(resharded, "later", at_once=1) as producer:
+        producer.wait_for(1)
+        run_available(spark, options, checkpoint, first)
+        producer.wait_for(1)
     second = CollectedBatches()
     run_available(spark, options, checkpoint, second)
 
     assert set(there) <= set(first.payloads)
     assert max(first.sizes) <= 100
     assert len(first.batches) >= 3
-    assert later, "the shard did not split meanwhile"
-    assert_each_once_in_order([*first.batches, *second.batches], [*there, *later])
+    assert len(resharded.shards()) == 6, "the second shard did not split meanwhile"
+    assert second.rows
+    assert_each_once_in_order([*first.batches, *second.batches], [*there, *producer.payloads])
     assert_parents_first([*first.batches, *second.batches], resharded.shards())
 
 
@@ -537,7 +562,6 @@ def test_an_unknown_option_is_refused_before_there_is_a_query(
     "wrong",
     [
         {"maxRecordsPerTrigger": "many"},
-        {"initialPosition": "yesterday"},
         {"streamARN": "arn:aws:kinesis:us-east-1:123456789012:stream/orders"},
     ],
     ids=str,
