@@ -24,6 +24,8 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.endpoint,
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
+    # PySpark 4.0 leaves the socket of a collect() to the garbage collector.
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 
 
