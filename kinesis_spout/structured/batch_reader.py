@@ -99,7 +99,7 @@ class KinesisBatchReader(DataSourceReader):
 
     Args:
         options: what ``spark.read`` was told.
-        now: what LATEST means, in seconds since the epoch; by default, the time of this call. Spark 4.0 makes
+        now: what LATEST means, in seconds since the epoch; by default, the time of this call. PySpark 4.0 makes
             a reader for every action: given the time of ``load``, they all read the same.
     """
 

@@ -4,6 +4,7 @@ Spark imports this in every session, whether it reads Kinesis or not: so nothing
 used.
 """
 
+import time
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,8 @@ class KinesisDataSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         self.options = options
+        self._made_at = time.time()
+        """PySpark 4.0 makes a reader for every action; LATEST is to mean the same for all of them."""
 
     @classmethod
     def name(cls) -> str:
@@ -46,7 +49,7 @@ class KinesisDataSource(DataSource):
         from kinesis_spout.structured.batch_reader import KinesisBatchReader
         from kinesis_spout.structured.options import BatchReadOptions
 
-        return KinesisBatchReader(BatchReadOptions.of(dict(self.options)))
+        return KinesisBatchReader(BatchReadOptions.of(dict(self.options)), now=self._made_at)
 
     def streamReader(self, schema: "StructType") -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Give the reader of ``spark.readStream``."""

@@ -24,7 +24,7 @@ class BatchReadOptions:
     start: StartPositions
     """Never LATEST."""
     end: EndPositions
-    """LATEST means the time of planning; see ``EndPositions.resolved``."""
+    """LATEST means the time of load; see ``EndPositions.resolved``."""
     max_records_per_fetch: int
     max_fetch_bytes_per_second: int
     """Of one shard."""

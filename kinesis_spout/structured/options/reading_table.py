@@ -32,7 +32,7 @@ POSITIONS: Final = (
         kind=Kind.END,
         default="latest",
         doc="Where the read ends: a time and AT_SEQUENCE_NUMBER are left out, AFTER_SEQUENCE_NUMBER is read. "
-        "latest is the time of planning.",
+        "latest is the time of load().",
     ),
 )
 """Where a read begins and ends."""
@@ -128,7 +128,7 @@ BATCHES: Final = (
         name="shardsPerTask",
         uses=_READS,
         kind=Kind.COUNT,
-        unset="as bytes and cores suggest",
+        unset="as bytesPerTask says; 8 in a batch read",
         at_least="1",
         doc="How many shards a Spark task reads.",
     ),
