@@ -26,6 +26,8 @@ _EXIT_CODES: Final = (
     "while a consumer is alive, 6 dead letters, 130 interrupted."
 )
 
+_CONTEXT: Final = {"help_option_names": ["-h", "--help"]}
+
 app = typer.Typer(
     cls=OneLineErrors,
     help=_HELP,
@@ -33,7 +35,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",  # joins the lines of a paragraph
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # a traceback with local variables would show secrets
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=_CONTEXT,
 )
 
 
@@ -69,7 +71,12 @@ def demo(ctx: typer.Context) -> None:
     # Imported only now: the demo brings half the package with it, which --help should not wait for.
     from kinesis_spout.cli.demo.run import demo as run_demo  # noqa: PLC0415
 
-    demo_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    demo_app = typer.Typer(
+        add_completion=False,
+        rich_markup_mode="markdown",
+        pretty_exceptions_enable=False,
+        context_settings=_CONTEXT,
+    )
     demo_app.command("demo")(run_demo)
     typer.main.get_command(demo_app)(args=ctx.args, prog_name=ctx.command_path)
 

@@ -140,9 +140,9 @@ def forget(ctx: typer.Context, config: SpoutConfig, *, yes: Yes = False, json: J
     with world.progress(config) as progress:
         _refuse_while_alive(progress, "forget")
         shard_ids = progress.store.shard_ids()
-        if not json:
+        if shard_ids and not json:
             typer.echo(
-                f"{config.app} on {config.stream_name}: the progress of {len(shard_ids)} shards is removed"
+                f"{config.app} on {config.stream_name}: shards with progress to remove: {len(shard_ids)}"
             )
         _confirm("forget the progress", yes=yes)
         progress.store.forget()

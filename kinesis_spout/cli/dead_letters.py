@@ -10,12 +10,11 @@ import typer
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
-from kinesis_spout.cli.failures import NotFound
+from kinesis_spout.cli.failures import NotFound, WrongArguments
 from kinesis_spout.cli.output import moment, note, print_json, print_plain
 from kinesis_spout.cli.settings import configured
 from kinesis_spout.config import SpoutConfig
 from kinesis_spout.dead_letter import DeadLetter
-from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.ports import DeadLetterSink
 
 if TYPE_CHECKING:
@@ -102,7 +101,10 @@ def show(
 def redrive(
     ctx: typer.Context,
     message_ids: Annotated[
-        list[str] | None, typer.Argument(metavar="[MESSAGE_ID]...", show_default=False)
+        list[str] | None,
+        typer.Argument(
+            metavar="[MESSAGE_ID]...", help="As `dead-letters list` shows them.", show_default=False
+        ),
     ] = None,
     *,
     config: SpoutConfig,
@@ -123,9 +125,9 @@ def redrive(
     """
     ids = frozenset(message_ids or ())
     if bool(ids) == every:
-        raise InvalidConfig("expected message ids or --all, got " + ("both" if every else "neither"))
+        raise WrongArguments("expected message ids or --all, got " + ("both" if every else "neither"))
     if force and not every:
-        raise InvalidConfig(
+        raise WrongArguments(
             "expected --force with --all only: single letters need a sink that remembers them"
         )
     from kinesis_spout.dead_letters import redrive as redriving  # noqa: PLC0415 - imports boto3
@@ -144,7 +146,7 @@ def redrive(
     if json:
         print_json({"redriven": done.count, "missing": missing})
     else:
-        note(f"{done.count} records are back on their stream")
+        note(f"records back on their stream: {done.count}")
     if missing:
         raise NotFound(f"not in {config.dead_letters_url}, or redriven before: {', '.join(missing)}")
 

@@ -13,12 +13,19 @@ from kinesis_spout.errors import (
     InvalidConfig,
     KinesisSpoutError,
     StreamRecreated,
+    Unavailable,
 )
 
 INTERRUPTED: Final = 130
 """What shells expect of a command that SIGINT ended."""
 
+
+class WrongArguments(InvalidConfig):
+    """What a command was given beside the settings cannot be done."""
+
+
 _NEXT_STEPS: Final[dict[type[KinesisSpoutError], str]] = {
+    WrongArguments: "the command with --help says what it takes",
     InvalidConfig: "a setting is given as --set NAME=VALUE, as KINESIS_SPOUT_NAME, or in a file (--config); "
     "`kinesis-spout options` lists all",
     ConsumerAlive: "stop them (Ctrl-C or SIGTERM) and repeat; one that was killed is gone when its session has "
@@ -27,7 +34,10 @@ _NEXT_STEPS: Final[dict[type[KinesisSpoutError], str]] = {
     "what cannot",
     StreamRecreated: "`kinesis-spout checkpoints forget` removes the progress on the old stream",
     DataLoss: "`kinesis-spout checkpoints reset --to trim_horizon` goes on at the oldest record that is left",
+    Unavailable: "see that the endpoint runs and can be reached from here; it is chosen by --region and "
+    "--endpoint-url, or AWS_REGION and AWS_ENDPOINT_URL",
 }
+"""The first that fits is told: what is special comes before what is general."""
 
 
 class NotFound(KinesisSpoutError):  # noqa: N818 - the name says what happened
@@ -64,6 +74,6 @@ class OneLineErrors(TyperGroup):
 def report(error: KinesisSpoutError) -> None:
     """Say on standard error what went wrong, and what to do about it."""
     typer.echo(f"error: {error}", err=True)
-    for kind, step in _NEXT_STEPS.items():
-        if isinstance(error, kind):
-            typer.echo(f"next: {step}", err=True)
+    step = next((step for kind, step in _NEXT_STEPS.items() if isinstance(error, kind)), None)
+    if step is not None:
+        typer.echo(f"next: {step}", err=True)

@@ -11,9 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from kinesis_spout.cli.failures import NotFound
+from kinesis_spout.cli.failures import NotFound, WrongArguments
 from kinesis_spout.cli.output import moment
-from kinesis_spout.errors import InvalidConfig
 from shard_state import SHARD_END, SHARD_START, Checkpoint, Position, SequenceNumber, Shard
 from shard_state.errors import InvalidSequenceNumber
 from shard_state.lineage import parents_first
@@ -47,7 +46,7 @@ def parse_target(text: str, now: float) -> Target:
     """Read what ``--to`` was given; LATEST is the time ``now``.
 
     Raises:
-        InvalidConfig: says what is allowed.
+        WrongArguments: says what is allowed.
     """
     if text.lower() in {"trim_horizon", "earliest"}:
         return Target(position=Position.trim_horizon())
@@ -58,11 +57,11 @@ def parse_target(text: str, now: float) -> Target:
     try:
         time = datetime.fromisoformat(text)
     except ValueError as error:
-        raise InvalidConfig(f"--to: expected {_ALLOWED}, got {text!r}") from error
+        raise WrongArguments(f"--to: expected {_ALLOWED}, got {text!r}") from error
     if time.tzinfo is None:
-        raise InvalidConfig(f"--to: expected a time with its zone, as in 2026-01-31T12:00:00Z, got {text!r}")
+        raise WrongArguments(f"--to: expected a time with its zone, as in 2026-01-31T12:00:00Z, got {text!r}")
     if time.timestamp() > now:
-        raise InvalidConfig(f"--to: expected a time that is not in the future, got {text!r}: use latest")
+        raise WrongArguments(f"--to: expected a time that is not in the future, got {text!r}: use latest")
     return Target(position=Position.at_timestamp(time.timestamp()))
 
 
@@ -70,7 +69,7 @@ def _at(text: str) -> Target:
     try:
         sequence = SequenceNumber.parse(text)
     except InvalidSequenceNumber as error:
-        raise InvalidConfig(f"--to: {error}") from error
+        raise WrongArguments(f"--to: {error}") from error
     whole = Position.at(SequenceNumber(sequence.number))
     if sequence.is_whole or sequence.sub == 0:
         return Target(position=whole)
@@ -102,11 +101,11 @@ def plan_reset(
         chosen: only these shards; none means all.
 
     Raises:
-        InvalidConfig: the target is in one shard, and not exactly one was chosen.
+        WrongArguments: the target is in one shard, and not exactly one was chosen.
         NotFound: a chosen shard is not listed.
     """
     if target.is_sequence_number and len(set(chosen)) != 1:
-        raise InvalidConfig(
+        raise WrongArguments(
             f"--shard: expected exactly one with a sequence number, which is a place in one shard, got "
             f"{len(set(chosen))}"
         )

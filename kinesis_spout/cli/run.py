@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import os
 import signal
 import sys
 import threading
@@ -15,12 +16,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from kinesis_spout.cli.failures import INTERRUPTED, SparkFailed
+from kinesis_spout.cli.failures import INTERRUPTED, SparkFailed, WrongArguments
 from kinesis_spout.cli.run_progress import ProgressView, Reading, open_view
 from kinesis_spout.cli.settings import configured
 from kinesis_spout.cli.spark_session import start_spark
 from kinesis_spout.config import SpoutConfig
 from kinesis_spout.errors import InvalidConfig, KinesisSpoutError
+from kinesis_spout.scheme import resolve
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS: Final = 0.1
 _REFRESH_SECONDS: Final = 1.0
+_STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_STANDARD_ERROR: Final = 2
+_STOPPING_AT_START: Final = b"stopping when the start is done; a second Ctrl-C does not wait\n"
 
 
 class _Door(Enum):
@@ -86,18 +91,23 @@ def run(
     Next: `kinesis-spout shards` from another terminal; `dead-letters list` for what was given up.
     """
     if arrow and dataframe:
-        raise InvalidConfig("expected --arrow or --dataframe, got both")
+        raise WrongArguments("expected --arrow or --dataframe, got both")
     door = _Door.ARROW if arrow else _Door.DATAFRAME if dataframe else _Door.RECORD
     if door is not _Door.RECORD and scheme != "raw":
-        raise InvalidConfig(f"--scheme: expected raw with --{door.name.lower()}, got {scheme!r}")
+        raise WrongArguments(f"--scheme: expected raw with --{door.name.lower()}, got {scheme!r}")
     function = find_handler(handler)
+    try:
+        resolve(scheme)  # refused now, rather than when Spark has started
+    except InvalidConfig as error:
+        raise WrongArguments(f"--{error}") from error
     job = _Job(config=config, door=door, function=function, scheme=scheme)
-    with open_view(json=json, per_shard=per_shard) as view:
+    # From the start on: a PySpark that is interrupted while it launches its JVM leaves that running for ever.
+    with open_view(json=json, per_shard=per_shard) as view, _stop_signals() as stop:
         spark = start_spark(config.app, master, py_files or ())
         try:
-            with _stop_signals() as stop:
-                query = job.start(spark)
-                _follow(query, stop, view, until_caught_up=until_caught_up)
+            stop.listen()  # again: a Spark context takes SIGINT for itself
+            if stop.signal is None:
+                _follow(job.start(spark), stop, view, until_caught_up=until_caught_up)
         finally:
             spark.stop()
     if stop.signal is signal.SIGINT:
@@ -108,25 +118,25 @@ def find_handler(name: str) -> Callable[..., None]:
     """Import ``module:function``; the working directory comes first, as with ``python -m``.
 
     Raises:
-        InvalidConfig: it cannot be imported, or is nothing to call.
+        WrongArguments: it cannot be imported, or is nothing to call.
     """
     module_name, colon, path = name.partition(":")
     if not (module_name and colon and path):
-        raise InvalidConfig(f"expected MODULE:HANDLER, as in my_module:handle, got {name!r}")
+        raise WrongArguments(f"expected MODULE:HANDLER, as in my_module:handle, got {name!r}")
     sys.path.insert(0, str(Path.cwd()))
     try:
         found: Any = importlib.import_module(module_name)
     except Exception as error:  # the user's module may raise anything
-        raise InvalidConfig(
+        raise WrongArguments(
             f"expected an importable module {module_name!r} (looked in {Path.cwd()} first), got "
             f"{type(error).__name__}: {error}; --debug shows where"
         ) from error
     for part in path.split("."):
         if not hasattr(found, part):
-            raise InvalidConfig(f"expected {path!r} in the module {module_name!r}, found none")
+            raise WrongArguments(f"expected {path!r} in the module {module_name!r}, found none")
         found = getattr(found, part)
     if not callable(found):
-        raise InvalidConfig(f"expected {name!r} to be a function, got a {type(found).__name__}")
+        raise WrongArguments(f"expected {name!r} to be a function, got a {type(found).__name__}")
     return found  # type: ignore[no-any-return]
 
 
@@ -154,12 +164,25 @@ class _Stop:
     def __init__(self) -> None:
         self.signal: signal.Signals | None = None
         self._told = threading.Event()
+        self._starting = True
+
+    def listen(self) -> None:
+        """Have SIGINT and SIGTERM told to this."""
+        for number in _STOP_SIGNALS:
+            signal.signal(number, self.tell)
+
+    def started(self) -> None:
+        """From now on the progress shows that it stops."""
+        self._starting = False
 
     def tell(self, number: int, _frame: object) -> None:
         """Handle a signal: the first asks for a clean stop; of the next ones SIGINT breaks it off."""
         if self.signal is None:
             self.signal = signal.Signals(number)
             self._told.set()
+            if self._starting:
+                # Not by way of sys.stderr, which may be in the middle of a write.
+                os.write(_STANDARD_ERROR, _STOPPING_AT_START)
         elif number == signal.SIGINT:
             raise KeyboardInterrupt
 
@@ -172,7 +195,8 @@ class _Stop:
 def _stop_signals() -> Iterator[_Stop]:
     """Let SIGINT and SIGTERM ask for a stop, and not PySpark, which would cancel every job."""
     stop = _Stop()
-    before = {number: signal.signal(number, stop.tell) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in _STOP_SIGNALS}
+    stop.listen()
     try:
         yield stop
     finally:
@@ -186,6 +210,7 @@ def _follow(query: "SpoutQuery", stop: _Stop, view: ProgressView, *, until_caugh
     Raises:
         What ended the query, or kept the last progress from being stored.
     """
+    stop.started()
     reading = Reading(query)
     caught_up = _in_background(query.processAllAvailable) if until_caught_up else Future()
     show_at = 0.0

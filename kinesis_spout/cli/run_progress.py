@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _PLAIN_SECONDS: Final = 10.0
 """How often a log, rather than a terminal, gets a line."""
+_REPEAT_SECONDS: Final = 60.0
+"""How often a log, or a terminal, gets the same warning while no other comes."""
 _SHARD_HEADINGS: Final = ("shard", "phase", "checkpoint", "in flight", "waiting", "exhausted", "holes")
 
 
@@ -165,9 +167,26 @@ class _LiveTable:
         self._live.update(Group(*parts), refresh=True)
 
 
+class _NoRepeats(logging.Filter):
+    """Mutable. Holds a warning back that is the one before: each try to connect again says the same."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said = ""
+        self._at = 0.0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        if text == self._said and record.created - self._at < _REPEAT_SECONDS:
+            return False
+        self._said, self._at = text, record.created
+        return True
+
+
 @contextlib.contextmanager
 def _logging_to(handler: logging.Handler) -> Iterator[None]:
     handler.setLevel(logging.WARNING)
+    handler.addFilter(_NoRepeats())
     handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
     root = logging.getLogger()
     root.addHandler(handler)

@@ -1,11 +1,11 @@
 """The Spark session of ``run``."""
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kinesis_spout.cli.failures import SparkFailed
-from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.cli.failures import SparkFailed, WrongArguments
 from kinesis_spout.zookeeper.embedded import find_java
 
 if TYPE_CHECKING:
@@ -16,13 +16,16 @@ def start_spark(app_name: str, master: str | None, py_files: Sequence[Path]) -> 
     """Start Spark with this package's settings, logging errors only.
 
     Raises:
-        InvalidConfig: no Java, or a file that is not there.
+        InvalidConfig: no Java.
+        WrongArguments: a file that is not there.
         SparkFailed: it did not start.
     """
     missing = [str(path) for path in py_files if not path.exists()]
     if missing:
-        raise InvalidConfig(f"--py-files: expected files that exist, got {', '.join(missing)}")
+        raise WrongArguments(f"--py-files: expected files that exist, got {', '.join(missing)}")
     find_java()
+    # What py4j logs it raises too; a Ctrl-C during a call would show as three tracebacks.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     from py4j.protocol import Py4JError, Py4JJavaError  # noqa: PLC0415 - PySpark is slow to import
     from pyspark.errors import PySparkException  # noqa: PLC0415
 

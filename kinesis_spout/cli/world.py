@@ -4,12 +4,13 @@ Each part is opened only by the command that needs it: what looks at progress al
 and nothing heavy is imported before it is used, so that ``--help`` is quick.
 """
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kinesis_spout.config import SpoutConfig
 from kinesis_spout.errors import StoreError
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
     from kinesis_spout.zookeeper.application import Application
+
+_PATIENCE_SECONDS: Final = 15.0
+"""How long somebody at a terminal waits for a stream that does not answer; a consumer waits longer."""
 
 
 class OperatorStore(CheckpointStore, Protocol):
@@ -117,6 +121,7 @@ class RealWorld:
         )
 
         with ExitStack() as opened:
+            opened.enter_context(_unheard("kinesis_spout.zookeeper.kazoo"))
             hosts = config.zookeeper_hosts
             if hosts is None:
                 hosts = opened.enter_context(EmbeddedZooKeeper(_embedded_directory(config))).connect_string
@@ -131,7 +136,7 @@ class RealWorld:
         from kinesis_spout.kinesis import KinesisShardLister, PollingShardGetter  # noqa: PLC0415
 
         client = self.client(config)
-        lister = KinesisShardLister(client, config.stream)
+        lister = KinesisShardLister(client, config.stream, deadline_seconds=_PATIENCE_SECONDS)
 
         def open_getter(shard_id: str, position: Position) -> ShardGetter:
             return PollingShardGetter(
@@ -157,6 +162,18 @@ class RealWorld:
     def time(self) -> float:
         """Seconds since the epoch."""
         return time.time()
+
+
+@contextmanager
+def _unheard(logger: str) -> Iterator[None]:
+    """Drop what it says of each try to connect: the error at the end says it once."""
+    log = logging.getLogger(logger)
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 def _embedded_directory(config: SpoutConfig) -> Path:

@@ -8,7 +8,7 @@ import pytest
 
 from kinesis_spout.cli.failures import report
 from kinesis_spout.config import options
-from kinesis_spout.errors import ConsumerAlive
+from kinesis_spout.errors import ConsumerAlive, Unavailable
 from tests.unit.cli.fake_world import SETTINGS, FakeWorld
 
 
@@ -63,8 +63,9 @@ def test_an_interrupt_ends_with_130() -> None:
     assert err == "interrupted\n"
 
 
-def test_the_demo_has_its_own_options() -> None:
-    out, _ = FakeWorld().call("demo", "--help")
+@pytest.mark.parametrize("option", ["--help", "-h"])
+def test_the_demo_has_its_own_options(option: str) -> None:
+    out, _ = FakeWorld().call("demo", option)
     assert "--records" in out
 
 
@@ -81,3 +82,10 @@ def test_every_setting_is_an_option_in_every_format() -> None:
 def test_who_is_to_be_stopped_is_followed_by_how(capsys: pytest.CaptureFixture[str]) -> None:
     report(ConsumerAlive("found a, b"))
     assert capsys.readouterr().err.startswith("error: found a, b\nnext: stop them")
+
+
+def test_an_endpoint_that_does_not_answer_is_followed_by_what_chooses_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    report(Unavailable("no answer"))
+    assert "next: see that the endpoint runs" in capsys.readouterr().err

@@ -97,7 +97,7 @@ def test_letters_that_are_not_there_are_named_after_the_others_were_redriven() -
     _, err = world.call(
         "dead-letters", "redrive", "shardId-000000000000:1", "shardId-0:9", *SETTINGS, exit_code=1
     )
-    assert "1 records are back" in err
+    assert "records back on their stream: 1" in err
     assert "shardId-0:9" in err
     assert len(world.puts.put) == 1
 

@@ -2,6 +2,8 @@
 
 import io
 import json
+import logging
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -145,3 +147,48 @@ def test_the_rate_is_of_the_time_since_the_last_look() -> None:
     query.counters.delivered = 10
     assert look.take("running").records_per_second > 0
     assert look.take("running").records_per_second == 0
+
+
+def test_a_scheme_that_is_none_is_refused_before_spark_starts() -> None:
+    _, err = FakeWorld().call("run", "json:loads", "--scheme", "xml", *SETTINGS, exit_code=2)
+    assert "--scheme: expected one of raw" in err
+    assert "next: the command with --help" in err
+
+
+def test_a_warning_that_repeats_is_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
+    log = logging.getLogger("kinesis_spout.test_run")
+    with open_view(json=False, per_shard=False):
+        for warning in ("no answer", "no answer", "something else", "no answer"):
+            log.warning(warning)
+    assert capsys.readouterr().err.splitlines() == [
+        "WARNING no answer",
+        "WARNING something else",
+        "WARNING no answer",
+    ]
+
+
+class SparkThatStarts:
+    """A session that is told to stop before it is there, and puts its own handler of SIGINT in place."""
+
+    def __init__(self) -> None:
+        self.stopped = False
+
+    def start(self, *_: object) -> "SparkThatStarts":
+        signal.raise_signal(signal.SIGINT)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        return self
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+def test_ctrl_c_while_spark_starts_waits_for_spark_and_begins_nothing(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    spark = SparkThatStarts()
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr("kinesis_spout.cli.run.start_spark", spark.start)
+    FakeWorld().call("run", "json:loads", *SETTINGS, exit_code=130)
+    assert spark.stopped
+    assert "stopping when the start is done" in capfd.readouterr().err
+    assert signal.getsignal(signal.SIGINT) is before
