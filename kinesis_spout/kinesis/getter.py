@@ -40,6 +40,9 @@ MAX_RECORDS: Final = 10_000
 RENEW_AFTER_SECONDS: Final = 270.0
 """An iterator lives 300 s. Renewed before, no call is wasted on finding out."""
 
+CLOCK_SKEW_SECONDS: Final = 300.0
+"""So far ahead of the service a clock may be: more, and AWS refuses the signatures made with it."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -231,7 +234,10 @@ class PollingShardGetter:
                 reply: Any = self._client.get_shard_iterator(**arguments)
             iterator: str = expected(reply, "ShardIterator", call)
         except DataLoss as error:
-            raise self._lost(position, error) from error
+            refused = self._lost(position, error)
+            if refused.retriable:
+                self._pacing.failed(self._clock.monotonic(), refused)
+            raise refused from error
         except KinesisError as error:
             self._raise(error)
         return iterator
@@ -275,6 +281,11 @@ class PollingShardGetter:
         )
 
     def _lost(self, position: Position, error: DataLoss) -> KinesisError:
+        if position.timestamp is not None and self._clock.time() - position.timestamp < CLOCK_SKEW_SECONDS:
+            return Unavailable(
+                f"{error}; Kinesis refuses times that its own clock has not reached, so it is asked again. "
+                "If it stays, compare this machine's clock"
+            )
         if position.sequence_number is None:
             return KinesisError(str(error))  # not a place in the shard: an argument of ours is wrong
         return DataLoss(

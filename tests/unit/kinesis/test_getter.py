@@ -18,7 +18,7 @@ from kinesis_spout.kinesis import SCHEMA, PollingShardGetter
 from kinesis_spout.kinesis.client import RAW_BODY
 from kinesis_spout.testing import InMemoryShardLister, InMemoryStream, ManualClock
 from shard_state import Position, SequenceNumber
-from tests.in_memory_kinesis_client import InMemoryKinesisClient
+from tests.in_memory_kinesis_client import InMemoryKinesisClient, client_error
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
@@ -272,6 +272,27 @@ def test_a_timestamp_that_is_refused_is_no_data_loss(scene: Scene) -> None:
         scene.getter(Position.at_timestamp(5.0), fail_on_data_loss=False).read(10)
 
     assert type(caught.value) is KinesisError
+
+
+def test_a_time_that_the_service_has_not_reached_is_asked_for_again(scene: Scene) -> None:
+    class Slow(InMemoryKinesisClient):
+        """As AWS: timestampInMillis cannot be greater than currentTimestampInMillis."""
+
+        def get_shard_iterator(self, **request: Any) -> dict[str, Any]:
+            if request["Timestamp"] > scene.clock.time() - 2.0:
+                raise client_error("InvalidArgumentException", "GetShardIterator")
+            return super().get_shard_iterator(**request)
+
+    scene.client = Slow(scene.stream)
+    getter = scene.getter(Position.latest())
+    scene.clock.advance(1.0)
+    scene.put(b"one")
+    with pytest.raises(Unavailable, match="clock"):
+        getter.read(10)
+    assert getter.ready_at > scene.clock.monotonic()
+    scene.clock.advance(2.0)
+
+    assert [record.data for record in getter.read(10).records] == [b"one"]
 
 
 def test_a_reply_that_is_cut_off_is_asked_for_again_and_loses_nothing(scene: Scene) -> None:
