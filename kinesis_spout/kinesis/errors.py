@@ -108,7 +108,7 @@ ERRORS_BY_CAUSE: Final[tuple[tuple[type[Exception], type[KinesisSpoutError]], ..
 _REMEDIES: Final[dict[type[KinesisSpoutError], str]] = {
     AccessDenied: "check the credentials, the role and its permissions on the stream",
     KeyUnavailable: "check the state of the stream's KMS key and kms:Decrypt; the shard waits, nothing is skipped",
-    InvalidConfig: "set region, profile and stream to what AWS knows",
+    InvalidConfig: "set the region, AWS_PROFILE and the stream to what AWS knows",
 }
 
 
@@ -129,7 +129,9 @@ def translate(error: ClientError | BotoCoreError | UnicodeDecodeError, call: str
     """Look an error of boto3 up in the table. What is in no table is a KinesisError that is not retriable."""
     kind = _kind_of_reply(error) if isinstance(error, ClientError) else _kind_of_cause(error)
     remedy = _REMEDIES.get(kind)
-    return kind(f"{call} failed: {error}" + (f"; {remedy}" if remedy else ""))
+    return kind(
+        f"{call} failed: {error}" if remedy is None else f"{call} failed: {str(error).rstrip('.')}; {remedy}"
+    )
 
 
 def expected(reply: Mapping[str, Any], member: str, call: str) -> Any:
