@@ -45,7 +45,7 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     app: Annotated[
         AppName,
         Meta(
-            description="The application's name. Spouts of one name have one progress; while one works, another stands by."
+            description="The application's name. Spouts of one name have one progress: one works, others stand by."
         ),
     ]
     zookeeper: Annotated[
