@@ -56,15 +56,13 @@ pytestmark = [
     pytest.mark.endpoint,
     pytest.mark.timeout(300),  # the Spark of the killed driver is started within a test, too
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
-    # PySpark 4.0 leaves the socket of a collect() to the garbage collector.
-    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 
 SECOND_SHARD = "shardId-000000000001"
 
 since_4_2 = pytest.mark.skipif(
     not hasattr(DataSourceStreamReader, "reportLatestOffset"),
-    reason="Spark before 4.2 knows neither limits nor AvailableNow nor reports of Python sources",
+    reason="Spark before 4.2 knows neither AvailableNow nor reports of Python sources",
 )
 
 
@@ -237,7 +235,6 @@ def killed(moto_server: KinesisEndpoint, tmp_path_factory: pytest.TempPathFactor
     return {"oldest": oldest, "latest": latest, "empty": empty}
 
 
-@since_4_2
 def test_a_batch_whose_driver_was_killed_has_the_same_rows_after_the_restart(
     spark: SparkSession, killed: Mapping[str, Killed]
 ) -> None:
@@ -393,7 +390,6 @@ def test_one_query_reads_several_streams(
 # Limits
 
 
-@since_4_2
 def test_a_batch_has_no_more_records_than_it_may(
     spark: SparkSession, stream: QueriedStream, checkpoint: Path
 ) -> None:
@@ -407,7 +403,6 @@ def test_a_batch_has_no_more_records_than_it_may(
     assert_each_once_in_order(sink.batches, put)
 
 
-@since_4_2
 def test_a_batch_has_no_more_bytes_than_it_may(
     spark: SparkSession, stream: QueriedStream, checkpoint: Path
 ) -> None:
