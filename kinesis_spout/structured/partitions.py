@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from kinesis_spout.errors import DataLoss, KinesisSpoutError, Throttled
+from kinesis_spout.errors import DataLoss, KinesisSpoutError, ShardNotFound, Throttled
 from kinesis_spout.kinesis import ArrowPage, KinesisClientSettings, KinesisShardLister, PollingShardGetter
 from kinesis_spout.structured.page_buffer import Segment
 from kinesis_spout.structured.page_server import PageServerAddress, fetch_segments
@@ -96,7 +96,7 @@ def read_ranges(partition: ShardRanges) -> Iterator[pa.RecordBatch]:
 
     Raises:
         DataLoss: retention took some of it (``failOnDataLoss``).
-        AccessDenied, StreamNotFound, ShardNotFound: at once.
+        AccessDenied, StreamNotFound: at once.
     """
     for shard in partition.ranges:
         yield from _Range(shard, partition.reading).read()
@@ -144,7 +144,10 @@ class _Range:
         )
         while self._done != shard.last:
             left = shard.rows - self._rows
-            page = patiently_read(getter, max(1, min(self._reading.records_per_fetch, left)))
+            try:
+                page = patiently_read(getter, max(1, min(self._reading.records_per_fetch, left)))
+            except ShardNotFound:
+                return  # retention took all of it
             batch = _up_to(page.batch, shard.last)
             if batch.num_rows:
                 yield from self._hand_out(batch)

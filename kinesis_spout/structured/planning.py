@@ -28,6 +28,10 @@ class BatchPlan:
     end: QueryOffset
     rows: int
     bytes: int
+    is_full: bool
+    """Waiting would not make it larger: the limits leave some of what is at hand to the next one."""
+    drains: bool
+    """It has the end of a shard, whose children wait for it."""
 
 
 def plan_batch(
@@ -68,7 +72,11 @@ def plan_batch(
         for name, stream in start.streams.items()
     }
     return BatchPlan(
-        end=QueryOffset(streams=streams), rows=rows, bytes=round(sum(take.bytes for take in takes.values()))
+        end=QueryOffset(streams=streams),
+        rows=rows,
+        bytes=round(sum(take.bytes for take in takes.values())),
+        is_full=any(not take.is_empty for take in takes.values()),
+        drains=bool(drained),
     )
 
 

@@ -18,7 +18,7 @@ from kinesis_spout.structured.partitions import ShardRange
 from kinesis_spout.structured.planning import BatchLimits, BatchPlan, plan_batch, read_up_to
 from kinesis_spout.structured.progress import SourceProgress
 from kinesis_spout.structured.shard_fetch import FetchCounters, FetchRoom, ShardFetch
-from kinesis_spout.structured.stream_shards import StreamShards
+from kinesis_spout.structured.stream_shards import KnownShards, StreamShards
 from shard_state import SequenceNumber, Shard
 
 _LONGEST_WAIT_SECONDS: Final = 1.0
@@ -66,6 +66,7 @@ class ReadAhead:
         self._fetches: dict[ShardKey, ShardFetch] = {}
         self._freed: dict[ShardKey, SequenceNumber] = {}
         self._server: PageServer | None = None
+        self._is_without_server = False
         self._batches = 0
         self._last_batch_at = self._clock.monotonic()
         self._planned: BatchPlan | None = None
@@ -74,7 +75,7 @@ class ReadAhead:
         self._current: QueryOffset | None = None
 
     def open(self) -> None:
-        """Find out which shards there are. Raises what ``StreamShards.load`` raises."""
+        """Find out which shards there are. Raises what ``StreamShards.load`` raises; then it is to be closed."""
         for stream in self._streams.values():
             stream.load()
             if self._until is None:
@@ -84,10 +85,11 @@ class ReadAhead:
     def first_offset(self) -> QueryOffset:
         """Give the offset of a query's very first start: LATEST resolved to now (invariant 9)."""
         now, start = self._clock.time(), self._options.start
-        return QueryOffset(
-            streams={name: stream.first_offset(start, now) for name, stream in self._streams.items()},
-            unlogged=start.resolved(now) != start,
-        )
+        with self._changed:
+            return QueryOffset(
+                streams={name: stream.first_offset(start, now) for name, stream in self._streams.items()},
+                unlogged=start.resolved(now) != start,
+            )
 
     def advance(self, start: QueryOffset) -> QueryOffset:
         """Go on from ``start``, up to which everything is done: free it, and read what follows.
@@ -168,11 +170,25 @@ class ReadAhead:
                 if shard.read is not None
             ]
 
-    def server_address(self) -> PageServerAddress:
-        """Say where executors get the pages; the server is started when it is first needed."""
-        if self._server is None:
-            self._server = PageServer(self._options.page_host or advertised_host(), self._find)
-        return self._server.address
+    def server_address(self) -> PageServerAddress | None:
+        """Say where executors get the pages; the server is started when it is first needed.
+
+        Returns:
+            None if it cannot be started, which is tried once: executors then read Kinesis again.
+        """
+        if self._server is None and not self._is_without_server:
+            host = self._options.page_host or advertised_host()
+            try:
+                self._server = PageServer(host, self._find)
+            except OSError as error:
+                self._is_without_server = True
+                _log.warning(
+                    "the reader's pages cannot be served at %s, so executors read Kinesis again (twice the read "
+                    "traffic; set pageServerHost to an address of the driver's machine): %r",
+                    host,
+                    error,
+                )
+        return None if self._server is None else self._server.address
 
     def progress(self) -> SourceProgress:
         """Say how far the reading is. Without I/O."""
@@ -250,7 +266,7 @@ class ReadAhead:
             stream=stream,
             shard_id=shard_id,
             position=shard.position,
-            lister=self._listers[stream],
+            lister=KnownShards(self._listers[stream], self._streams[stream]),
             fail_on_data_loss=options.fail_on_data_loss,
             extra_columns=options.extra_columns,
             clock=self._clock,
@@ -288,6 +304,8 @@ class ReadAhead:
         wanted = self._options.min_records_per_trigger
         if wanted is None or plan.rows >= wanted or start.unlogged:
             return True
+        if plan.is_full or plan.drains or self._room.is_short():
+            return True  # more comes only after it
         waited = self._clock.monotonic() - self._last_batch_at
         return waited >= self._options.max_trigger_delay_seconds
 

@@ -56,7 +56,14 @@ class FetchRoom:
 
     def has_room(self, shard: ShardKey) -> bool:
         """Tell whether a page of the shard may be read now: there is room, and it has no more than its share."""
-        free = self.max_bytes - self.buffer.size_bytes - self.under_way * PAGE_BYTES
+        return self._has_room(shard, self.under_way)
+
+    def is_short(self) -> bool:
+        """Tell whether somebody waits for room that only a batch makes, however the reads under way end."""
+        return any(not self._has_room(fetch.shard, 0) for fetch in self.parked)
+
+    def _has_room(self, shard: ShardKey, under_way: int) -> bool:
+        free = self.max_bytes - self.buffer.size_bytes - under_way * PAGE_BYTES
         share = self.max_bytes // max(1, self.fetches)
         held = self.buffer.bytes_of(shard)
         return free >= PAGE_BYTES and (held == 0 or held < share)
@@ -151,28 +158,34 @@ class ShardFetch:
         except Exception as error:  # noqa: BLE001 - not hidden: the reader raises it
             self._ended_with(error)
             return None
-        return self._keep(page, started)
-
-    def _keep(self, page: ArrowPage, started: float) -> float | None:
-        rows = page.batch.num_rows
         with self._changed:
             self._room.read_ended()
-            if self._closed:
-                return None
-            self._count()
-            if rows:
-                self._room.buffer.append(self.shard, page.batch, page.size_bytes)
-                self._counters.records += rows
-                self._counters.bytes += page.size_bytes
-            self._empty_reads = 0 if rows else self._empty_reads + 1
-            self.millis_behind_latest = page.millis_behind_latest
-            self.at_end = page.at_end
-            self.is_through = not page.at_end and self._until is not None and _is_through(page, self._until)
-            if page.at_end:
-                self._found_children(self.shard[0], page.child_shards)
-            news = rows or page.at_end or self.is_through
-            if not self._room.under_way if self._room.is_gathering else news:
+            try:
+                return self._keep(page, started)
+            except Exception as error:  # noqa: BLE001 - not hidden: the reader raises it
+                self.failure = error
                 self._changed.notify_all()
+                return None
+
+    def _keep(self, page: ArrowPage, started: float) -> float | None:
+        """Keep a page, and say when to read the next one. The lock is held."""
+        rows = page.batch.num_rows
+        if self._closed:
+            return None
+        self._count()
+        if rows:
+            self._room.buffer.append(self.shard, page.batch, page.size_bytes)
+            self._counters.records += rows
+            self._counters.bytes += page.size_bytes
+        self._empty_reads = 0 if rows else self._empty_reads + 1
+        self.millis_behind_latest = page.millis_behind_latest
+        self.at_end = page.at_end
+        self.is_through = not page.at_end and self._until is not None and _is_through(page, self._until)
+        if page.at_end:
+            self._found_children(self.shard[0], page.child_shards)
+        news = rows or page.at_end or self.is_through
+        if not self._room.under_way if self._room.is_gathering else news:
+            self._changed.notify_all()
         if page.at_end or self.is_through:
             return None
         # Less than the service allows, if so asked; and no sooner than there may be something new.

@@ -148,7 +148,11 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 from kinesis_spout.structured.published_progress import PublishedProgress  # noqa: PLC0415
 
                 self._published = PublishedProgress.of(self._options)
-            ahead.open()
+            try:
+                ahead.open()
+            except BaseException:
+                ahead.close()
+                raise
             self._ahead = ahead
         return self._ahead
 

@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
 from kinesis_spout.clock import Clock
@@ -45,6 +45,8 @@ class StreamShards:
         self._period_seconds = period_seconds
         self._clock = clock
         self._listed: dict[str, Shard] = {}
+        self._promised: dict[str, Shard] = {}
+        """Children that a last page named, and no listing yet."""
         self.summary: StreamSummary | None = None
         """None before ``load``."""
         self.failure: Exception | None = None
@@ -82,7 +84,7 @@ class StreamShards:
             self._ended_with(error)
             return None
         with self._changed:
-            listed = {shard.shard_id: shard for shard in shards}
+            listed = {shard.shard_id: shard for shard in self._with_promised(shards)}
             if listed.keys() != self._listed.keys():
                 self._listed = listed
                 self._changed.notify_all()
@@ -91,7 +93,23 @@ class StreamShards:
     def found(self, children: Iterable[Shard]) -> None:
         """Add what the last page of a closed shard names. The lock is held."""
         for child in children:
-            self._listed.setdefault(child.shard_id, child)
+            if child.shard_id not in self._listed:
+                self._listed[child.shard_id] = self._promised[child.shard_id] = child
+
+    def known_to_exist(self) -> list[Shard]:
+        """List anew, and add what last pages named: a listing may lag behind them.
+
+        Raises:
+            What the lister raises.
+        """
+        shards = self._lister.list_shards()
+        with self._changed:
+            return self._with_promised(shards)
+
+    def _with_promised(self, shards: list[Shard]) -> list[Shard]:
+        for shard in shards:
+            self._promised.pop(shard.shard_id, None)
+        return [*shards, *self._promised.values()]
 
     def first_offset(self, start: StartPositions, now: float) -> StreamOffset:
         """Give the offset of a query's very first start, LATEST resolved to ``now`` (invariant 9)."""
@@ -119,12 +137,30 @@ class StreamShards:
             for shard_id, shard in offset.shards.items()
             if not shard.drained or shard_id in self._listed
         }
+        drained = self._drained_before(shards)
         for shard in self._listed.values():
             if shard.shard_id not in shards:
                 shards[shard.shard_id] = ShardOffset(
-                    position=Position.trim_horizon(), parents=self._parents(shard, offset.shards)
+                    position=Position.trim_horizon(),
+                    drained=shard.shard_id in drained,
+                    parents=self._parents(shard, offset.shards),
                 )
         return StreamOffset(created=offset.created, shards=shards)
+
+    def _drained_before(self, shards: Mapping[str, ShardOffset]) -> set[str]:
+        """Name the shards that were left out when they were drained and gone, should they be listed again.
+
+        Who is the parent of a shard in the offset was in it, too. So were the parents of those, if they are
+        listed at all.
+        """
+        found: set[str] = set()
+        left = [parent for shard in shards.values() for parent in shard.parents]
+        while left:
+            shard_id = left.pop()
+            if shard_id not in shards and shard_id not in found:
+                found.add(shard_id)
+                left += self._listed[shard_id].parents if shard_id in self._listed else ()
+        return found
 
     def anew(self) -> StreamOffset:
         """Give the offset of the beginning, for a stream that took the place of another."""
@@ -143,6 +179,27 @@ class StreamShards:
         with self._changed:
             self.failure = error
             self._changed.notify_all()
+
+
+class KnownShards:
+    """A ``ShardLister`` that does not take a promised child for one that is gone.
+
+    Args:
+        lister: asked.
+        shards: what is known besides.
+    """
+
+    def __init__(self, lister: ShardLister, shards: StreamShards) -> None:
+        self._lister = lister
+        self._shards = shards
+
+    def summary(self) -> StreamSummary:
+        """See the port."""
+        return self._lister.summary()
+
+    def list_shards(self) -> list[Shard]:
+        """See the port."""
+        return self._shards.known_to_exist()
 
 
 def persistently(call: Callable[[], T]) -> T:

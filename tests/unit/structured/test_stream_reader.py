@@ -1,8 +1,11 @@
 """The streaming reader under a Spark in memory, over a stream in memory."""
 
 import json
+import logging
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -13,8 +16,12 @@ from kinesis_spout.errors import (
     StreamNotFound,
     StreamRecreated,
 )
+from kinesis_spout.structured import read_ahead
+from kinesis_spout.structured.page_buffer import PageBuffer
 from kinesis_spout.structured.read_limits import ReadAllAvailable
-from kinesis_spout.testing import InMemoryStream
+from kinesis_spout.testing import InMemoryStream, ManualClock
+from tests.in_memory_kinesis_client import InMemoryKinesisClient, client_error
+from tests.unit.structured import spark_in_memory
 from tests.unit.structured.spark_in_memory import Row, SparkInMemory, options, rows_of
 
 FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
@@ -377,3 +384,103 @@ def test_at_latest_nobody_waits_for_shards_that_are_closed_already(query: Start)
     assert batch is not None
     assert data_of(spark.rows + spark.until_idle()) == Counter(expected)
     assert len(spark.batches) <= 4
+
+
+def test_a_replayed_batch_of_a_shard_that_is_gone_may_be_given_up(query: Start) -> None:
+    clock = ManualClock(epoch=1_700_000_000.0)
+    stream = InMemoryStream(clock=clock)
+    put(stream, 10)
+    spark = query(stream, failOnDataLoss="false")
+    spark.trigger(fail=True)
+    stream.split(FIRST)
+    clock.advance(25 * 3600.0)
+    expected = put(stream, 10, "child")
+    replayed = spark.trigger()
+    assert replayed is not None
+    assert replayed.rows == []
+    assert data_of(spark.until_idle()) == Counter(expected)
+
+
+def test_a_replayed_batch_of_a_shard_that_is_gone_is_a_loss(query: Start) -> None:
+    clock = ManualClock(epoch=1_700_000_000.0)
+    stream = InMemoryStream(clock=clock)
+    put(stream, 10)
+    spark = query(stream)
+    spark.trigger(fail=True)
+    stream.split(FIRST)
+    clock.advance(25 * 3600.0)
+    with pytest.raises(DataLoss, match="failOnDataLoss"):
+        spark.trigger()
+
+
+def test_too_few_records_do_not_wait_where_their_shard_has_no_more_room(query: Start) -> None:
+    stream = InMemoryStream(shards=20)
+    for _ in range(15_000):
+        stream.put(b"x", partition_key="k")  # all to one shard, which a page of 10,000 gives its share
+    spark = query(stream, minRecordsPerTrigger="12000", maxBufferedBytes="32m")
+    assert within(spark, 5.0)
+
+
+def test_too_few_records_do_not_wait_where_the_limit_of_bytes_keeps_the_others_out(query: Start) -> None:
+    stream = InMemoryStream()
+    for _ in range(4):
+        stream.put(b"x" * 1_000, partition_key="k")
+    spark = query(stream, minRecordsPerTrigger="4", maxBytesPerTrigger="2500")
+    assert within(spark, 5.0)
+
+
+def test_too_few_records_do_not_keep_the_children_of_a_shard_waiting(query: Start) -> None:
+    stream = InMemoryStream()
+    put(stream, 2)
+    stream.split(FIRST)
+    put(stream, 10, "child")
+    spark = query(stream, minRecordsPerTrigger="5")
+    assert within(spark, 5.0)
+    assert within(spark, 5.0)
+    assert len(spark.rows) == 12
+
+
+def within(spark: SparkInMemory, seconds: float) -> bool:
+    """Trigger until there is a batch, or for too long."""
+    return any(spark.trigger() is not None for _ in range(int(seconds)))
+
+
+def test_pages_that_cannot_be_served_are_read_from_kinesis(
+    query: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    stream = InMemoryStream()
+    expected = put(stream, 10)
+    with caplog.at_level(logging.WARNING):
+        rows = query(stream, pageServerHost="192.0.2.1").until_idle()
+    assert data_of(rows) == Counter(expected)
+    assert len([record for record in caplog.records if "pageServerHost" in record.message]) == 1
+
+
+def test_a_reader_that_cannot_begin_leaves_no_threads(query: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    class SecondIsGone(InMemoryKinesisClient):
+        def describe_stream_summary(self, **request: Any) -> dict[str, Any]:
+            if request["StreamName"] == "second":
+                raise client_error("ResourceNotFoundException", "DescribeStreamSummary")
+            return super().describe_stream_summary(**request)
+
+    stream = InMemoryStream("first")
+    spark = query(stream, streamName="first,second")
+    monkeypatch.setitem(spark_in_memory._clients, "first", SecondIsGone(stream))
+    before = threading.active_count()
+    with pytest.raises(StreamNotFound):
+        spark.trigger()
+    assert threading.active_count() == before
+
+
+def test_a_page_that_cannot_be_kept_ends_the_query_and_hangs_nobody(
+    query: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full(PageBuffer):
+        def append(self, *_page: object) -> None:
+            raise MemoryError("no more")
+
+    monkeypatch.setattr(read_ahead, "PageBuffer", Full)
+    stream = InMemoryStream()
+    put(stream, 10)
+    with pytest.raises(MemoryError):
+        query(stream, available_now=True).trigger()
