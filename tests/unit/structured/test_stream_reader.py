@@ -13,6 +13,7 @@ from kinesis_spout.errors import (
     AccessDenied,
     CheckpointUnreadable,
     DataLoss,
+    InvalidConfig,
     StreamNotFound,
     StreamRecreated,
 )
@@ -369,6 +370,19 @@ def test_pyspark_before_4_2_says_nothing_of_the_start(query: Start) -> None:
     assert spark.reader.partitions(first, first) == []  # how it tells a resumed query where it stands
     second = spark.reader.latestOffset()
     assert len(rows_of(list(spark.reader.partitions(first, second)))) == 5
+
+
+def test_pyspark_before_4_2_cannot_go_on_from_a_checkpoint_that_it_mentions_too_late(query: Start) -> None:
+    stream = InMemoryStream()
+    put(stream, 10)
+    spark = query(stream)
+    first = spark.reader.latestOffset()
+    spark.stop()
+    put(stream, 5, "more")
+    spark.start()
+    spark.reader.latestOffset()  # AvailableNow: asked before the checkpoint is looked at
+    with pytest.raises(InvalidConfig, match="AvailableNow"):
+        spark.reader.partitions(first, first)
 
 
 def test_at_latest_nobody_waits_for_shards_that_are_closed_already(query: Start) -> None:
