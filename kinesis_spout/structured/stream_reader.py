@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.structured.offsets import QueryOffset
 from kinesis_spout.structured.options import StreamReadOptions
 from kinesis_spout.structured.partitions import RangeReading, ShardRanges, in_tasks, read_ranges
@@ -42,8 +41,6 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._until: float | None = None
         self._latest: dict[str, Any] | None = None
         """Where the last batch ends; PySpark before 4.2 does not say it."""
-        self._guessed: dict[str, Any] | None = None
-        """The end that was given before anybody said whether there is a checkpoint."""
 
     def __reduce__(self) -> tuple[type["KinesisStreamReader"], tuple[StreamReadOptions]]:
         """Only the options travel."""
@@ -82,7 +79,6 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             What ends a query: see ``ReadAhead``. Throttles, time-outs and lost connections do not.
         """
         document = start if start is not None else self._latest
-        is_guess = document is None
         if document is None:
             document = self.initialOffset()
         known = QueryOffset.from_document(document, self._options.streams)
@@ -101,8 +97,6 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if end is None and self._until is not None and self._published is not None:
             self._published.finish()
         self._latest = document if end is None else end.as_document()
-        if is_guess:
-            self._guessed = self._latest
         return self._latest
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
@@ -110,20 +104,9 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None if self._ahead is None else self._ahead.progress().as_document()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Divide the batch that ends at ``end`` among tasks.
-
-        Raises:
-            InvalidConfig: a checkpoint turns up after the first batch's end was given, as PySpark before 4.2 has
-                it at ``Trigger.AvailableNow``: that batch would begin at ``initialPosition`` again.
-        """
-        guessed, self._guessed = self._guessed, None
+        """Divide the batch that ends at ``end`` among tasks."""
         self._latest = end
         if start == end:
-            if guessed is not None and guessed != end:
-                raise InvalidConfig(
-                    "Trigger.AvailableNow: expected PySpark 4.2 or later to go on from a checkpoint, got one that "
-                    "asks for a batch before it says where the last one ended. Upgrade, or use another trigger"
-                )
             return []
         offset = QueryOffset.from_document(end, self._options.streams)
         ahead = self._opened()
