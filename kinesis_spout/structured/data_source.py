@@ -53,10 +53,16 @@ class KinesisDataSource(DataSource):
 
     def streamReader(self, schema: "StructType") -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Give the reader of ``spark.readStream``."""
+        from kinesis_spout.errors import InvalidConfig
         from kinesis_spout.structured.options import StreamReadOptions
+        from kinesis_spout.structured.refused_reader import RefusedStreamReader
         from kinesis_spout.structured.stream_reader import KinesisStreamReader
 
-        return KinesisStreamReader(StreamReadOptions.of(dict(self.options)))
+        try:
+            options = StreamReadOptions.of(dict(self.options))
+        except InvalidConfig as error:
+            return RefusedStreamReader(str(error))
+        return KinesisStreamReader(options)
 
     def writer(self, schema: "StructType", overwrite: bool) -> DataSourceWriter:
         """Give the writer of ``df.write``."""

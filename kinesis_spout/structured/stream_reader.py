@@ -8,11 +8,13 @@ between, ``commit`` of the one before. When it asks ``latestOffset`` again, ever
 import logging
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from kinesis_spout.errors import KinesisSpoutError
 from kinesis_spout.structured.offsets import QueryOffset
 from kinesis_spout.structured.options import StreamReadOptions
 from kinesis_spout.structured.partitions import RangeReading, ShardRanges, in_tasks, read_ranges
@@ -31,6 +33,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
+@contextmanager
+def one_message() -> Iterator[None]:
+    """Raise our own errors without what led to them: Spark shows the user every traceback of the chain."""
+    try:
+        yield
+    except KinesisSpoutError as error:
+        raise error from None
+
+
 class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads streams for one query. Mutable; on executors only ``read`` is called."""
 
@@ -46,6 +57,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Only the options travel."""
         return KinesisStreamReader, (self._options,)
 
+    @one_message()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Give the start of the query's first batch.
 
@@ -66,6 +78,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Give one of the query's limits. All of them are kept here, also those that Spark cannot combine."""
         return default_limit(self._options)
 
+    @one_message()
     def latestOffset(  # noqa: N802
         self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, Any]:
@@ -103,6 +116,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Give the metrics that Spark shows in the progress, as ``sources[].latestOffset``."""
         return None if self._ahead is None else self._ahead.progress().as_document()
 
+    @one_message()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Divide the batch that ends at ``end`` among tasks."""
         self._latest = end

@@ -543,6 +543,7 @@ def test_an_unknown_stream_ends_the_query_with_a_message_that_names_it(
         message = failure_of(query)
 
     assert message.count("StreamNotFound: expected a stream 'nowhere'") == 1
+    assert "The above exception" not in message
 
 
 def test_an_unknown_option_is_refused_before_there_is_a_query(
@@ -568,3 +569,4 @@ def test_a_wrong_option_ends_the_query_with_a_message_that_names_it(
         message = failure_of(query)
 
     assert f"InvalidConfig: option {next(iter(wrong))}: expected" in message
+    assert "UnboundLocalError" not in message
