@@ -6,6 +6,7 @@ complete, whatever crashed, and nothing needs appending, which object stores can
 """
 
 import os
+import sys
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -47,6 +48,8 @@ class HadoopSink:
     def __init__(self, url: str, *, clock: Clock | None = None) -> None:
         self._url = url
         self._clock = clock or SystemClock()
+        # The JVM keeps this environment, and so do the Python processes of any Spark session in it later.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         SparkContext._ensure_initialized()  # noqa: SLF001 - PySpark has no public way to its JVM
         self._jvm = cast("Any", SparkContext._jvm)  # noqa: SLF001
         with self._translated("open"):

@@ -2,6 +2,8 @@
 
 import os
 import sys
+import tempfile
+from pathlib import Path
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -29,6 +31,25 @@ this would write checkpoints that are not whole. The class is named as in PySpar
 ``checkpointing``). It is an SQL setting, so ``spark.conf.set`` takes it too, before a query starts."""
 
 
+_LONGEST_SOCKET_FOLDER: Final = 60
+"""Characters; Spark refuses more, because the path of a Unix socket is short."""
+_SHORT_FOLDERS: Final = ("/tmp", "/var/tmp")  # noqa: S108 - Spark makes unguessable names in it, as it does by default
+
+
+def socket_settings(temporary: Path) -> dict[str, str]:
+    """Say where Python's Unix sockets go, if the folder for temporary files has too long a name for them.
+
+    Args:
+        temporary: the folder that Spark would take, ``tempfile.gettempdir()``.
+    """
+    if len(str(temporary)) <= _LONGEST_SOCKET_FOLDER:
+        return {}
+    for folder in _SHORT_FOLDERS:
+        if os.access(folder, os.W_OK | os.X_OK):
+            return {"spark.python.unix.domain.socket.dir": folder}
+    return {"spark.python.unix.domain.socket.enabled": "false"}
+
+
 def session(app_name: str, master: str | None = None, **settings: str) -> SparkSession:
     """Start (or get) a classic SparkSession with ``SETTINGS``; yours come last and win.
 
@@ -43,6 +64,6 @@ def session(app_name: str, master: str | None = None, **settings: str) -> SparkS
     if master is not None:
         builder = builder.master(master)
     given = {name.replace("__", "."): value for name, value in settings.items()}
-    for name, value in (SETTINGS | given).items():
+    for name, value in (SETTINGS | socket_settings(Path(tempfile.gettempdir())) | given).items():
         builder = builder.config(name, value)
     return builder.getOrCreate()

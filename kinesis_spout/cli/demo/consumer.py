@@ -8,7 +8,6 @@ import logging
 import os
 import select
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Final
@@ -20,15 +19,13 @@ from kinesis_spout.cli.demo.booking import BookDeparture
 from kinesis_spout.config import SpoutConfig
 from kinesis_spout.spark import session
 from kinesis_spout.spark.query import SpoutQuery
+from kinesis_spout.spark.session import socket_settings
 
 APP: Final = "demo"
 SESSION_TIMEOUT_SECONDS: Final = 2.0
 RETRY_LIMIT: Final = 3
 
 _STATUS_SECONDS: Final = 0.2
-_SOCKET_NAME_CHARS: Final = 43
-_SOCKET_PATH_CHARS: Final = 103
-"""What the path of a Unix socket may have on macOS; on Linux it is a little more."""
 
 
 class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,9 +83,9 @@ def consume(settings: ConsumerSettings) -> None:
         # A JVM that is killed leaves its files behind; here they go with the rest.
         spark__local__dir=str(directory),
         spark__driver__extraJavaOptions=f"-Djava.io.tmpdir={directory} -XX:-UsePerfData",
-        spark__python__unix__domain__socket__dir=_socket_directory(directory),
         spark__driver__host="127.0.0.1",
         spark__driver__bindAddress="127.0.0.1",
+        **(socket_settings(directory) or {"spark.python.unix.domain.socket.dir": str(directory)}),
     )
     spark.sparkContext.setLogLevel("WARN")
     spark_seconds = time.monotonic() - started
@@ -114,11 +111,6 @@ def consume(settings: ConsumerSettings) -> None:
     if error is not None:
         raise error
     spark.stop()
-
-
-def _socket_directory(directory: Path) -> str:
-    fits = len(str(directory)) + _SOCKET_NAME_CHARS <= _SOCKET_PATH_CHARS
-    return str(directory) if fits else tempfile.gettempdir()
 
 
 def _status(query: SpoutQuery, run: int, spark_seconds: float) -> ConsumerStatus:
