@@ -217,7 +217,7 @@ def _warm_up(session: Session) -> None:
     load = Load(shards=8, size_bytes=100, records=0)
     records = load.records_in(load.warm_up_pages)
     with _Query(session, load, client="first") as query:
-        for step in range(1, 20):
+        for step in range(1, 40):
             query.wait_for(records * step)
             session.kinesis.extend(load.stream("first"), load.warm_up_pages)
 
