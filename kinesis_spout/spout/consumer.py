@@ -47,6 +47,8 @@ _STAND_BY_SECONDS: Final = 0.5
 
 LAST_LETTERS_SECONDS: Final = 90.0
 """How long closing waits for the sink: longer than a sink perseveres by itself."""
+LAST_COMMIT_SECONDS: Final = 30.0
+"""How long closing tries again to store the progress, when the store cannot be reached just then."""
 
 _log = logging.getLogger(__name__)
 
@@ -228,8 +230,9 @@ class Consumer:
         """Stop keeping house, write what is left to write, give the shards up. May be called twice.
 
         Raises:
-            KinesisSpoutError: the last dead letters or the last commit could not be stored. Nothing is lost
-                by that: the records come again at the next start.
+            KinesisSpoutError: the last dead letters could not be stored within ``LAST_LETTERS_SECONDS``, or
+                the last commit within ``LAST_COMMIT_SECONDS``. Nothing is lost by that: the records come
+                again at the next start.
         """
         self._stopping = True
         self._chore_due.set()
@@ -254,13 +257,29 @@ class Consumer:
                 self._bury_the_last()
             finally:
                 # The checkpoint stays behind what could not be buried; all else is worth storing.
-                self._commit()
-                self.ports.coordinator.release(self.manager.owned)
+                self._commit_the_last()
         except KinesisSpoutError as error:
             if self._fatal is None:
                 raise
             # What ended the consumer is what its user must see; what is not stored now comes again.
             _log.warning("after %r, the last progress could not be stored either: %s", self._fatal, error)
+
+    def _commit_the_last(self) -> None:
+        """Commit and give the shards up. A connection that drops just now is no reason to do it all again."""
+        backoff, until = _Backoff(), self.now + LAST_COMMIT_SECONDS
+        while True:
+            try:
+                self._take_lost()
+                self._commit()
+                self.ports.coordinator.release(self.manager.owned)
+            except KinesisSpoutError as error:
+                backoff.failed(self.now)
+                if not error.retriable or backoff.until > until:
+                    raise
+                _log.warning("%s; closing tries again in %.1f s", error, backoff.until - self.now)
+                self.ports.clock.sleep(backoff.until - self.now)
+            else:
+                return
 
     def _bury_the_last(self) -> None:
         """Write the letters that are left, on a thread that can be left behind: a sink may hang for ever.

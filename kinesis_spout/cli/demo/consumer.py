@@ -22,7 +22,8 @@ from kinesis_spout.spark.query import SpoutQuery
 from kinesis_spout.spark.session import socket_settings
 
 APP: Final = "demo"
-SESSION_TIMEOUT_SECONDS: Final = 2.0
+SESSION_TIMEOUT_SECONDS: Final = 5.0
+"""A killed consumer's shards are free after it: about as long as Spark takes to start again."""
 RETRY_LIMIT: Final = 3
 
 _STATUS_SECONDS: Final = 0.2

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from kinesis_spout.dead_letter import DeadLetter
-from kinesis_spout.errors import DeadLetterError
-from kinesis_spout.ports import CheckpointStore
+from kinesis_spout.errors import DeadLetterError, StoreUnavailable
+from kinesis_spout.ports import CheckpointStore, CheckpointWrite, CommitResult
 from kinesis_spout.spout import consumer
 from kinesis_spout.spout.record_spout import RecordSpout
 from kinesis_spout.testing import InMemoryDeadLetterSink
@@ -58,6 +58,23 @@ class StoreThatLags:
             for shard_id, checkpoint in stored.items()
             if shard_id == FIRST
         }
+
+
+class StoreThatFails:
+    """A store whose commits fail, as when the connection drops, for as long as a test says."""
+
+    def __init__(self, store: CheckpointStore) -> None:
+        self._store = store
+        self.failures = 0
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+    def commit(self, writes: Sequence[CheckpointWrite]) -> CommitResult:
+        if self.failures:
+            self.failures -= 1
+            raise StoreUnavailable("the connection dropped")
+        return self._store.commit(writes)
 
 
 def test_a_letter_under_way_says_nothing_of_the_next_ownership_of_its_shard(world: World) -> None:
@@ -113,6 +130,44 @@ def test_closing_waits_for_a_sink_that_hangs_but_not_for_ever(
     sink.passes.release(2)
     world.dead_letters = InMemoryDeadLetterSink()
     assert values_of(world.settle(world.spout(), 1)) == ["two"]
+
+
+def _spout_with_one_acked(world: World) -> tuple[RecordSpout, StoreThatFails, str]:
+    ports = world.ports()
+    store = StoreThatFails(ports.store)
+    spout = RecordSpout(
+        ports=replace(ports, store=store),
+        stream="orders",
+        app="billing",
+        initial_position="trim_horizon",
+        commit_interval_seconds=NEVER,
+    ).open()
+    (message_id,) = world.put("one")
+    world.take(spout, 1)
+    spout.ack(message_id)
+    return spout, store, message_id
+
+
+def test_the_last_commit_is_tried_again_when_the_connection_drops_while_closing(world: World) -> None:
+    spout, store, message_id = _spout_with_one_acked(world)
+    store.failures = 3
+    spout.close()
+
+    assert f"{FIRST}:{world.stored().base}" == message_id
+    assert world.zookeeper.owners == {}
+
+
+def test_closing_does_not_wait_for_ever_for_a_store_that_is_gone(world: World) -> None:
+    spout, store, _ = _spout_with_one_acked(world)
+    store.failures = 1_000
+    begun = world.clock.monotonic()
+    with pytest.raises(StoreUnavailable, match="dropped"):
+        spout.close()
+
+    assert store.failures > 900
+    assert world.clock.monotonic() - begun <= consumer.LAST_COMMIT_SECONDS
+    store.failures = 0
+    assert values_of(world.settle(world.spout(), 1)) == ["one"]
 
 
 def test_a_shard_that_was_over_when_it_was_taken_is_not_kept_and_its_children_are_read_at_once(
