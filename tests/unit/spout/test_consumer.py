@@ -136,7 +136,7 @@ def _spout_with_one_acked(world: World) -> tuple[RecordSpout, StoreThatFails, st
     ports = world.ports()
     store = StoreThatFails(ports.store)
     spout = RecordSpout(
-        ports=replace(ports, store=store),
+        ports=replace(ports, store=store),  # type: ignore[arg-type]
         stream="orders",
         app="billing",
         initial_position="trim_horizon",
