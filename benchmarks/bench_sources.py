@@ -31,6 +31,7 @@ from other_services import other_services
 from pyspark.sql import SparkSession
 from unpaced import UnpacedKinesis
 
+from kinesis_spout.spark.session import LOCAL_CHECKPOINTS
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
 
 PAGE = 10_000
@@ -99,7 +100,6 @@ class Session:
     """Where queries run."""
 
     spark: SparkSession
-    batches: Batches
     kinesis: CannedKinesis
     checkpoints: Path
 
@@ -127,10 +127,10 @@ def figures(*, quick: bool) -> Iterator[Figure]:
         os.environ["BENCHMARK_ZOOKEEPER"] = zookeeper.connect_string
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_SCRIPT.parent), *sys.path]))
         spark = stack.enter_context(local_session())
+        for name, value in LOCAL_CHECKPOINTS.items():
+            spark.conf.set(name, value)
         spark.dataSource.register(UnpacedKinesis)
-        session = Session(
-            spark=spark, batches=Batches(spark), kinesis=kinesis, checkpoints=place / "checkpoints"
-        )
+        session = Session(spark=spark, kinesis=kinesis, checkpoints=place / "checkpoints")
         _warm_up(session)
         for size in SIZES:
             for count in shards:
@@ -226,6 +226,7 @@ class _Query:
     """A streaming query that drops its rows."""
 
     def __init__(self, session: Session, load: Load, client: str = OURS) -> None:
+        checkpoint = session.checkpoints / load.stream(client)
         self._query = (
             session.spark.readStream.format(UnpacedKinesis.name())
             .option("streamName", load.stream(client))
@@ -236,10 +237,10 @@ class _Query:
             .option("initialPosition", "trim_horizon")
             .load()
             .writeStream.format("noop")
-            .option("checkpointLocation", str(session.checkpoints / load.stream(client)))
+            .option("checkpointLocation", str(checkpoint))
             .start()
         )
-        self._batches = session.batches
+        self._batches = Batches(self._query, checkpoint)
         self._jvm = spark_processes(session.spark)
 
     def __enter__(self) -> Self:
@@ -252,7 +253,7 @@ class _Query:
         return time.process_time() + self._jvm.cpu_seconds()
 
     def wait_for(self, records: int) -> None:
-        self._batches.wait_for(self._query, records, seconds=_DEADLINE_SECONDS)
+        self._batches.wait_for(records, seconds=_DEADLINE_SECONDS)
 
 
 class _Process:

@@ -67,12 +67,10 @@ def figures(*, quick: bool) -> Iterator[Figure]:
 
 
 def _micro_batches(spark: SparkSession, kinesis: CannedKinesis, place: Path, rounds: int) -> Iterator[Figure]:
-    batches = Batches(spark)
-    usual = _durations(spark, kinesis, place, batches, name="usual", rounds=rounds)
+    usual = _durations(spark, kinesis, place, name="usual", rounds=rounds)
     for name, value in LOCAL_CHECKPOINTS.items():
         spark.conf.set(name, value)
-    remedied = _durations(spark, kinesis, place, batches, name="remedied", rounds=rounds)
-    spark.streams.removeListener(batches)
+    remedied = _durations(spark, kinesis, place, name="remedied", rounds=rounds)
     what = f"micro-batch of {SHARDS} shards"
     yield Figure(
         what=f"{what}, overhead, p50",
@@ -93,16 +91,17 @@ def _overhead(durations: list[dict[str, int]]) -> float:
 
 
 def _durations(
-    spark: SparkSession, kinesis: CannedKinesis, place: Path, batches: Batches, *, name: str, rounds: int
+    spark: SparkSession, kinesis: CannedKinesis, place: Path, *, name: str, rounds: int
 ) -> list[dict[str, int]]:
     stream = f"shards-{SHARDS}-{name}"
     client = kinesis.settings.connect()
     frame = _read(spark, kinesis, stream)
     with _started(frame.writeStream.format("noop"), place / name) as query:
+        batches = Batches(query, place / name)
         for number in range(1, _WARM_UP_ROUNDS + rounds + 1):
             _put_one_each(client, stream, SHARDS, b"a small record")
-            batches.wait_for(query, number * SHARDS, seconds=_DEADLINE_SECONDS)
-        return batches.durations(query)[-rounds:]
+            batches.wait_for(number * SHARDS, seconds=_DEADLINE_SECONDS)
+        return batches.durations()[-rounds:]
 
 
 def _latency(spark: SparkSession, kinesis: CannedKinesis, place: Path, rounds: int) -> Iterator[Figure]:
