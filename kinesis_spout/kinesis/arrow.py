@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kinesis_spout.kinesis.page import GetRecordsReply, decode_reply
+from kinesis_spout.kinesis.record_columns import ARRIVAL_TYPE, RecordColumns, columns_of
+from kinesis_spout.kinesis.regular_records import WORTHWHILE_BYTES, regular_columns
 from kinesis_spout.record import Record
-from shard_state import Shard
+from shard_state import SequenceNumber, Shard
 
 SCHEMA: Final = pa.schema(
     [
@@ -18,7 +19,7 @@ SCHEMA: Final = pa.schema(
         ("stream", pa.string()),
         ("shardId", pa.string()),
         ("sequenceNumber", pa.string()),
-        ("approximateArrivalTimestamp", pa.timestamp("us", tz="UTC")),
+        ("approximateArrivalTimestamp", ARRIVAL_TYPE),
     ]
 )
 EXTRA_COLUMNS: Final = {"encryptionType": pa.string(), "millisBehindLatest": pa.int64()}
@@ -36,20 +37,62 @@ class ArrowPage:
     child_shards: tuple[Shard, ...] = ()
 
 
+class ColumnsReply:
+    """A reply of GetRecords whose records are columns.
+
+    Args:
+        columns: the records.
+        rest: everything else; its own records do not count.
+    """
+
+    def __init__(self, columns: RecordColumns, rest: GetRecordsReply) -> None:
+        self.columns = columns
+        self.next_shard_iterator = rest.next_shard_iterator
+        self.millis_behind_latest = rest.millis_behind_latest
+        self.child_shards = rest.child_shards
+        self.at_end = rest.at_end
+        self.children = rest.children
+        self.size_bytes = columns.size_bytes
+
+    @classmethod
+    def of(cls, reply: GetRecordsReply) -> "ColumnsReply":
+        """Turn the records of a decoded reply into columns."""
+        return cls(columns_of(reply.records), reply)
+
+    @classmethod
+    def decoded(cls, body: bytes) -> "ColumnsReply":
+        """Decode the body of a good JSON reply.
+
+        Raises:
+            Unavailable: see ``decode_reply``.
+        """
+        regular = regular_columns(body) if len(body) >= WORTHWHILE_BYTES else None
+        if regular is None:
+            return cls.of(decode_reply(body))
+        columns, rest = regular
+        return cls(columns, decode_reply(rest))
+
+    @property
+    def last(self) -> SequenceNumber | None:
+        """The last record's number; None if there is no record."""
+        numbers = self.columns.sequence_number
+        return SequenceNumber(int(numbers[-1].as_py())) if len(numbers) else None
+
+
 def decode_to_arrow(body: bytes, *, stream: str, shard_id: str) -> pa.RecordBatch:
     """Decode the body of a good JSON reply of GetRecords into columns of ``SCHEMA``.
 
     Raises:
         Unavailable: see ``decode_reply``.
     """
-    return batch_of_records(decode_reply(body).records, stream=stream, shard_id=shard_id)
+    return _batch_of(ColumnsReply.decoded(body).columns, stream=stream, shard_id=shard_id)
 
 
 def arrow_page_of(
-    reply: GetRecordsReply, *, stream: str, shard_id: str, extra_columns: Sequence[str] = ()
+    reply: ColumnsReply, *, stream: str, shard_id: str, extra_columns: Sequence[str] = ()
 ) -> ArrowPage:
-    """Make a page of columns out of a reply; ``extra_columns`` are names of ``EXTRA_COLUMNS``."""
-    batch = batch_of_records(reply.records, stream=stream, shard_id=shard_id)
+    """Make a page out of a reply; ``extra_columns`` are names of ``EXTRA_COLUMNS``."""
+    batch = _batch_of(reply.columns, stream=stream, shard_id=shard_id)
     for name in extra_columns:
         batch = batch.append_column(pa.field(name, EXTRA_COLUMNS[name]), _extra_column(name, reply))
     return ArrowPage(
@@ -63,23 +106,25 @@ def arrow_page_of(
 
 def batch_of_records(records: Sequence[Record], *, stream: str, shard_id: str) -> pa.RecordBatch:
     """Turn records of one shard into columns of ``SCHEMA``, in their order."""
-    seconds = pa.array([record.arrival_timestamp for record in records], pa.float64())
-    # Whole microseconds: Kinesis gives milliseconds, which a double of seconds holds only nearly.
-    arrival = pc.round(pc.multiply(seconds, 1e6)).cast(pa.int64()).cast(SCHEMA.field(5).type)
+    return _batch_of(columns_of(records), stream=stream, shard_id=shard_id)
+
+
+def _batch_of(columns: RecordColumns, *, stream: str, shard_id: str) -> pa.RecordBatch:
+    rows = len(columns.data)
     return pa.RecordBatch.from_arrays(
         [
-            pa.array([record.partition_key for record in records], pa.string()),
-            pa.array([record.data for record in records], pa.binary()),
-            pa.repeat(pa.scalar(stream, pa.string()), len(records)),
-            pa.repeat(pa.scalar(shard_id, pa.string()), len(records)),
-            pa.array([record.sequence_number for record in records], pa.string()),
-            arrival,
+            columns.partition_key,
+            columns.data,
+            pa.repeat(pa.scalar(stream, pa.string()), rows),
+            pa.repeat(pa.scalar(shard_id, pa.string()), rows),
+            columns.sequence_number,
+            columns.arrival,
         ],
         schema=SCHEMA,
     )
 
 
-def _extra_column(name: str, reply: GetRecordsReply) -> pa.Array:
+def _extra_column(name: str, reply: ColumnsReply) -> pa.Array:
     if name == "encryptionType":
-        return pa.array([record.encryption_type for record in reply.records], EXTRA_COLUMNS[name])
-    return pa.repeat(pa.scalar(reply.millis_behind_latest, EXTRA_COLUMNS[name]), len(reply.records))
+        return reply.columns.encryption_type
+    return pa.repeat(pa.scalar(reply.millis_behind_latest, EXTRA_COLUMNS[name]), len(reply.columns.data))

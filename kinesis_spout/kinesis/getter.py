@@ -8,8 +8,9 @@ one is asked for after the last fetched record, or, if nothing was fetched yet, 
 import logging
 import math
 import random
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
 
 from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.errors import (
@@ -21,7 +22,7 @@ from kinesis_spout.errors import (
     Throttled,
     Unavailable,
 )
-from kinesis_spout.kinesis.arrow import ArrowPage, arrow_page_of
+from kinesis_spout.kinesis.arrow import ArrowPage, ColumnsReply, arrow_page_of
 from kinesis_spout.kinesis.backoff import Jitter
 from kinesis_spout.kinesis.client import RAW_BODY, stream_arguments
 from kinesis_spout.kinesis.errors import ResourceNotFound, expected, translated
@@ -44,6 +45,20 @@ CLOCK_SKEW_SECONDS: Final = 300.0
 """So far ahead of the service a clock may be: more, and AWS refuses the signatures made with it."""
 
 _log = logging.getLogger(__name__)
+
+_Reply = TypeVar("_Reply", GetRecordsReply, ColumnsReply)
+
+
+@dataclass(frozen=True, slots=True)
+class _Form(Generic[_Reply]):
+    """What replies are made into."""
+
+    decode: Callable[[bytes], _Reply]
+    convert: Callable[[GetRecordsReply], _Reply]
+
+
+_RECORDS: Final = _Form(decode=decode_reply, convert=lambda reply: reply)
+_COLUMNS: Final = _Form(decode=ColumnsReply.decoded, convert=ColumnsReply.of)
 
 
 class PollingShardGetter:
@@ -130,12 +145,12 @@ class PollingShardGetter:
 
     def read(self, limit: int) -> Page:
         """Fetch the next page; see the port. After the end: the empty last page again, without a call."""
-        return page_of(self._next_reply(limit), stream=self._stream, shard_id=self._shard_id)
+        return page_of(self._next_reply(limit, _RECORDS), stream=self._stream, shard_id=self._shard_id)
 
     def read_arrow(self, limit: int) -> ArrowPage:
         """Fetch the next page as columns; otherwise the same as ``read``."""
         return arrow_page_of(
-            self._next_reply(limit),
+            self._next_reply(limit, _COLUMNS),
             stream=self._stream,
             shard_id=self._shard_id,
             extra_columns=self._extra_columns,
@@ -153,7 +168,7 @@ class PollingShardGetter:
         try:
             iterator: str | None = self._ask_iterator(Position.at(sequence_number))
             while iterator is not None:
-                reply = self._get_records(iterator, 1)
+                reply = self._get_records(iterator, 1, _RECORDS)
                 if reply.records:
                     record = page_of(reply, stream=self._stream, shard_id=self._shard_id).records[0]
                     return record if record.sequence.number == sequence_number.number else None
@@ -165,22 +180,22 @@ class PollingShardGetter:
             self._raise_refused(error)
         return None
 
-    def _next_reply(self, limit: int) -> GetRecordsReply:
+    def _next_reply(self, limit: int, form: _Form[_Reply]) -> _Reply:
         if not 1 <= limit <= MAX_RECORDS:
             raise ValueError(f"expected a limit of 1 to {MAX_RECORDS} records, got {limit}")
         if self._last is not None:
-            return self._last
+            return form.convert(self._last)
         try:
-            reply = self._get_records(self._current_iterator(), limit)
+            reply = self._get_records(self._current_iterator(), limit, form)
         except (ExpiredIterator, InvalidIterator):
-            reply = self._read_with_fresh_iterator(limit)
+            reply = self._read_with_fresh_iterator(limit, form)
         self._advance(reply)
         return reply
 
-    def _read_with_fresh_iterator(self, limit: int) -> GetRecordsReply:
+    def _read_with_fresh_iterator(self, limit: int, form: _Form[_Reply]) -> _Reply:
         self._iterator = None
         try:
-            return self._get_records(self._current_iterator(), limit)
+            return self._get_records(self._current_iterator(), limit, form)
         except (ExpiredIterator, InvalidIterator) as refused:
             self._iterator = None
             self._raise_refused(refused)
@@ -190,9 +205,9 @@ class PollingShardGetter:
         self._pacing.failed(self._clock.monotonic(), failure)
         raise failure from refused
 
-    def _advance(self, reply: GetRecordsReply) -> None:
-        if reply.records:
-            self._position = Position.after(reply.records[-1].sequence)
+    def _advance(self, reply: GetRecordsReply | ColumnsReply) -> None:
+        if reply.last is not None:
+            self._position = Position.after(reply.last)
         self._iterator = reply.next_shard_iterator
         self._iterator_obtained_at = self._clock.time()
         if reply.at_end:
@@ -242,7 +257,7 @@ class PollingShardGetter:
             self._raise(error)
         return iterator
 
-    def _get_records(self, iterator: str, limit: int) -> GetRecordsReply:
+    def _get_records(self, iterator: str, limit: int, form: _Form[_Reply]) -> _Reply:
         self._clock.sleep(self._pacing.ready_at - self._clock.monotonic())
         started = self._clock.monotonic()
         self._pacing.started(started)
@@ -250,7 +265,7 @@ class PollingShardGetter:
             with translated(f"GetRecords of {self._place}"):
                 response: Any = self._client.get_records(ShardIterator=iterator, Limit=limit)
             body = response.get(RAW_BODY)
-            reply = reply_from_botocore(response) if body is None else decode_reply(body)
+            reply = form.convert(reply_from_botocore(response)) if body is None else form.decode(body)
         except (ExpiredIterator, InvalidIterator):
             raise
         except KinesisError as error:

@@ -15,7 +15,7 @@ from kinesis_spout.errors import Unavailable
 from kinesis_spout.kinesis.errors import expected
 from kinesis_spout.ports import Page
 from kinesis_spout.record import Record
-from shard_state import Shard
+from shard_state import SequenceNumber, Shard
 
 
 class HashKeyRange(msgspec.Struct, frozen=True, rename="pascal"):
@@ -57,6 +57,11 @@ class GetRecordsReply(msgspec.Struct, rename="pascal", dict=True):
             len(record.data) + (len(record.partition_key.encode()) if record.partition_key else 0)
             for record in self.records
         )
+
+    @property
+    def last(self) -> SequenceNumber | None:
+        """The last record's number; None if there is no record."""
+        return self.records[-1].sequence if self.records else None
 
     @property
     def at_end(self) -> bool:

@@ -1,18 +1,13 @@
 import base64
 import json
-import os
-import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-import botocore.parsers
-import botocore.session
 import pyarrow as pa
 import pytest
 
 from kinesis_spout.errors import Unavailable
-from kinesis_spout.kinesis.arrow import SCHEMA, arrow_page_of, decode_to_arrow
+from kinesis_spout.kinesis.arrow import SCHEMA, ColumnsReply, arrow_page_of, decode_to_arrow
 from kinesis_spout.kinesis.page import decode_reply, page_of, reply_from_botocore
 from shard_state import Shard
 
@@ -122,7 +117,7 @@ def test_columns_have_the_schemas_names_and_types() -> None:
 
 
 def test_columns_of_an_empty_page_are_empty() -> None:
-    page = arrow_page_of(decode_reply(_body()), stream="s", shard_id="x")
+    page = arrow_page_of(ColumnsReply.decoded(_body()), stream="s", shard_id="x")
 
     assert page.batch.equals(pa.RecordBatch.from_pylist([], schema=SCHEMA))
     assert (page.size_bytes, page.at_end) == (0, False)
@@ -132,27 +127,3 @@ def test_a_record_without_an_arrival_has_none() -> None:
     batch = decode_to_arrow(_body(_wire(ApproximateArrivalTimestamp=None)), stream="s", shard_id="x")
 
     assert batch.column("approximateArrivalTimestamp").to_pylist() == [None]
-
-
-def test_columns_cost_an_eighth_of_botocores_parser_at_most() -> None:
-    body = _body(*(_wire(os.urandom(1000)) for _ in range(10_000)))
-    shape = botocore.session.Session().get_service_model("kinesis").operation_model("GetRecords").output_shape
-    assert shape is not None
-    parser = botocore.parsers.create_parser("json")
-
-    ours = _cpu_seconds(lambda: decode_to_arrow(body, stream="s", shard_id="x"), times=7)
-    theirs = _cpu_seconds(
-        lambda: parser.parse({"body": body, "status_code": 200, "headers": {}}, shape), times=3
-    )
-
-    assert theirs / ours >= 8, f"botocore {theirs * 1e3:.1f} ms, ours {ours * 1e3:.1f} ms"
-
-
-def _cpu_seconds(work: Callable[[], object], *, times: int) -> float:
-    """Measure the best of several runs: the one that other processes disturbed least."""
-    best = float("inf")
-    for _ in range(times):
-        started = time.thread_time()
-        work()
-        best = min(best, time.thread_time() - started)
-    return best
