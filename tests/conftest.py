@@ -1,4 +1,10 @@
-"""Registers the fixtures that test modules share. A module comes after those it imports."""
+"""Registers the fixtures that test modules share (a module comes after those it imports), sets Hypothesis up."""
+
+import hypothesis
+
+# A busy machine is no fault: no test here is about how long it takes.
+hypothesis.settings.register_profile("no deadline", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("no deadline")
 
 pytest_plugins = [
     "tests.zookeeper_server",

@@ -255,7 +255,7 @@ def _decoded_piece(text: memoryview, starts: _Integers, ends: _Integers, padding
     after = np.cumsum(ends - starts, dtype=np.int32)
     characters[after[padding > 0] - 1] = _ZERO
     characters[after[padding > 1] - 2] = _ZERO
-    decoded = pybase64.b64decode(memoryview(characters), validate=True)
+    decoded = pybase64.b64decode(characters.data, validate=True)
     whole = after // 4 * 3
     begins = np.concatenate((np.zeros(1, np.int32), whole[:-1]))
     return _every_other(begins, whole - padding, pa.py_buffer(decoded)).buffers()[2]

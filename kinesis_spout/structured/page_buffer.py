@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
+from kinesis_spout.structured.shared_memory import SharedMemory
 from shard_state import SequenceNumber
 
 _ROW_OVERHEAD_BYTES: Final = 200
@@ -36,6 +37,8 @@ class StoredPage:
 
     number: int
     batch: pa.RecordBatch
+    memory: SharedMemory | None
+    """Where the batch is, if tasks on this machine can map it."""
     first: SequenceNumber
     last: SequenceNumber
     size_bytes: int
@@ -70,12 +73,15 @@ class PageBuffer:
         self._bytes_by_shard: dict[ShardKey, int] = {}
         self.size_bytes = 0
 
-    def append(self, shard: ShardKey, batch: pa.RecordBatch, data_bytes: int) -> None:
-        """Keep a page, the next one of its shard."""
+    def append(
+        self, shard: ShardKey, batch: pa.RecordBatch, data_bytes: int, memory: SharedMemory | None = None
+    ) -> None:
+        """Keep a page, the next one of its shard; ``memory`` if the batch is there."""
         sequences = batch.column("sequenceNumber")
         page = StoredPage(
             number=next(self._numbers),
             batch=batch,
+            memory=memory,
             first=SequenceNumber(int(sequences[0].as_py())),
             last=SequenceNumber(int(sequences[-1].as_py())),
             size_bytes=data_bytes + batch.num_rows * _ROW_OVERHEAD_BYTES,

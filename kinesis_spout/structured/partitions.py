@@ -6,7 +6,7 @@ after a restart.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,7 +16,8 @@ from pyspark.sql.datasource import InputPartition
 from kinesis_spout.errors import DataLoss, KinesisSpoutError, ShardNotFound, Throttled
 from kinesis_spout.kinesis import ArrowPage, KinesisClientSettings, KinesisShardLister, PollingShardGetter
 from kinesis_spout.structured.page_buffer import Segment
-from kinesis_spout.structured.page_server import PageServerAddress, fetch_segments
+from kinesis_spout.structured.page_channel import PageServerAddress
+from kinesis_spout.structured.page_client import fetch_segments
 from kinesis_spout.structured.schema import arrow_schema
 from kinesis_spout.worker_memory import set_aside_imports
 from shard_state import Position, SequenceNumber
@@ -116,8 +117,8 @@ class _Range:
         shard, pages = self._shard, self._reading.pages
         if shard.segments and pages is not None:
             schema = arrow_schema(self._reading.extra_columns)
-            pieces = tuple(in_pieces(shard.segments, shard.size_bytes / shard.rows))
-            for batch in fetch_segments(pages, pieces, schema):
+            step = _rows_at_once(shard.size_bytes / shard.rows)
+            for batch in fetch_segments(pages, shard.segments, schema, rows_at_once=step):
                 yield from self._hand_out(batch)
         if self._done != shard.last:
             yield from self._from_kinesis()
@@ -177,18 +178,6 @@ def patiently_read(getter: PollingShardGetter, limit: int) -> ArrowPage:
                 raise
             if not isinstance(error, Throttled):
                 _log.warning("%s; it is read again", error)
-
-
-def in_pieces(segments: Iterable[Segment], row_bytes: float) -> Iterator[Segment]:
-    """Cut segments into pieces that Spark moves cheaply.
-
-    Already where they are asked for: so a piece is sent, received and handed on while the processor's caches
-    have it, which makes half the cost of a page of 10 MB that goes these ways as a whole.
-    """
-    step = _rows_at_once(row_bytes)
-    for page, offset, rows in segments:
-        for start in range(0, rows, step):
-            yield Segment(page, offset + start, min(step, rows - start))
 
 
 def in_chunks(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -5,15 +5,14 @@ import threading
 from collections.abc import Sequence
 from typing import Final
 
-import pyarrow as pa
-
 from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.errors import StreamRecreated
 from kinesis_spout.kinesis import KinesisShardLister, PollingShardGetter, Prefetcher
 from kinesis_spout.structured.offsets import QueryOffset, ShardOffset, StreamOffset
 from kinesis_spout.structured.options import StreamReadOptions
-from kinesis_spout.structured.page_buffer import PageBuffer, Segment, ShardKey
-from kinesis_spout.structured.page_server import PageServer, PageServerAddress, advertised_host
+from kinesis_spout.structured.page_buffer import PageBuffer, ShardKey, StoredPage
+from kinesis_spout.structured.page_channel import PageServerAddress
+from kinesis_spout.structured.page_server import PageServer, advertised_host
 from kinesis_spout.structured.partitions import ShardRange
 from kinesis_spout.structured.planning import BatchLimits, BatchPlan, plan_batch, read_up_to
 from kinesis_spout.structured.progress import SourceProgress
@@ -336,11 +335,10 @@ class ReadAhead:
             size_bytes=round(weight) or shard.read.rows * _UNKNOWN_ROW_BYTES,
         )
 
-    def _find(self, segment: Segment) -> pa.RecordBatch | None:
-        """Give the rows of a segment; called on the server's threads."""
+    def _find(self, number: int) -> StoredPage | None:
+        """Give a page; called on the server's threads."""
         with self._changed:
-            page = self._buffer.page(segment.page)
-        return None if page is None else page.batch.slice(segment.offset, segment.rows)
+            return self._buffer.page(number)
 
     def _count_done(self, start: QueryOffset) -> None:
         plan = self._planned

@@ -13,6 +13,7 @@ from kinesis_spout.clock import Clock
 from kinesis_spout.errors import KinesisSpoutError, ShardNotFound, Throttled
 from kinesis_spout.kinesis import ArrowPage, PollingShardGetter
 from kinesis_spout.structured.page_buffer import PageBuffer, ShardKey
+from kinesis_spout.structured.shared_memory import SharedMemory, shared
 from shard_state import Shard
 
 PAGE_BYTES: Final = 10 * 1024 * 1024
@@ -158,23 +159,25 @@ class ShardFetch:
         except Exception as error:  # noqa: BLE001 - not hidden: the reader raises it
             self._ended_with(error)
             return None
+        memory = shared(page.batch)
         with self._changed:
             self._room.read_ended()
             try:
-                return self._keep(page, started)
+                return self._keep(page, memory, started)
             except Exception as error:  # noqa: BLE001 - not hidden: the reader raises it
                 self.failure = error
                 self._changed.notify_all()
                 return None
 
-    def _keep(self, page: ArrowPage, started: float) -> float | None:
+    def _keep(self, page: ArrowPage, memory: SharedMemory | None, started: float) -> float | None:
         """Keep a page, and say when to read the next one. The lock is held."""
         rows = page.batch.num_rows
         if self._closed:
             return None
         self._count()
         if rows:
-            self._room.buffer.append(self.shard, page.batch, page.size_bytes)
+            batch = page.batch if memory is None else memory.batch()
+            self._room.buffer.append(self.shard, batch, page.size_bytes, memory)
             self._counters.records += rows
             self._counters.bytes += page.size_bytes
         self._empty_reads = 0 if rows else self._empty_reads + 1

@@ -269,6 +269,4 @@ class TrackerMachine(RuleBasedStateMachine):
 
 
 TestInflightRecordTracker = TrackerMachine.TestCase
-TestInflightRecordTracker.settings = settings(
-    max_examples=200, stateful_step_count=40, deadline=None, print_blob=True
-)
+TestInflightRecordTracker.settings = settings(max_examples=200, stateful_step_count=40)

@@ -229,6 +229,6 @@ class PoisonedShardMachine(RuleBasedStateMachine):
 
 
 TestIsolation = IsolationMachine.TestCase
-TestIsolation.settings = settings(max_examples=40, stateful_step_count=20, deadline=None, print_blob=True)
+TestIsolation.settings = settings(max_examples=40, stateful_step_count=20)
 TestPoisonedShard = PoisonedShardMachine.TestCase
-TestPoisonedShard.settings = settings(max_examples=60, stateful_step_count=30, deadline=None, print_blob=True)
+TestPoisonedShard.settings = settings(max_examples=60, stateful_step_count=30)

@@ -411,6 +411,4 @@ class LocalShardMachine(RuleBasedStateMachine):
 
 
 TestLocalShardState = LocalShardMachine.TestCase
-TestLocalShardState.settings = settings(
-    max_examples=200, stateful_step_count=40, deadline=None, print_blob=True
-)
+TestLocalShardState.settings = settings(max_examples=200, stateful_step_count=40)

@@ -114,6 +114,4 @@ class OrderedRetriesMachine(RuleBasedStateMachine):
 
 
 TestOrderedRetries = OrderedRetriesMachine.TestCase
-TestOrderedRetries.settings = settings(
-    max_examples=120, stateful_step_count=40, deadline=None, print_blob=True
-)
+TestOrderedRetries.settings = settings(max_examples=120, stateful_step_count=40)

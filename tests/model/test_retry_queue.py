@@ -51,4 +51,4 @@ class RetryQueueMachine(RuleBasedStateMachine):
 
 
 TestRetryQueue = RetryQueueMachine.TestCase
-TestRetryQueue.settings = settings(max_examples=60, stateful_step_count=40, deadline=None, print_blob=True)
+TestRetryQueue.settings = settings(max_examples=60, stateful_step_count=40)

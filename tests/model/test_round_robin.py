@@ -53,4 +53,4 @@ class RoundRobinMachine(RuleBasedStateMachine):
 
 
 TestRoundRobin = RoundRobinMachine.TestCase
-TestRoundRobin.settings = settings(max_examples=40, stateful_step_count=30, deadline=None, print_blob=True)
+TestRoundRobin.settings = settings(max_examples=40, stateful_step_count=30)

@@ -198,6 +198,4 @@ class RecordShell(ShellModel):
 
 
 TestStateManagerByRecord = RecordShell.TestCase
-TestStateManagerByRecord.settings = settings(
-    max_examples=150, stateful_step_count=40, deadline=None, print_blob=True
-)
+TestStateManagerByRecord.settings = settings(max_examples=150, stateful_step_count=40)

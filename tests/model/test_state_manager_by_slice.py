@@ -267,6 +267,4 @@ class SliceShell(ShellModel):
 
 
 TestStateManagerBySlice = SliceShell.TestCase
-TestStateManagerBySlice.settings = settings(
-    max_examples=150, stateful_step_count=40, deadline=None, print_blob=True
-)
+TestStateManagerBySlice.settings = settings(max_examples=150, stateful_step_count=40)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import EndpointConnectionError
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_spout.errors import AccessDenied, KinesisError, StreamNotFound, Throttled, Unavailable
@@ -263,7 +263,6 @@ def test_putting_all_holds_no_more_than_a_task_may() -> None:
     assert len(kinesis.taken("s")) == 30_000
 
 
-@settings(deadline=None)  # the machine may be busy; the clock of the test is its own
 @given(
     seed=st.integers(0, 2**32),
     keys=st.integers(1, 12),

@@ -211,7 +211,7 @@ def test_whatever_a_handler_raises_fails_its_record_only(error: BaseException) -
 # The tracker takes the books in
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.data())
 def test_the_tracker_agrees_with_a_plain_account_of_what_was_acked(data: st.DataObject) -> None:
     """Random slices over random records, keys, holes, limits and failures, with every order."""

@@ -1,3 +1,4 @@
+import gc
 import logging
 import multiprocessing
 import socket
@@ -5,40 +6,78 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from kinesis_spout.kinesis.arrow import SCHEMA
-from kinesis_spout.structured import page_server
+from kinesis_spout.structured import page_channel, page_client
 from kinesis_spout.structured.page_buffer import PageBuffer, Segment
-from kinesis_spout.structured.page_server import PageServer, PageServerAddress, fetch_segments
+from kinesis_spout.structured.page_channel import PageServerAddress
+from kinesis_spout.structured.page_client import fetch_segments
+from kinesis_spout.structured.page_server import PageServer
+from kinesis_spout.structured.shared_memory import SharedMemory
 from tests.unit.structured.pages import page_of, sequences_of
+
+STEP = 4
+"""Rows that are sent at once."""
 
 
 class Pages:
+    """Three pages of ten records; the last one is where other processes can map it."""
+
     def __init__(self) -> None:
         self.buffer = PageBuffer()
-        for start in (0, 10, 20):
+        for start in (0, 10):
             self.buffer.append(("orders", "a"), page_of(range(start, start + 10)), data_bytes=100)
-
-    def find(self, segment: Segment) -> pa.RecordBatch | None:
-        page = self.buffer.page(segment.page)
-        return None if page is None else page.batch.slice(segment.offset, segment.rows)
+        memory = SharedMemory(page_of(range(20, 30)))
+        self.buffer.append(("orders", "a"), memory.batch(), data_bytes=100, memory=memory)
 
 
-@pytest.fixture
-def server() -> Iterator[PageServer]:
-    served = PageServer("127.0.0.1", Pages().find)
+@pytest.fixture(params=["on this machine", "over the network"])
+def server(request: pytest.FixtureRequest) -> Iterator[PageServer]:
+    served = PageServer("127.0.0.1", Pages().buffer.page)
+    if request.param == "over the network":
+        served.address = replace(served.address, local=None)
+    else:
+        assert served.address.local is not None, "expected a system that can do it (Linux)"
     yield served
+    page_client._connections.forget()
     served.close()
 
 
 def fetched(server: PageServer, *segments: Segment) -> list[list[int]]:
-    return [sequences_of(batch) for batch in fetch_segments(server.address, segments, SCHEMA)]
+    batches = fetch_segments(server.address, segments, SCHEMA, rows_at_once=STEP)
+    return [sequences_of(batch) for batch in batches]
 
 
 def test_segments_come_whole_and_in_their_order(server: PageServer) -> None:
     assert fetched(server, Segment(1, 8, 2), Segment(2, 0, 3)) == [[18, 19], [20, 21, 22]]
+
+
+def test_pages_come_in_pieces_over_the_network_and_whole_as_memory(server: PageServer) -> None:
+    pieces = [[20, 21, 22, 23], [24, 25, 26, 27], [28, 29]]
+
+    assert fetched(server, Segment(0, 0, 6)) == [[0, 1, 2, 3], [4, 5]]
+    assert fetched(server, Segment(2, 0, 10)) == (
+        pieces if server.address.local is None else [list(range(20, 30))]
+    )
+
+
+def test_memory_that_was_passed_on_outlives_the_page_and_the_server() -> None:
+    pages = Pages()
+    served = PageServer("127.0.0.1", pages.buffer.page)
+    (batch,) = fetch_segments(served.address, [Segment(2, 1, 2)], SCHEMA, rows_at_once=STEP)
+    pages.buffer.drop_shard(("orders", "a"))
+    page_client._connections.forget()
+    served.close()
+    gc.collect()
+
+    assert sequences_of(batch) == [21, 22]
+
+
+def test_a_machine_that_does_not_know_the_local_name_uses_the_network(server: PageServer) -> None:
+    elsewhere = replace(server.address, local="of another machine")
+    batches = fetch_segments(elsewhere, [Segment(2, 0, 1)], SCHEMA, rows_at_once=STEP)
+    assert [sequences_of(batch) for batch in batches] == [[20]]
 
 
 def test_a_connection_serves_many_tasks(server: PageServer) -> None:
@@ -52,7 +91,7 @@ def test_it_ends_where_a_page_is_gone(server: PageServer) -> None:
 
 
 def test_a_task_that_gives_up_in_the_middle_disturbs_no_other(server: PageServer) -> None:
-    abandoned = fetch_segments(server.address, [Segment(0, 0, 5), Segment(1, 0, 5)], SCHEMA)
+    abandoned = fetch_segments(server.address, [Segment(0, 0, 5), Segment(1, 0, 5)], SCHEMA, rows_at_once=9)
     assert sequences_of(next(abandoned)) == [0, 1, 2, 3, 4]
     abandoned.close()
     assert fetched(server, Segment(2, 0, 1)) == [[20]]
@@ -61,15 +100,15 @@ def test_a_task_that_gives_up_in_the_middle_disturbs_no_other(server: PageServer
 def test_who_does_not_know_the_key_gets_nothing(server: PageServer, caplog: pytest.LogCaptureFixture) -> None:
     stranger = replace(server.address, key=b"guessed")
     with caplog.at_level(logging.ERROR):
-        assert list(fetch_segments(stranger, [Segment(0, 0, 1)], SCHEMA)) == []
+        assert list(fetch_segments(stranger, [Segment(0, 0, 1)], SCHEMA, rows_at_once=STEP)) == []
     assert fetched(server, Segment(0, 0, 1)) == [[0]]
 
 
 def test_a_server_that_is_not_there_is_asked_once_only(caplog: pytest.LogCaptureFixture) -> None:
-    gone = PageServer("127.0.0.1", Pages().find)
+    gone = PageServer("127.0.0.1", Pages().buffer.page)
     gone.close()
     for _ in range(3):
-        assert list(fetch_segments(gone.address, [Segment(0, 0, 1)], SCHEMA)) == []
+        assert list(fetch_segments(gone.address, [Segment(0, 0, 1)], SCHEMA, rows_at_once=STEP)) == []
     assert len([record for record in caplog.records if "cannot be reached" in record.message]) == 1
 
 
@@ -83,7 +122,7 @@ def test_what_a_stranger_sends_ends_no_service(server: PageServer) -> None:
         with socket.create_connection(where) as stranger:
             stranger.sendall(said)
         assert fetched(server, Segment(0, 0, 1)) == [[0]]
-        page_server._connections.forget()
+        page_client._connections.forget()
 
 
 def test_a_stranger_who_says_nothing_keeps_nobody_waiting(server: PageServer) -> None:
@@ -93,38 +132,39 @@ def test_a_stranger_who_says_nothing_keeps_nobody_waiting(server: PageServer) ->
 
 
 def test_a_server_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_server, "_HANDSHAKE_SECONDS", 1.0)
+    monkeypatch.setattr(page_channel, "HANDSHAKE_SECONDS", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as mute:
         address = PageServerAddress(host="127.0.0.1", port=mute.getsockname()[1], key=b"key")
-        assert list(fetch_segments(address, [Segment(0, 0, 1)], SCHEMA)) == []
+        assert list(fetch_segments(address, [Segment(0, 0, 1)], SCHEMA, rows_at_once=STEP)) == []
 
 
 def test_a_closed_server_takes_nobody(server: PageServer) -> None:
     assert fetched(server, Segment(0, 0, 1)) == [[0]]
-    page_server._connections.forget()
+    page_client._connections.forget()
     server.close()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((server.address.host, server.address.port)).close()
 
 
 def test_a_worker_that_outlives_many_queries_keeps_few_connections() -> None:
-    page_server._connections.forget()
+    page_client._connections.forget()
     before = open_files()
     for _ in range(40):
-        served = PageServer("127.0.0.1", Pages().find)
+        served = PageServer("127.0.0.1", Pages().buffer.page)
         assert fetched(served, Segment(0, 0, 1)) == [[0]]
         served.close()
-    # Both ends are in this process, and the last one's other end may be about to close.
-    assert open_files() - before <= 2 * page_server._KEPT_CONNECTIONS + 4
-    page_server._connections.forget()
+    # Both ends are in this process, and so are the pages of those whose servers still serve, with a descriptor
+    # and a mapping in each. The last one's other end may be about to close.
+    assert open_files() - before <= 4 * page_client._KEPT_CONNECTIONS + 8
+    page_client._connections.forget()
 
 
 def test_a_forked_child_does_not_ask_on_its_parents_connection(server: PageServer) -> None:
     assert fetched(server, Segment(0, 0, 1)) == [[0]]
-    assert page_server._connections._idle
+    assert page_client._connections._idle
     context = multiprocessing.get_context("fork")
     answers, answer = context.Pipe(duplex=False)
-    child = context.Process(target=lambda: answer.send(len(page_server._connections._idle)))
+    child = context.Process(target=lambda: answer.send(len(page_client._connections._idle)))
     child.start()
     child.join()
     assert answers.recv() == 0

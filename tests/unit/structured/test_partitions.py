@@ -2,11 +2,11 @@
 
 from random import Random
 
+import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinesis_spout.structured.page_buffer import Segment
-from kinesis_spout.structured.partitions import ShardRange, in_pieces, in_tasks
+from kinesis_spout.structured.partitions import ShardRange, in_chunks, in_tasks
 from shard_state import SequenceNumber
 
 PER_TASK = 100
@@ -72,33 +72,27 @@ def test_rows_come_in_the_same_order_whatever_is_known_of_the_sizes(
     assert ids(known) == ids(unknown) == [shard.shard_id for shard in shards(*sizes)]
 
 
-@given(
-    sizes=st.lists(st.integers(1, 10_000), max_size=5),
-    offset=st.integers(0, 9_000),
-    row_bytes=st.floats(0.0, 4.0 * MEBIBYTE),
-)
-def test_pieces_are_the_rows_of_the_segments_in_their_order(
-    sizes: list[int], offset: int, row_bytes: float
-) -> None:
-    segments = [Segment(page, offset, rows) for page, rows in enumerate(sizes)]
+@given(st.lists(st.integers(0, 5_000), min_size=1, max_size=30))
+def test_chunks_have_all_rows_in_their_order(sizes: list[int]) -> None:
+    batch = batch_with(sizes)
 
-    pieces = list(in_pieces(segments, row_bytes))
-
-    def rows(of: list[Segment]) -> list[tuple[int, int]]:
-        return [(page, row) for page, first, count in of for row in range(first, first + count)]
-
-    assert rows(pieces) == rows(segments)
+    assert pa.Table.from_batches(in_chunks(batch), batch.schema).equals(pa.Table.from_batches([batch]))
 
 
-def test_a_piece_weighs_about_a_mebibyte() -> None:
-    pieces = list(in_pieces([Segment(7, 0, 10_000)], 1200.0))
+def test_a_chunk_weighs_about_a_mebibyte() -> None:
+    chunks = list(in_chunks(batch_with([1200] * 3_000)))
 
-    assert {piece.rows for piece in pieces[:-1]} == {MEBIBYTE // 1200}
-
-
-def test_a_piece_has_two_thousand_rows_at_most() -> None:
-    assert [piece.rows for piece in in_pieces([Segment(7, 100, 4_500)], 10.0)] == [2_000, 2_000, 500]
+    assert len({chunk.num_rows for chunk in chunks[:-1]}) == 1
+    assert 0.9 * MEBIBYTE < chunks[0].nbytes <= MEBIBYTE
 
 
-def test_a_record_larger_than_a_piece_is_a_piece() -> None:
-    assert list(in_pieces([Segment(7, 3, 2)], 5.0 * MEBIBYTE)) == [Segment(7, 3, 1), Segment(7, 4, 1)]
+def test_a_chunk_has_two_thousand_rows_at_most() -> None:
+    assert [chunk.num_rows for chunk in in_chunks(batch_with([1] * 4_500))] == [2_000, 2_000, 500]
+
+
+def test_a_record_larger_than_a_chunk_is_a_chunk() -> None:
+    assert [chunk.num_rows for chunk in in_chunks(batch_with([5 * MEBIBYTE] * 2))] == [1, 1]
+
+
+def batch_with(sizes: list[int]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"data": [bytes(size) for size in sizes]})

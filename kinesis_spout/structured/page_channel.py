@@ -1,0 +1,208 @@
+"""The connection between the reader and a task: authenticated, with messages that carry pages.
+
+Where both are on one machine and it is Linux, a message can pass on memory instead of what is in it: the reader
+writes a page once, and the task maps it. Else, and for small pages, messages carry the bytes.
+
+Both ends prove that they know a key, as ``multiprocessing`` does it. Nothing is encrypted.
+"""
+
+import contextlib
+import mmap
+import os
+import socket
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
+from typing import Final, NamedTuple, Self
+
+import pyarrow as pa
+
+from kinesis_spout.structured.page_buffer import Segment
+from kinesis_spout.structured.shared_memory import SharedMemory
+
+HANDSHAKE_SECONDS: Final = 10.0
+"""How long it may take to connect, and either end to prove that it knows the key."""
+REFUSALS: Final = (AuthenticationError, AssertionError, EOFError, OSError)
+"""What a handshake ends with that does not succeed: ``multiprocessing`` also asserts."""
+
+_SMALL_BYTES: Final = 1024
+"""So much is sent together with its header."""
+_HEADER: Final = struct.Struct("!?Q")
+"""Whether it is memory, and how many bytes there are."""
+_WANTED: Final = struct.Struct("!4Q")
+"""A segment, and the rows to send at once of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageServerAddress:
+    """Where a reader's pages are to be had; travels to the executors."""
+
+    host: str
+    port: int
+    local: str | None = None
+    """The name for those on the same machine."""
+    key: bytes = field(repr=False)
+
+
+def listen(host: str) -> socket.socket:
+    """Listen to the network, at a port of the system's choice."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, 0), family=family, backlog=128)
+
+
+def listen_locally(name: str) -> socket.socket | None:
+    """Listen to this machine alone; None where that is not of use."""
+    if not SharedMemory.is_supported():
+        return None
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(_abstract(name))
+    listening.listen(128)
+    return listening
+
+
+class Message(NamedTuple):
+    """What came over a channel."""
+
+    body: pa.Buffer
+    is_memory: bool
+    """The body is memory that was passed on, not bytes that were sent."""
+
+
+def request_of(segments: Sequence[Segment], rows_at_once: int) -> bytes:
+    """Write a task's request: the segments it wants, and how many rows to send at once."""
+    return b"".join(_WANTED.pack(*segment, rows_at_once) for segment in segments)
+
+
+def requested(request: pa.Buffer) -> Iterator[tuple[Segment, int]]:
+    """Read a request. Raises OSError if it is none."""
+    if request.size % _WANTED.size:
+        raise OSError(f"expected a request for pages, got {request.size} bytes")
+    for page, offset, rows, rows_at_once in _WANTED.iter_unpack(request):
+        yield Segment(page, offset, rows), max(1, rows_at_once)
+
+
+class PageChannel:
+    """One end of a connection. Mutable; owns its socket; one thread's at a time."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+        self.is_local = connected.family == getattr(socket, "AF_UNIX", None)
+        connected.setblocking(True)
+        if not self.is_local:
+            # A page is sent as a length and a body: the end of it would wait 40 ms for Nagle.
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            # A machine that vanished says no goodbye.
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self.wait_at_most(HANDSHAKE_SECONDS)
+
+    @classmethod
+    def connected(cls, address: PageServerAddress) -> Self:
+        """Connect to a server, and prove each other.
+
+        Raises:
+            One of ``REFUSALS``.
+        """
+        channel = cls(_connect(address))
+        try:
+            with channel._connection() as connection:
+                answer_challenge(connection, address.key)
+                deliver_challenge(connection, address.key)
+        except BaseException:
+            channel.close()
+            raise
+        return channel
+
+    def welcome(self, key: bytes) -> None:
+        """Prove each other, at the server's end.
+
+        Raises:
+            One of ``REFUSALS``.
+        """
+        with self._connection() as connection:
+            deliver_challenge(connection, key)
+            answer_challenge(connection, key)
+
+    def close(self) -> None:
+        """End the connection."""
+        self._socket.close()
+
+    def wait_at_most(self, seconds: float | None) -> None:
+        """Have ``receive`` raise OSError when nothing comes for so long; None waits for ever."""
+        if os.name != "nt":  # where such sockets take their times in another form
+            whole = struct.pack("@ll", int(seconds or 0), 0)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, whole)
+
+    def send(self, body: bytes | pa.Buffer) -> None:
+        """Send bytes."""
+        content = memoryview(body)
+        header = _HEADER.pack(False, content.nbytes)
+        if content.nbytes <= _SMALL_BYTES:
+            self._socket.sendall(header + content)
+        else:
+            self._socket.sendall(header)
+            self._socket.sendall(content)
+
+    def send_memory(self, memory: SharedMemory) -> None:
+        """Pass memory on; only to somebody who ``is_local``."""
+        socket.send_fds(self._socket, [_HEADER.pack(True, memory.size)], [memory.descriptor])
+
+    def receive(self, at_most: int | None = None) -> Message:
+        """Wait for a message.
+
+        Raises:
+            EOFError: the other end closed the connection.
+            OSError: it broke, or nothing came for too long, or more than ``at_most`` bytes were announced.
+        """
+        descriptors: list[int] = []
+        if self.is_local:
+            header, descriptors, _, _ = socket.recv_fds(self._socket, _HEADER.size, 1, socket.MSG_WAITALL)
+        else:
+            header = self._socket.recv(_HEADER.size, socket.MSG_WAITALL)
+        try:
+            if len(header) < _HEADER.size:
+                raise EOFError("the other end closed the connection")
+            is_memory, size = _HEADER.unpack(header)
+            if at_most is not None and size > at_most:
+                raise OSError(f"expected a message of at most {at_most} bytes, got one of {size}")
+            body = _mapped(descriptors[0], size) if is_memory else self._body(size)
+            return Message(body, is_memory)
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+    def _body(self, size: int) -> pa.Buffer:
+        body = pa.allocate_buffer(size)
+        left = memoryview(body).cast("B")
+        while left:
+            received = self._socket.recv_into(left, 0, socket.MSG_WAITALL)
+            if not received:
+                raise EOFError("the other end closed the connection")
+            left = left[received:]
+        return body
+
+    def _connection(self) -> Connection:
+        """Give what ``multiprocessing`` authenticates."""
+        return Connection(os.dup(self._socket.fileno()))
+
+
+def _connect(address: PageServerAddress) -> socket.socket:
+    if address.local is not None and SharedMemory.is_supported():
+        local = socket.socket(socket.AF_UNIX)
+        with contextlib.suppress(ConnectionRefusedError):  # it is on another machine
+            local.connect(_abstract(address.local))
+            return local
+        local.close()
+    return socket.create_connection((address.host, address.port), timeout=HANDSHAKE_SECONDS)
+
+
+def _abstract(name: str) -> bytes:
+    """Give the address of a Unix socket that is in no folder and vanishes with who listens (Linux)."""
+    return b"\0kinesis-spout-" + name.encode()
+
+
+def _mapped(descriptor: int, size: int) -> pa.Buffer:
+    # All of it will be read: mapped at once it costs a tenth of what page after page does.
+    flags = mmap.MAP_SHARED | mmap.MAP_POPULATE
+    return pa.py_buffer(mmap.mmap(descriptor, size, flags=flags, prot=mmap.PROT_READ))

@@ -1,0 +1,121 @@
+"""Fetches pages from the reader; used by tasks. A Python worker keeps its connections for its next tasks."""
+
+import logging
+import os
+import time
+from collections.abc import Generator, Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from kinesis_spout.structured.page_buffer import Segment
+from kinesis_spout.structured.page_channel import (
+    REFUSALS,
+    Message,
+    PageChannel,
+    PageServerAddress,
+    request_of,
+)
+from kinesis_spout.structured.shared_memory import batch_in
+
+_FORGIVE_AFTER_SECONDS: Final = 60.0
+"""A server that could not be reached is left alone so long: each try may cost a time-out."""
+_ANSWER_SECONDS: Final = 60.0
+"""How long a task waits for a page, before it reads Kinesis instead."""
+_KEPT_CONNECTIONS: Final = 8
+"""A Python worker outlives many queries, each with a server of its own."""
+
+_log = logging.getLogger(__name__)
+
+
+def fetch_segments(
+    address: PageServerAddress, segments: Sequence[Segment], schema: pa.Schema, *, rows_at_once: int
+) -> Generator[pa.RecordBatch, None, None]:
+    """Fetch segments, in their order, as far as they are to be had: it ends early where one is not.
+
+    A connection that was not read to its end is not used again.
+
+    Args:
+        address: of the server.
+        segments: what is wanted.
+        schema: of the pages.
+        rows_at_once: what is sent as bytes comes in batches of so many rows.
+    """
+    channel = _connections.take(address)
+    if channel is None:
+        return
+    is_kept = False
+    try:
+        channel.send(request_of(segments, rows_at_once))
+        for number, segment in enumerate(segments, 1):
+            left = segment.rows
+            while left > 0:
+                batch = _rows_of(channel.receive(), segment, schema)
+                left -= segment.rows if batch is None else batch.num_rows
+                if number == len(segments) and left <= 0:
+                    _connections.put_back(address, channel)
+                    is_kept = True
+                if batch is None:
+                    return
+                yield batch
+    except (EOFError, OSError) as error:
+        _log.warning("the reader's pages are not to be had any more, reading Kinesis again: %r", error)
+    finally:
+        if not is_kept:
+            channel.close()
+
+
+def _rows_of(message: Message, segment: Segment, schema: pa.Schema) -> pa.RecordBatch | None:
+    if message.is_memory:
+        return batch_in(message.body).slice(segment.offset, segment.rows)
+    return pa.ipc.read_record_batch(message.body, schema) if message.body.size else None
+
+
+class _Connections:
+    """This worker's idle connections. Mutable; a Python worker runs one task at a time."""
+
+    def __init__(self) -> None:
+        self._idle: dict[PageServerAddress, PageChannel] = {}
+        self._unreachable: dict[PageServerAddress, float] = {}
+
+    def take(self, address: PageServerAddress) -> PageChannel | None:
+        """Give a connection; None if the server cannot be reached."""
+        idle = self._idle.pop(address, None)
+        if idle is not None:
+            return idle
+        if time.monotonic() < self._unreachable.get(address, 0.0):
+            return None
+        try:
+            channel = PageChannel.connected(address)
+        except REFUSALS as error:
+            _log.warning(
+                "the reader's pages at %s:%d cannot be reached, reading Kinesis again (twice the read traffic; "
+                "set pageServerHost to an address of the driver that executors reach): %r",
+                address.host,
+                address.port,
+                error,
+            )
+            now = time.monotonic()
+            self._unreachable = {known: until for known, until in self._unreachable.items() if until > now}
+            self._unreachable[address] = now + _FORGIVE_AFTER_SECONDS
+            return None
+        channel.wait_at_most(_ANSWER_SECONDS)
+        return channel
+
+    def put_back(self, address: PageServerAddress, channel: PageChannel) -> None:
+        """Keep a connection that nothing is under way on; the one that was not used longest is given up for it."""
+        self._idle[address] = channel
+        while len(self._idle) > _KEPT_CONNECTIONS:
+            self._idle.pop(next(iter(self._idle))).close()
+
+    def forget(self) -> None:
+        """Close what is idle, in this process."""
+        while self._idle:
+            self._idle.popitem()[1].close()
+
+
+_connections = _Connections()
+
+if hasattr(os, "register_at_fork"):
+    # Two processes that ask on one connection would get each other's pages.
+    os.register_at_fork(after_in_child=_connections.forget)
