@@ -2,23 +2,21 @@
 
 import logging
 import threading
-from collections.abc import Sequence
 from typing import Final
 
 from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.errors import StreamRecreated
-from kinesis_spout.kinesis import KinesisShardLister, PollingShardGetter, Prefetcher
+from kinesis_spout.kinesis import KinesisShardLister, Prefetcher
 from kinesis_spout.structured.offsets import QueryOffset, ShardOffset, StreamOffset
 from kinesis_spout.structured.options import StreamReadOptions
-from kinesis_spout.structured.page_buffer import PageBuffer, ShardKey, StoredPage
+from kinesis_spout.structured.page_buffer import ShardKey, StoredPage
 from kinesis_spout.structured.page_channel import PageServerAddress
 from kinesis_spout.structured.page_server import PageServer, advertised_host
 from kinesis_spout.structured.partitions import ShardRange
-from kinesis_spout.structured.planning import BatchLimits, BatchPlan, plan_batch, read_up_to
+from kinesis_spout.structured.planning import BatchLimits, BatchPlan, plan_batch
 from kinesis_spout.structured.progress import SourceProgress
-from kinesis_spout.structured.shard_fetch import FetchCounters, FetchRoom, ShardFetch
-from kinesis_spout.structured.stream_shards import KnownShards, StreamShards
-from shard_state import SequenceNumber, Shard
+from kinesis_spout.structured.shard_fetches import ShardFetches
+from kinesis_spout.structured.stream_shards import StreamShards
 
 _LONGEST_WAIT_SECONDS: Final = 1.0
 """How long a call waits for records. Spark asks again at once; waiting here keeps it from asking 100 times."""
@@ -45,13 +43,10 @@ class ReadAhead:
         self._options = options
         self._until = until
         self._clock = clock or SystemClock()
-        self._client = options.client.connect()
         self._changed = threading.Condition()
-        self._buffer = PageBuffer()
-        self._room = FetchRoom(buffer=self._buffer, max_bytes=options.max_buffered_bytes, resume=self._submit)
-        self._counters = FetchCounters()
         self._prefetcher = Prefetcher(threads=options.fetch_threads, clock=self._clock)
-        self._listers = {name: KinesisShardLister(self._client, name) for name in options.streams}
+        client = options.client.connect()
+        listers = {name: KinesisShardLister(client, name) for name in options.streams}
         self._streams = {
             name: StreamShards(
                 name,
@@ -60,10 +55,19 @@ class ReadAhead:
                 period_seconds=options.shard_list_seconds,
                 clock=self._clock,
             )
-            for name, lister in self._listers.items()
+            for name, lister in listers.items()
         }
-        self._fetches: dict[ShardKey, ShardFetch] = {}
-        self._freed: dict[ShardKey, SequenceNumber] = {}
+        self._fetches = ShardFetches(
+            options,
+            client=client,
+            prefetcher=self._prefetcher,
+            streams=self._streams,
+            listers=listers,
+            changed=self._changed,
+            until=until,
+            clock=self._clock,
+        )
+        self._buffer = self._fetches.buffer
         self._server: PageServer | None = None
         self._is_without_server = False
         self._batches = 0
@@ -109,12 +113,7 @@ class ReadAhead:
                 for name, stream in current.streams.items()
                 for shard_id in stream.readable()
             }
-            for key in self._fetches.keys() - readable.keys():
-                self._close(key)
-            for key, shard in readable.items():
-                self._go_on(key, shard)
-            self._room.fetches = len(self._fetches)
-            self._room.resume_all()
+            self._fetches.follow(readable)
             self._current = current
             self._count_done(start)
         return current
@@ -130,28 +129,35 @@ class ReadAhead:
             What ended the reading of a shard or the listing of a stream.
         """
         deadline = self._clock.monotonic() + _LONGEST_WAIT_SECONDS
-        gather_until: float | None = None
         with self._changed:
             while True:
-                self._raise_failure()
-                ended = {key: fetch.at_end for key, fetch in self._fetches.items()}
-                plan = plan_batch(start, self._buffer, ended, limits, self._batches)
+                self._gather()
+                plan = None
+                if self._fetches.has_news:
+                    # Once, when all is gathered: with many shards it is what this thread mostly does.
+                    plan = plan_batch(start, self._buffer, self._fetches.ended(), limits, self._batches)
                 now = self._clock.monotonic()
-                if plan is not None and (self._is_enough(plan, start) or self._until is not None):
-                    if gather_until is None:
-                        gather_until = now + _GATHER_SECONDS
-                    self._room.is_gathering = now < gather_until and self._room.under_way > 0
-                    if not self._room.is_gathering:
-                        return self._chosen(plan, now)
-                    self._changed.wait(gather_until - now)
-                elif self._until is not None:
-                    if all(fetch.at_end or fetch.is_through for fetch in self._fetches.values()):
+                if plan is not None and (self._until is not None or self._is_enough(plan, start)):
+                    return self._chosen(plan, now)
+                if self._until is not None:
+                    if self._fetches.is_through:
                         return None
                     self._changed.wait(_LONGEST_WAIT_SECONDS)
                 elif now < deadline:
                     self._changed.wait(deadline - now)
                 else:
                     return None
+
+    def _gather(self) -> None:
+        """If there is something new, wait a moment for the reads under way, which may bring more."""
+        room, begun = self._fetches.room, self._clock.monotonic()
+        while True:
+            self._raise_failure()
+            left = begun + _GATHER_SECONDS - self._clock.monotonic()
+            room.is_gathering = self._fetches.has_news and left > 0 and room.under_way > 0
+            if not room.is_gathering:
+                return
+            self._changed.wait(left)
 
     def _chosen(self, plan: BatchPlan, now: float) -> QueryOffset:
         self._batches += 1
@@ -197,11 +203,7 @@ class ReadAhead:
                 for stream in (self._current.streams.values() if self._current is not None else ())
                 for shard in stream.shards.values()
             ]
-            behind = [
-                fetch.millis_behind_latest
-                for fetch in self._fetches.values()
-                if fetch.millis_behind_latest is not None
-            ]
+            behind = self._fetches.behind()
             return SourceProgress(
                 streams=self._options.streams,
                 mode="polling",
@@ -212,15 +214,14 @@ class ReadAhead:
                 closed_shards=sum(shard.drained for shard in shards),
                 processed_records=self._done_records,
                 processed_bytes=self._done_bytes,
-                throttles=self._counters.throttles,
+                throttles=self._fetches.counters.throttles,
                 buffered_bytes=self._buffer.size_bytes,
             )
 
     def close(self) -> None:
         """End the threads. May be called twice."""
         with self._changed:
-            for key in list(self._fetches):
-                self._close(key)
+            self._fetches.close()
         self._prefetcher.close()
         if self._server is not None:
             self._server.close()
@@ -244,76 +245,22 @@ class ReadAhead:
         _log.warning("%s; reading the new one from its beginning because failOnDataLoss is false", text)
         return stream.anew()
 
-    def _go_on(self, key: ShardKey, shard: ShardOffset) -> None:
-        """Free what is done of a shard; start to read it where that is not done, or done from another place."""
-        last = read_up_to(shard.position)
-        freed = self._freed.get(key)
-        if key in self._fetches and freed is not None and (last is None or last < freed):
-            self._close(key)  # back to what is not here any more
-        if key not in self._fetches:
-            self._fetches[key] = self._open(key, shard)
-            self._submit(self._fetches[key])
-        if last is not None:
-            self._buffer.free(key, last)
-            self._freed[key] = last
-
-    def _open(self, key: ShardKey, shard: ShardOffset) -> ShardFetch:
-        stream, shard_id = key
-        options = self._options
-        getter = PollingShardGetter(
-            self._client,
-            stream=stream,
-            shard_id=shard_id,
-            position=shard.position,
-            lister=KnownShards(self._listers[stream], self._streams[stream]),
-            fail_on_data_loss=options.fail_on_data_loss,
-            extra_columns=options.extra_columns,
-            clock=self._clock,
-        )
-        return ShardFetch(
-            key,
-            getter,
-            room=self._room,
-            changed=self._changed,
-            counters=self._counters,
-            records_per_fetch=options.max_records_per_fetch,
-            bytes_per_second=options.max_fetch_bytes_per_second,
-            periods=(options.fetch_period_seconds, options.idle_fetch_period_seconds),
-            until=self._until,
-            fail_on_data_loss=options.fail_on_data_loss,
-            clock=self._clock,
-            found_children=self._found_children,
-        )
-
-    def _submit(self, fetch: ShardFetch) -> None:
-        self._prefetcher.submit(fetch.fetch, fetch.getter.ready_at)
-
-    def _found_children(self, stream: str, children: Sequence[Shard]) -> None:
-        if self._until is None:  # what was born after the query began is left to the next one
-            self._streams[stream].found(children)
-
-    def _close(self, key: ShardKey) -> None:
-        self._fetches.pop(key).close()
-        self._buffer.drop_shard(key)
-        self._freed.pop(key, None)
-
     # Batches
 
     def _is_enough(self, plan: BatchPlan, start: QueryOffset) -> bool:
         wanted = self._options.min_records_per_trigger
         if wanted is None or plan.rows >= wanted or start.unlogged:
             return True
-        if plan.is_full or plan.drains or self._room.is_short():
+        if plan.is_full or plan.drains or self._fetches.room.is_short():
             return True  # more comes only after it
         waited = self._clock.monotonic() - self._last_batch_at
         return waited >= self._options.max_trigger_delay_seconds
 
     def _raise_failure(self) -> None:
-        failures = [stream.failure for stream in self._streams.values()]
-        failures += [fetch.failure for fetch in self._fetches.values()]
-        for failure in failures:
-            if failure is not None:
-                raise failure
+        for stream in self._streams.values():
+            if stream.failure is not None:
+                raise stream.failure
+        self._fetches.raise_failure()
 
     def _range(self, key: ShardKey, shard: ShardOffset) -> ShardRange:
         assert shard.read is not None

@@ -17,7 +17,7 @@ from kinesis_spout.errors import (
     StreamNotFound,
     StreamRecreated,
 )
-from kinesis_spout.structured import read_ahead
+from kinesis_spout.structured import shard_fetches
 from kinesis_spout.structured.page_buffer import PageBuffer
 from kinesis_spout.structured.read_limits import ReadAllAvailable
 from kinesis_spout.testing import InMemoryStream, ManualClock
@@ -488,7 +488,7 @@ def test_a_page_that_cannot_be_kept_ends_the_query_and_hangs_nobody(
         def append(self, *_page: object) -> None:
             raise MemoryError("no more")
 
-    monkeypatch.setattr(read_ahead, "PageBuffer", Full)
+    monkeypatch.setattr(shard_fetches, "PageBuffer", Full)
     stream = InMemoryStream()
     put(stream, 10)
     with pytest.raises(MemoryError):
