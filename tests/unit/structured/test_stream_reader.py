@@ -110,6 +110,7 @@ def test_a_replay_after_a_restart_reads_the_same_rows_in_the_same_order(query: S
 def test_a_replay_of_the_first_batch_starts_where_latest_was(query: Start) -> None:
     stream = InMemoryStream()
     put(stream, 10, "before")
+    let_a_millisecond_pass()
     spark = query(stream, initialPosition="latest")
     spark.reader.initialOffset()
     expected = put(stream, 10)
