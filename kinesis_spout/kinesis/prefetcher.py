@@ -37,6 +37,7 @@ class Prefetcher:
         self._changed = threading.Condition()
         self._threads: list[threading.Thread] = []
         self._waiting = 0
+        self._watcher: threading.Thread | None = None
         self._closed = False
 
     def submit(self, fetch: Fetch, due_at: float) -> None:
@@ -75,18 +76,30 @@ class Prefetcher:
                     self._put(fetch, due_at)
 
     def _put(self, fetch: Fetch, due_at: float) -> None:
-        heapq.heappush(self._queue, (due_at, next(self._ties), fetch))
-        self._changed.notify()
+        entry = (due_at, next(self._ties), fetch)
+        heapq.heappush(self._queue, entry)
+        if self._queue[0] is entry:
+            # Due before what the watcher waits for: somebody has to watch for this one.
+            self._watcher = None
+            self._changed.notify()
 
     def _take_due(self) -> Fetch | None:
+        """Wait for the next fetch. One thread watches the clock, so that a due time wakes one and not all."""
+        me = threading.current_thread()
         with self._changed:
             while not self._closed:
                 wait = self._queue[0][0] - self._clock.monotonic() if self._queue else None
                 if wait is not None and wait <= 0:
-                    if len(self._queue) > 1:
-                        self._changed.notify()  # another thread may take the next one
-                    return heapq.heappop(self._queue)[2]
+                    taken = heapq.heappop(self._queue)[2]
+                    if self._queue and self._watcher is None:
+                        self._changed.notify()  # who watches for the next one, which may be due as well
+                    return taken
+                is_watcher = wait is not None and self._watcher is None
+                if is_watcher:
+                    self._watcher = me
                 self._waiting += 1
-                self._changed.wait(wait)
+                self._changed.wait(wait if is_watcher else None)
                 self._waiting -= 1
+                if self._watcher is me:
+                    self._watcher = None
             return None

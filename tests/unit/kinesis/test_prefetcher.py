@@ -54,6 +54,59 @@ def test_as_many_run_at_once_as_there_are_threads_allowed() -> None:
         wait_until(lambda: len(met) == 3, "three to meet")
 
 
+class CountingClock(SystemClock):
+    """Counts how often somebody looks at it."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def monotonic(self) -> float:
+        self.looks += 1
+        return super().monotonic()
+
+
+def test_a_due_time_does_not_wake_the_threads_that_have_nothing_to_do() -> None:
+    clock, system = CountingClock(), SystemClock()
+    together = threading.Barrier(8, timeout=30)
+    met: list[int] = []
+    runs: list[int] = []
+
+    def meet() -> None:
+        met.append(together.wait())
+
+    def fetch() -> float | None:
+        runs.append(1)
+        return system.monotonic() + 0.01 if len(runs) < 30 else None
+
+    with Prefetcher(threads=8, clock=clock) as prefetcher:
+        for _ in range(8):
+            prefetcher.submit(meet, 0.0)
+        wait_until(lambda: len(met) == 8, "eight threads")
+        clock.looks = 0
+        prefetcher.submit(fetch, 0.0)
+        wait_until(lambda: len(runs) == 30, "thirty runs")
+
+    # With all eight woken for each run it would be 240 at least.
+    assert clock.looks < 150
+
+
+def test_a_new_first_one_is_watched_for_although_a_thread_watches_for_a_later_one() -> None:
+    clock = SystemClock()
+    together = threading.Barrier(2, timeout=30)
+    met: list[int] = []
+    order: list[int] = []
+    with Prefetcher(threads=2) as prefetcher:
+        for _ in range(2):  # so that both threads are there
+            prefetcher.submit(lambda: met.append(together.wait()), 0.0)
+        wait_until(lambda: len(met) == 2, "two threads")
+        begun = clock.monotonic()
+        for number in range(5, 0, -1):
+            prefetcher.submit(lambda number=number: order.append(number), begun + 0.2 + number / 50)  # type: ignore[misc]
+        wait_until(lambda: len(order) == 5, "all five")
+
+    assert order == [1, 2, 3, 4, 5]
+
+
 def test_closing_ends_the_threads_and_later_fetches_do_nothing() -> None:
     before = threading.active_count()
     runs: list[int] = []
