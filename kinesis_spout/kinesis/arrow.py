@@ -6,10 +6,11 @@ from typing import Final
 
 import pyarrow as pa
 
-from kinesis_spout.kinesis.page import GetRecordsReply, decode_reply
+from kinesis_spout.kinesis.page import ChildShard, GetRecordsReply, decode_reply
 from kinesis_spout.kinesis.record_columns import ARRIVAL_TYPE, RecordColumns, columns_of
 from kinesis_spout.kinesis.regular_records import WORTHWHILE_BYTES, regular_columns
 from kinesis_spout.record import Record
+from kinesis_spout.shared_memory import SharedMemory
 from shard_state import SequenceNumber, Shard
 
 SCHEMA: Final = pa.schema(
@@ -35,32 +36,41 @@ class ArrowPage:
     millis_behind_latest: int
     at_end: bool
     child_shards: tuple[Shard, ...] = ()
+    memory: SharedMemory | None = None
+    """Where the batch is, if other processes can map it."""
 
 
-class ColumnsReply:
-    """A reply of GetRecords whose records are columns.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrowReply:
+    """A reply of GetRecords whose records are columns. Can be pickled."""
 
-    Args:
-        columns: the records.
-        rest: everything else; its own records do not count.
-    """
+    page: ArrowPage
+    last: SequenceNumber | None
+    """The last record's number; None if there is no record."""
+    next_shard_iterator: str | None
+    child_shards: list[ChildShard] | None
 
-    def __init__(self, columns: RecordColumns, rest: GetRecordsReply) -> None:
-        self.columns = columns
-        self.next_shard_iterator = rest.next_shard_iterator
-        self.millis_behind_latest = rest.millis_behind_latest
-        self.child_shards = rest.child_shards
-        self.at_end = rest.at_end
-        self.children = rest.children
-        self.size_bytes = columns.size_bytes
+    @property
+    def size_bytes(self) -> int:
+        """What the data and the keys weigh."""
+        return self.page.size_bytes
 
-    @classmethod
-    def of(cls, reply: GetRecordsReply) -> "ColumnsReply":
-        """Turn the records of a decoded reply into columns."""
-        return cls(columns_of(reply.records), reply)
+    @property
+    def at_end(self) -> bool:
+        """Whether nothing ever follows."""
+        return self.page.at_end
 
-    @classmethod
-    def decoded(cls, body: bytes) -> "ColumnsReply":
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrowForm:
+    """Makes columns of the replies for one shard. Can be pickled."""
+
+    stream: str
+    shard_id: str
+    extra_columns: tuple[str, ...] = ()
+    """Names of ``EXTRA_COLUMNS``."""
+
+    def decode(self, body: bytes) -> ArrowReply:
         """Decode the body of a good JSON reply.
 
         Raises:
@@ -68,15 +78,34 @@ class ColumnsReply:
         """
         regular = regular_columns(body) if len(body) >= WORTHWHILE_BYTES else None
         if regular is None:
-            return cls.of(decode_reply(body))
+            return self.convert(decode_reply(body))
         columns, rest = regular
-        return cls(columns, decode_reply(rest))
+        return self._reply(columns, decode_reply(rest))
 
-    @property
-    def last(self) -> SequenceNumber | None:
-        """The last record's number; None if there is no record."""
-        numbers = self.columns.sequence_number
-        return SequenceNumber(int(numbers[-1].as_py())) if len(numbers) else None
+    def convert(self, reply: GetRecordsReply) -> ArrowReply:
+        """Turn the records of a decoded reply into columns."""
+        return self._reply(columns_of(reply.records), reply)
+
+    def _reply(self, columns: RecordColumns, rest: GetRecordsReply) -> ArrowReply:
+        batch = _batch_of(columns, stream=self.stream, shard_id=self.shard_id)
+        rows = batch.num_rows
+        for name in self.extra_columns:
+            extra = columns.encryption_type
+            if name != "encryptionType":
+                extra = pa.repeat(pa.scalar(rest.millis_behind_latest, EXTRA_COLUMNS[name]), rows)
+            batch = batch.append_column(pa.field(name, EXTRA_COLUMNS[name]), extra)
+        return ArrowReply(
+            page=ArrowPage(
+                batch=batch,
+                size_bytes=columns.size_bytes,
+                millis_behind_latest=rest.millis_behind_latest or 0,
+                at_end=rest.at_end,
+                child_shards=rest.children,
+            ),
+            last=SequenceNumber(int(columns.sequence_number[-1].as_py())) if rows else None,
+            next_shard_iterator=rest.next_shard_iterator,
+            child_shards=rest.child_shards,
+        )
 
 
 def decode_to_arrow(body: bytes, *, stream: str, shard_id: str) -> pa.RecordBatch:
@@ -85,23 +114,7 @@ def decode_to_arrow(body: bytes, *, stream: str, shard_id: str) -> pa.RecordBatc
     Raises:
         Unavailable: see ``decode_reply``.
     """
-    return _batch_of(ColumnsReply.decoded(body).columns, stream=stream, shard_id=shard_id)
-
-
-def arrow_page_of(
-    reply: ColumnsReply, *, stream: str, shard_id: str, extra_columns: Sequence[str] = ()
-) -> ArrowPage:
-    """Make a page out of a reply; ``extra_columns`` are names of ``EXTRA_COLUMNS``."""
-    batch = _batch_of(reply.columns, stream=stream, shard_id=shard_id)
-    for name in extra_columns:
-        batch = batch.append_column(pa.field(name, EXTRA_COLUMNS[name]), _extra_column(name, reply))
-    return ArrowPage(
-        batch=batch,
-        size_bytes=reply.size_bytes,
-        millis_behind_latest=reply.millis_behind_latest or 0,
-        at_end=reply.at_end,
-        child_shards=reply.children,
-    )
+    return ArrowForm(stream=stream, shard_id=shard_id).decode(body).page.batch
 
 
 def batch_of_records(records: Sequence[Record], *, stream: str, shard_id: str) -> pa.RecordBatch:
@@ -122,9 +135,3 @@ def _batch_of(columns: RecordColumns, *, stream: str, shard_id: str) -> pa.Recor
         ],
         schema=SCHEMA,
     )
-
-
-def _extra_column(name: str, reply: ColumnsReply) -> pa.Array:
-    if name == "encryptionType":
-        return reply.columns.encryption_type
-    return pa.repeat(pa.scalar(reply.millis_behind_latest, EXTRA_COLUMNS[name]), len(reply.columns.data))

@@ -8,9 +8,8 @@ one is asked for after the last fetched record, or, if nothing was fetched yet, 
 import logging
 import math
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.errors import (
@@ -22,12 +21,20 @@ from kinesis_spout.errors import (
     Throttled,
     Unavailable,
 )
-from kinesis_spout.kinesis.arrow import ArrowPage, ColumnsReply, arrow_page_of
+from kinesis_spout.kinesis.arrow import ArrowForm, ArrowPage, ArrowReply
 from kinesis_spout.kinesis.backoff import Jitter
-from kinesis_spout.kinesis.client import RAW_BODY, stream_arguments
+from kinesis_spout.kinesis.client import stream_arguments
 from kinesis_spout.kinesis.errors import ResourceNotFound, expected, translated
+from kinesis_spout.kinesis.get_records import (
+    FetchArrow,
+    RecordsForm,
+    Reply,
+    ReplyForm,
+    call_get_records,
+    place_of,
+)
 from kinesis_spout.kinesis.pacing import Pacing
-from kinesis_spout.kinesis.page import GetRecordsReply, decode_reply, page_of, reply_from_botocore
+from kinesis_spout.kinesis.page import GetRecordsReply, page_of
 from kinesis_spout.ports import Page, ShardLister
 from kinesis_spout.record import Record
 from shard_state import Position, SequenceNumber
@@ -45,20 +52,6 @@ CLOCK_SKEW_SECONDS: Final = 300.0
 """So far ahead of the service a clock may be: more, and AWS refuses the signatures made with it."""
 
 _log = logging.getLogger(__name__)
-
-_Reply = TypeVar("_Reply", GetRecordsReply, ColumnsReply)
-
-
-@dataclass(frozen=True, slots=True)
-class _Form(Generic[_Reply]):
-    """What replies are made into."""
-
-    decode: Callable[[bytes], _Reply]
-    convert: Callable[[GetRecordsReply], _Reply]
-
-
-_RECORDS: Final = _Form(decode=decode_reply, convert=lambda reply: reply)
-_COLUMNS: Final = _Form(decode=ColumnsReply.decoded, convert=ColumnsReply.of)
 
 
 class PollingShardGetter:
@@ -79,6 +72,7 @@ class PollingShardGetter:
         iterator_obtained_at: when it was, in seconds since the epoch.
         not_before: the earliest next read, in seconds since the epoch.
         extra_columns: what ``read_arrow`` adds, of ``kinesis.arrow.EXTRA_COLUMNS``.
+        fetch_arrow: makes the calls of ``read_arrow``; None: the client does, here.
         clock: what the pacing waits on.
         jitter: see ``backoff_seconds``.
     """
@@ -96,6 +90,7 @@ class PollingShardGetter:
         iterator_obtained_at: float = 0.0,
         not_before: float = 0.0,
         extra_columns: Sequence[str] = (),
+        fetch_arrow: FetchArrow | None = None,
         clock: Clock | None = None,
         jitter: Jitter = random.random,
     ) -> None:
@@ -106,7 +101,8 @@ class PollingShardGetter:
         self._position = position.resolved(self._clock.time())
         self._lister = lister
         self._fail_on_data_loss = fail_on_data_loss
-        self._extra_columns = extra_columns
+        self._arrow = ArrowForm(stream=stream, shard_id=shard_id, extra_columns=tuple(extra_columns))
+        self._fetch_arrow = fetch_arrow
         self._iterator = iterator
         self._iterator_obtained_at = iterator_obtained_at
         self._last: GetRecordsReply | None = None
@@ -145,16 +141,11 @@ class PollingShardGetter:
 
     def read(self, limit: int) -> Page:
         """Fetch the next page; see the port. After the end: the empty last page again, without a call."""
-        return page_of(self._next_reply(limit, _RECORDS), stream=self._stream, shard_id=self._shard_id)
+        return page_of(self._next_reply(limit, RecordsForm()), stream=self._stream, shard_id=self._shard_id)
 
     def read_arrow(self, limit: int) -> ArrowPage:
         """Fetch the next page as columns; otherwise the same as ``read``."""
-        return arrow_page_of(
-            self._next_reply(limit, _COLUMNS),
-            stream=self._stream,
-            shard_id=self._shard_id,
-            extra_columns=self._extra_columns,
-        )
+        return self._next_reply(limit, self._arrow).page
 
     def read_record(self, sequence_number: SequenceNumber) -> Record | None:
         """Fetch one record again, paced like a read; the place in the shard stays where it is.
@@ -168,7 +159,7 @@ class PollingShardGetter:
         try:
             iterator: str | None = self._ask_iterator(Position.at(sequence_number))
             while iterator is not None:
-                reply = self._get_records(iterator, 1, _RECORDS)
+                reply = self._get_records(iterator, 1, RecordsForm())
                 if reply.records:
                     record = page_of(reply, stream=self._stream, shard_id=self._shard_id).records[0]
                     return record if record.sequence.number == sequence_number.number else None
@@ -180,7 +171,7 @@ class PollingShardGetter:
             self._raise_refused(error)
         return None
 
-    def _next_reply(self, limit: int, form: _Form[_Reply]) -> _Reply:
+    def _next_reply(self, limit: int, form: ReplyForm[Reply]) -> Reply:
         if not 1 <= limit <= MAX_RECORDS:
             raise ValueError(f"expected a limit of 1 to {MAX_RECORDS} records, got {limit}")
         if self._last is not None:
@@ -192,7 +183,7 @@ class PollingShardGetter:
         self._advance(reply)
         return reply
 
-    def _read_with_fresh_iterator(self, limit: int, form: _Form[_Reply]) -> _Reply:
+    def _read_with_fresh_iterator(self, limit: int, form: ReplyForm[Reply]) -> Reply:
         self._iterator = None
         try:
             return self._get_records(self._current_iterator(), limit, form)
@@ -205,7 +196,7 @@ class PollingShardGetter:
         self._pacing.failed(self._clock.monotonic(), failure)
         raise failure from refused
 
-    def _advance(self, reply: GetRecordsReply | ColumnsReply) -> None:
+    def _advance(self, reply: GetRecordsReply | ArrowReply) -> None:
         if reply.last is not None:
             self._position = Position.after(reply.last)
         self._iterator = reply.next_shard_iterator
@@ -257,21 +248,23 @@ class PollingShardGetter:
             self._raise(error)
         return iterator
 
-    def _get_records(self, iterator: str, limit: int, form: _Form[_Reply]) -> _Reply:
+    def _get_records(self, iterator: str, limit: int, form: ReplyForm[Reply]) -> Reply:
         self._clock.sleep(self._pacing.ready_at - self._clock.monotonic())
         started = self._clock.monotonic()
         self._pacing.started(started)
         try:
-            with translated(f"GetRecords of {self._place}"):
-                response: Any = self._client.get_records(ShardIterator=iterator, Limit=limit)
-            body = response.get(RAW_BODY)
-            reply = form.convert(reply_from_botocore(response)) if body is None else form.decode(body)
+            reply = self._called(iterator, limit, form)
         except (ExpiredIterator, InvalidIterator):
             raise
         except KinesisError as error:
             self._raise(error)
         self._pacing.succeeded(started, reply.size_bytes)
         return reply
+
+    def _called(self, iterator: str, limit: int, form: ReplyForm[Reply]) -> Reply:
+        if self._fetch_arrow is not None and isinstance(form, ArrowForm):
+            return self._fetch_arrow(iterator, limit, form)
+        return call_get_records(self._client, iterator, limit, form, place=self._place)
 
     def _raise(self, error: KinesisError) -> NoReturn:
         """Find out what an error really is, note it for the pacing, and raise it."""
@@ -311,4 +304,4 @@ class PollingShardGetter:
 
     @property
     def _place(self) -> str:
-        return f"shard {self._shard_id!r} of stream {self._stream!r}"
+        return place_of(self._stream, self._shard_id)

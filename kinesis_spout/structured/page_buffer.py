@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from kinesis_spout.structured.shared_memory import SharedMemory
+from kinesis_spout.shared_memory import SharedMemory
 from shard_state import SequenceNumber
 
 _ROW_OVERHEAD_BYTES: Final = 200

@@ -7,7 +7,6 @@ Both ends prove that they know a key, as ``multiprocessing`` does it. Nothing is
 """
 
 import contextlib
-import mmap
 import os
 import socket
 import struct
@@ -19,8 +18,8 @@ from typing import Final, NamedTuple, Self
 
 import pyarrow as pa
 
+from kinesis_spout.shared_memory import SharedMemory
 from kinesis_spout.structured.page_buffer import Segment
-from kinesis_spout.structured.shared_memory import SharedMemory
 
 HANDSHAKE_SECONDS: Final = 10.0
 """How long it may take to connect, and either end to prove that it knows the key."""
@@ -63,11 +62,11 @@ def listen_locally(name: str) -> socket.socket | None:
 
 
 class Message(NamedTuple):
-    """What came over a channel."""
+    """What came over a channel: bytes, or memory that was passed on."""
 
     body: pa.Buffer
-    is_memory: bool
-    """The body is memory that was passed on, not bytes that were sent."""
+    """Empty if it is memory."""
+    memory: SharedMemory | None = None
 
 
 def request_of(segments: Sequence[Segment], rows_at_once: int) -> bytes:
@@ -160,17 +159,14 @@ class PageChannel:
             header, descriptors, _, _ = socket.recv_fds(self._socket, _HEADER.size, 1, socket.MSG_WAITALL)
         else:
             header = self._socket.recv(_HEADER.size, socket.MSG_WAITALL)
-        try:
-            if len(header) < _HEADER.size:
-                raise EOFError("the other end closed the connection")
-            is_memory, size = _HEADER.unpack(header)
-            if at_most is not None and size > at_most:
-                raise OSError(f"expected a message of at most {at_most} bytes, got one of {size}")
-            body = _mapped(descriptors[0], size) if is_memory else self._body(size)
-            return Message(body, is_memory)
-        finally:
-            for descriptor in descriptors:
-                os.close(descriptor)
+        if len(header) < _HEADER.size:
+            raise EOFError("the other end closed the connection")
+        is_memory, size = _HEADER.unpack(header)
+        if is_memory:
+            return Message(pa.py_buffer(b""), SharedMemory(descriptors[0], size))
+        if at_most is not None and size > at_most:
+            raise OSError(f"expected a message of at most {at_most} bytes, got one of {size}")
+        return Message(self._body(size))
 
     def _body(self, size: int) -> pa.Buffer:
         body = pa.allocate_buffer(size)
@@ -200,9 +196,3 @@ def _connect(address: PageServerAddress) -> socket.socket:
 def _abstract(name: str) -> bytes:
     """Give the address of a Unix socket that is in no folder and vanishes with who listens (Linux)."""
     return b"\0kinesis-spout-" + name.encode()
-
-
-def _mapped(descriptor: int, size: int) -> pa.Buffer:
-    # All of it will be read: mapped at once it costs a tenth of what page after page does.
-    flags = mmap.MAP_SHARED | mmap.MAP_POPULATE
-    return pa.py_buffer(mmap.mmap(descriptor, size, flags=flags, prot=mmap.PROT_READ))

@@ -16,7 +16,6 @@ from kinesis_spout.structured.page_channel import (
     PageServerAddress,
     request_of,
 )
-from kinesis_spout.structured.shared_memory import batch_in
 
 _FORGIVE_AFTER_SECONDS: Final = 60.0
 """A server that could not be reached is left alone so long: each try may cost a time-out."""
@@ -66,8 +65,8 @@ def fetch_segments(
 
 
 def _rows_of(message: Message, segment: Segment, schema: pa.Schema) -> pa.RecordBatch | None:
-    if message.is_memory:
-        return batch_in(message.body).slice(segment.offset, segment.rows)
+    if message.memory is not None:
+        return message.memory.batch(will_read_all=True).slice(segment.offset, segment.rows)
     return pa.ipc.read_record_batch(message.body, schema) if message.body.size else None
 
 

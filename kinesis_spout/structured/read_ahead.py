@@ -7,6 +7,7 @@ from typing import Final
 from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.errors import StreamRecreated
 from kinesis_spout.kinesis import KinesisShardLister, Prefetcher
+from kinesis_spout.structured.fetch_processes import FetchProcesses
 from kinesis_spout.structured.offsets import QueryOffset, ShardOffset, StreamOffset
 from kinesis_spout.structured.options import StreamReadOptions
 from kinesis_spout.structured.page_buffer import ShardKey, StoredPage
@@ -46,6 +47,8 @@ class ReadAhead:
         self._changed = threading.Condition()
         self._prefetcher = Prefetcher(threads=options.fetch_threads, clock=self._clock)
         client = options.client.connect()
+        count = options.fetch_processes
+        self._processes = FetchProcesses(count, options.client) if count else None
         listers = {name: KinesisShardLister(client, name) for name in options.streams}
         self._streams = {
             name: StreamShards(
@@ -60,6 +63,7 @@ class ReadAhead:
         self._fetches = ShardFetches(
             options,
             client=client,
+            processes=self._processes,
             prefetcher=self._prefetcher,
             streams=self._streams,
             listers=listers,
@@ -223,6 +227,8 @@ class ReadAhead:
         with self._changed:
             self._fetches.close()
         self._prefetcher.close()
+        if self._processes is not None:
+            self._processes.close()
         if self._server is not None:
             self._server.close()
 

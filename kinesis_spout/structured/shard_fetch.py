@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from kinesis_spout.clock import Clock
 from kinesis_spout.errors import KinesisSpoutError, ShardNotFound, Throttled
 from kinesis_spout.kinesis import ArrowPage, PollingShardGetter
+from kinesis_spout.shared_memory import SharedMemory, shared
 from kinesis_spout.structured.page_buffer import PageBuffer, ShardKey
-from kinesis_spout.structured.shared_memory import SharedMemory, shared
 from shard_state import Shard
 
 PAGE_BYTES: Final = 10 * 1024 * 1024
@@ -159,7 +159,7 @@ class ShardFetch:
         except Exception as error:  # noqa: BLE001 - not hidden: the reader raises it
             self._ended_with(error)
             return None
-        memory = shared(page.batch)
+        memory = page.memory or shared(page.batch)
         with self._changed:
             self._room.read_ended()
             try:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kinesis_spout.clock import Clock
 from kinesis_spout.kinesis import KinesisShardLister, PollingShardGetter, Prefetcher
+from kinesis_spout.structured.fetch_processes import FetchProcesses
 from kinesis_spout.structured.offsets import ShardOffset
 from kinesis_spout.structured.options import StreamReadOptions
 from kinesis_spout.structured.page_buffer import PageBuffer, ShardKey
@@ -24,6 +25,7 @@ class ShardFetches:
     Args:
         options: of the query.
         client: what the shards are read with.
+        processes: who calls GetRecords; None: this process does. Their owner closes them.
         prefetcher: on whose threads the shards are read; its owner closes it.
         streams: what is known of each stream's shards.
         listers: asked what became of a shard that cannot be read.
@@ -37,6 +39,7 @@ class ShardFetches:
         options: StreamReadOptions,
         *,
         client: "KinesisClient",
+        processes: FetchProcesses | None,
         prefetcher: Prefetcher,
         streams: Mapping[str, StreamShards],
         listers: Mapping[str, KinesisShardLister],
@@ -46,6 +49,7 @@ class ShardFetches:
     ) -> None:
         self._options = options
         self._client = client
+        self._processes = processes
         self._prefetcher = prefetcher
         self._streams = streams
         self._listers = listers
@@ -125,6 +129,7 @@ class ShardFetches:
             lister=KnownShards(self._listers[stream], self._streams[stream]),
             fail_on_data_loss=options.fail_on_data_loss,
             extra_columns=options.extra_columns,
+            fetch_arrow=self._processes,
             clock=self._clock,
         )
         return ShardFetch(

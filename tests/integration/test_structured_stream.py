@@ -277,11 +277,12 @@ def test_what_came_after_an_empty_first_batch_at_latest_is_not_skipped_when_its_
 # Shards that come and go
 
 
+@pytest.mark.parametrize("processes", ["0", "2"])
 def test_nothing_is_lost_or_repeated_when_shards_split_and_merge_under_load(
-    spark: SparkSession, resharded: QueriedStream, checkpoint: Path
+    spark: SparkSession, resharded: QueriedStream, checkpoint: Path, processes: str
 ) -> None:
     sink = CollectedBatches()
-    with running(spark, options_of(resharded), checkpoint, sink) as query:
+    with running(spark, options_of(resharded, fetchProcesses=processes), checkpoint, sink) as query:
         with Producer(resharded, "load") as producer:
             producer.wait_for(50)
             resharded.split(FIRST_SHARD)
@@ -388,6 +389,20 @@ def test_one_query_reads_several_streams(
 
 
 # Limits
+
+
+@pytest.mark.parametrize("processes", ["0", "2"])
+def test_large_pages_come_whole(
+    spark: SparkSession, stream: QueriedStream, checkpoint: Path, processes: str
+) -> None:
+    """As memory that the tasks map; a limit takes them in parts."""
+    put = stream.put_all(f"{number}-".ljust(20_000 + number, "x") for number in range(200))
+    options = options_of(stream, fetchProcesses=processes, maxRecordsPerTrigger="70")
+    sink = CollectedBatches()
+    with running(spark, options, checkpoint, sink) as query:
+        wait_for_rows(query, sink, len(put))
+
+    assert_each_once_in_order(sink.batches, put)
 
 
 def test_a_batch_has_no_more_records_than_it_may(

@@ -94,6 +94,15 @@ FETCHES: Final = (
         doc="Threads of the driver that read shards ahead.",
     ),
     OptionSpec(
+        name="fetchProcesses",
+        uses=_STREAM_READ,
+        kind=Kind.COUNT,
+        default="0",
+        at_least="0",
+        at_most="256",
+        doc="Processes of the driver that fetch and decode for these threads, for more than some hundred shards.",
+    ),
+    OptionSpec(
         name="maxBufferedBytes",
         aliases=("fetchBufferSize",),
         uses=_STREAM_READ,

@@ -39,6 +39,8 @@ class StreamReadOptions:
     """Means something with ``min_records_per_trigger`` only."""
     max_buffered_bytes: int
     fetch_threads: int
+    """At least ``fetch_processes``: each has a thread that waits for it."""
+    fetch_processes: int
     fail_on_data_loss: bool
     extra_columns: tuple[str, ...]
     page_host: str | None
@@ -62,7 +64,8 @@ class StreamReadOptions:
         streams = streams_to_read(given)
         start = given.positions("initialPosition", start_positions)
         one_stream_per_shard(given, "initialPosition", streams, start.shards)
-        threads = given.count("fetchThreads")
+        processes = given.count("fetchProcesses")
+        threads = max(processes, given.count("fetchThreads"))
         fetch_period, idle_fetch_period = _fetch_periods(given)
         least = _min_records_per_trigger(given)
         app, zookeeper, root, progress_from = _published_progress(given)
@@ -83,6 +86,7 @@ class StreamReadOptions:
             max_trigger_delay_seconds=given.seconds("maxTriggerDelay"),
             max_buffered_bytes=given.size("maxBufferedBytes"),
             fetch_threads=threads,
+            fetch_processes=processes,
             fail_on_data_loss=given.flag("failOnDataLoss"),
             extra_columns=extra_columns(given),
             page_host=_page_host(given),

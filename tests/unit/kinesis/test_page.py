@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from kinesis_spout.errors import Unavailable
-from kinesis_spout.kinesis.arrow import SCHEMA, ColumnsReply, arrow_page_of, decode_to_arrow
+from kinesis_spout.kinesis.arrow import SCHEMA, ArrowForm, decode_to_arrow
 from kinesis_spout.kinesis.page import decode_reply, page_of, reply_from_botocore
 from shard_state import Shard
 
@@ -117,7 +117,7 @@ def test_columns_have_the_schemas_names_and_types() -> None:
 
 
 def test_columns_of_an_empty_page_are_empty() -> None:
-    page = arrow_page_of(ColumnsReply.decoded(_body()), stream="s", shard_id="x")
+    page = ArrowForm(stream="s", shard_id="x").decode(_body()).page
 
     assert page.batch.equals(pa.RecordBatch.from_pylist([], schema=SCHEMA))
     assert (page.size_bytes, page.at_end) == (0, False)

@@ -64,6 +64,7 @@ def test_a_stream_is_all_that_a_streaming_read_needs() -> None:
         max_trigger_delay_seconds=900.0,
         max_buffered_bytes=256 * 1024 * 1024,
         fetch_threads=8,
+        fetch_processes=0,
         fail_on_data_loss=True,
         extra_columns=(),
         page_host=None,

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from kinesis_spout.kinesis.arrow import SCHEMA
+from kinesis_spout.shared_memory import SharedMemory
 from kinesis_spout.structured import page_channel, page_client
 from kinesis_spout.structured.page_buffer import PageBuffer, Segment
 from kinesis_spout.structured.page_channel import PageServerAddress
 from kinesis_spout.structured.page_client import fetch_segments
 from kinesis_spout.structured.page_server import PageServer
-from kinesis_spout.structured.shared_memory import SharedMemory
 from tests.unit.structured.pages import page_of, sequences_of
 
 STEP = 4
@@ -28,7 +28,7 @@ class Pages:
         self.buffer = PageBuffer()
         for start in (0, 10):
             self.buffer.append(("orders", "a"), page_of(range(start, start + 10)), data_bytes=100)
-        memory = SharedMemory(page_of(range(20, 30)))
+        memory = SharedMemory.of(page_of(range(20, 30)))
         self.buffer.append(("orders", "a"), memory.batch(), data_bytes=100, memory=memory)
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from kinesis_spout.structured import shared_memory
-from kinesis_spout.structured.shared_memory import SharedMemory, shared
+from kinesis_spout import shared_memory
+from kinesis_spout.shared_memory import SharedMemory, shared
 
 LARGE = pa.RecordBatch.from_pydict({"data": [b"x" * 1024] * 1024})
 
@@ -27,7 +27,7 @@ def test_a_small_page_is_not_worth_it() -> None:
 def test_descriptors_are_given_back_and_the_batch_stays() -> None:
     gc.collect()
     before = open_files()
-    memory = SharedMemory(LARGE)
+    memory = SharedMemory.of(LARGE)
     batch = memory.batch()
     del memory
     assert batch.equals(LARGE)
