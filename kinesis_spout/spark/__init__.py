@@ -4,11 +4,16 @@ from kinesis_spout.spark.dataframe import Collector
 from kinesis_spout.spark.handlers import ArrowCollector
 from kinesis_spout.spark.query import SpoutQuery
 from kinesis_spout.spark.registration import register
-from kinesis_spout.spark.session import SETTINGS, session
+from kinesis_spout.spark.session import LOCAL_CHECKPOINTS, SETTINGS, session
 from kinesis_spout.structured.each_record import RecordOutcomes, each_record
-from kinesis_spout.structured.progress_listener import KinesisProgress, KinesisProgressListener
+from kinesis_spout.structured.progress_listener import (
+    KinesisProgress,
+    KinesisProgressListener,
+    kinesis_progress,
+)
 
 __all__ = [
+    "LOCAL_CHECKPOINTS",
     "SETTINGS",
     "ArrowCollector",
     "Collector",
@@ -17,6 +22,7 @@ __all__ = [
     "RecordOutcomes",
     "SpoutQuery",
     "each_record",
+    "kinesis_progress",
     "register",
     "session",
 ]

@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+import pyspark
 from pyspark.sql import SparkSession
 
 SETTINGS: Final = {
@@ -21,14 +22,18 @@ SETTINGS: Final = {
 }
 """What ``session`` sets. For a session of your own, set these before it starts."""
 
+_MOVED_IN: Final = (4, 1)
+"""The PySpark that has the class below in another package than those before."""
+
 LOCAL_CHECKPOINTS: Final = {
     # Every file of a checkpoint on a local disk is made by way of a process, ``chmod``: 60 ms a micro-batch.
-    "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing."
-    "FileSystemBasedCheckpointFileManager",
+    "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming."
+    + ("checkpointing." if tuple(map(int, pyspark.__version__.split(".")[:2])) >= _MOVED_IN else "")
+    + "FileSystemBasedCheckpointFileManager",
 }
 """For queries of Structured Streaming whose checkpoints are on a local disk, and only there: on an object store
-this would write checkpoints that are not whole. The class is named as in PySpark 4.3 (4.0 has it without
-``checkpointing``). It is an SQL setting, so ``spark.conf.set`` takes it too, before a query starts."""
+this would write checkpoints that are not whole. It is an SQL setting, so ``spark.conf.set`` takes it too, before
+a query starts."""
 
 
 _LONGEST_SOCKET_FOLDER: Final = 60
