@@ -38,7 +38,7 @@ class SharedMemory:
         """Copy a batch. Raises OSError if there are no descriptors or no memory left."""
         descriptor = os.memfd_create("kinesis-page", os.MFD_CLOEXEC)
         try:
-            with open(descriptor, "wb", buffering=0, closefd=False) as file:
+            with open(descriptor, "wb", closefd=False) as file:
                 with pa.ipc.new_stream(file, batch.schema) as writer:
                     writer.write_batch(batch)
                 size = file.tell()

@@ -23,6 +23,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
+from kinesis_spout.spark import LOCAL_CHECKPOINTS
 from kinesis_spout.structured.progress import SourceProgress
 from tests.kinesis_endpoints import (
     FILLS_CHILDREN,
@@ -88,6 +89,23 @@ def options_of(stream: QueriedStream, **options: str) -> dict[str, str]:
 
 def numbered(prefix: str, count: int) -> list[str]:
     return [f"{prefix}-{number}" for number in range(count)]
+
+
+def test_queries_run_with_the_settings_for_local_checkpoints(
+    spark: SparkSession, stream: QueriedStream, checkpoint: Path
+) -> None:
+    put = stream.put_all(numbered("a", 20))
+    sink = CollectedBatches()
+    for name, value in LOCAL_CHECKPOINTS.items():
+        spark.conf.set(name, value)
+    try:
+        with running(spark, options_of(stream), checkpoint, sink) as query:
+            wait_for_rows(query, sink, len(put))
+    finally:
+        for name in LOCAL_CHECKPOINTS:
+            spark.conf.unset(name)
+
+    assert_each_once_in_order(sink.batches, put)
 
 
 # The same rows, whatever happens
