@@ -14,6 +14,7 @@ from kinesis_spout.cli.app import app
 from kinesis_spout.zookeeper import EmbeddedZooKeeper, Paths, ZooKeeperBackend, ZooKeeperSession
 from shard_state import Checkpoint, Position
 from tests.kinesis_endpoints import KinesisEndpoint, wait_until
+from tests.spark_versions import since_4_2
 from tests.structured_queries import (
     CollectedBatches,
     QueriedStream,
@@ -129,6 +130,7 @@ def test_the_command_line_shows_a_running_query(application: Application) -> Non
     assert {shard_id: str(checkpoint.base) for shard_id, checkpoint in application.stored().items()} == last
 
 
+@since_4_2
 def test_a_query_without_a_checkpoint_begins_where_the_last_one_ended(application: Application) -> None:
     first = application.stream.put_all(f"first {number}" for number in range(30))
     assert application.run("one") == sorted(first)
@@ -137,6 +139,7 @@ def test_a_query_without_a_checkpoint_begins_where_the_last_one_ended(applicatio
     assert application.run("three") == []
 
 
+@since_4_2
 @pytest.mark.parametrize("wins", ["spark", "zookeeper"])
 def test_which_progress_wins_is_an_option(application: Application, wins: str) -> None:
     payloads = sorted(application.stream.put_all(str(number) for number in range(20)))
@@ -172,6 +175,7 @@ def test_a_second_living_query_of_the_application_ends_with_an_error(application
         assert query.isActive
 
 
+@since_4_2
 def test_the_embedded_zookeeper_is_started_for_the_query_and_keeps_its_progress(
     application: Application,
 ) -> None:

@@ -14,7 +14,6 @@ import msgspec
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
     QueryProgressEvent,
@@ -33,6 +32,7 @@ from tests.kinesis_endpoints import (
     KinesisEndpoint,
     wait_until,
 )
+from tests.spark_versions import since_4_2
 from tests.streams_under_test import FIRST_SHARD
 from tests.structured_driver import HeldQuery
 from tests.structured_queries import (
@@ -60,11 +60,6 @@ pytestmark = [
 ]
 
 SECOND_SHARD = "shardId-000000000001"
-
-since_4_2 = pytest.mark.skipif(
-    not hasattr(DataSourceStreamReader, "reportLatestOffset"),
-    reason="Spark before 4.2 knows neither AvailableNow nor reports of Python sources",
-)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from kinesis_spout.structured.progress_listener import (
     KinesisProgressListener,
     kinesis_progress,
 )
+from tests.spark_versions import since_4_2
 
 QUERY = UUID(int=7)
 
@@ -67,6 +68,7 @@ def event(*sources: dict[str, Any], query: UUID = QUERY, batch: int = 3) -> Quer
     return QueryProgressEvent(progress(*sources, query=query, batch=batch))
 
 
+@since_4_2
 def test_everything_a_reader_reports_is_told_with_the_querys_own_figures() -> None:
     assert kinesis_progress(progress(source(reported()))) == [
         KinesisProgress(
@@ -97,6 +99,7 @@ def test_the_report_is_found_as_text_too() -> None:
     assert len(kinesis_progress(progress(source(json.dumps(reported()))))) == 1
 
 
+@since_4_2
 def test_each_kinesis_source_of_a_query_is_told_and_other_sources_are_not() -> None:
     found = kinesis_progress(
         progress(source(reported("a")), source({"topic": {"0": 23}}), source(None), source(reported("b")))
@@ -105,6 +108,7 @@ def test_each_kinesis_source_of_a_query_is_told_and_other_sources_are_not() -> N
     assert [each.streams for each in found] == [("a",), ("b",)]
 
 
+@since_4_2
 @pytest.mark.parametrize("rate", [float("nan"), float("inf"), None])
 def test_a_rate_that_spark_does_not_have_is_zero(rate: float | None) -> None:
     [found] = kinesis_progress(
@@ -114,6 +118,7 @@ def test_a_rate_that_spark_does_not_have_is_zero(rate: float | None) -> None:
     assert (found.input_rows_per_second, found.processed_rows_per_second) == (0.0, 0.0)
 
 
+@since_4_2
 def test_a_listener_hands_on_every_progress_and_keeps_the_last_of_each_query() -> None:
     told: list[KinesisProgress] = []
     listener = KinesisProgressListener(told.append, keep=2)
@@ -134,6 +139,7 @@ def test_nothing_is_known_of_a_query_that_was_not_seen() -> None:
     assert (listener.recent(QUERY), listener.latest(QUERY)) == ((), None)
 
 
+@since_4_2
 def test_the_query_that_was_silent_for_longest_is_forgotten_beyond_the_bound() -> None:
     listener = KinesisProgressListener()
     queries = [UUID(int=number) for number in range(MAX_QUERIES)]
@@ -145,6 +151,7 @@ def test_the_query_that_was_silent_for_longest_is_forgotten_beyond_the_bound() -
     assert listener.latest(UUID(int=MAX_QUERIES)) is not None
 
 
+@since_4_2
 def test_a_callback_that_raises_is_logged_and_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
     def fail(progress: KinesisProgress) -> None:
         raise ValueError(f"no room for {progress.streams[0]}")
