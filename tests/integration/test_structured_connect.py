@@ -17,6 +17,7 @@ from kinesis_spout.dead_letters.json_lines import JsonLinesSink
 from kinesis_spout.kinesis import KinesisShardLister, PollingShardGetter
 from shard_state import Position
 from tests.kinesis_endpoints import KinesisEndpoint
+from tests.spark_versions import IS_4_2
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -119,7 +120,7 @@ def test_a_client_reads_handles_and_writes_on_the_server(
     assert (tmp_path / "told").read_text() == "3 2 2 1"
     assert [letter.data for letter in JsonLinesSink(tmp_path / "dead").read()] == [b"b"]
     assert "under Spark Connect, got 'hdfs://nodes/dead'" in result["refused"]
-    assert result["rows"] == [3]
+    assert result["rows"] == ([3] if IS_4_2 else [])
     assert data_of(moto_server, copy) == [b"a", b"b", b"c"]
 
 
