@@ -215,7 +215,7 @@ def test_only_large_replies_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_page_of_a_large_reply_is_the_decoders() -> None:
-    body = body_of([record(number, bytes(1000)) for number in range(400)])
+    body = body_of([record(number, bytes(1000)) for number in range(1_000)])
     assert len(body) > WORTHWHILE_BYTES
 
     assert FORM.decode(body) == FORM.convert(decode_reply(body))
