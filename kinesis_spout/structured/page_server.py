@@ -1,7 +1,6 @@
-"""Hands the reader's pages to the executors, over an authenticated socket.
+"""Hands the reader's pages to the executors, over an authenticated socket; see ``page_channel``.
 
-The reader's process and the tasks share no memory, and Spark's own way (the data inside the partitions) costs
-four times as much. The key that both ends prove to know is made anew for every reader and travels with Spark's
+Spark's own way, the data inside the partitions, costs four times as much. The key that both ends prove to know is made anew for every reader and travels with Spark's
 tasks. That authenticates, it does not encrypt: where Spark's own traffic must be encrypted, this must stay on one
 machine (``pageServerHost``: 127.0.0.1).
 
