@@ -129,9 +129,7 @@ def figures(*, quick: bool) -> Iterator[Figure]:
         zookeeper = stack.enter_context(EmbeddedZooKeeper(place / "zookeeper"))
         os.environ["BENCHMARK_ZOOKEEPER"] = zookeeper.connect_string
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_SCRIPT.parent), *sys.path]))
-        spark = stack.enter_context(local_session())
-        for name, value in LOCAL_CHECKPOINTS.items():
-            spark.conf.set(name, value)
+        spark = stack.enter_context(local_session(**LOCAL_CHECKPOINTS))
         spark.dataSource.register(UnpacedKinesis)
         session = Session(spark=spark, kinesis=kinesis, checkpoints=place / "checkpoints")
         _warm_up(session)

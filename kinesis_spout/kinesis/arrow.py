@@ -93,7 +93,8 @@ class ArrowForm:
 
     def convert(self, reply: GetRecordsReply) -> ArrowReply:
         """Turn the records of a decoded reply into columns."""
-        return self._reply(columns_of(reply.records), reply)
+        encryption_type = "encryptionType" in self.extra_columns
+        return self._reply(columns_of(reply.records, encryption_type=encryption_type), reply)
 
     def _reply(self, columns: RecordColumns, rest: GetRecordsReply) -> ArrowReply:
         batch = _batch_of(columns, stream=self.stream, shard_id=self.shard_id)

@@ -22,7 +22,8 @@ class RecordColumns:
     sequence_number: pa.Array
     arrival: pa.Array
     """Of ``ARRIVAL_TYPE``."""
-    encryption_type: pa.Array
+    encryption_type: pa.Array | None
+    """None if it was not asked for."""
 
     @property
     def size_bytes(self) -> int:
@@ -30,8 +31,8 @@ class RecordColumns:
         return _content_bytes(self.data) + _content_bytes(self.partition_key)
 
 
-def columns_of(records: Sequence[Record]) -> RecordColumns:
-    """Turn records into columns."""
+def columns_of(records: Sequence[Record], *, encryption_type: bool = False) -> RecordColumns:
+    """Turn records into columns; ``encryption_type`` is one of them on request only."""
     if not records:
         return _NO_RECORDS
     return RecordColumns(
@@ -39,7 +40,9 @@ def columns_of(records: Sequence[Record]) -> RecordColumns:
         partition_key=pa.array([record.partition_key for record in records], pa.string()),
         sequence_number=pa.array([record.sequence_number for record in records], pa.string()),
         arrival=arrivals(pa.array([record.arrival_timestamp for record in records], pa.float64())),
-        encryption_type=pa.array([record.encryption_type for record in records], pa.string()),
+        encryption_type=pa.array([record.encryption_type for record in records], pa.string())
+        if encryption_type
+        else None,
     )
 
 

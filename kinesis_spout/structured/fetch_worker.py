@@ -15,10 +15,11 @@ import pyarrow as pa
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.kinesis.arrow import ArrowForm, ArrowReply
 from kinesis_spout.kinesis.get_records import call_get_records, place_of
-from kinesis_spout.shared_memory import SharedMemory, shared
+from kinesis_spout.shared_memory import shared
 from kinesis_spout.structured.page_channel import PageChannel
 
-NO_ROWS: Final = pa.RecordBatch.from_pydict({})
+_NO_COLUMNS: Final = pa.RecordBatch.from_pydict({})
+"""In the place of a page whose memory follows."""
 
 
 class FetchRequest(NamedTuple):
@@ -37,22 +38,9 @@ def serve(channel: PageChannel) -> None:
         settings: KinesisClientSettings = _received(channel)
         while True:
             request: FetchRequest = _received(channel)
-            outcome = _outcome(settings, request)
-            memory = None
-            if request.may_share and isinstance(outcome, ArrowReply):
-                memory = shared(outcome.page.batch)
-            send_outcome(channel, outcome, memory)
+            _answer(channel, _outcome(settings, request), may_share=request.may_share)
     except (EOFError, ConnectionError):
         return
-
-
-def send_outcome(channel: PageChannel, outcome: ArrowReply | Exception, memory: SharedMemory | None) -> None:
-    """Send what became of a request; ``memory`` if the page is there."""
-    if memory is None or isinstance(outcome, Exception):
-        channel.send(_portable(outcome))
-    else:
-        channel.send(_portable(replace(outcome, page=replace(outcome.page, batch=NO_ROWS))))
-        channel.send_memory(memory)
 
 
 def receive_outcome(channel: PageChannel) -> ArrowReply:
@@ -81,17 +69,27 @@ def _outcome(settings: KinesisClientSettings, request: FetchRequest) -> ArrowRep
         return error
 
 
+def _answer(channel: PageChannel, outcome: ArrowReply | Exception, *, may_share: bool) -> None:
+    if isinstance(outcome, Exception):
+        channel.send(_portable(outcome))
+        return
+    memory = shared(outcome.page.batch) if may_share else None
+    if memory is None:
+        channel.send(pickle.dumps(outcome))
+    else:
+        channel.send(pickle.dumps(replace(outcome, page=replace(outcome.page, batch=_NO_COLUMNS))))
+        channel.send_memory(memory)
+
+
 def _received(channel: PageChannel) -> Any:
     return pickle.loads(channel.receive().body)  # noqa: S301 - nobody else has the other end
 
 
-def _portable(outcome: ArrowReply | Exception) -> bytes:
+def _portable(error: Exception) -> bytes:
     try:
-        return pickle.dumps(outcome)
-    except Exception:
-        if not isinstance(outcome, Exception):
-            raise
-        return pickle.dumps(RuntimeError(repr(outcome)))  # some errors cannot travel
+        return pickle.dumps(error)
+    except Exception:  # noqa: BLE001 - what some errors carry cannot travel
+        return pickle.dumps(RuntimeError(repr(error)))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import pyarrow.compute as pc
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from kinesis_spout.clock import Clock
 from kinesis_spout.errors import KinesisSpoutError, ShardNotFound, Throttled
 from kinesis_spout.kinesis import ArrowPage, PollingShardGetter
-from kinesis_spout.shared_memory import SharedMemory, shared
+from kinesis_spout.shared_memory import shared
 from kinesis_spout.structured.page_buffer import PageBuffer, ShardKey
 from shard_state import Shard
 
@@ -159,25 +159,24 @@ class ShardFetch:
         except Exception as error:  # noqa: BLE001 - not hidden: the reader raises it
             self._ended_with(error)
             return None
-        memory = page.memory or shared(page.batch)
+        page = _shared(page)
         with self._changed:
             self._room.read_ended()
             try:
-                return self._keep(page, memory, started)
+                return self._keep(page, started)
             except Exception as error:  # noqa: BLE001 - not hidden: the reader raises it
                 self.failure = error
                 self._changed.notify_all()
                 return None
 
-    def _keep(self, page: ArrowPage, memory: SharedMemory | None, started: float) -> float | None:
+    def _keep(self, page: ArrowPage, started: float) -> float | None:
         """Keep a page, and say when to read the next one. The lock is held."""
         rows = page.batch.num_rows
         if self._closed:
             return None
         self._count()
         if rows:
-            batch = page.batch if memory is None else memory.batch()
-            self._room.buffer.append(self.shard, batch, page.size_bytes, memory)
+            self._room.buffer.append(self.shard, page.batch, page.size_bytes, page.memory)
             self._counters.records += rows
             self._counters.bytes += page.size_bytes
         self._empty_reads = 0 if rows else self._empty_reads + 1
@@ -230,6 +229,12 @@ class ShardFetch:
         self._counters.throttles += self.getter.throttles - self._throttles_seen
         self._counters.data_losses += self.getter.data_losses - self._losses_seen
         self._throttles_seen, self._losses_seen = self.getter.throttles, self.getter.data_losses
+
+
+def _shared(page: ArrowPage) -> ArrowPage:
+    """Put a page where tasks can map it, if that is worthwhile and nobody did it yet."""
+    memory = shared(page.batch) if page.memory is None else None
+    return page if memory is None else replace(page, batch=memory.batch(), memory=memory)
 
 
 def _is_through(page: ArrowPage, until: float) -> bool:
