@@ -84,8 +84,13 @@ class SparkInMemory:
 
     def start(self, *, available_now: bool = False) -> None:
         self.reader = KinesisStreamReader(self.options)
+        self._initial: str | None = None
         if available_now:
             self.reader.prepareForTriggerAvailableNow()
+
+    def ask_initial_offset(self) -> None:
+        """Ask it now rather than at the first trigger of this run, which then has this one."""
+        self._initial = json.dumps(self.reader.initialOffset())
 
     def stop(self) -> None:
         self.reader.stop()
@@ -129,7 +134,7 @@ class SparkInMemory:
     def _start(self) -> str:
         if self.committed:
             return self.offsets[self.committed - 1]
-        return json.dumps(self.reader.initialOffset())
+        return self._initial or json.dumps(self.reader.initialOffset())
 
     def _run(self) -> Batch:
         number = self.committed

@@ -112,7 +112,7 @@ def test_a_replay_of_the_first_batch_starts_where_latest_was(query: Start) -> No
     put(stream, 10, "before")
     let_a_millisecond_pass()
     spark = query(stream, initialPosition="latest")
-    spark.reader.initialOffset()
+    spark.ask_initial_offset()
     expected = put(stream, 10)
     lost = spark.trigger(fail=True)
     put(stream, 10, "later")
