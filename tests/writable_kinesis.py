@@ -45,6 +45,7 @@ class WritableKinesis:
         self._shards = dict(shard_counts)
         self._generations = dict.fromkeys(shard_counts, 0)
         self._old: dict[str, list[dict[str, Any]]] = {name: [] for name in shard_counts}
+        self.lists_old_shards_only = False
 
     @property
     def client(self) -> "KinesisClient":
@@ -65,6 +66,15 @@ class WritableKinesis:
         ]
         self._generations[stream] += 1
         self._shards[stream] = count
+
+    def range_of(self, stream: str, shard: str) -> tuple[int, int]:
+        """The first and the last hash key of a shard, open or closed."""
+        (found,) = (
+            each["HashKeyRange"]
+            for each in self._old[stream] + self._open_shards(stream)
+            if each["ShardId"] == shard
+        )
+        return int(found["StartingHashKey"]), int(found["EndingHashKey"])
 
     def put_records(self, **request: Any) -> dict[str, Any]:
         stream, records = request["StreamName"], request["Records"]
@@ -93,7 +103,9 @@ class WritableKinesis:
         if not self.may_list:
             raise client_error("AccessDeniedException", "ListShards")
         stream = request["StreamName"]
-        return {"Shards": self._old[stream] + self._open_shards(stream)}
+        return {
+            "Shards": self._old[stream] + ([] if self.lists_old_shards_only else self._open_shards(stream))
+        }
 
     def _open_shards(self, stream: str) -> list[dict[str, Any]]:
         count = self._shards[stream]

@@ -27,7 +27,7 @@ class HashKeyRanges:
     def __init__(self, shards: Iterable[Shard]) -> None:
         listed = list(shards)
         ranges = sorted((shard.hash_range[0], shard.shard_id) for shard in listed if not shard.closed)
-        self._known = frozenset(shard.shard_id for shard in listed)
+        self._ranges = {shard.shard_id: shard.hash_range for shard in listed}
         self._starts = [start for start, _ in ranges]
         self._shard_ids = [shard_id for _, shard_id in ranges] or [WHOLE_STREAM]
 
@@ -40,6 +40,16 @@ class HashKeyRanges:
         """Name the shard; an old name, when the stream was resharded since it was listed."""
         return self._shard_ids[max(0, bisect_right(self._starts, hash_key) - 1)]
 
+    @property
+    def are_known(self) -> bool:
+        """Whether the stream could be listed."""
+        return bool(self._ranges)
+
     def are_older_than(self, shard_id: str) -> bool:
         """Say whether the shard was made since; never of ranges that are ``unknown``."""
-        return bool(self._known) and shard_id not in self._known
+        return self.are_known and shard_id not in self._ranges
+
+    def lies_in(self, hash_key: int, shard_id: str) -> bool:
+        """Say whether a shard, open or closed, is known to hold the hash key."""
+        first, last = self._ranges.get(shard_id, (0, -1))
+        return first <= hash_key <= last

@@ -6,9 +6,11 @@ whole call for a record beyond their own limit, which is 1 MiB unless it was rai
 https://docs.aws.amazon.com/kinesis/latest/APIReference/API_PutRecords.html
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
+
+from kinesis_spout.kinesis.hash_key_ranges import hash_key
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis.type_defs import PutRecordsRequestEntryTypeDef
@@ -25,6 +27,29 @@ MAX_KEY_CHARACTERS: Final = 256
 T = TypeVar("T")
 
 
+class Puttable(Protocol):
+    """A record on its way, of one or several user records."""
+
+    @property
+    def size_bytes(self) -> int:
+        """What it weighs against the limits, at most."""
+        ...
+
+    @property
+    def hash_key(self) -> int:
+        """What decides on the shard it goes to."""
+        ...
+
+    @property
+    def user_records(self) -> "Sequence[Entry]":
+        """What its owner counts."""
+        ...
+
+    def request(self) -> "PutRecordsRequestEntryTypeDef":
+        """Give it as PutRecords takes it."""
+        ...
+
+
 class Entry(NamedTuple):
     """A record to put."""
 
@@ -39,6 +64,16 @@ class Entry(NamedTuple):
     def size_bytes(self) -> int:
         """What it weighs against the limits: data before base64, and key."""
         return len(self.data) + len(self.partition_key.encode())
+
+    @property
+    def hash_key(self) -> int:
+        """Where in the stream's range it lies."""
+        return hash_key(self.partition_key, self.explicit_hash_key)
+
+    @property
+    def user_records(self) -> "tuple[Entry, ...]":
+        """What its owner counts: itself."""
+        return (self,)
 
     def request(self) -> "PutRecordsRequestEntryTypeDef":
         """Give it as PutRecords takes it."""

@@ -23,7 +23,7 @@ from kinesis_spout.kinesis.errors import ERRORS_BY_CODE, ResourceNotFound, expec
 from kinesis_spout.kinesis.hash_key_ranges import HashKeyRanges
 from kinesis_spout.kinesis.lister import KinesisShardLister
 from kinesis_spout.kinesis.perseverance import Patience, Perseverance
-from kinesis_spout.kinesis.put_records import COMMON_RECORD_BYTES, CallLimits, Entry
+from kinesis_spout.kinesis.put_records import COMMON_RECORD_BYTES, CallLimits, Entry, Puttable
 from kinesis_spout.kinesis.shard_queues import ShardQueues
 
 if TYPE_CHECKING:
@@ -37,17 +37,19 @@ MAX_BUFFERED_RECORDS: Final = 10_000
 MAX_BUFFERED_BYTES: Final = 32 * 1024 * 1024
 
 OnRefused = Callable[[Entry, KinesisError], None]
+OnTaken = Callable[[Puttable, str], None]
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
 class PutCounts:
-    """What became of the records so far. Mutable."""
+    """What became of the (user) records so far. Mutable."""
 
     taken: int = 0
     """How many are on the stream."""
     taken_bytes: int = 0
+    """Their data and keys."""
     refused: int = 0
     """How many were given to ``on_refused``."""
     sent: int = 0
@@ -67,6 +69,7 @@ class RecordPutter:
         limits: of one call.
         on_refused: is given a record of more than 1 MiB that this stream never takes; None: that is an error
             like any other.
+        on_taken: is told of each record that is on the stream now, and of its shard.
     """
 
     def __init__(
@@ -77,15 +80,18 @@ class RecordPutter:
         patience: Patience,
         limits: CallLimits | None = None,
         on_refused: OnRefused | None = None,
+        on_taken: OnTaken | None = None,
     ) -> None:
         self._client = client
         self._stream = stream
         self._work = f"PutRecords on {stream}"
         self._patience = patience
         self._on_refused = on_refused
+        self._on_taken = on_taken
         self._queues = ShardQueues(limits or CallLimits(), patience, self._work)
-        self._ranges: HashKeyRanges | None = None
         self.counts = PutCounts()
+        self.ranges: HashKeyRanges | None = None
+        """The shards as they were last listed; None if they were not yet."""
 
     @property
     def waiting(self) -> int:
@@ -102,18 +108,37 @@ class RecordPutter:
         """When ``put`` need not wait, as monotonic time: minus infinity for now, infinity if nothing is held."""
         return -inf if self._queues.has_open else self._queues.unblocks_at
 
-    def add(self, entry: Entry) -> None:
+    @property
+    def has_a_full_call(self) -> bool:
+        """Whether what may go now fills a call."""
+        return self._queues.has_a_full_call
+
+    def add(self, entry: Puttable) -> None:
         """Take a record over; put those that fill a call. Raises like ``put``."""
+        self.hold(entry)
+        while self.has_a_full_call:
+            self.put()
+
+    def hold(self, entry: Puttable) -> None:
+        """Take a record over."""
         self._queues.add(entry)
         if self._queues.unblocks_at < inf:
             self._queues.unblock(self._patience.clock.monotonic())
-        while self._queues.has_a_full_call:
-            self.put()
 
     def drain(self, *, records: int = 0, size_bytes: int = 0) -> None:
         """Return when no more than so much is held. Raises like ``put``."""
         while self.waiting > records or self.waiting_bytes > size_bytes:
             self.put()
+
+    def list_shards(self) -> HashKeyRanges:
+        """List the stream's shards, and go by them from now on; where they cannot be had, by none."""
+        self.ranges = self._listed()
+        self._queues.regroup(self.ranges)
+        return self.ranges
+
+    def take_back(self) -> list[Puttable]:
+        """Give back everything that waits, each shard's in order."""
+        return self._queues.take_all()
 
     def put(self) -> None:
         """Make one call with what may go; where nothing may, wait for the first shard. Needs ``waiting``.
@@ -132,12 +157,13 @@ class RecordPutter:
         except KinesisError as error:
             if self._on_refused is None or not _is_about_its_size(batch, error):
                 raise
-            self.counts.refused += 1
-            self._on_refused(batch[0], error)
+            for record in batch[0].user_records:
+                self.counts.refused += 1
+                self._on_refused(record, error)
         else:
             self._settle(batch, results)
 
-    def _next_batch(self) -> list[Entry]:
+    def _next_batch(self) -> list[Puttable]:
         clock = self._patience.clock
         self._queues.unblock(clock.monotonic())
         while not (batch := self._queues.take()):
@@ -145,8 +171,8 @@ class RecordPutter:
             self._queues.unblock(clock.monotonic())
         return batch
 
-    def _request(self, batch: Sequence[Entry]) -> "Sequence[Result]":
-        self.counts.sent += len(batch)
+    def _request(self, batch: Sequence[Puttable]) -> "Sequence[Result]":
+        self.counts.sent += sum(len(entry.user_records) for entry in batch)
         reply = self._client.put_records(
             Records=[entry.request() for entry in batch], **stream_arguments(self._stream)
         )
@@ -157,29 +183,33 @@ class RecordPutter:
             )
         return results
 
-    def _settle(self, batch: Sequence[Entry], results: "Sequence[Result]") -> None:
-        refusals = [result for result in results if result.get("ErrorCode")]
-        if not refusals:
-            self._take_note_of(batch)
-            return
+    def _settle(self, batch: Sequence[Puttable], results: "Sequence[Result]") -> None:
         pairs = list(zip(batch, results, strict=True))
-        if self._must_list({result["ShardId"] for result in results if result.get("ShardId")}):
-            self._ranges = self._listed()
-            self._queues.regroup(self._ranges)
-        self._take_note_of([entry for entry, result in pairs if not result.get("ErrorCode")])
-        self._queues.refused(
-            [entry for entry, result in pairs if result.get("ErrorCode")],
-            _failure(refusals[0], f"{len(refusals)} of {len(results)} records refused"),
-            self._patience.clock.monotonic(),
+        refusals = [result for result in results if result.get("ErrorCode")]
+        if refusals and self._must_list({result["ShardId"] for result in results if result.get("ShardId")}):
+            self.list_shards()
+        self._take_note_of(
+            [(entry, result.get("ShardId", "")) for entry, result in pairs if not result.get("ErrorCode")]
         )
+        if refusals:
+            self._queues.refused(
+                [entry for entry, result in pairs if result.get("ErrorCode")],
+                _failure(refusals[0], f"{len(refusals)} of {len(results)} records refused"),
+                self._patience.clock.monotonic(),
+            )
 
-    def _take_note_of(self, taken: Sequence[Entry]) -> None:
-        self.counts.taken += len(taken)
-        self.counts.taken_bytes += sum(entry.size_bytes for entry in taken)
-        self._queues.taken(taken)
+    def _take_note_of(self, taken: Sequence[tuple[Puttable, str]]) -> None:
+        entries = [entry for entry, _ in taken]
+        records = [record for entry in entries for record in entry.user_records]
+        self.counts.taken += len(records)
+        self.counts.taken_bytes += sum(record.size_bytes for record in records)
+        self._queues.taken(entries)
+        if self._on_taken is not None:
+            for entry, shard_id in taken:
+                self._on_taken(entry, shard_id)
 
     def _must_list(self, shards_named: set[str]) -> bool:
-        return self._ranges is None or any(map(self._ranges.are_older_than, shards_named))
+        return self.ranges is None or any(map(self.ranges.are_older_than, shards_named))
 
     def _listed(self) -> HashKeyRanges:
         lister = KinesisShardLister(
@@ -224,6 +254,6 @@ def _failure(refusal: "Result", what: str) -> KinesisError:
     return ERRORS_BY_CODE.get(code, KinesisError)(f"{what}, {code}: {refusal.get('ErrorMessage')}")
 
 
-def _is_about_its_size(batch: Sequence[Entry], error: KinesisError) -> bool:
+def _is_about_its_size(batch: Sequence[Puttable], error: KinesisError) -> bool:
     """Say whether one large record was refused as such: what else a call fails with has a name in the table."""
     return len(batch) == 1 and batch[0].size_bytes > COMMON_RECORD_BYTES and type(error) is KinesisError

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from math import inf
 
 from kinesis_spout.errors import KinesisError
-from kinesis_spout.kinesis.hash_key_ranges import HashKeyRanges, hash_key
+from kinesis_spout.kinesis.hash_key_ranges import HashKeyRanges
 from kinesis_spout.kinesis.perseverance import Patience, Perseverance
-from kinesis_spout.kinesis.put_records import COMMON_RECORD_BYTES, CallLimits, Entry
+from kinesis_spout.kinesis.put_records import COMMON_RECORD_BYTES, CallLimits, Puttable
 
 
 @dataclass(slots=True)
@@ -23,7 +23,7 @@ class _RefusingShard:
 
     perseverance: Perseverance
     blocked_until: float | None = None
-    waiting: deque[Entry] = field(default_factory=deque)
+    waiting: deque[Puttable] = field(default_factory=deque)
 
 
 class ShardQueues:
@@ -40,7 +40,7 @@ class ShardQueues:
         self._patience = patience
         self._work = work
         self._ranges = HashKeyRanges.unknown()
-        self._open: deque[Entry] = deque()
+        self._open: deque[Puttable] = deque()
         self._open_bytes = 0
         self._shards: dict[str, _RefusingShard] = {}
         self.records = 0
@@ -50,7 +50,7 @@ class ShardQueues:
         self.unblocks_at = inf
         """When the first blocked shard may be tried again; infinite if none is blocked."""
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: Puttable) -> None:
         """Queue a record behind the others of its shard."""
         size = entry.size_bytes
         self.records += 1
@@ -73,9 +73,9 @@ class ShardQueues:
         """Whether what may go now fills a call."""
         return len(self._open) >= self._limits.records or self._open_bytes >= self._limits.size_bytes
 
-    def take(self) -> list[Entry]:
+    def take(self) -> list[Puttable]:
         """Give what goes into the next call, and hold it no longer; empty if nothing may go now."""
-        batch: list[Entry] = []
+        batch: list[Puttable] = []
         batch_bytes = 0
         while self._open and len(batch) < self._limits.records:
             size = self._open[0].size_bytes
@@ -89,6 +89,16 @@ class ShardQueues:
         self.records -= len(batch)
         self.size_bytes -= batch_bytes
         return batch
+
+    def take_all(self) -> list[Puttable]:
+        """Give everything that waits, each shard's in order, and hold nothing; all shards may try again."""
+        for shard in self._shards.values():
+            self._unblock(shard)
+        self._note_next_unblock()
+        entries = list(self._open)
+        self._open.clear()
+        self._open_bytes = self.records = self.size_bytes = 0
+        return entries
 
     def unblock(self, now: float) -> None:
         """Let those shards try again whose time has come."""
@@ -107,20 +117,20 @@ class ShardQueues:
         self._ranges = ranges
         self._note_next_unblock()
 
-    def taken(self, entries: Iterable[Entry]) -> None:
+    def taken(self, entries: Iterable[Puttable]) -> None:
         """Learn that these are on the stream: their shards refuse no longer, and get a new deadline."""
         if not self._shards:
             return
         for name in {self._shard_of(entry) for entry in entries} & self._shards.keys():
             del self._shards[name]  # nothing waits there: what was in a call was open
 
-    def refused(self, entries: Sequence[Entry], failure: KinesisError, now: float) -> None:
+    def refused(self, entries: Sequence[Puttable], failure: KinesisError, now: float) -> None:
         """Take back, in order, what the last call refused, and block its shards.
 
         Raises:
             KinesisError: of the failure's kind: one of the shards has taken nothing until the deadline.
         """
-        by_shard: dict[str, list[Entry]] = {}
+        by_shard: dict[str, list[Puttable]] = {}
         for entry in entries:
             by_shard.setdefault(self._shard_of(entry), []).append(entry)
         for name, of_shard in by_shard.items():
@@ -133,7 +143,7 @@ class ShardQueues:
             self.records += len(of_shard)
             self.size_bytes += sum(entry.size_bytes for entry in of_shard)
             shard.blocked_until = now + shard.perseverance.delay_seconds(failure)
-        still_open: deque[Entry] = deque()
+        still_open: deque[Puttable] = deque()
         for entry in self._open:  # it came later, and stays behind
             name = self._shard_of(entry)
             (self._shards[name].waiting if name in by_shard else still_open).append(entry)
@@ -153,5 +163,5 @@ class ShardQueues:
             default=inf,
         )
 
-    def _shard_of(self, entry: Entry) -> str:
-        return self._ranges.shard_of(hash_key(entry.partition_key, entry.explicit_hash_key))
+    def _shard_of(self, entry: Puttable) -> str:
+        return self._ranges.shard_of(entry.hash_key)

@@ -1,6 +1,7 @@
 """The rows of one task on their way to their streams, within a bound."""
 
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kinesis_spout.errors import KinesisError
@@ -20,22 +21,38 @@ from kinesis_spout.structured.written_columns import RowValues
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
+    from kinesis_spout.kinesis.aggregating_putter import AggregatingPutter
+
 
 class RowPutter:
     """Writes the rows of one task. Mutable; for one thread and one use.
 
     A shard that throttles holds up nobody else until the buffer, which all streams share, is full; then no
     more rows are read before half of it has gone. A stream whose *calls* fail holds up the other streams.
+
+    Args:
+        client: from ``KinesisClientSettings.connect``.
+        patience: for each shard that refuses, and for each call that fails.
+        limits: of one call.
+        rejected: takes the rows that cannot be written.
+        aggregate_bytes: what a record of several rows may weigh; None: each row is a record.
     """
 
     def __init__(
-        self, client: "KinesisClient", *, patience: Patience, limits: CallLimits, rejected: RejectedRows
+        self,
+        client: "KinesisClient",
+        *,
+        patience: Patience,
+        limits: CallLimits,
+        rejected: RejectedRows,
+        aggregate_bytes: int | None = None,
     ) -> None:
         self._client = client
         self._patience = patience
         self._limits = limits
         self._rejected = rejected
-        self._putters: dict[str, RecordPutter] = {}
+        self._aggregate_bytes = aggregate_bytes
+        self._putters: dict[str, RecordPutter | AggregatingPutter] = {}
         self._seen = 0
         self._waiting = 0
         self._waiting_bytes = 0
@@ -75,17 +92,25 @@ class RowPutter:
         if is_too_much(self._waiting, self._waiting_bytes):
             self._put_until(records=MAX_BUFFERED_RECORDS // 2, size_bytes=MAX_BUFFERED_BYTES // 2)
 
-    def _open(self, stream: str) -> RecordPutter:
+    def _open(self, stream: str) -> "RecordPutter | AggregatingPutter":
         def reject(entry: Entry, error: KinesisError) -> None:
             values = RowValues(stream, entry.partition_key, entry.explicit_hash_key, entry.data)
             self._rejected.add(
                 entry.row, values, f"{stream} does not take a record of {entry.size_bytes} bytes: {error}"
             )
 
-        putter = self._putters[stream] = RecordPutter(
+        putter = self._putters[stream] = self._putter_class()(
             self._client, stream, patience=self._patience, limits=self._limits, on_refused=reject
         )
         return putter
+
+    def _putter_class(self) -> "type[RecordPutter] | partial[AggregatingPutter]":
+        if self._aggregate_bytes is None:
+            return RecordPutter
+        # Few writes aggregate, and protobuf takes long to import.
+        from kinesis_spout.kinesis.aggregating_putter import AggregatingPutter  # noqa: PLC0415
+
+        return partial(AggregatingPutter, max_bytes=self._aggregate_bytes)
 
     def _put_until(self, *, records: int, size_bytes: int) -> None:
         """Put, from the stream that may go first, and of those from the one with the most."""

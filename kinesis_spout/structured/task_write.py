@@ -1,14 +1,14 @@
 """What a task of a write does: opens what it needs, writes its partition, closes."""
 
 from collections.abc import Iterable
-from contextlib import closing
+from contextlib import ExitStack, closing
 
 from kinesis_spout.clock import SystemClock
 from kinesis_spout.dead_letters.sink_url import open_sink
 from kinesis_spout.kinesis.perseverance import Patience
 from kinesis_spout.kinesis.put_records import CallLimits
 from kinesis_spout.structured.options import WriteOptions
-from kinesis_spout.structured.rejected_rows import DeadLetteredRows, RefusedRows
+from kinesis_spout.structured.rejected_rows import DeadLetteredRows, RefusedRows, RejectedRows
 from kinesis_spout.structured.row_putter import RowPutter
 from kinesis_spout.structured.written import Written
 from kinesis_spout.structured.written_columns import RowValues
@@ -20,9 +20,18 @@ def write_partition(options: WriteOptions, rows: Iterable[RowValues], partition:
     client = options.client.connect()
     patience = Patience(deadline_seconds=options.deadline_seconds, clock=clock)
     limits = CallLimits(records=options.max_records_per_call, size_bytes=options.max_bytes_per_call)
-    if options.dead_letters is None:
-        putter = RowPutter(client, patience=patience, limits=limits, rejected=RefusedRows(partition))
+    with ExitStack() as closing_last:
+        rejected: RejectedRows
+        if options.dead_letters is None:
+            rejected = RefusedRows(partition)
+        else:
+            sink = closing_last.enter_context(closing(open_sink(options.dead_letters, client=client)))
+            rejected = DeadLetteredRows(sink, partition, clock)
+        putter = RowPutter(
+            client,
+            patience=patience,
+            limits=limits,
+            rejected=rejected,
+            aggregate_bytes=options.aggregate_bytes,
+        )
         return putter.write(rows, partition)
-    with closing(open_sink(options.dead_letters, client=client)) as sink:
-        rejected = DeadLetteredRows(sink, partition, clock)
-        return RowPutter(client, patience=patience, limits=limits, rejected=rejected).write(rows, partition)

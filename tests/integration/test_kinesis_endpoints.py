@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kinesis_spout.clock import SystemClock
 from kinesis_spout.errors import StreamNotFound, Unavailable
 from kinesis_spout.kinesis import (
     BufferedShardGetter,
@@ -13,7 +14,12 @@ from kinesis_spout.kinesis import (
     PollingShardGetter,
     Prefetcher,
 )
+from kinesis_spout.kinesis.aggregated_record import take_apart
+from kinesis_spout.kinesis.aggregating_putter import AggregatingPutter
 from kinesis_spout.kinesis.client import RAW_BODY
+from kinesis_spout.kinesis.hash_key_ranges import hash_key
+from kinesis_spout.kinesis.perseverance import Patience
+from kinesis_spout.kinesis.put_records import Entry
 from shard_state import Position
 from tests.kinesis_endpoints import FILLS_CHILDREN, KEEPS_CLOSED, SHARD_END, KinesisEndpoint, wait_until
 
@@ -138,6 +144,49 @@ def test_a_walk_over_a_split_and_a_merge_meets_every_record_once(kinesis_endpoin
         b"%s %d" % (when, number) for when in (b"before", b"between", b"after") for number in range(20)
     )
     assert len(ended) == 3
+
+
+def test_aggregates_that_a_split_and_a_merge_overtake_lose_no_record(
+    kinesis_endpoint: KinesisEndpoint,
+) -> None:
+    kinesis_endpoint.needs(SHARD_END, KEEPS_CLOSED, FILLS_CHILDREN)
+    client, stream = kinesis_endpoint.client(), kinesis_endpoint.create_stream()
+    putter = AggregatingPutter(
+        client, stream, max_bytes=51_200, patience=Patience(deadline_seconds=30, clock=SystemClock())
+    )
+
+    def add(first: int, last: int) -> None:
+        for number in range(first, last):
+            putter.add(Entry(f"key-{number}", str(number).encode(), row=number))
+
+    add(0, 100)
+    client.split_shard(StreamName=stream, ShardToSplit=SHARD, NewStartingHashKey=str(2**127))
+    kinesis_endpoint.wait_active(stream)
+    putter.put()  # closes what was packed for the parent
+    putter.put()
+    add(100, 200)
+    client.merge_shards(
+        StreamName=stream,
+        ShardToMerge="shardId-000000000001",
+        AdjacentShardToMerge="shardId-000000000002",
+    )
+    kinesis_endpoint.wait_active(stream)
+    add(200, 300)
+    while putter.waiting:
+        putter.put()
+
+    seen: list[int] = []
+    for shard in KinesisShardLister(client, stream).list_shards():
+        getter = _getter(client, stream, shard.shard_id)
+        while records := (page := getter.read(10_000)).records:
+            parts = [part for record in records for part in take_apart(bytes(record.data)) or ()]
+            first, last = shard.hash_range
+            seen += [int(part.data) for part in parts if first <= hash_key(part.partition_key) <= last]
+            if page.at_end:
+                break
+    assert sorted(seen) == list(range(300))
+    assert putter.counts.taken == 300
+    assert 300 < putter.counts.sent < 400
 
 
 def test_a_missing_stream_is_named_with_its_endpoint(kinesis_endpoint: KinesisEndpoint) -> None:

@@ -14,6 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from kinesis_spout.dead_letters.json_lines import JsonLinesSink
+from kinesis_spout.kinesis.aggregated_record import take_apart
 from kinesis_spout.kinesis.hash_key_ranges import HashKeyRanges, hash_key
 from kinesis_spout.kinesis.lister import KinesisShardLister
 from tests.kinesis_endpoints import KinesisEndpoint
@@ -119,6 +120,19 @@ def test_binary_data_explicit_hash_keys_and_another_key_column_arrive(
     low, high = sorted(records(endpoint, stream))
     assert (low[1:], high[1:]) == (("same", b"\xff\x00"), ("same", b"\x00\xff"))
     assert low[0] != high[0]
+
+
+def test_rows_of_a_shard_are_few_aggregated_records_of_that_shard(
+    spark: SparkSession, endpoint: KinesisEndpoint
+) -> None:
+    stream = endpoint.create_stream(shards=4)
+    write(numbered(spark, 10_000, tasks(endpoint)), endpoint, streamName=stream, aggregation="true")
+    ranges = HashKeyRanges(KinesisShardLister(endpoint.client(), stream).list_shards())
+    found = [(shard, part) for shard, _, data in records(endpoint, stream) for part in take_apart(data) or ()]
+    assert sorted(int(part.data) for _, part in found) == list(range(10_000))
+    assert len(list(records(endpoint, stream))) < 20
+    assert all(part.partition_key == f"key-{int(part.data) % 97}" for _, part in found)
+    assert all(ranges.shard_of(hash_key(part.partition_key)) == shard for shard, part in found)
 
 
 def test_the_column_says_the_stream_unless_the_options_do(

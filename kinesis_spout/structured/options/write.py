@@ -24,6 +24,8 @@ class WriteOptions:
     """How long a shard may take nothing before the task fails."""
     dead_letters: str | None
     """Where rows go that Kinesis can never take; None: such a row fails the write."""
+    aggregate_bytes: int | None
+    """What a record of several rows may weigh; None: each row is a record."""
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "WriteOptions":
@@ -33,8 +35,6 @@ class WriteOptions:
             InvalidConfig: names the option that is unknown, wrong, or contradicts another.
         """
         given = GivenOptions(options, Use.WRITE)
-        if given.flag("aggregation"):
-            raise given.refuse("aggregation", "aggregated records are not written yet: expected false")
         stream = stream_to_write(given)
         return cls(
             stream=stream,
@@ -44,7 +44,18 @@ class WriteOptions:
             max_bytes_per_call=given.size("maxBytesPerCall"),
             deadline_seconds=given.seconds("deliveryTimeout"),
             dead_letters=_dead_letters(given, stream),
+            aggregate_bytes=_aggregate_bytes(given),
         )
+
+
+def _aggregate_bytes(given: GivenOptions) -> int | None:
+    if given.flag("aggregation"):
+        return given.size("aggregationMaxSize")
+    if "aggregationMaxSize" in given:
+        raise given.refuse(
+            "aggregationMaxSize", "expected it only with aggregation=true; add that or leave it out"
+        )
+    return None
 
 
 def _dead_letters(given: GivenOptions, stream: str | None) -> str | None:

@@ -54,7 +54,17 @@ WRITES: Final = (
         uses=_WRITE,
         kind=Kind.FLAG,
         default="false",
-        doc="Several rows in one record, as the KPL writes them: not there yet, only false is taken.",
+        doc="Several rows of one shard in one record, in the KPL's format, for consumers that take them apart: "
+        "the KCL, Firehose, Lambda with AWS' aggregation modules. Reads of this library do not yet.",
+    ),
+    OptionSpec(
+        name="aggregationMaxSize",
+        uses=_WRITE,
+        kind=Kind.SIZE,
+        default="50k",
+        at_least="1k",
+        at_most="1m",
+        doc="Bytes in one such record; 50k is the KPL's default. Only with `aggregation`.",
     ),
 )
 """How rows become records."""

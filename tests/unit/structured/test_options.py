@@ -98,6 +98,7 @@ def test_a_write_needs_no_option() -> None:
         max_bytes_per_call=5 * 1024 * 1024,
         deadline_seconds=300.0,
         dead_letters=None,
+        aggregate_bytes=None,
     )
 
 
@@ -427,11 +428,6 @@ def test_fan_out_is_not_there_yet(mode: str) -> None:
     assert "enhanced fan-out is not there yet" in message
 
 
-def test_aggregated_records_are_not_written_yet() -> None:
-    assert "aggregated records are not written yet" in refusal(WriteOptions.of, {"aggregation": "true"})
-    assert WriteOptions.of({"kinesis.sink.aggregationEnabled": "false"}) == WriteOptions.of({})
-
-
 @pytest.mark.parametrize("column", ["subSequenceNumber", "explicithashkey"])
 def test_columns_of_aggregated_records_are_not_there_yet(column: str) -> None:
     message = refusal(BatchReadOptions.of, {"streamName": "orders", "extraColumns": column})
@@ -440,6 +436,20 @@ def test_columns_of_aggregated_records_are_not_there_yet(column: str) -> None:
 
 
 # --- rules between options
+
+
+@pytest.mark.parametrize("name", ["aggregation", "kinesis.sink.aggregationEnabled"])
+def test_rows_are_aggregated_when_asked_for_up_to_the_size_of_the_kpl(name: str) -> None:
+    assert WriteOptions.of({}).aggregate_bytes is None
+    assert WriteOptions.of({name: "false"}).aggregate_bytes is None
+    assert WriteOptions.of({name: "true"}).aggregate_bytes == 51_200
+    assert WriteOptions.of({name: "true", "aggregationMaxSize": "1m"}).aggregate_bytes == 1_048_576
+
+
+def test_a_size_of_aggregates_says_nothing_without_them() -> None:
+    message = refusal(WriteOptions.of, {"aggregationMaxSize": "10k", "aggregation": "false"})
+
+    assert message.startswith("option aggregationMaxSize: expected it only with aggregation=true")
 
 
 def test_extra_columns_come_in_the_order_asked_for() -> None:

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from kinesis_spout.errors import AccessDenied, DeadLetterError, InvalidConfig, Throttled
+from kinesis_spout.kinesis.aggregated_record import take_apart
 from kinesis_spout.kinesis.perseverance import Patience
 from kinesis_spout.kinesis.put_records import COMMON_RECORD_BYTES, CallLimits
-from kinesis_spout.kinesis.record_putter import MAX_BUFFERED_RECORDS
+from kinesis_spout.kinesis.record_putter import MAX_BUFFERED_BYTES, MAX_BUFFERED_RECORDS
 from kinesis_spout.structured.rejected_rows import (
     APPLICATION,
     DeadLetteredRows,
@@ -28,7 +29,14 @@ from tests.writable_kinesis import THROTTLED, WritableKinesis
 class Task:
     """A task of partition 3. Mutable: its clock moves."""
 
-    def __init__(self, kinesis: WritableKinesis, *, dead: Any = None, call: int = 500) -> None:
+    def __init__(
+        self,
+        kinesis: WritableKinesis,
+        *,
+        dead: Any = None,
+        call: int = 500,
+        aggregate_bytes: int | None = None,
+    ) -> None:
         self.clock = ManualClock()
         rejected: RejectedRows = RefusedRows(3) if dead is None else DeadLetteredRows(dead, 3, self.clock)
         self.putter = RowPutter(
@@ -36,6 +44,7 @@ class Task:
             patience=Patience(clock=self.clock),
             limits=CallLimits(records=call),
             rejected=rejected,
+            aggregate_bytes=aggregate_bytes,
         )
 
     def write(self, rows: Sequence[RowValues]) -> Written:
@@ -129,6 +138,36 @@ def test_many_streams_share_one_buffer() -> None:
     kinesis.before_call = note
     assert task.write([row(number, names[number % 100]) for number in range(30_000)]).records == 30_000
     assert MAX_BUFFERED_RECORDS // 2 < most <= MAX_BUFFERED_RECORDS + 1
+
+
+def test_rows_are_aggregated_by_stream_and_counted_one_by_one() -> None:
+    kinesis = WritableKinesis(a=2, b=1)
+    rows = [row(number, "a" if number % 3 else "b") for number in range(6_000)]
+    written = Task(kinesis, aggregate_bytes=51_200).write(rows)
+    assert written == Written(
+        records=6_000, size_bytes=sum(len(each.data or b"") + 4 + len(each.data or b"") for each in rows)
+    )
+    assert len(kinesis.taken("a")) + len(kinesis.taken("b")) < 10
+    for stream, count in (("a", 4_000), ("b", 2_000)):
+        found = [int(part.data) for data in kinesis.taken(stream) for part in take_apart(data) or ()]
+        assert sorted(found) == [number for number in range(6_000) if (number % 3 > 0) == (stream == "a")]
+        assert len(found) == count
+
+
+def test_aggregates_in_memory_are_within_the_bound_too() -> None:
+    names = [f"s{number}" for number in range(50)]
+    kinesis = WritableKinesis(**dict.fromkeys(names, 8))
+    task = Task(kinesis, aggregate_bytes=1_000_000)
+    most = 0
+
+    def note(*_: Any) -> None:
+        nonlocal most
+        most = max(most, task.putter._waiting_bytes)
+
+    kinesis.before_call = note
+    rows = [RowValues(names[number % 50], f"key-{number}", None, bytes(1_000)) for number in range(60_000)]
+    assert task.write(rows).records == 60_000
+    assert MAX_BUFFERED_BYTES // 2 < most <= MAX_BUFFERED_BYTES + 10_000
 
 
 def test_a_row_that_can_never_be_a_record_is_an_error_with_its_position() -> None:

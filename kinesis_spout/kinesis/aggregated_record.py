@@ -1,0 +1,125 @@
+"""Several user records in one record of Kinesis: the format of the Kinesis Producer Library (KPL).
+
+Four magic bytes, a protobuf message, and the MD5 of the message. The message names every key once; a user
+record is its data and the numbers of its keys. Who reads it and does not know the format sees one record.
+https://github.com/awslabs/amazon-kinesis-producer/blob/master/aggregation-format.md
+"""
+
+from collections.abc import Iterable, Iterator
+from hashlib import md5
+from typing import Any, Final, NamedTuple
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
+
+MAGIC: Final = b"\xf3\x89\x9a\xc2"
+_DIGEST_BYTES: Final = 16
+
+FRAME_BYTES: Final = len(MAGIC) + _DIGEST_BYTES
+"""What an aggregated record weighs beside its message."""
+RECORD_BYTES: Final = 20
+"""What a user record weighs at most beside its data: the tags, lengths and key numbers around it."""
+KEY_BYTES: Final = 3
+"""What a key weighs at most beside its text, once in a message."""
+
+
+class UserRecord(NamedTuple):
+    """One of the records inside."""
+
+    partition_key: str
+    data: bytes
+    explicit_hash_key: str | None = None
+
+
+def aggregate(records: Iterable[UserRecord]) -> bytes:
+    """Make one record's data of these, in their order.
+
+    It weighs at most `FRAME_BYTES`, and for each record its data and `RECORD_BYTES`, and for each different
+    partition key, and each different explicit hash key, its UTF-8 and `KEY_BYTES`.
+    """
+    message = _AggregatedRecord()
+    keys: dict[str, int] = {}
+    hash_keys: dict[str, int] = {}
+    add = message.records.add
+    for key, data, hash_key in records:
+        key_index = keys.setdefault(key, len(keys))
+        if hash_key is None:
+            add(partition_key_index=key_index, data=data)
+        else:
+            hash_key_index = hash_keys.setdefault(hash_key, len(hash_keys))
+            add(partition_key_index=key_index, data=data, explicit_hash_key_index=hash_key_index)
+    message.partition_key_table.extend(keys)
+    message.explicit_hash_key_table.extend(hash_keys)
+    body: bytes = message.SerializeToString()
+    return b"".join((MAGIC, body, _digest(body)))
+
+
+def take_apart(data: bytes) -> tuple[UserRecord, ...] | None:
+    """Give the records inside, in order; None if this is an ordinary record.
+
+    What begins like an aggregated record and is none, for its digest, its message or a key's number is wrong,
+    is an ordinary record: no data is ever lost for looking like something else.
+    """
+    if not data.startswith(MAGIC) or len(data) < FRAME_BYTES:
+        return None
+    body = data[len(MAGIC) : -_DIGEST_BYTES]
+    if _digest(body) != data[-_DIGEST_BYTES:]:
+        return None
+    message = _AggregatedRecord()
+    try:
+        message.ParseFromString(body)
+        # Parsing does not look whether a required field is there.
+        return tuple(_records_of(message)) if message.IsInitialized() else None
+    except (DecodeError, IndexError):
+        return None
+
+
+def _records_of(message: Any) -> Iterator[UserRecord]:
+    keys, hash_keys = list(message.partition_key_table), list(message.explicit_hash_key_table)
+    for record in message.records:
+        # A record without a hash key of its own reads as number 0, which is another's.
+        hash_key = (
+            hash_keys[record.explicit_hash_key_index] if record.HasField("explicit_hash_key_index") else None
+        )
+        yield UserRecord(keys[record.partition_key_index], record.data, hash_key)
+
+
+def _digest(body: bytes) -> bytes:
+    return md5(body, usedforsecurity=False).digest()
+
+
+_Field = descriptor_pb2.FieldDescriptorProto
+_MESSAGES: Final = {
+    "Tag": (
+        _Field(name="key", number=1, label=_Field.LABEL_REQUIRED, type=_Field.TYPE_STRING),
+        _Field(name="value", number=2, label=_Field.LABEL_OPTIONAL, type=_Field.TYPE_STRING),
+    ),
+    "Record": (
+        _Field(name="partition_key_index", number=1, label=_Field.LABEL_REQUIRED, type=_Field.TYPE_UINT64),
+        _Field(
+            name="explicit_hash_key_index", number=2, label=_Field.LABEL_OPTIONAL, type=_Field.TYPE_UINT64
+        ),
+        _Field(name="data", number=3, label=_Field.LABEL_REQUIRED, type=_Field.TYPE_BYTES),
+        _Field(name="tags", number=4, label=_Field.LABEL_REPEATED, type_name="Tag"),
+    ),
+    "AggregatedRecord": (
+        _Field(name="partition_key_table", number=1, label=_Field.LABEL_REPEATED, type=_Field.TYPE_STRING),
+        _Field(
+            name="explicit_hash_key_table", number=2, label=_Field.LABEL_REPEATED, type=_Field.TYPE_STRING
+        ),
+        _Field(name="records", number=3, label=_Field.LABEL_REPEATED, type_name="Record"),
+    ),
+}
+
+
+def _message_class() -> Any:
+    """Make the message's class, in a pool of its own: other packages name theirs the same."""
+    file = descriptor_pb2.FileDescriptorProto(name="aggregated_record.proto", syntax="proto2")
+    for name, fields in _MESSAGES.items():
+        file.message_type.add(name=name, field=fields)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("AggregatedRecord"))
+
+
+_AggregatedRecord: Final = _message_class()
