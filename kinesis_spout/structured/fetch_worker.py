@@ -12,10 +12,11 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
+from kinesis_spout.clock import SystemClock
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.kinesis.arrow import ArrowForm, ArrowReply
 from kinesis_spout.kinesis.get_records import call_get_records, place_of
-from kinesis_spout.shared_memory import shared
+from kinesis_spout.shared_memory import SharedMemoryPool
 from kinesis_spout.structured.page_channel import PageChannel
 
 _NO_COLUMNS: Final = pa.RecordBatch.from_pydict({})
@@ -34,11 +35,12 @@ class FetchRequest(NamedTuple):
 
 def serve(channel: PageChannel) -> None:
     """Answer requests until the other end closes the channel. The first message has the client's settings."""
+    pool = SharedMemoryPool(max_bytes=0, clock=SystemClock())  # the reader keeps what it gets
     try:
         settings: KinesisClientSettings = _received(channel)
         while True:
             request: FetchRequest = _received(channel)
-            _answer(channel, _outcome(settings, request), may_share=request.may_share)
+            _answer(channel, _outcome(settings, request), pool if request.may_share else None)
     except (EOFError, ConnectionError):
         return
 
@@ -69,16 +71,16 @@ def _outcome(settings: KinesisClientSettings, request: FetchRequest) -> ArrowRep
         return error
 
 
-def _answer(channel: PageChannel, outcome: ArrowReply | Exception, *, may_share: bool) -> None:
+def _answer(channel: PageChannel, outcome: ArrowReply | Exception, pool: SharedMemoryPool | None) -> None:
     if isinstance(outcome, Exception):
         channel.send(_portable(outcome))
         return
-    memory = shared(outcome.page.batch) if may_share else None
+    memory = None if pool is None else pool.copy(outcome.page.batch)
     if memory is None:
         channel.send(pickle.dumps(outcome))
     else:
         channel.send(pickle.dumps(replace(outcome, page=replace(outcome.page, batch=_NO_COLUMNS))))
-        channel.send_memory(memory)
+        channel.give(memory)
 
 
 def _received(channel: PageChannel) -> Any:

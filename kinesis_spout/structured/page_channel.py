@@ -1,16 +1,19 @@
 """The connection between the reader and a task: authenticated, with messages that carry pages.
 
 Where both are on one machine and it is Linux, a message can pass on memory instead of what is in it: the reader
-writes a page once, and the task maps it. Else, and for small pages, messages carry the bytes.
+writes a page once, and the task maps it. Else, and for small pages, messages carry the bytes. The memory is lent:
+with its next request the task says what it has released. What it has not when the connection ends, it keeps.
 
 Both ends prove that they know a key, as ``multiprocessing`` does it. Nothing is encrypted.
 """
 
 import contextlib
+import logging
 import os
 import socket
 import struct
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
@@ -28,10 +31,15 @@ REFUSALS: Final = (AuthenticationError, AssertionError, EOFError, OSError)
 
 _SMALL_BYTES: Final = 1024
 """So much is sent together with its header."""
+_MAX_REQUEST_BYTES: Final = 16 * 1024 * 1024
 _HEADER: Final = struct.Struct("!?Q")
 """Whether it is memory, and how many bytes there are."""
+_RELEASED: Final = struct.Struct("!Q")
+"""How many memories are released, and the number of each: they are counted as they come."""
 _WANTED: Final = struct.Struct("!4Q")
 """A segment, and the rows to send at once of it."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +60,17 @@ def listen(host: str) -> socket.socket:
 
 
 def listen_locally(name: str) -> socket.socket | None:
-    """Listen to this machine alone; None where that is not of use."""
+    """Listen to this machine alone; None where that is not of use, or not allowed."""
     if not SharedMemory.is_supported():
         return None
     listening = socket.socket(socket.AF_UNIX)
-    listening.bind(_abstract(name))
-    listening.listen(128)
+    try:
+        listening.bind(_abstract(name))
+        listening.listen(128)
+    except OSError as error:
+        listening.close()
+        _log.info("pages are sent as bytes, because this machine has no abstract Unix sockets: %r", error)
+        return None
     return listening
 
 
@@ -69,24 +82,15 @@ class Message(NamedTuple):
     memory: SharedMemory | None = None
 
 
-def request_of(segments: Sequence[Segment], rows_at_once: int) -> bytes:
-    """Write a task's request: the segments it wants, and how many rows to send at once."""
-    return b"".join(_WANTED.pack(*segment, rows_at_once) for segment in segments)
-
-
-def requested(request: pa.Buffer) -> Iterator[tuple[Segment, int]]:
-    """Read a request. Raises OSError if it is none."""
-    if request.size % _WANTED.size:
-        raise OSError(f"expected a request for pages, got {request.size} bytes")
-    for page, offset, rows, rows_at_once in _WANTED.iter_unpack(request):
-        yield Segment(page, offset, rows), max(1, rows_at_once)
-
-
 class PageChannel:
     """One end of a connection. Mutable; owns its socket; one thread's at a time."""
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
+        self._lent: dict[int, SharedMemory] = {}
+        self._lent_count = 0
+        self._borrowed_count = 0
+        self._released: deque[int] = deque()
         self.is_local = connected.family == getattr(socket, "AF_UNIX", None)
         connected.setblocking(True)
         if not self.is_local:
@@ -125,6 +129,9 @@ class PageChannel:
 
     def close(self) -> None:
         """End the connection."""
+        for memory in self._lent.values():
+            memory.give_away()
+        self._lent.clear()
         self._socket.close()
 
     def wait_at_most(self, seconds: float | None) -> None:
@@ -143,9 +150,58 @@ class PageChannel:
             self._socket.sendall(header)
             self._socket.sendall(content)
 
-    def send_memory(self, memory: SharedMemory) -> None:
-        """Pass memory on; only to somebody who ``is_local``."""
+    def give(self, memory: SharedMemory) -> None:
+        """Pass memory on for good; only to somebody who ``is_local``."""
+        memory.give_away()
+        self._pass_on(memory)
+
+    def lend(self, memory: SharedMemory) -> None:
+        """Pass memory on until it is released; only to somebody who ``is_local``, and asks with ``ask``."""
+        self._lent[self._lent_count] = memory
+        self._lent_count += 1
+        self._pass_on(memory)
+
+    def _pass_on(self, memory: SharedMemory) -> None:
         socket.send_fds(self._socket, [_HEADER.pack(True, memory.size)], [memory.descriptor])
+
+    def ask(self, segments: Sequence[Segment], rows_at_once: int) -> None:
+        """Ask for segments, of which so many rows are sent at once; say what was released since."""
+        released = [self._released.popleft() for _ in range(len(self._released))]
+        self.send(
+            b"".join(
+                [
+                    *map(_RELEASED.pack, [len(released), *released]),
+                    *(_WANTED.pack(*segment, rows_at_once) for segment in segments),
+                ]
+            )
+        )
+
+    def say_what_is_released(self) -> None:
+        """Say so before the next request, which may come much later."""
+        if self._released:
+            self.ask((), 0)
+
+    def asked(self) -> list[tuple[Segment, int]]:
+        """Wait for a request, and take back what it releases.
+
+        Returns:
+            The segments that are wanted, each with how many rows to send at once.
+
+        Raises:
+            EOFError, OSError: as ``receive``; OSError also if it is no request.
+        """
+        request = memoryview(self.receive(_MAX_REQUEST_BYTES).body)
+        try:
+            (count,) = _RELEASED.unpack_from(request)
+            wanted = _RELEASED.size * (count + 1)
+            for (number,) in _RELEASED.iter_unpack(request[_RELEASED.size : wanted]):
+                del self._lent[number]
+            return [
+                (Segment(page, offset, rows), max(1, rows_at_once))
+                for page, offset, rows, rows_at_once in _WANTED.iter_unpack(request[wanted:])
+            ]
+        except (struct.error, KeyError) as error:
+            raise OSError(f"expected a request for pages, got {request.nbytes} bytes: {error!r}") from error
 
     def receive(self, at_most: int | None = None) -> Message:
         """Wait for a message.
@@ -163,10 +219,18 @@ class PageChannel:
             raise EOFError("the other end closed the connection")
         is_memory, size = _HEADER.unpack(header)
         if is_memory:
-            return Message(pa.py_buffer(b""), SharedMemory(descriptors[0], size))
+            if not descriptors:
+                raise OSError("expected memory, got none: this process may have no more descriptors")
+            return Message(pa.py_buffer(b""), self._borrowed(descriptors[0], size))
         if at_most is not None and size > at_most:
             raise OSError(f"expected a message of at most {at_most} bytes, got one of {size}")
         return Message(self._body(size))
+
+    def _borrowed(self, descriptor: int, size: int) -> SharedMemory:
+        memory = SharedMemory.received(descriptor, size)
+        memory.when_released(self._released.append, self._borrowed_count)
+        self._borrowed_count += 1
+        return memory
 
     def _body(self, size: int) -> pa.Buffer:
         body = pa.allocate_buffer(size)
@@ -186,7 +250,7 @@ class PageChannel:
 def _connect(address: PageServerAddress) -> socket.socket:
     if address.local is not None and SharedMemory.is_supported():
         local = socket.socket(socket.AF_UNIX)
-        with contextlib.suppress(ConnectionRefusedError):  # it is on another machine
+        with contextlib.suppress(OSError):  # it is on another machine, or such sockets are not allowed here
             local.connect(_abstract(address.local))
             return local
         local.close()

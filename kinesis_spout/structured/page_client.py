@@ -14,7 +14,6 @@ from kinesis_spout.structured.page_channel import (
     Message,
     PageChannel,
     PageServerAddress,
-    request_of,
 )
 
 _FORGIVE_AFTER_SECONDS: Final = 60.0
@@ -45,13 +44,14 @@ def fetch_segments(
         return
     is_kept = False
     try:
-        channel.send(request_of(segments, rows_at_once))
+        channel.ask(segments, rows_at_once)
         for number, segment in enumerate(segments, 1):
             left = segment.rows
             while left > 0:
                 batch = _rows_of(channel.receive(), segment, schema)
                 left -= segment.rows if batch is None else batch.num_rows
                 if number == len(segments) and left <= 0:
+                    channel.say_what_is_released()
                     _connections.put_back(address, channel)
                     is_kept = True
                 if batch is None:

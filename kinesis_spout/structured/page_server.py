@@ -24,12 +24,10 @@ from kinesis_spout.structured.page_channel import (
     PageServerAddress,
     listen,
     listen_locally,
-    requested,
 )
 
 _KEY_BYTES: Final = 32
 _NO_DESCRIPTORS_SECONDS: Final = 1.0
-_MAX_REQUEST_BYTES: Final = 16 * 1024 * 1024
 
 _log = logging.getLogger(__name__)
 
@@ -104,7 +102,7 @@ class PageServer:
                 return
             channel.wait_at_most(None)  # a worker may have nothing to ask for long
             while True:
-                for segment, step in requested(channel.receive(_MAX_REQUEST_BYTES).body):
+                for segment, step in channel.asked():
                     self._answer(channel, segment, step)
         except (EOFError, OSError):
             return  # the worker ended, or gave the task up
@@ -116,7 +114,7 @@ class PageServer:
         if page is None:
             channel.send(b"")
         elif page.memory is not None and channel.is_local:
-            channel.send_memory(page.memory)
+            channel.lend(page.memory)
         else:
             # So a piece is sent, received and handed on while the processor's caches have it, which makes half
             # the cost of a page of 10 MB that goes these ways as a whole.

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from kinesis_spout.clock import Clock
 from kinesis_spout.errors import KinesisSpoutError, ShardNotFound, Throttled
 from kinesis_spout.kinesis import ArrowPage, PollingShardGetter
-from kinesis_spout.shared_memory import shared
+from kinesis_spout.shared_memory import SharedMemoryPool
 from kinesis_spout.structured.page_buffer import PageBuffer, ShardKey
 from shard_state import Shard
 
@@ -43,6 +43,8 @@ class FetchRoom:
     """How much may be fetched ahead. Mutable; guarded by the reader's lock."""
 
     buffer: PageBuffer
+    memory: SharedMemoryPool
+    """For the pages that tasks can map."""
     max_bytes: int
     resume: "Callable[[ShardFetch], None]"
     """Has a fetch that waited for room go on."""
@@ -159,7 +161,7 @@ class ShardFetch:
         except Exception as error:  # noqa: BLE001 - not hidden: the reader raises it
             self._ended_with(error)
             return None
-        page = _shared(page)
+        page = self._shared(page)
         with self._changed:
             self._room.read_ended()
             try:
@@ -168,6 +170,11 @@ class ShardFetch:
                 self.failure = error
                 self._changed.notify_all()
                 return None
+
+    def _shared(self, page: ArrowPage) -> ArrowPage:
+        """Put a page where tasks can map it, if that is worthwhile and nobody did it yet."""
+        memory = self._room.memory.copy(page.batch) if page.memory is None else None
+        return page if memory is None else replace(page, batch=memory.batch(), memory=memory)
 
     def _keep(self, page: ArrowPage, started: float) -> float | None:
         """Keep a page, and say when to read the next one. The lock is held."""
@@ -229,12 +236,6 @@ class ShardFetch:
         self._counters.throttles += self.getter.throttles - self._throttles_seen
         self._counters.data_losses += self.getter.data_losses - self._losses_seen
         self._throttles_seen, self._losses_seen = self.getter.throttles, self.getter.data_losses
-
-
-def _shared(page: ArrowPage) -> ArrowPage:
-    """Put a page where tasks can map it, if that is worthwhile and nobody did it yet."""
-    memory = shared(page.batch) if page.memory is None else None
-    return page if memory is None else replace(page, batch=memory.batch(), memory=memory)
 
 
 def _is_through(page: ArrowPage, until: float) -> bool:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kinesis_spout.clock import Clock
 from kinesis_spout.kinesis import KinesisShardLister, PollingShardGetter, Prefetcher
+from kinesis_spout.shared_memory import SharedMemoryPool
 from kinesis_spout.structured.fetch_processes import FetchProcesses
 from kinesis_spout.structured.offsets import ShardOffset
 from kinesis_spout.structured.options import StreamReadOptions
@@ -58,7 +59,12 @@ class ShardFetches:
         self._clock = clock
         self.buffer = PageBuffer()
         self.counters = FetchCounters()
-        self.room = FetchRoom(buffer=self.buffer, max_bytes=options.max_buffered_bytes, resume=self._submit)
+        self.room = FetchRoom(
+            buffer=self.buffer,
+            memory=SharedMemoryPool(max_bytes=options.max_buffered_bytes, clock=clock),
+            max_bytes=options.max_buffered_bytes,
+            resume=self._submit,
+        )
         self._fetches: dict[ShardKey, ShardFetch] = {}
         self._freed: dict[ShardKey, SequenceNumber] = {}
 

@@ -8,10 +8,15 @@ from kinesis_spout.kinesis.arrow import batch_of_records
 from kinesis_spout.record import Record
 
 
-def page_of(sequences: Iterable[int], *, stream: str = "orders", shard_id: str = "a") -> pa.RecordBatch:
+def page_of(
+    sequences: Iterable[int], *, stream: str = "orders", shard_id: str = "a", width: int = 0
+) -> pa.RecordBatch:
     records = [
         Record(
-            data=str(number).encode(), sequence_number=str(number), partition_key="k", arrival_timestamp=1.0
+            data=str(number).zfill(width).encode(),
+            sequence_number=str(number),
+            partition_key="k",
+            arrival_timestamp=1.0,
         )
         for number in sequences
     ]

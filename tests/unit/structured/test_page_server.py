@@ -1,24 +1,38 @@
 import gc
 import logging
 import multiprocessing
+import os
+import pickle
+import random
 import socket
-from collections.abc import Iterator
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from kinesis_spout.kinesis.arrow import SCHEMA
-from kinesis_spout.shared_memory import SharedMemory
+from kinesis_spout.shared_memory import SharedMemoryPool
 from kinesis_spout.structured import page_channel, page_client
 from kinesis_spout.structured.page_buffer import PageBuffer, Segment
 from kinesis_spout.structured.page_channel import PageServerAddress
 from kinesis_spout.structured.page_client import fetch_segments
 from kinesis_spout.structured.page_server import PageServer
+from kinesis_spout.testing import ManualClock
+from tests.kinesis_endpoints import REPOSITORY, wait_until
 from tests.unit.structured.pages import page_of, sequences_of
 
 STEP = 4
 """Rows that are sent at once."""
+
+
+WIDE = 100_000
+"""The data of a record of which ten are a page that is worth sharing."""
 
 
 class Pages:
@@ -28,8 +42,15 @@ class Pages:
         self.buffer = PageBuffer()
         for start in (0, 10):
             self.buffer.append(("orders", "a"), page_of(range(start, start + 10)), data_bytes=100)
-        memory = SharedMemory.of(page_of(range(20, 30)))
+        self.pool = SharedMemoryPool(max_bytes=100 * WIDE * 10, clock=ManualClock())
+        self.append_shared(range(20, 30))
+
+    def append_shared(self, sequences: Iterable[int]) -> int:
+        """Append a page, and tell which memory it is in."""
+        memory = self.pool.copy(page_of(sequences, width=WIDE))
+        assert memory is not None, "expected a system that can do it (Linux)"
         self.buffer.append(("orders", "a"), memory.batch(), data_bytes=100, memory=memory)
+        return os.fstat(memory.descriptor).st_ino
 
 
 @pytest.fixture(params=["on this machine", "over the network"])
@@ -72,6 +93,130 @@ def test_memory_that_was_passed_on_outlives_the_page_and_the_server() -> None:
     gc.collect()
 
     assert sequences_of(batch) == [21, 22]
+
+
+class Lending:
+    """A server of pages that are lent, and a task's worker on the same machine."""
+
+    def __init__(self) -> None:
+        self.pages = Pages()
+        self.server = PageServer("127.0.0.1", self.pages.buffer.page)
+        self.used = {self.pages.append_shared(range(start, start + 10)) for start in (30, 40)}
+
+    def fetch(self, *pages: int) -> list[pa.RecordBatch]:
+        segments = [Segment(page, 0, 10) for page in pages]
+        return list(fetch_segments(self.server.address, segments, SCHEMA, rows_at_once=STEP))
+
+    def uses_again(self) -> bool:
+        """Free all pages, and tell whether new ones go where one of those two was."""
+        self.pages.buffer.drop_shard(("orders", "a"))
+        return not self.used.isdisjoint(
+            {self.pages.append_shared(range(start, start + 10)) for start in range(50, 90, 10)}
+        )
+
+
+@pytest.fixture
+def lending() -> Iterator[Lending]:
+    lending = Lending()
+    yield lending
+    page_client._connections.forget()
+    lending.server.close()
+
+
+def test_memory_that_a_task_has_is_not_written_again(lending: Lending) -> None:
+    batches = lending.fetch(3, 4)
+    assert not lending.uses_again()
+    lending.fetch(0)
+    assert not lending.uses_again()
+    assert [sequences_of(batch)[0] for batch in batches] == [30, 40]
+    assert {len(data) for batch in batches for data in batch.column("data").to_pylist()} == {WIDE}
+
+
+def test_a_part_of_a_column_keeps_it_too(lending: Lending) -> None:
+    part = lending.fetch(3, 4)[1].slice(2, 1).column("data")
+    for _ in range(3):
+        lending.fetch(0)
+        lending.uses_again()
+    assert part.to_pylist() == [b"42".zfill(WIDE)]
+
+
+def test_memory_that_a_task_has_released_is_used_again_after_its_next_request(lending: Lending) -> None:
+    lending.fetch(3, 4)
+    lending.fetch(0)
+    assert lending.uses_again()
+
+
+def test_what_is_released_while_a_request_is_answered_is_said_at_its_end(lending: Lending) -> None:
+    for batch in fetch_segments(
+        lending.server.address, [Segment(page, 0, 10) for page in (3, 4, 0)], SCHEMA, rows_at_once=10
+    ):
+        last = batch
+    assert sequences_of(last)[0] == 0
+    deadline = time.monotonic() + 10
+    while not lending.uses_again():
+        assert time.monotonic() < deadline, "expected the server to be told"
+
+
+def test_memory_of_a_task_that_went_away_is_not_written_again(lending: Lending) -> None:
+    lending.fetch(3, 4)
+    page_client._connections.forget()
+    lending.fetch(0)
+    wait_until(
+        lambda: threads("kinesis-page-client") == 1, "the server to note that the first connection ended"
+    )
+    assert not lending.uses_again()
+
+
+class Task:
+    """A worker in a process of its own; see ``page_task``."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.unit.structured.page_task", str(WIDE)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=REPOSITORY,
+        )
+
+    def fetch(self, address: PageServerAddress, *segments: Segment) -> str:
+        self.tell(pickle.dumps((address, segments)).hex())
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+    def tell(self, line: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+def test_whatever_tasks_keep_and_whenever_they_end_no_page_changes_under_them() -> None:
+    chance, lending = random.Random(1), Lending()
+    tasks = [Task() for _ in range(3)]
+    used: list[int] = []
+    try:
+        for round_ in range(60):
+            first = 1_000 * round_
+            used += [lending.pages.append_shared(range(first + at, first + at + 10)) for at in (0, 10, 20)]
+            last = 3 * round_ + 7  # five pages were there before
+            wanted = [Segment(page, chance.randrange(5), 5) for page in range(last - 2, last + 1)]
+            asked = chance.sample(tasks, chance.choice([1, 1, 2]))
+            assert [task.fetch(lending.server.address, *wanted) for task in asked] == ["good"] * len(asked)
+            if chance.random() < 0.1:
+                asked[0].tell("")
+            if chance.random() < 0.1:
+                asked[0].kill()
+                tasks[tasks.index(asked[0])] = Task()
+            lending.pages.buffer.drop_shard(("orders", "a"))
+    finally:
+        for task in tasks:
+            task.kill()
+        lending.server.close()
+    assert len(set(used)) < len(used) / 2  # it was used again
 
 
 def test_a_machine_that_does_not_know_the_local_name_uses_the_network(server: PageServer) -> None:
@@ -173,3 +318,7 @@ def test_a_forked_child_does_not_ask_on_its_parents_connection(server: PageServe
 
 def open_files() -> int:
     return len(list(Path("/dev/fd").iterdir()))
+
+
+def threads(name: str) -> int:
+    return sum(thread.name == name for thread in threading.enumerate())
