@@ -72,6 +72,7 @@ class PageBuffer:
         self._by_shard: dict[ShardKey, deque[StoredPage]] = {}
         self._bytes_by_shard: dict[ShardKey, int] = {}
         self.size_bytes = 0
+        self.rows = 0
 
     def append(
         self, shard: ShardKey, batch: pa.RecordBatch, data_bytes: int, memory: SharedMemory | None = None
@@ -90,6 +91,7 @@ class PageBuffer:
         self._by_shard.setdefault(shard, deque()).append(page)
         self._bytes_by_shard[shard] = self._bytes_by_shard.get(shard, 0) + page.size_bytes
         self.size_bytes += page.size_bytes
+        self.rows += page.rows
 
     def page(self, number: int) -> StoredPage | None:
         """Give a page; None if it is not here any more."""
@@ -134,3 +136,4 @@ class PageBuffer:
         del self._pages[page.number]
         self._bytes_by_shard[shard] -= page.size_bytes
         self.size_bytes -= page.size_bytes
+        self.rows -= page.rows

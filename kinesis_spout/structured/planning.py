@@ -1,4 +1,4 @@
-"""The end of the next batch: what of the fetched pages it takes, within its limits.
+"""The next batch: how long it waits, and what of the fetched pages it takes, within its limits.
 
 Decided before the batch runs and from nothing but its arguments. Shards take turns: each round, what is left of
 the limits is divided among those that have something left.
@@ -7,10 +7,15 @@ the limits is divided among those that have something left.
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from kinesis_spout.structured.offsets import QueryOffset, ReadRange, ShardOffset, StreamOffset
 from kinesis_spout.structured.page_buffer import PageBuffer, ShardKey, StoredPage
 from shard_state import Position, SequenceNumber
+
+_MOMENT_SECONDS: Final = 0.03
+_LATE_SHARE: Final = 0.1
+_LATE_RECORDS_WAIT_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +37,35 @@ class BatchPlan:
     """Waiting would not make it larger: the limits leave some of what is at hand to the next one."""
     drains: bool
     """It has the end of a shard, whose children wait for it."""
+
+
+def patience_seconds(
+    limits: BatchLimits,
+    *,
+    rows: int,
+    size_bytes: int,
+    room_bytes: int,
+    reads_under_way: int,
+    late_seconds: float,
+) -> float:
+    """Say how long records that could be a batch wait for others that may be in it.
+
+    They wait a moment for the reads under way. If they are late, they wait longer, because a micro-batch costs
+    nearly the same whatever is in it, and a tenth more of being late is nothing to anybody.
+
+    Args:
+        limits: of the batch; nothing waits beyond them.
+        rows: how many records are here.
+        size_bytes: what they weigh.
+        room_bytes: how much is read ahead at most. A half of it is left for what is read during the batch.
+        reads_under_way: how many.
+        late_seconds: how late the records are, at least.
+    """
+    moment = _MOMENT_SECONDS if reads_under_way else 0.0
+    most_bytes = room_bytes / 2 if limits.bytes is None else min(limits.bytes, room_bytes / 2)
+    if size_bytes >= most_bytes or (limits.rows is not None and rows >= limits.rows):
+        return moment
+    return max(moment, min(_LATE_RECORDS_WAIT_SECONDS, _LATE_SHARE * late_seconds))
 
 
 def plan_batch(

@@ -14,15 +14,15 @@ from kinesis_spout.structured.page_buffer import ShardKey, StoredPage
 from kinesis_spout.structured.page_channel import PageServerAddress
 from kinesis_spout.structured.page_server import PageServer, advertised_host
 from kinesis_spout.structured.partitions import ShardRange
-from kinesis_spout.structured.planning import BatchLimits, BatchPlan, plan_batch
+from kinesis_spout.structured.planning import BatchLimits, BatchPlan, patience_seconds, plan_batch
 from kinesis_spout.structured.progress import SourceProgress
 from kinesis_spout.structured.shard_fetches import ShardFetches
 from kinesis_spout.structured.stream_shards import StreamShards
 
 _LONGEST_WAIT_SECONDS: Final = 1.0
 """How long a call waits for records. Spark asks again at once; waiting here keeps it from asking 100 times."""
-_GATHER_SECONDS: Final = 0.03
-"""How long the first records of a batch wait for those that other shards are being asked for."""
+_LOOK_EVERY_SECONDS: Final = 0.03
+"""While records wait for others."""
 
 _UNKNOWN_ROW_BYTES: Final = 1024
 """What a record is taken to weigh that is not here any more."""
@@ -135,7 +135,7 @@ class ReadAhead:
         deadline = self._clock.monotonic() + _LONGEST_WAIT_SECONDS
         with self._changed:
             while True:
-                self._gather()
+                self._gather(limits)
                 plan = None
                 if self._fetches.has_news:
                     # Once, when all is gathered: with many shards it is what this thread mostly does.
@@ -152,16 +152,26 @@ class ReadAhead:
                 else:
                     return None
 
-    def _gather(self) -> None:
-        """If there is something new, wait a moment for the reads under way, which may bring more."""
-        room, begun = self._fetches.room, self._clock.monotonic()
+    def _gather(self, limits: BatchLimits) -> None:
+        """If there is something new, wait for what may soon come as well."""
+        fetches, begun = self._fetches, self._clock.monotonic()
         while True:
             self._raise_failure()
-            left = begun + _GATHER_SECONDS - self._clock.monotonic()
-            room.is_gathering = self._fetches.has_news and left > 0 and room.under_way > 0
-            if not room.is_gathering:
+            left = 0.0
+            if fetches.has_news:
+                patience = patience_seconds(
+                    limits,
+                    rows=self._buffer.rows,
+                    size_bytes=self._buffer.size_bytes,
+                    room_bytes=fetches.room.max_bytes,
+                    reads_under_way=fetches.room.under_way,
+                    late_seconds=fetches.late_seconds(),
+                )
+                left = begun + patience - self._clock.monotonic()
+            fetches.room.is_gathering = left > 0
+            if left <= 0:
                 return
-            self._changed.wait(left)
+            self._changed.wait(min(left, _LOOK_EVERY_SECONDS))
 
     def _chosen(self, plan: BatchPlan, now: float) -> QueryOffset:
         self._batches += 1

@@ -100,6 +100,18 @@ class ShardFetches:
             if fetch.millis_behind_latest is not None
         ]
 
+    def late_seconds(self) -> float:
+        """Say how late the records that are here are at least; 0 if no more comes before some of them are done."""
+        reading = {
+            key: fetch for key, fetch in self._fetches.items() if not (fetch.at_end or fetch.is_through)
+        }
+        if len(self.room.parked) >= len(reading):
+            return 0.0
+        late = (
+            fetch.millis_behind_latest or 0 for key, fetch in reading.items() if self.buffer.bytes_of(key)
+        )
+        return min(late, default=0) / 1000
+
     def raise_failure(self) -> None:
         """Raise what the reading of a shard ended with, if one did."""
         for fetch in self._fetches.values():

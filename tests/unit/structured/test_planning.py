@@ -1,9 +1,12 @@
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_spout.structured.offsets import QueryOffset, ReadRange, ShardOffset, StreamOffset
 from kinesis_spout.structured.page_buffer import PageBuffer
-from kinesis_spout.structured.planning import BatchLimits, plan_batch
+from kinesis_spout.structured.planning import BatchLimits, patience_seconds, plan_batch
 from shard_state import Position, SequenceNumber
 from tests.unit.structured.pages import page_of, sequences_of
 
@@ -29,6 +32,38 @@ def reading(*shards: str, ended: bool = False) -> dict[tuple[str, str], bool]:
 
 def entry(offset: QueryOffset, shard: str) -> ShardOffset:
     return offset.streams["orders"].shards[shard]
+
+
+@pytest.mark.parametrize(
+    ("late", "under_way", "seconds"),
+    [(0.0, 0, 0.0), (0.0, 1, 0.03), (0.2, 1, 0.03), (2.0, 1, 0.2), (2.0, 0, 0.2), (3600, 1, 1)],
+)
+def test_records_wait_a_moment_for_reads_under_way_and_longer_if_they_are_late(
+    late: float, under_way: int, seconds: float
+) -> None:
+    assert patience(late_seconds=late, reads_under_way=under_way) == pytest.approx(seconds)
+
+
+def test_late_records_do_not_wait_beyond_the_limits_of_a_batch_or_half_of_the_room() -> None:
+    assert patience(BatchLimits(rows=11)) == 1
+    assert patience(BatchLimits(rows=10)) == 0
+    assert patience(BatchLimits(bytes=1_001)) == 1
+    assert patience(BatchLimits(bytes=1_000)) == 0
+    assert patience(room_bytes=2_002) == 1
+    assert patience(room_bytes=2_000) == 0
+    assert patience(room_bytes=2_000, reads_under_way=1) == 0.03
+
+
+def patience(limits: BatchLimits = NO_LIMITS, **given: Any) -> float:
+    """Of ten records that weigh a thousand bytes and are an hour late."""
+    here = {
+        "rows": 10,
+        "size_bytes": 1_000,
+        "room_bytes": 100_000,
+        "reads_under_way": 0,
+        "late_seconds": 3600.0,
+    }
+    return patience_seconds(limits, **(here | given))
 
 
 def test_nothing_new_is_no_batch() -> None:

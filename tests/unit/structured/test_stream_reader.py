@@ -227,6 +227,16 @@ def test_too_few_records_wait_no_longer_than_they_may(query: Start) -> None:
     assert len(batch.rows) == 5
 
 
+def test_records_that_are_late_come_in_few_batches(query: Start) -> None:
+    stream = InMemoryStream(clock=(clock := ManualClock()))
+    expected = put(stream, 50)
+    clock.advance(3600)
+    spark = query(stream, maxRecordsPerFetch="5", maxRecordsPerTrigger="20")
+    batches = [spark.trigger() for _ in range(3)]
+    assert [len(batch.rows) for batch in batches if batch is not None] == [20, 20, 10]
+    assert data_of([row for batch in batches if batch is not None for row in batch.rows]) == Counter(expected)
+
+
 def test_expired_iterators_and_throttles_and_lost_connections_lose_nothing(query: Start) -> None:
     stream = InMemoryStream()
     expected = put(stream, 20)
