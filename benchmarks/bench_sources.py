@@ -46,7 +46,7 @@ OTHERS: Final = ("boto3", "spout", "async-kinesis")
 PACKAGES: Final = {"async-kinesis": "async-kinesis==3.0.1", RUST: "kcl-rs==0.1.4"}
 """From PyPI, into an environment of their own: their dependencies contradict ours."""
 _RECORDS: Final = {
-    OURS: 1_200_000,
+    OURS: 2_400_000,
     RUST: 600_000,
     "spout": 300_000,
     "boto3": 200_000,
