@@ -32,6 +32,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from kinesis_spout.spark.session import LOCAL_CHECKPOINTS
 from kinesis_spout.structured.options import StreamReadOptions
+from kinesis_spout.structured.page_buffer import ROW_OVERHEAD_BYTES
 from kinesis_spout.structured.stream_reader import KinesisStreamReader
 
 if TYPE_CHECKING:
@@ -48,8 +49,6 @@ _WARM_UP_ROUNDS: Final = 30
 _SETTLE_SECONDS: Final = 8.0
 _DEADLINE_SECONDS: Final = 60.0
 _PUT_AT_ONCE: Final = 500
-_ROW_OVERHEAD_BYTES: Final = 200
-"""What the reader counts for a record besides its data and key."""
 
 
 def figures(*, quick: bool) -> Iterator[Figure]:
@@ -159,7 +158,7 @@ def _planning(kinesis: CannedKinesis, shards: int, rounds: int) -> Iterator[Figu
     reader = KinesisStreamReader(
         StreamReadOptions.of(_options(kinesis, stream) | {"minFetchPeriod": "1s", "idleFetchPeriod": "1s"})
     )
-    weight = sum(len(b"a small record") + len(str(n)) + _ROW_OVERHEAD_BYTES for n in range(shards))
+    weight = sum(len(b"a small record") + len(str(n)) + ROW_OVERHEAD_BYTES for n in range(shards))
     taken, parts, size = [], [], 0
     start = reader.initialOffset()
     for _ in range(rounds + 1):

@@ -16,7 +16,7 @@ import pyarrow as pa
 from kinesis_spout.shared_memory import SharedMemory
 from shard_state import SequenceNumber
 
-_ROW_OVERHEAD_BYTES: Final = 200
+ROW_OVERHEAD_BYTES: Final = 200
 """What a row weighs besides its data and key: sequence number, names, time."""
 
 ShardKey = tuple[str, str]
@@ -85,7 +85,7 @@ class PageBuffer:
             memory=memory,
             first=SequenceNumber(int(sequences[0].as_py())),
             last=SequenceNumber(int(sequences[-1].as_py())),
-            size_bytes=data_bytes + batch.num_rows * _ROW_OVERHEAD_BYTES,
+            size_bytes=data_bytes + batch.num_rows * ROW_OVERHEAD_BYTES,
         )
         self._pages[page.number] = page
         self._by_shard.setdefault(shard, deque()).append(page)

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import pickle
 import random
+import secrets
 import socket
 import subprocess
 import sys
@@ -223,6 +224,26 @@ def test_a_machine_that_does_not_know_the_local_name_uses_the_network(server: Pa
     elsewhere = replace(server.address, local="of another machine")
     batches = fetch_segments(elsewhere, [Segment(2, 0, 1)], SCHEMA, rows_at_once=STEP)
     assert [sequences_of(batch) for batch in batches] == [[20]]
+
+
+NO_NAME = "x" * 200
+"""Too long for a Unix socket: stands for a system that allows none."""
+
+
+def test_where_no_local_name_can_be_used_the_network_is(server: PageServer) -> None:
+    batches = fetch_segments(
+        replace(server.address, local=NO_NAME), [Segment(2, 0, 1)], SCHEMA, rows_at_once=STEP
+    )
+    assert [sequences_of(batch) for batch in batches] == [[20]]
+
+
+def test_where_no_local_name_can_be_had_the_network_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(secrets, "token_hex", lambda: NO_NAME)
+    served = PageServer("127.0.0.1", Pages().buffer.page)
+    assert served.address.local is None
+    assert fetched(served, Segment(2, 0, 1)) == [[20]]
+    page_client._connections.forget()
+    served.close()
 
 
 def test_a_connection_serves_many_tasks(server: PageServer) -> None:
