@@ -53,7 +53,7 @@ class SharedMemory:
     def received(cls, descriptor: int, size: int) -> Self:
         """Own memory that another process passed on."""
         memory = cls(descriptor, size)
-        weakref.finalize(memory, os.close, descriptor)
+        memory.when_released(os.close, descriptor)
         _living.add(memory)
         return memory
 
@@ -109,12 +109,15 @@ class SharedMemoryPool:
         if batch.nbytes < _WORTHWHILE_BYTES or not SharedMemory.is_supported():
             self.trim()
             return None
-        size = pa.ipc.get_record_batch_size(batch) + batch.schema.serialize().size + _STREAM_BYTES
         try:
-            block = self._take(size)
-        except OSError as error:
-            _log.info("a page cannot be put where tasks could map it, so its bytes are sent: %r", error)
+            return self._copied(batch)
+        except (OSError, MemoryError, pa.ArrowException) as error:
+            _log.warning("a page cannot be put where tasks could map it, so its bytes are sent: %r", error)
             return None
+
+    def _copied(self, batch: pa.RecordBatch) -> SharedMemory | None:
+        size = pa.ipc.get_record_batch_size(batch) + batch.schema.serialize().size + _STREAM_BYTES
+        block = self._take(size)
         if block is None:
             return None
         with pa.FixedSizeBufferWriter(pa.py_buffer(block.mapped)) as sink:
@@ -172,11 +175,14 @@ class _Block:
         self.is_given_away = False
         self.used_at = 0.0
         self.descriptor = os.memfd_create("kinesis-page", os.MFD_CLOEXEC)
-        weakref.finalize(self, os.close, self.descriptor)
-        os.posix_fallocate(
-            self.descriptor, 0, size
-        )  # now, with an error: a write to what cannot be had kills
-        self.mapped = mmap.mmap(self.descriptor, size)
+        try:
+            os.posix_fallocate(self.descriptor, 0, size)  # or an error: a write to what cannot be had kills
+            self.mapped = mmap.mmap(self.descriptor, size)
+        except BaseException:
+            os.close(self.descriptor)
+            raise
+        # Not at the exit, when threads may still use it.
+        weakref.finalize(self, os.close, self.descriptor).atexit = False
         _living.add(self)
 
 

@@ -46,6 +46,7 @@ class WritableKinesis:
         self._generations = dict.fromkeys(shard_counts, 0)
         self._old: dict[str, list[dict[str, Any]]] = {name: [] for name in shard_counts}
         self.lists_old_shards_only = False
+        self.hides: set[str] = set()
 
     @property
     def client(self) -> "KinesisClient":
@@ -103,9 +104,8 @@ class WritableKinesis:
         if not self.may_list:
             raise client_error("AccessDeniedException", "ListShards")
         stream = request["StreamName"]
-        return {
-            "Shards": self._old[stream] + ([] if self.lists_old_shards_only else self._open_shards(stream))
-        }
+        listed = self._old[stream] + ([] if self.lists_old_shards_only else self._open_shards(stream))
+        return {"Shards": [shard for shard in listed if shard["ShardId"] not in self.hides]}
 
     def _open_shards(self, stream: str) -> list[dict[str, Any]]:
         count = self._shards[stream]

@@ -1,16 +1,17 @@
 """Puts records on one stream, several in one, in the KPL's format.
 
-Consumers of that format leave out the records of an aggregate whose hash key lies outside the shard that they
-read (the KCL does), because a resharding may have another shard deliver them. So an aggregate holds records of
-one shard, as the shards were last listed, and its explicit hash key puts it there. When the answer names
-another shard, the stream was resharded in between: the shards are listed again, the records that lie outside
-the shard they came to are put again, and what waits is packed anew. Consumers that leave nothing out see those
-records twice.
+A consumer of that format may leave out a whole aggregate if the hash key of one of its records lies outside the
+shard that it reads (the KCL does), because after a resharding another shard may deliver that one. So an aggregate
+holds records of one shard, as the shards were last listed, and its explicit hash key puts it there. When the
+answer names another shard, the stream was resharded in between: the shards are listed again, an aggregate with a
+record outside the shard it came to is put again, all of it, and what waits is packed anew. Consumers that leave
+nothing out see those records twice.
 
-Where the shards cannot be listed, or the list contradicts the answers, every record goes by itself.
+Where the shards cannot be listed, or the list contradicts the answers, every record goes by itself. So does one
+that lies in no shard of the list, which may be one in the middle of a resharding.
 
 **Order.** As in `record_putter`: what is put again comes behind the later records of its key in the same call, and
-never behind those of later calls. For consumers that leave out what lies outside, this holds for a resharding too.
+never behind those of later calls. For consumers that leave aggregates out, this holds for a resharding too.
 """
 
 import logging
@@ -121,14 +122,20 @@ class AggregatingPutter:
 
     def _put_a_call(self) -> None:
         self._putter.put()
-        if self._misplaced or self._ranges is not self._putter.ranges:
+        if self._is_contradicted:
+            self._ranges = self._putter.ranges  # what goes by itself is packed by none
+        elif self._misplaced or self._ranges is not self._putter.ranges:
             self._pack_anew()
 
     def _pack(self, entry: Entry, ranges: HashKeyRanges) -> None:
-        if self._is_contradicted or not ranges.are_known:
+        if self._is_contradicted:
             self._putter.hold(entry)
             return
-        shard_id = ranges.shard_of(entry.hash_key)
+        hash_key = entry.hash_key
+        shard_id = ranges.shard_of(hash_key)
+        if not ranges.lies_in(hash_key, shard_id):
+            self._putter.hold(entry)
+            return
         aggregate = self._open.get(shard_id) or self._open_one(shard_id)
         cost = aggregate.cost_bytes(entry)
         if aggregate.user_records and aggregate.size_bytes + cost > self._max_bytes:
@@ -153,24 +160,27 @@ class AggregatingPutter:
         assert self._ranges is not None, "add lists before anything is put"
         if isinstance(put, Aggregate) and self._ranges.shard_of(put.hash_key) != shard_id:
             self._misplaced.append((put, shard_id))
+            self._count(put, -1)
 
     def _pack_anew(self) -> None:
         misplaced, self._misplaced = self._misplaced, []
         ranges = self._ranges = self._ranges_after({shard_id for _, shard_id in misplaced})
-        outside = [
-            entry
-            for aggregate, shard_id in misplaced
-            for entry in aggregate.user_records
-            if not ranges.lies_in(entry.hash_key, shard_id)
-        ]
-        self.counts.taken -= len(outside)
-        self.counts.taken_bytes -= sum(entry.size_bytes for entry in outside)
-        waiting = [*self._putter.take_back(), *self._open.values()]
+        again: list[Puttable] = []
+        for aggregate, shard_id in misplaced:
+            if all(ranges.lies_in(entry.hash_key, shard_id) for entry in aggregate.user_records):
+                self._count(aggregate, +1)
+            else:
+                again.append(aggregate)
+        again += [*self._putter.take_back(), *self._open.values()]
         self._open.clear()
         self._open_bytes = 0
-        again = outside + [entry for each in waiting for entry in each.user_records]
-        for entry in sorted(again, key=attrgetter("row")):
+        entries = [entry for each in again for entry in each.user_records]
+        for entry in sorted(entries, key=attrgetter("row")):
             self._pack(entry, ranges)
+
+    def _count(self, aggregate: Aggregate, sign: int) -> None:
+        self.counts.taken += sign * len(aggregate.user_records)
+        self.counts.taken_bytes += sign * sum(entry.size_bytes for entry in aggregate.user_records)
 
     def _ranges_after(self, named: set[str]) -> HashKeyRanges:
         """List the shards again unless that was done already, and find out whether the list explains the answers.

@@ -41,6 +41,7 @@ def serve(channel: PageChannel) -> None:
         while True:
             request: FetchRequest = _received(channel)
             _answer(channel, _outcome(settings, request), pool if request.may_share else None)
+            pool.trim()
     except (EOFError, ConnectionError):
         return
 

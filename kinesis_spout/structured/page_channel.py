@@ -2,7 +2,8 @@
 
 Where both are on one machine and it is Linux, a message can pass on memory instead of what is in it: the reader
 writes a page once, and the task maps it. Else, and for small pages, messages carry the bytes. The memory is lent:
-with its next request the task says what it has released. What it has not when the connection ends, it keeps.
+with its next request the task says what it has released. What it has not when the connection ends, or when it asks
+for nothing for some seconds, it keeps.
 
 Both ends prove that they know a key, as ``multiprocessing`` does it. Nothing is encrypted.
 """
@@ -10,6 +11,7 @@ Both ends prove that they know a key, as ``multiprocessing`` does it. Nothing is
 import contextlib
 import logging
 import os
+import select
 import socket
 import struct
 from collections import deque
@@ -31,6 +33,8 @@ REFUSALS: Final = (AuthenticationError, AssertionError, EOFError, OSError)
 
 _SMALL_BYTES: Final = 1024
 """So much is sent together with its header."""
+_LENT_SECONDS: Final = 5.0
+"""Who asks for nothing for so long keeps what was lent, and it is freed when it is released there."""
 _MAX_REQUEST_BYTES: Final = 16 * 1024 * 1024
 _HEADER: Final = struct.Struct("!?Q")
 """Whether it is memory, and how many bytes there are."""
@@ -129,9 +133,7 @@ class PageChannel:
 
     def close(self) -> None:
         """End the connection."""
-        for memory in self._lent.values():
-            memory.give_away()
-        self._lent.clear()
+        self._give_away_what_is_lent()
         self._socket.close()
 
     def wait_at_most(self, seconds: float | None) -> None:
@@ -190,18 +192,32 @@ class PageChannel:
         Raises:
             EOFError, OSError: as ``receive``; OSError also if it is no request.
         """
-        request = memoryview(self.receive(_MAX_REQUEST_BYTES).body)
+        request = memoryview(self._request())
         try:
             (count,) = _RELEASED.unpack_from(request)
             wanted = _RELEASED.size * (count + 1)
             for (number,) in _RELEASED.iter_unpack(request[_RELEASED.size : wanted]):
-                del self._lent[number]
+                self._lent.pop(number, None)
             return [
                 (Segment(page, offset, rows), max(1, rows_at_once))
                 for page, offset, rows, rows_at_once in _WANTED.iter_unpack(request[wanted:])
             ]
-        except (struct.error, KeyError) as error:
+        except struct.error as error:
             raise OSError(f"expected a request for pages, got {request.nbytes} bytes: {error!r}") from error
+
+    def _request(self) -> pa.Buffer:
+        if self._lent:  # which is on Linux
+            incoming = select.poll()
+            incoming.register(self._socket, select.POLLIN)
+            if not incoming.poll(_LENT_SECONDS * 1000):
+                # A task refers to its last memory until it has ended, and only the worker's next one says so.
+                self._give_away_what_is_lent()
+        return self.receive(_MAX_REQUEST_BYTES).body
+
+    def _give_away_what_is_lent(self) -> None:
+        for memory in self._lent.values():
+            memory.give_away()
+        self._lent.clear()
 
     def receive(self, at_most: int | None = None) -> Message:
         """Wait for a message.

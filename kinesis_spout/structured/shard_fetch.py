@@ -155,13 +155,12 @@ class ShardFetch:
             self._room.under_way += 1
         started = self._clock.monotonic()
         try:
-            page = self.getter.read_arrow(self._records_per_fetch)
+            page = self._shared(self.getter.read_arrow(self._records_per_fetch))
         except KinesisSpoutError as error:
             return self._failed(error)
         except Exception as error:  # noqa: BLE001 - not hidden: the reader raises it
             self._ended_with(error)
             return None
-        page = self._shared(page)
         with self._changed:
             self._room.read_ended()
             try:

@@ -101,12 +101,13 @@ class ShardFetches:
         ]
 
     def late_seconds(self) -> float:
-        """Say how late the records that are here are at least; 0 if no more comes before some of them are done."""
-        reading = {
-            key: fetch for key, fetch in self._fetches.items() if not (fetch.at_end or fetch.is_through)
-        }
-        if len(self.room.parked) >= len(reading):
-            return 0.0
+        """Say how late the records that are here are at least; 0 if it is no use to wait for more of them."""
+        if any(fetch.at_end for fetch in self._fetches.values()):
+            return 0.0  # children wait for the batch
+        parked = set(self.room.parked)
+        reading = {key: fetch for key, fetch in self._fetches.items() if not fetch.is_through}
+        if not any(fetch.millis_behind_latest and fetch not in parked for fetch in reading.values()):
+            return 0.0  # whoever has more waits for room
         late = (
             fetch.millis_behind_latest or 0 for key, fetch in reading.items() if self.buffer.bytes_of(key)
         )

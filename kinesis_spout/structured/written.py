@@ -16,7 +16,7 @@ class Written(WriterCommitMessage):
     size_bytes: int = 0
     """Their data and keys."""
     retried: int = 0
-    """How many records were put again, because they were refused or their call's answer was lost."""
+    """How many rows were put again: refused, in a call whose answer was lost, or overtaken by a resharding."""
     dead_lettered: int = 0
     """How many rows are dead letters instead."""
 

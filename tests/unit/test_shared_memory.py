@@ -167,7 +167,7 @@ def test_only_so_many_pages_take_descriptors(pool: SharedMemoryPool, monkeypatch
 
 
 def test_without_memory_the_page_stays_where_it_is(
-    pool: SharedMemoryPool, monkeypatch: pytest.MonkeyPatch
+    pool: SharedMemoryPool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refused(*_: object) -> int:
         raise OSError("no space left")
@@ -177,7 +177,15 @@ def test_without_memory_the_page_stays_where_it_is(
     assert pool.copy(filled("a")) is None
     monkeypatch.setattr(os, "memfd_create", refused)
     assert pool.copy(filled("a")) is None
+    assert "so its bytes are sent: OSError('no space left')" in caplog.text
     assert open_files() == before
+
+
+def test_a_page_that_cannot_be_written_stays_where_it_is(
+    pool: SharedMemoryPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_memory, "_STREAM_BYTES", -MIB)  # as if Arrow wrote more than it says
+    assert pool.copy(filled("a")) is None
 
 
 def test_a_system_without_it_is_none(pool: SharedMemoryPool, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,7 +55,8 @@ WRITES: Final = (
         kind=Kind.FLAG,
         default="false",
         doc="Several rows of one shard in one record, in the KPL's format, for consumers that take them apart: "
-        "the KCL, Firehose, Lambda with AWS' aggregation modules. Reads of this library do not yet.",
+        "the KCL, Firehose, Lambda with AWS' aggregation modules. Reads of this library do not yet. Without the "
+        "permission kinesis:ListShards each row is a record.",
     ),
     OptionSpec(
         name="aggregationMaxSize",

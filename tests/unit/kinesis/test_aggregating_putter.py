@@ -66,12 +66,14 @@ def seen(kinesis: WritableKinesis) -> list[int]:
 
 
 def kept(kinesis: WritableKinesis, call: Iterable[Sent]) -> Iterator[UserRecord]:
-    """What a consumer has of it that leaves out what lies outside its shard, as the KCL does."""
+    """What the KCL has of it: it leaves out every aggregate of which a record lies outside the shard."""
     for sent in call:
         first, last = kinesis.range_of("s", sent.shard)
-        for part in parts(sent):
-            if sent.taken and first <= hash_key(part.partition_key, part.explicit_hash_key) <= last:
-                yield part
+        inside = [
+            first <= hash_key(part.partition_key, part.explicit_hash_key) <= last for part in parts(sent)
+        ]
+        if sent.taken and all(inside):
+            yield from parts(sent)
 
 
 def seen_by_shard(kinesis: WritableKinesis) -> list[int]:
@@ -183,21 +185,59 @@ def test_a_shard_that_takes_nothing_until_the_deadline_is_an_error() -> None:
     assert to.counts.taken == len(seen(kinesis))
 
 
-def test_after_a_split_what_came_to_the_wrong_shard_is_put_again_and_nothing_else() -> None:
+def test_after_a_split_an_aggregate_of_both_children_is_put_again_whole() -> None:
     kinesis = WritableKinesis(s=1)
     to = putter(kinesis, max_bytes=50_000)
     for number in range(100):
         to.add(entry(number))
     kinesis.reshard("s", 2)
     drain(to)
-    first = taken(kinesis)[0]
-    outside = [
-        int(part.data) for part in parts(first) if kinesis.shard_of("s", part.partition_key) != first.shard
-    ]
-    assert 0 < len(outside) < 100
-    assert sorted(seen(kinesis)) == sorted([*range(100), *outside])
+    assert [len(parts(sent)) for sent in kinesis.calls[0]] == [100]
+    assert sorted(seen(kinesis)) == sorted([*range(100), *range(100)])
     assert seen_by_shard(kinesis) == list(range(100))
-    assert (to.counts.taken, to.counts.sent) == (100, 100 + len(outside))
+    assert (to.counts.taken, to.counts.sent) == (100, 200)
+    assert to.counts.taken_bytes == sum(len(f"key-{number}{number}") for number in range(100))
+
+
+def test_after_a_split_an_aggregate_of_one_child_is_where_it_belongs() -> None:
+    kinesis = WritableKinesis(s=1)
+    to = putter(kinesis)
+    for number in range(10):
+        to.add(entry(number, "same"))
+    kinesis.reshard("s", 2)
+    drain(to)
+    assert seen(kinesis) == list(range(10))
+    assert (to.counts.taken, to.counts.sent) == (10, 10)
+
+
+def test_a_record_that_lies_in_no_shard_of_the_list_goes_by_itself() -> None:
+    kinesis = WritableKinesis(s=4)
+    kinesis.hides = {"s-0-2"}  # as if its children were not listed yet
+    to = putter(kinesis, max_bytes=50_000)
+    add_all(to, 200)
+    assert seen_by_shard(kinesis) == list(range(200))
+    assert {sent.shard for sent in taken(kinesis) if len(parts(sent)) > 1} == {"s-0-0", "s-0-1", "s-0-3"}
+    assert all(len(parts(sent)) == 1 for sent in taken(kinesis) if sent.shard == "s-0-2")
+
+
+def test_records_that_go_by_themselves_after_a_contradiction_wait_for_a_shard_that_throttles() -> None:
+    kinesis, clock = WritableKinesis(s=2), ManualClock()
+    to = putter(kinesis, clock, max_bytes=50_000)
+    for number in range(100):
+        to.add(entry(number))
+    kinesis.reshard("s", 4)
+    kinesis.lists_old_shards_only = True
+    drain(to)
+    assert to._is_contradicted
+    calls = len(kinesis.calls)
+    until = clock.monotonic() + 20
+    kinesis.refuses = lambda _stream, shard, _: (
+        THROTTLED if shard == "s-1-1" and clock.monotonic() < until else None
+    )
+    add_all(to, 1_000)
+    assert clock.monotonic() >= until
+    assert len(kinesis.calls) - calls < 200
+    assert to.counts.taken == 1_100
 
 
 def test_after_a_merge_nothing_is_put_again() -> None:

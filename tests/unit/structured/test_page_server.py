@@ -17,6 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from kinesis_spout import shared_memory
 from kinesis_spout.kinesis.arrow import SCHEMA
 from kinesis_spout.shared_memory import SharedMemoryPool
 from kinesis_spout.structured import page_channel, page_client
@@ -100,6 +101,8 @@ class Lending:
     """A server of pages that are lent, and a task's worker on the same machine."""
 
     def __init__(self) -> None:
+        gc.collect()
+        self.before = len(shared_memory._living)
         self.pages = Pages()
         self.server = PageServer("127.0.0.1", self.pages.buffer.page)
         self.used = {self.pages.append_shared(range(start, start + 10)) for start in (30, 40)}
@@ -156,6 +159,25 @@ def test_what_is_released_while_a_request_is_answered_is_said_at_its_end(lending
     deadline = time.monotonic() + 10
     while not lending.uses_again():
         assert time.monotonic() < deadline, "expected the server to be told"
+
+
+def test_memory_of_a_task_that_asks_for_nothing_more_is_not_kept(
+    lending: Lending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_channel, "_LENT_SECONDS", 0.05)
+    batches = lending.fetch(3, 4)
+    lending.pages.buffer.drop_shard(("orders", "a"))
+
+    def is_let_go() -> bool:
+        lending.pages.pool.trim()
+        # What is free, which is the page that was not lent, and the task's own two.
+        return len(shared_memory._living) - lending.before <= 1 + 2
+
+    wait_until(is_let_go, "the server to let it go")
+    assert [sequences_of(batch)[0] for batch in batches] == [30, 40]
+    batches.clear()
+    assert not lending.uses_again()
+    assert [sequences_of(batch)[0] for batch in lending.fetch(5)] == [50]  # on the same connection
 
 
 def test_memory_of_a_task_that_went_away_is_not_written_again(lending: Lending) -> None:
