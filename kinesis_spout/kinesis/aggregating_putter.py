@@ -122,9 +122,8 @@ class AggregatingPutter:
 
     def _put_a_call(self) -> None:
         self._putter.put()
-        if self._is_contradicted:
-            self._ranges = self._putter.ranges  # what goes by itself is packed by none
-        elif self._misplaced or self._ranges is not self._putter.ranges:
+        was_resharded = self._misplaced or self._ranges is not self._putter.ranges
+        if was_resharded and not self._is_contradicted:  # what goes by itself is not packed
             self._pack_anew()
 
     def _pack(self, entry: Entry, ranges: HashKeyRanges) -> None:

@@ -184,17 +184,20 @@ class RecordPutter:
         return results
 
     def _settle(self, batch: Sequence[Puttable], results: "Sequence[Result]") -> None:
-        pairs = list(zip(batch, results, strict=True))
-        refusals = [result for result in results if result.get("ErrorCode")]
-        if refusals and self._must_list({result["ShardId"] for result in results if result.get("ShardId")}):
+        taken: list[tuple[Puttable, str]] = []
+        refused: list[tuple[Puttable, Result]] = []
+        for entry, result in zip(batch, results, strict=True):
+            if result.get("ErrorCode"):
+                refused.append((entry, result))
+            else:
+                taken.append((entry, result.get("ShardId", "")))
+        if refused and self._must_list({result["ShardId"] for result in results if result.get("ShardId")}):
             self.list_shards()
-        self._take_note_of(
-            [(entry, result.get("ShardId", "")) for entry, result in pairs if not result.get("ErrorCode")]
-        )
-        if refusals:
+        self._take_note_of(taken)
+        if refused:
             self._queues.refused(
-                [entry for entry, result in pairs if result.get("ErrorCode")],
-                _failure(refusals[0], f"{len(refusals)} of {len(results)} records refused"),
+                [entry for entry, _ in refused],
+                _failure(refused[0][1], f"{len(refused)} of {len(results)} records refused"),
                 self._patience.clock.monotonic(),
             )
 

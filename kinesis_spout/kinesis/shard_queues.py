@@ -92,9 +92,7 @@ class ShardQueues:
 
     def take_all(self) -> list[Puttable]:
         """Give everything that waits, each shard's in order, and hold nothing; all shards may try again."""
-        for shard in self._shards.values():
-            self._unblock(shard)
-        self._note_next_unblock()
+        self._unblock_all()
         entries = list(self._open)
         self._open.clear()
         self._open_bytes = self.records = self.size_bytes = 0
@@ -111,11 +109,9 @@ class ShardQueues:
 
     def regroup(self, ranges: HashKeyRanges) -> None:
         """Go by other shards from now on. All may try again at once, and have their whole patience again."""
-        for shard in self._shards.values():
-            self._unblock(shard)
+        self._unblock_all()
         self._shards.clear()
         self._ranges = ranges
-        self._note_next_unblock()
 
     def taken(self, entries: Iterable[Puttable]) -> None:
         """Learn that these are on the stream: their shards refuse no longer, and get a new deadline."""
@@ -149,6 +145,11 @@ class ShardQueues:
             (self._shards[name].waiting if name in by_shard else still_open).append(entry)
         self._open = still_open
         self._open_bytes = sum(entry.size_bytes for entry in still_open)
+        self._note_next_unblock()
+
+    def _unblock_all(self) -> None:
+        for shard in self._shards.values():
+            self._unblock(shard)
         self._note_next_unblock()
 
     def _unblock(self, shard: _RefusingShard) -> None:

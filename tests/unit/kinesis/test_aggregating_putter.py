@@ -42,9 +42,13 @@ def drain(to: AggregatingPutter) -> None:
     assert to.waiting_bytes == 0
 
 
-def add_all(to: AggregatingPutter, records: int) -> None:
+def add(to: AggregatingPutter, records: int, key: str | None = None) -> None:
     for number in range(records):
-        to.add(entry(number))
+        to.add(entry(number, key))
+
+
+def add_all(to: AggregatingPutter, records: int) -> None:
+    add(to, records)
     drain(to)
 
 
@@ -142,8 +146,7 @@ def test_counts_are_of_user_records() -> None:
 def test_calls_are_full_before_they_are_made() -> None:
     kinesis = WritableKinesis(s=2)
     to = putter(kinesis, limits=CallLimits(records=10))
-    for number in range(2_000):
-        to.add(entry(number))
+    add(to, 2_000)
     assert len(kinesis.calls) > 5
     assert {len(call) for call in kinesis.calls} == {10}
 
@@ -151,8 +154,7 @@ def test_calls_are_full_before_they_are_made() -> None:
 def test_open_aggregates_can_be_put_at_any_time() -> None:
     kinesis = WritableKinesis(s=2)
     to = putter(kinesis)
-    for number in range(10):
-        to.add(entry(number))
+    add(to, 10)
     assert (to.waiting, to.ready_at) == (2, float("-inf"))
     drain(to)
     assert to.ready_at == float("inf")
@@ -165,8 +167,7 @@ def test_a_shard_that_throttles_holds_up_only_its_own_aggregates() -> None:
         THROTTLED if shard == "s-0-1" and clock.monotonic() < 20 else None
     )
     to = putter(kinesis, clock, limits=CallLimits(records=5))
-    for number in range(2_000):
-        to.add(entry(number))
+    add(to, 2_000)
     assert clock.monotonic() == 0
     assert {sent.shard for sent in taken(kinesis)} == {"s-0-0", "s-0-2", "s-0-3"}
     drain(to)
@@ -188,8 +189,7 @@ def test_a_shard_that_takes_nothing_until_the_deadline_is_an_error() -> None:
 def test_after_a_split_an_aggregate_of_both_children_is_put_again_whole() -> None:
     kinesis = WritableKinesis(s=1)
     to = putter(kinesis, max_bytes=50_000)
-    for number in range(100):
-        to.add(entry(number))
+    add(to, 100)
     kinesis.reshard("s", 2)
     drain(to)
     assert [len(parts(sent)) for sent in kinesis.calls[0]] == [100]
@@ -202,8 +202,7 @@ def test_after_a_split_an_aggregate_of_both_children_is_put_again_whole() -> Non
 def test_after_a_split_an_aggregate_of_one_child_is_where_it_belongs() -> None:
     kinesis = WritableKinesis(s=1)
     to = putter(kinesis)
-    for number in range(10):
-        to.add(entry(number, "same"))
+    add(to, 10, key="same")
     kinesis.reshard("s", 2)
     drain(to)
     assert seen(kinesis) == list(range(10))
@@ -223,8 +222,7 @@ def test_a_record_that_lies_in_no_shard_of_the_list_goes_by_itself() -> None:
 def test_records_that_go_by_themselves_after_a_contradiction_wait_for_a_shard_that_throttles() -> None:
     kinesis, clock = WritableKinesis(s=2), ManualClock()
     to = putter(kinesis, clock, max_bytes=50_000)
-    for number in range(100):
-        to.add(entry(number))
+    add(to, 100)
     kinesis.reshard("s", 4)
     kinesis.lists_old_shards_only = True
     drain(to)
@@ -243,8 +241,7 @@ def test_records_that_go_by_themselves_after_a_contradiction_wait_for_a_shard_th
 def test_after_a_merge_nothing_is_put_again() -> None:
     kinesis = WritableKinesis(s=2)
     to = putter(kinesis, max_bytes=50_000)
-    for number in range(100):
-        to.add(entry(number))
+    add(to, 100)
     kinesis.reshard("s", 1)
     drain(to)
     assert sorted(seen(kinesis)) == list(range(100))
@@ -290,8 +287,7 @@ def test_where_a_new_shard_cannot_be_listed_all_that_came_to_it_is_put_again_by_
 ) -> None:
     kinesis = WritableKinesis(s=2)
     to = putter(kinesis, max_bytes=50_000)
-    for number in range(100):
-        to.add(entry(number))
+    add(to, 100)
     kinesis.reshard("s", 4)
     kinesis.lists_old_shards_only = True  # eventually consistent
     drain(to)
