@@ -16,6 +16,7 @@ KinesisSpoutError
 │   ├── StoreUnavailable     retriable: connection lost, session expired
 │   ├── Fenced               a newer owner exists; what was to be written is void
 │   ├── CheckpointUnreadable what is stored cannot be read; never treated as "nothing stored"
+│   ├── ProgressLost         ZooKeeper no longer has what this consumer began with
 │   ├── StreamRecreated      the stored progress belongs to an older stream of the same name
 │   └── ConsumerAlive        refused, because a consumer of the application is running
 ├── DeadLetterError          retriable: a dead letter could not be made durable
@@ -110,6 +111,10 @@ class Fenced(StoreError):  # noqa: N818
 
 class CheckpointUnreadable(StoreError):  # noqa: N818
     """What is stored cannot be read as progress. Reading from the start instead would repeat or lose data."""
+
+
+class ProgressLost(StoreError):  # noqa: N818
+    """ZooKeeper no longer has what this running consumer began with. It does not begin anew by itself."""
 
 
 class StreamRecreated(StoreError):  # noqa: N818

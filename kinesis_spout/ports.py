@@ -126,6 +126,7 @@ class CheckpointStore(Protocol):
 
         Raises:
             CheckpointUnreadable: names the shard; never skipped, never replaced by a fresh start.
+            ProgressLost: what ``open`` found or made is gone, or is another application's beginning.
             StoreUnavailable: retriable.
         """
         ...
@@ -178,7 +179,7 @@ class Coordinator(Protocol):
             The checkpoint to go on from, with the new epoch; None if somebody else owns the shard.
 
         Raises:
-            CheckpointUnreadable, StoreUnavailable: see the store.
+            CheckpointUnreadable, ProgressLost, StoreUnavailable: see the store's ``load``.
         """
         ...
 

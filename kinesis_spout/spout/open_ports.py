@@ -51,7 +51,7 @@ def open_ports(config: SpoutConfig) -> Ports:
         dead_letters = open_sink(config.dead_letters_url, client=client)
         opened.callback(dead_letters.close)
         paths = Paths(root=config.zookeeper_root, app=config.app, stream=config.stream_name)
-        hosts = config.zookeeper_hosts
+        hosts: str | EmbeddedZooKeeper | None = config.zookeeper_hosts
         if hosts is None:
             directory = Path(config.zookeeper_directory or EMBEDDED_DIRECTORY).resolve()
             hosts = _embedded_servers.acquire(directory)
@@ -94,12 +94,12 @@ class _EmbeddedServers:
         self._lock = threading.Lock()
         self._servers: dict[Path, tuple[EmbeddedZooKeeper, int]] = {}
 
-    def acquire(self, directory: Path) -> str:
-        """Give the connection string of the directory's server, started if need be."""
+    def acquire(self, directory: Path) -> EmbeddedZooKeeper:
+        """Give the directory's server, started if need be."""
         with self._lock:
             server, users = self._servers.get(directory) or (EmbeddedZooKeeper(directory).start(), 0)
             self._servers[directory] = server, users + 1
-            return server.connect_string
+            return server
 
     def release(self, directory: Path) -> None:
         """Give back what ``acquire`` gave; the last one stops the server."""

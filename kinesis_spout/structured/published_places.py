@@ -66,11 +66,11 @@ class ZooKeeperPlaces:
         """Stop the embedded server, if it was started here."""
         self._opened.close()
 
-    def _embedded(self, directory: str | None) -> str:
+    def _embedded(self, directory: str | None) -> EmbeddedZooKeeper:
         if self._server is None:
             path = Path(directory or EMBEDDED_DIRECTORY).resolve()
             self._server = self._opened.enter_context(EmbeddedZooKeeper(path))
-        return self._server.connect_string
+        return self._server
 
     def _config(self, stream: str) -> SpoutConfig:
         return SpoutConfig.of(stream=stream, **self._settings)

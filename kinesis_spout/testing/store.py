@@ -26,7 +26,7 @@ from kinesis_spout.errors import (
     StreamRecreated,
 )
 from kinesis_spout.ports import CheckpointWrite, CommitResult
-from kinesis_spout.zookeeper.application import Application
+from kinesis_spout.zookeeper.application import Application, progress_lost
 from shard_state import Checkpoint, Position, PositionType
 from shard_state.errors import InvalidCheckpoint
 
@@ -111,6 +111,14 @@ class InMemoryZooKeeper:
             owner = self.owners.pop(shard_id)
             self._processes[owner.member].coordinator.lose(shard_id)
 
+    def lose_data(self) -> None:
+        """Lose everything, as a ZooKeeper whose disks are gone: sessions, nodes, the mark. It serves on, empty."""
+        with self.lock:
+            for member in self._processes:
+                self.expire(member)
+            self.shards.clear()
+            self.begun = None
+
     def forget_begun(self) -> None:
         """Undo the mark, as if the process had crashed between the shards' nodes and the mark."""
         with self.lock:
@@ -150,6 +158,12 @@ class InMemoryZooKeeper:
         for shard_id in [shard_id for shard_id, owner in self.owners.items() if owner.member == member]:
             del self.owners[shard_id]
 
+    def check_mark(self, mark: Application | None) -> None:
+        """Raise ProgressLost if the mark of a process that opened, and so has one, is no longer the one here."""
+        found = None if self.begun is None else Application(stream_created=self.begun[0], start=self.begun[1])
+        if mark is not None and found != mark:
+            raise progress_lost("the in-memory ZooKeeper", mark.encode(), found and found.encode())
+
     def decode(self, shard_id: str) -> Checkpoint:
         """Read a shard's node.
 
@@ -169,6 +183,8 @@ class InMemoryCoordinator:
         self._zookeeper = zookeeper
         self._member = member
         self.owned: dict[str, _Owned] = {}
+        self.mark: Application | None = None
+        """As this process found or made it, for the store and the coordinator."""
         self._lost: set[str] = set()
 
     @property
@@ -180,6 +196,7 @@ class InMemoryCoordinator:
         """Register."""
         with self._zookeeper.lock:
             self._zookeeper.check_available()
+            self._zookeeper.check_mark(self.mark)
             self._zookeeper.member_names.add(self._member)
 
     def members(self) -> list[str]:
@@ -196,6 +213,7 @@ class InMemoryCoordinator:
             zookeeper.check_available()
             if owner is not None and owner.member != self._member:
                 return None
+            zookeeper.check_mark(self.mark)
             node = zookeeper.shards.get(shard_id)
             stored = None if node is None else zookeeper.decode(shard_id)
             if zookeeper.next_fault() is StoreFault.ANSWER_LOST:
@@ -270,6 +288,7 @@ class InMemoryCheckpointStore:
                         f"the stored progress is on a stream created at {created}, this one was created at "
                         f"{stream_created}: remove it with `kinesis-spout checkpoints forget`"
                     )
+                self._coordinator.mark = Application(stream_created=created, start=begun_start)
                 return begun_start
             for shard_id in zookeeper.shards:
                 if zookeeper.decode(shard_id).epoch != 0:
@@ -279,12 +298,14 @@ class InMemoryCheckpointStore:
             for shard_id in shard_ids:
                 zookeeper.put(shard_id, Checkpoint(start=start).encode())
             zookeeper.begun = (stream_created, start)
+            self._coordinator.mark = Application(stream_created=stream_created, start=start)
             return start
 
     def load(self) -> Mapping[str, Checkpoint]:
         """Read every checkpoint."""
         with self._zookeeper.lock:
             self._zookeeper.check_available()
+            self._zookeeper.check_mark(self._coordinator.mark)
             return {shard_id: self._zookeeper.decode(shard_id) for shard_id in self._zookeeper.shards}
 
     def commit(self, writes: Sequence[CheckpointWrite]) -> CommitResult:

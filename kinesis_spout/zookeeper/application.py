@@ -8,7 +8,7 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
-from kinesis_spout.errors import CheckpointUnreadable, StreamRecreated
+from kinesis_spout.errors import CheckpointUnreadable, ProgressLost, StreamRecreated
 from shard_state import Position
 
 VERSION: Final = 1
@@ -72,3 +72,26 @@ class Application:
                 f"name was created at {stream_created}: it was deleted and made again. Use another app name, or "
                 "remove the old progress with `kinesis-spout checkpoints forget`"
             )
+
+
+def progress_lost(path: str, expected: bytes, found: bytes | None) -> ProgressLost:
+    """Say that the mark that a consumer began with is not there any more.
+
+    Args:
+        path: of the mark.
+        expected: its stored form, as the consumer found or made it.
+        found: what is there now; None where there is no node.
+    """
+    what = (
+        "no such node"
+        if found is None
+        else repr(found[:200].decode(errors="replace"))
+        if found
+        else "nothing"
+    )
+    return ProgressLost(
+        f"{path}: expected the mark of this running application, {expected.decode(errors='replace')}, found "
+        f"{what}: ZooKeeper has lost its data, or somebody removed the progress (and began anew). This consumer "
+        "ends, because to go on would skip or repeat records unnoticed. Restore ZooKeeper's data, then start it "
+        "again. Without a restore the next start begins at initial_position: choose that setting first"
+    )

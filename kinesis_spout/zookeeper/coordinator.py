@@ -65,9 +65,13 @@ class ZooKeeperCoordinator:
 
         Raises:
             StoreError: another living process uses the name.
+            ProgressLost: what this process began with is gone.
             StoreUnavailable: retriable.
         """
         deadline = self._session.deadline()
+        self._store.mark_version(
+            self._store.ask_for_mark()
+        )  # where the progress was lost nothing is made anew
         make_layout(self._session, self._paths)
         path = self._paths.member(self._member)
         while True:
@@ -129,12 +133,16 @@ class ZooKeeperCoordinator:
         self, shard_id: str, fresh: Checkpoint, session_id: int, *, replaces: bool
     ) -> Checkpoint | None:
         """Try on the state as it is now; None if it changed meanwhile and is to be looked at again."""
+        asked = self._store.ask_for_mark()
         stored = self._store.read_shard(shard_id)
+        mark_version = self._store.mark_version(asked)
         acquired = (
             replace(fresh, epoch=1) if stored is None else replace(stored[0], epoch=stored[0].epoch + 1)
         )
         transaction = self._client.transaction()
         transaction.check(self._paths.member(self._member), -1)
+        if mark_version is not None:
+            transaction.check(self._paths.base, mark_version)
         if replaces:
             transaction.delete(self._paths.owner(shard_id))
         transaction.create(self._paths.owner(shard_id), self._member.encode(), ephemeral=True)

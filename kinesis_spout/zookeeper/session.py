@@ -6,6 +6,10 @@ kazoo's traps, and what is done about them here:
   limit, and a request whose wait ended is *in doubt*, never "failed": it may still be sent later.
 * LOST is only reported after reconnecting, which may take much longer than the session lives at the server.
   So the time since SUSPENDED is measured here, on the monotonic clock (``silent_too_long``).
+* A server that lost its data refuses, for ever, a client that has seen a later transaction than the server has.
+  kazoo goes on knocking with what it has seen. So a session that has had no connection for
+  ``NEW_SESSION_AFTER_TIMEOUTS`` times its life is given up, and a new one begins, which has seen nothing. What it
+  finds is the store's to judge (``store``: it refuses to go on where the progress is gone).
 * kazoo's debug log shows credentials and session passwords. Nothing below INFO leaves our logger.
 """
 
@@ -25,6 +29,13 @@ from kinesis_spout.errors import StoreUnavailable
 from kinesis_spout.zookeeper.errors import ANSWERS, FAILURES, translated
 
 DEFAULT_SESSION_TIMEOUT_SECONDS: Final = 10.0
+
+NEW_SESSION_AFTER_TIMEOUTS: Final = 3
+"""After how many of its time-outs without a connection a session is given up for a new one. More than one: a
+server that was away returns with its sessions, and to keep ours is quicker than to wait until it expires."""
+
+_LOOK_SECONDS: Final = 0.25
+"""How often the address is asked for while there is no connection."""
 
 _RECONNECT_DELAY_SECONDS: Final = 0.05
 _RECONNECT_MAX_DELAY_SECONDS: Final = 1.0
@@ -57,6 +68,15 @@ class Tls:
     check_host_name: bool = True
 
 
+class MovingServer(Protocol):
+    """A server whose address may change while we have no connection to it."""
+
+    @property
+    def connect_string(self) -> str:
+        """Where it is now."""
+        ...
+
+
 class SessionObserver(Protocol):
     """Is told about the session, on kazoo's connection thread: it must not block."""
 
@@ -73,7 +93,8 @@ class ZooKeeperSession:
     """Mutable. A session with a ZooKeeper ensemble, that renews itself after loss. Thread-safe.
 
     Args:
-        hosts: ``host:port,host:port``, optionally with a chroot at the end, which must exist.
+        hosts: ``host:port,host:port``, optionally with a chroot at the end, which must exist. Or a
+            server that may move: it is asked again while there is no connection.
         session_timeout_seconds: after how long without a sign of life the server gives our nodes up. The
             server's tick bounds it (2 to 20 ticks unless configured).
         digest: ``user:password``. With it, what is created belongs to that user alone (ACL "creator all").
@@ -83,20 +104,23 @@ class ZooKeeperSession:
 
     def __init__(
         self,
-        hosts: str,
+        hosts: str | MovingServer,
         *,
         session_timeout_seconds: float = DEFAULT_SESSION_TIMEOUT_SECONDS,
         digest: str | None = None,
         tls: Tls | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self.hosts = hosts
+        self._server = None if isinstance(hosts, str) else hosts
+        self.hosts = hosts if isinstance(hosts, str) else hosts.connect_string
         self.session_timeout_seconds = session_timeout_seconds
         self.clock: Clock = clock or SystemClock()
         self._observers: list[SessionObserver] = []
         self._connected = threading.Event()
         self._suspended_since: float | None = None
         self._closed = False
+        self._life = threading.Lock()
+        """Held while the client is stopped, started again, or told another address."""
         tls_options: dict[str, Any] = {}
         if tls is not None:
             tls_options = {
@@ -109,7 +133,7 @@ class ZooKeeperSession:
                 "check_hostname": tls.check_host_name,
             }
         self.client = KazooClient(
-            hosts=hosts,
+            hosts=self.hosts,
             timeout=session_timeout_seconds,
             auth_data=None if digest is None else [("digest", digest)],
             default_acl=None if digest is None else CREATOR_ALL_ACL,
@@ -165,8 +189,9 @@ class ZooKeeperSession:
         """End the session; the server removes its ephemeral nodes at once. May be called twice."""
         self._closed = True
         self._connected.set()  # wakes whoever waits for a connection that will not come
-        self.client.stop()
-        self.client.close()
+        with self._life:
+            self.client.stop()
+            self.client.close()
 
     def deadline(self) -> float:
         """By when a call that begins now has to end, in monotonic time."""
@@ -243,8 +268,36 @@ class ZooKeeperSession:
         elif state == KazooState.SUSPENDED:
             self._connected.clear()
             self._suspended_since = self.clock.monotonic()
+            threading.Thread(target=self._regain, name="kinesis-spout-session", daemon=True).start()
         else:
             self._connected.clear()
             self._suspended_since = None
             for observer in self._observers:
                 observer.session_lost()
+
+    def _regain(self) -> None:
+        """While there is no connection: look where the server is now; after a while, begin a new session."""
+        silence_seconds = NEW_SESSION_AFTER_TIMEOUTS * self.session_timeout_seconds
+        new_session_at = self.clock.monotonic() + silence_seconds
+        renewed = False
+        while not self._connected.wait(_LOOK_SECONDS):
+            with self._life:
+                if self._closed:
+                    return
+                self._follow()
+                if not renewed and self.clock.monotonic() >= new_session_at:
+                    _log.warning(
+                        "no connection to ZooKeeper at %s has held for %g s: a new session begins",
+                        self.hosts,
+                        silence_seconds,
+                    )
+                    # Forgets the session and the last transaction seen, and connects as a new client does.
+                    self.client.stop()
+                    self.client.start_async()
+                    renewed = True
+
+    def _follow(self) -> None:
+        """Let the next attempt to connect go to where the server is now."""
+        if self._server is not None and self._server.connect_string != self.hosts:
+            self.hosts = self._server.connect_string
+            self.client.set_hosts(self.hosts)

@@ -6,10 +6,15 @@ again (after a ``sync``, so that the answer is not older than the question).
     our exact bytes, one version further     it took effect
     the version as it was, our owner node    it did not: send it again
     anything else                            a newer owner has been here: fenced
+
+A ZooKeeper may lose its data while a consumer runs. To it that looks like a new session that finds nothing, as on
+a first start, and to begin again would skip or repeat records silently. So the mark that this process began with
+is remembered, and whatever reads progress makes sure first that it is still there.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 
@@ -20,7 +25,7 @@ from kinesis_spout.errors import (
 )
 from kinesis_spout.ports import CheckpointWrite, CommitResult
 from kinesis_spout.zookeeper.administration import Administration
-from kinesis_spout.zookeeper.application import Application
+from kinesis_spout.zookeeper.application import Application, progress_lost
 from kinesis_spout.zookeeper.chunks import ChunkLimits, chunked, operation_bytes
 from kinesis_spout.zookeeper.layout import make_layout
 from kinesis_spout.zookeeper.nodes import Nodes
@@ -53,6 +58,8 @@ class ZooKeeperCheckpointStore:
         self._limits = limits or ChunkLimits()
         self._nodes = Nodes(session, paths)
         self._administration = Administration(session, paths, self._nodes, self._limits)
+        self._mark: bytes | None = None
+        """As ``open`` found or made it."""
 
     # -- beginning
 
@@ -75,6 +82,7 @@ class ZooKeeperCheckpointStore:
             if data:
                 begun = Application.decode(data, self._paths.base)
                 begun.check_stream(stream_created, self._paths.base)
+                self._mark = data
                 return begun.start
             try:
                 self._begin(application, shard_ids, stat.version)
@@ -85,6 +93,7 @@ class ZooKeeperCheckpointStore:
                     ) from error
                 self._session.clock.sleep(_PAUSE_SECONDS)
             else:
+                self._mark = application.encode()
                 return start
 
     def _begin(self, application: Application, shard_ids: Collection[str], version: int) -> None:
@@ -126,15 +135,39 @@ class ZooKeeperCheckpointStore:
             StoreUnavailable: retriable.
         """
         self._session.await_connection(self._session.deadline())
-        try:
-            data, _ = self._session.answer(self._client.get_async(self._paths.base))
-        except NoNodeError:
+        found = self._nodes.found(self._client.get_async(self._paths.base))
+        return Application.decode(found[0], self._paths.base) if found and found[0] else None
+
+    def ask_for_mark(self) -> Any:
+        """Send the question whose answer ``mark_version`` judges."""
+        return self._client.get_async(self._paths.base)
+
+    def mark_version(self, asked: Any) -> int | None:
+        """Make sure that the mark is the one that ``open`` found or made.
+
+        Returns:
+            The version of its node, for transactions that depend on it. None where ``open`` was not called: there
+            is no mark to miss.
+
+        Raises:
+            ProgressLost: it is gone, or it is another one.
+            StoreUnavailable: retriable.
+        """
+        found = self._nodes.found(asked)
+        if self._mark is None:
             return None
-        return Application.decode(data, self._paths.base) if data else None
+        if found is None or found[0] != self._mark:
+            # A new session may have come to a server that is behind: what it says after a sync counts.
+            self._session.answer(self._client.sync_async(self._paths.base))
+            found = self._nodes.found(self.ask_for_mark())
+        if found is None or found[0] != self._mark:
+            raise progress_lost(self._paths.base, self._mark, found and found[0])
+        return int(found[1].version)
 
     def load(self) -> Mapping[str, Checkpoint]:
         """Read every shard's checkpoint (see the port). Needs no ownership."""
         self._session.await_connection(self._session.deadline())
+        self.mark_version(self.ask_for_mark())
         return {
             shard_id: self._nodes.decode(shard_id, shard.data)
             for shard_id, shard in self._nodes.read_shards(self._nodes.shard_ids()).items()

@@ -14,7 +14,7 @@ from kazoo.client import KazooClient
 
 from kinesis_spout.errors import InvalidConfig, StoreError, StoreUnavailable
 from kinesis_spout.zookeeper import EmbeddedZooKeeper, Paths, ZooKeeperBackend, ZooKeeperSession
-from kinesis_spout.zookeeper import embedded as embedded_module
+from kinesis_spout.zookeeper.embedded.java import ask
 from shard_state import Checkpoint, Position
 from tests.zookeeper_server import wait_until
 
@@ -31,7 +31,7 @@ def client_of(server: EmbeddedZooKeeper) -> Iterator[KazooClient]:
 
 
 def serves(port: int) -> bool:
-    return "Mode: standalone" in embedded_module._command(port, "srvr")
+    return "Mode: standalone" in ask(port, "srvr")
 
 
 def port_of(server: EmbeddedZooKeeper) -> int:
@@ -47,7 +47,7 @@ def test_it_keeps_its_data_over_a_restart(tmp_path: Path) -> None:
 
 
 def test_it_listens_on_loopback_only_and_allows_short_sessions(zookeeper_server: EmbeddedZooKeeper) -> None:
-    settings = embedded_module._command(port_of(zookeeper_server), "conf").splitlines()
+    settings = ask(port_of(zookeeper_server), "conf").splitlines()
     assert zookeeper_server.connect_string.startswith("127.0.0.1:")
     assert "minSessionTimeout=400" in settings
     config = (zookeeper_server.data_dir / "zoo.cfg").read_text()
@@ -69,7 +69,7 @@ def test_a_second_one_uses_the_living_server_and_does_not_stop_it(tmp_path: Path
     with EmbeddedZooKeeper(tmp_path) as first:
         with EmbeddedZooKeeper(tmp_path) as second:
             assert second.connect_string == first.connect_string
-            assert (first.owned, second.owned) == (True, False)
+            assert (first.started_here, second.started_here) == (True, False)
         assert serves(port_of(first))
 
 
@@ -78,7 +78,7 @@ def test_a_state_file_that_names_another_server_is_not_believed(
 ) -> None:
     (tmp_path / "server.json").write_text(json.dumps({"port": port_of(zookeeper_server), "pid": 1}))
     with EmbeddedZooKeeper(tmp_path) as server:
-        assert server.owned
+        assert server.started_here
         assert server.connect_string != zookeeper_server.connect_string
 
 
@@ -114,7 +114,7 @@ def test_it_dies_with_a_killed_owner_although_other_children_live(tmp_path: Path
             for child in children:
                 os.kill(int(child), signal.SIGKILL)
     with EmbeddedZooKeeper(tmp_path) as server:
-        assert server.owned
+        assert server.started_here
 
 
 def test_a_server_that_cannot_start_says_why(tmp_path: Path, zookeeper_server: EmbeddedZooKeeper) -> None:
@@ -122,7 +122,7 @@ def test_a_server_that_cannot_start_says_why(tmp_path: Path, zookeeper_server: E
     server = EmbeddedZooKeeper(tmp_path, port=taken)
     with pytest.raises(StoreError, match=r"(?s)ended with status.*(Address already in use|BindException)"):
         server.start()
-    assert not server.owned
+    assert not server.started_here
 
 
 def test_nothing_is_written_to_the_standard_output(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

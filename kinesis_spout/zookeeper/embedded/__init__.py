@@ -1,0 +1,9 @@
+"""A real ZooKeeper from PySpark's jars, on loopback. Ensembles and sessions are the folder above's.
+
+Begin reading in ``server``: who starts it, who uses it, who starts it again.
+"""
+
+from kinesis_spout.zookeeper.embedded.java import find_jars, find_java
+from kinesis_spout.zookeeper.embedded.server import EmbeddedZooKeeper
+
+__all__ = ["EmbeddedZooKeeper", "find_jars", "find_java"]
