@@ -52,8 +52,14 @@ class Place(Protocol):
     def remove_owner(self, shard_id: str) -> None:
         """Delete an owner node by hand."""
 
+    def remove_member(self, member: str) -> None:
+        """Delete a member node by hand."""
+
     def forget_begun(self) -> None:
         """Undo the mark that the application has begun."""
+
+    def lose_data(self) -> None:
+        """Let everything that is stored be gone."""
 
 
 class InMemoryPlace:
@@ -86,8 +92,14 @@ class InMemoryPlace:
     def remove_owner(self, shard_id: str) -> None:
         self._zookeeper.remove_owner(shard_id)
 
+    def remove_member(self, member: str) -> None:
+        self._zookeeper.member_names.remove(member)
+
     def forget_begun(self) -> None:
         self._zookeeper.forget_begun()
+
+    def lose_data(self) -> None:
+        self._zookeeper.lose_data()
 
 
 class RealPlace:
@@ -151,6 +163,12 @@ class RealPlace:
 
     def remove_owner(self, shard_id: str) -> None:
         self.client.delete(self.paths.owner(shard_id))
+
+    def remove_member(self, member: str) -> None:
+        self.client.delete(self.paths.member(member))
+
+    def lose_data(self) -> None:
+        self.client.delete(self.paths.root_node, recursive=True)
 
     def forget_begun(self) -> None:
         assert json.loads(self.client.get(self.paths.base)[0])["begun"] is True

@@ -8,6 +8,7 @@ import contextlib
 import socket
 import struct
 import threading
+from collections.abc import Callable
 from typing import Self
 
 MULTI = 14
@@ -29,6 +30,7 @@ class ZooKeeperProxy:
         self._threads: list[threading.Thread] = []
         self._lose_requests = 0
         self._lose_answers = 0
+        self._before_next: Callable[[], object] | None = None
         self.requests_lost = 0
         self.answers_lost = 0
         self._closed = False
@@ -47,6 +49,11 @@ class ZooKeeperProxy:
         """Forward the next transaction, wait until the server has answered it, and cut the connection."""
         with self._lock:
             self._lose_answers += 1
+
+    def before_next_transaction(self, act: Callable[[], object]) -> None:
+        """Keep the next transaction back until ``act`` has returned."""
+        with self._lock:
+            self._before_next = act
 
     def close_door(self) -> None:
         """Cut what is connected, and every connection to come."""
@@ -138,6 +145,10 @@ class _Relay:
         xid, operation = struct.unpack_from("!ii", frame, 4)
         if operation != MULTI:
             return False
+        with self._proxy._lock:
+            act, self._proxy._before_next = self._proxy._before_next, None
+        if act is not None:
+            act()
         with self._proxy._lock:
             if self._proxy._lose_requests:
                 self._proxy._lose_requests -= 1

@@ -80,7 +80,7 @@ def progress_lost(path: str, expected: bytes, found: bytes | None) -> ProgressLo
     Args:
         path: of the mark.
         expected: its stored form, as the consumer found or made it.
-        found: what is there now; None where there is no node.
+        found: what is there now; empty while somebody begins anew; None where there is no node.
     """
     what = (
         "no such node"

@@ -8,6 +8,7 @@ from kinesis_spout.errors import (
     CheckpointUnreadable,
     ConsumerAlive,
     InvalidConfig,
+    ProgressLost,
     StoreUnavailable,
     StreamRecreated,
 )
@@ -88,6 +89,32 @@ def test_several_first_starts_at_once_agree_on_one_start(place: Place) -> None:
         results = {opening.result() for opening in openings}
     assert len(results) == 1
     assert {checkpoint.start for checkpoint in processes[0].store.load().values()} == results
+
+
+@pytest.mark.zookeeper
+def test_who_begins_late_changes_nothing_of_what_another_has_begun(real_place: RealPlace) -> None:
+    """It claimed the beginning, was slow, and another claimed it after that and was quick."""
+    slow, quick = real_place.process("slow"), real_place.process("quick")
+    other_start = Position.trim_horizon()
+    real_place.proxy(slow).before_next_transaction(lambda: quick.store.open(CREATED, other_start, [A]))
+    assert slow.store.open(CREATED, START, [A, B]) == other_start
+    assert slow.store.load() == {A: Checkpoint(start=other_start)}
+
+
+def test_progress_that_is_gone_is_an_error_and_not_nothing(place: Place) -> None:
+    process = begun(place)
+    place.lose_data()
+    with pytest.raises(ProgressLost, match=r"expected the mark of .*AT_TIMESTAMP.* found no") as lost:
+        process.store.load()
+    assert not lost.value.retriable
+
+
+def test_progress_that_is_gone_is_an_error_also_where_another_has_begun_anew(place: Place) -> None:
+    process = begun(place)
+    place.lose_data()
+    place.process("two").store.open(CREATED, Position.at_timestamp(1_700_000_999.0), [A, B])
+    with pytest.raises(ProgressLost, match=r"found .*1700000999"):
+        process.store.load()
 
 
 def test_an_unresolved_latest_is_refused(place: Place) -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from kinesis_spout.clock import SystemClock
+from kinesis_spout.errors import ProgressLost
 from kinesis_spout.ports import CheckpointWrite
 from kinesis_spout.zookeeper import ZooKeeperBackend
 from shard_state import Checkpoint, Position, SequenceNumber
@@ -58,6 +59,28 @@ def test_an_owner_is_a_member_even_if_it_never_joined(place: Place) -> None:
     process.store.open(CREATED, FRESH.start, [A])
     assert epoch_of(process, A) == 1
     assert process.coordinator.members() == ["one"]
+
+
+def test_an_owner_is_a_member_even_if_its_member_node_was_removed(place: Place) -> None:
+    process = begun(place)
+    place.remove_member("one")
+    assert process.coordinator.members() == []
+    assert epoch_of(process, A) is not None
+    assert process.coordinator.members() == ["one"]
+
+
+def test_where_the_progress_was_lost_nothing_is_acquired_and_nobody_joins(place: Place) -> None:
+    process = begun(place)
+    epoch_of(process, A)
+    place.lose_data()
+    for shard_id in (A, B):
+        with pytest.raises(ProgressLost):
+            process.coordinator.acquire(shard_id, FRESH)
+    with pytest.raises(ProgressLost):
+        process.coordinator.join()
+    newcomer = place.process("newcomer")
+    assert newcomer.coordinator.members() == []
+    assert newcomer.store.load() == {}
 
 
 def test_acquiring_gives_the_stored_checkpoint_with_the_next_epoch(place: Place) -> None:
