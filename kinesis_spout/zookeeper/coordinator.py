@@ -69,9 +69,8 @@ class ZooKeeperCoordinator:
             StoreUnavailable: retriable.
         """
         deadline = self._session.deadline()
-        self._store.mark_version(
-            self._store.ask_for_mark()
-        )  # where the progress was lost nothing is made anew
+        # Where the progress was lost nothing is made anew.
+        self._store.mark_version(self._store.ask_for_mark())
         make_layout(self._session, self._paths)
         path = self._paths.member(self._member)
         while True:
