@@ -131,6 +131,7 @@ def test_a_stand_by_takes_over_when_the_one_that_started_the_server_is_killed(
     stand_by = world.consumer("stand-by")
     everything = world.put(50)
     starter.wait(lambda: len(starter.records()) > 60, "more records")
+    assert len(java_processes(world.zookeeper)) == 1
     kill(starter, world)
     killed_at = time.monotonic()
     everything = world.put(50)

@@ -1,21 +1,27 @@
-"""The embedded server: it serves, keeps its data, is shared, and never outlives its owner."""
+"""The embedded server: it serves, keeps its data, is shared, is started again, and never outlives its users."""
 
+import fcntl
 import json
 import os
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
 
-from kinesis_spout.errors import InvalidConfig, StoreError, StoreUnavailable
+from kinesis_spout.errors import InvalidConfig, ProgressLost, StoreError, StoreUnavailable
 from kinesis_spout.zookeeper import EmbeddedZooKeeper, Paths, ZooKeeperBackend, ZooKeeperSession
 from kinesis_spout.zookeeper.embedded.java import ask
+from kinesis_spout.zookeeper.embedded.listening_port import is_free
 from shard_state import Checkpoint, Position
+from tests.embedded_servers import java_processes
 from tests.zookeeper_server import wait_until
 
 pytestmark = pytest.mark.zookeeper
@@ -65,12 +71,128 @@ def test_stopping_ends_the_server_and_may_be_repeated(tmp_path: Path) -> None:
         _ = server.connect_string
 
 
-def test_a_second_one_uses_the_living_server_and_does_not_stop_it(tmp_path: Path) -> None:
-    with EmbeddedZooKeeper(tmp_path) as first:
-        with EmbeddedZooKeeper(tmp_path) as second:
-            assert second.connect_string == first.connect_string
-            assert (first.started_here, second.started_here) == (True, False)
-        assert serves(port_of(first))
+def test_it_serves_until_the_last_user_stops_it_whoever_started_it(tmp_path: Path) -> None:
+    first, second = EmbeddedZooKeeper(tmp_path).start(), EmbeddedZooKeeper(tmp_path).start()
+    port = port_of(first)
+    assert port_of(second) == port
+    assert (first.started_here, second.started_here) == (True, False)
+    first.stop()
+    with EmbeddedZooKeeper(tmp_path) as third:
+        assert port_of(third) == port
+    assert serves(port)
+    second.stop()
+    assert java_processes(tmp_path) == []
+
+
+def kill_server(data_dir: Path) -> None:
+    """Kill the guard and Java at once."""
+    os.killpg(json.loads((data_dir / "server.json").read_text())["pid"], signal.SIGKILL)
+
+
+def test_a_user_starts_it_again_at_the_same_address_with_its_data(tmp_path: Path) -> None:
+    with EmbeddedZooKeeper(tmp_path) as first, EmbeddedZooKeeper(tmp_path) as second:
+        address = first.connect_string
+        with client_of(first) as client:
+            client.create("/kept", b"data")
+            session = client.client_id
+            (killed,) = java_processes(tmp_path)
+            kill_server(tmp_path)
+            wait_until(lambda: client.connected and client.client_id == session, "the session goes on")
+            wait_until(lambda: java_processes(tmp_path) not in ([], [killed]), "it was started again")
+            wait_until(lambda: serves(port_of(first)), "it serves")
+            assert client.retry(client.get, "/kept")[0] == b"data"
+        assert len(java_processes(tmp_path)) == 1
+        assert first.connect_string == second.connect_string == address
+    assert java_processes(tmp_path) == []
+
+
+def test_only_java_being_killed_is_noticed_too(tmp_path: Path) -> None:
+    with EmbeddedZooKeeper(tmp_path) as server:
+        (killed,) = java_processes(tmp_path)
+        os.kill(killed, signal.SIGKILL)
+        wait_until(lambda: java_processes(tmp_path) not in ([], [killed]), "it was started again")
+        wait_until(lambda: serves(port_of(server)), "it serves")
+
+
+@contextmanager
+def starting_kept_from(data_dir: Path) -> Iterator[None]:
+    """Hold the lock that whoever starts the server needs."""
+    with (data_dir / "start.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def test_a_session_follows_where_another_took_the_port_meanwhile(tmp_path: Path) -> None:
+    with EmbeddedZooKeeper(tmp_path) as server:
+        session = ZooKeeperSession(server, session_timeout_seconds=2.0)
+        with ZooKeeperBackend(session, Paths(app="billing", stream="orders")) as backend:
+            backend.store.open(1.0, Position.trim_horizon(), [])
+            before = port_of(server)
+            with starting_kept_from(tmp_path):
+                kill_server(tmp_path)
+                wait_until(lambda: is_free(before), "the server is gone")
+                taker = socket.create_server(("127.0.0.1", before))
+            with taker:
+                wait_until(lambda: port_of(server) != before, "it serves elsewhere")
+                assert backend.store.load() == {}
+
+
+def test_two_that_start_at_once_start_one_server(tmp_path: Path) -> None:
+    servers = [EmbeddedZooKeeper(tmp_path) for _ in range(4)]
+    with ThreadPoolExecutor(len(servers)) as pool:
+        list(pool.map(EmbeddedZooKeeper.start, servers))
+    assert len(java_processes(tmp_path)) == 1
+    assert len({server.connect_string for server in servers}) == 1
+    assert sum(server.started_here for server in servers) == 1
+    for server in servers:
+        server.stop()
+    assert java_processes(tmp_path) == []
+
+
+def test_a_guarded_server_that_does_not_answer_here_gets_no_second_one_beside_it(tmp_path: Path) -> None:
+    """It runs in a container with a network of its own, on the same directory."""
+    os.mkfifo(tmp_path / "users")
+    guard = os.open(tmp_path / "users", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with pytest.raises(StoreError, match="container"):
+            EmbeddedZooKeeper(tmp_path, start_timeout_seconds=0.2).start()
+    finally:
+        os.close(guard)
+    assert java_processes(tmp_path) == []
+
+
+def test_one_that_starts_it_and_does_not_get_ready_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+    """It may be suspended."""
+    with starting_kept_from(tmp_path), pytest.raises(StoreError, match="another process is starting it"):
+        EmbeddedZooKeeper(tmp_path, start_timeout_seconds=0.2).start()
+
+
+def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match=r"cannot use its directory .*/file/zookeeper"):
+        EmbeddedZooKeeper(tmp_path / "file" / "zookeeper").start()
+
+
+def test_a_server_that_returns_to_a_directory_that_was_emptied_is_no_fresh_start(tmp_path: Path) -> None:
+    folder = tmp_path / "zookeeper"
+    with EmbeddedZooKeeper(folder, tick_millis=200) as server:
+        session = ZooKeeperSession(server, session_timeout_seconds=1.0)
+        with ZooKeeperBackend(session, Paths(app="billing", stream="orders")) as backend:
+            backend.store.open(1.0, Position.trim_horizon(), ["shardId-000000000000"])
+            guard = json.loads((folder / "server.json").read_text())["pid"]
+            shutil.rmtree(folder)
+            os.killpg(guard, signal.SIGKILL)
+
+            def is_lost() -> bool:
+                try:
+                    backend.store.load()
+                except StoreUnavailable:
+                    return False
+                except ProgressLost:
+                    return True
+                return False
+
+            wait_until(is_lost, "the loss is noticed")
 
 
 def test_a_state_file_that_names_another_server_is_not_believed(
