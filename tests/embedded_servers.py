@@ -6,7 +6,9 @@ from pathlib import Path
 
 def java_processes(data_dir: Path) -> list[int]:
     """Give the processes whose command line is Java's with this directory's configuration."""
-    table = subprocess.run(["ps", "-ww", "-eo", "pid=,stat=,args="], check=True, capture_output=True, text=True)
+    table = subprocess.run(
+        ["ps", "-ww", "-eo", "pid=,stat=,args="], check=True, capture_output=True, text=True
+    )
     found = []
     for line in table.stdout.splitlines():
         pid, state, *command = line.split(maxsplit=2)

@@ -1,6 +1,5 @@
 """From settings to the real world: Kinesis, ZooKeeper, and where dead letters go."""
 
-import threading
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -54,8 +53,7 @@ def open_ports(config: SpoutConfig) -> Ports:
         hosts: str | EmbeddedZooKeeper | None = config.zookeeper_hosts
         if hosts is None:
             directory = Path(config.zookeeper_directory or EMBEDDED_DIRECTORY).resolve()
-            hosts = _embedded_servers.acquire(directory)
-            opened.callback(_embedded_servers.release, directory)
+            hosts = opened.enter_context(EmbeddedZooKeeper(directory))
         session = ZooKeeperSession(hosts, session_timeout_seconds=config.session_timeout_seconds)
         opened.callback(session.close)
         backend = ZooKeeperBackend(session, paths)
@@ -82,33 +80,3 @@ def open_ports(config: SpoutConfig) -> Ports:
             clock=clock,
             close=opened.pop_all().close,
         )
-
-
-class _EmbeddedServers:
-    """The embedded servers of this process. Mutable; thread-safe.
-
-    Spouts that name the same directory share a server. It ends with the last of them, not with the first.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._servers: dict[Path, tuple[EmbeddedZooKeeper, int]] = {}
-
-    def acquire(self, directory: Path) -> EmbeddedZooKeeper:
-        """Give the directory's server, started if need be."""
-        with self._lock:
-            server, users = self._servers.get(directory) or (EmbeddedZooKeeper(directory).start(), 0)
-            self._servers[directory] = server, users + 1
-            return server
-
-    def release(self, directory: Path) -> None:
-        """Give back what ``acquire`` gave; the last one stops the server."""
-        with self._lock:
-            server, users = self._servers.pop(directory)
-            if users > 1:
-                self._servers[directory] = server, users - 1
-            else:
-                server.stop()
-
-
-_embedded_servers = _EmbeddedServers()

@@ -16,6 +16,7 @@ from kinesis_spout.spout import open_ports as open_ports_module
 from kinesis_spout.spout.open_ports import open_ports
 from kinesis_spout.spout.record_spout import RecordSpout
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
+from tests.embedded_servers import java_processes
 from tests.kinesis_endpoints import SHARD_END, KinesisEndpoint, wait_until
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.endpoint]
@@ -165,7 +166,6 @@ def test_spouts_that_name_one_directory_share_its_embedded_server_until_the_last
 ) -> None:
     embedded = {"zookeeper": f"embedded:{tmp_path / 'zookeeper'}"}
     run, other = begin(moto_server, settings | embedded), begin(moto_server, settings | embedded)
-    servers = open_ports_module._embedded_servers._servers
     first = RecordSpout(**run.settings).open()
     with RecordSpout(scheme="text", **other.settings).open() as second:
         first.close()
@@ -174,8 +174,8 @@ def test_spouts_that_name_one_directory_share_its_embedded_server_until_the_last
             assert second.ack(message_id)
             break
         wait_until(lambda: second.counters.commits > 0, "a commit to the server that the first one started")
-        assert len(servers) == 1
-    assert not servers
+        assert len(java_processes(tmp_path / "zookeeper")) == 1
+    assert java_processes(tmp_path / "zookeeper") == []
 
 
 def test_a_step_that_fails_closes_what_was_opened_before_it(
@@ -189,7 +189,7 @@ def test_a_step_that_fails_closes_what_was_opened_before_it(
     spout = RecordSpout(**run.settings)
     with pytest.raises(StoreUnavailable, match="refused by the test"):
         spout.activate()
-    assert not open_ports_module._embedded_servers._servers
+    assert java_processes(tmp_path / "zookeeper") == []
 
 
 def test_closing_the_ports_twice_is_harmless(moto_server: KinesisEndpoint, settings: dict[str, Any]) -> None:
