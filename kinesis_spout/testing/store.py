@@ -162,7 +162,8 @@ class InMemoryZooKeeper:
         """Raise ProgressLost if the mark of a process that opened, and so has one, is no longer the one here."""
         found = None if self.begun is None else Application(stream_created=self.begun[0], start=self.begun[1])
         if mark is not None and found != mark:
-            raise progress_lost("the in-memory ZooKeeper", mark.encode(), found and found.encode())
+            what = None if found is None else found.encode()
+            raise progress_lost("the in-memory ZooKeeper", mark.encode(), what)
 
     def decode(self, shard_id: str) -> Checkpoint:
         """Read a shard's node.
