@@ -102,7 +102,7 @@ class Amounts:
     """How many records are read, at least one page of each shard."""
 
     first: int
-    """By each door before the first figure, all together; the JVM goes on compiling for so long."""
+    """By each door before the first figure: the JVM goes on compiling for millions."""
     warm_up: int
     measured: int
     warm_up_of_others: int = 80_000
@@ -110,8 +110,8 @@ class Amounts:
     """By boto3 and kcl-rs, which compile nothing."""
 
 
-FULL: Final = Amounts(first=3_200_000, warm_up=400_000, measured=1_600_000)
-QUICK: Final = Amounts(first=80_000, warm_up=80_000, measured=160_000, measured_of_others=80_000)
+FULL: Final = Amounts(first=1_200_000, warm_up=400_000, measured=2_400_000)
+QUICK: Final = Amounts(first=0, warm_up=80_000, measured=160_000, measured_of_others=80_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +174,8 @@ def figures(*, quick: bool, only: Sequence[str] = ()) -> Iterator[Figure | Step]
             python, missing = other_environment(directory / "environment", [RUST])
         yield Step("starting Spark and ZooKeeper")
         place = _place(stack, directory, python, make_certificates(directory))
-        yield from _warmed_up(place, selection, amounts.first)
+        if amounts.first:
+            yield from _warmed_up(place, selection, amounts.first)
         for transport in selection.transports:
             for size_bytes in selection.sizes:
                 yield from _compared(
@@ -208,7 +209,7 @@ def _place(stack: ExitStack, directory: Path, python: Path, certificates: Certif
 def _warmed_up(place: Place, selection: Selection, records: int) -> Iterator[Step]:
     """Have the JVM and the workers run through every door, before any is measured."""
     for at, (name, door) in enumerate(selection.doors.items()):
-        load = _load(selection.sizes[0], 0, records // len(selection.doors))
+        load = _load(selection.sizes[0], 0, records)
         yield Step(f"warm-up {at + 1} of {len(selection.doors)}: {name}")
         kinesis = place.endpoints[selection.transports[0]]
         with _reading(place, kinesis, door, load.stream(f"first {name}"), f"first-{name}") as reading:
