@@ -245,11 +245,11 @@ def _compared(
         for client in selection.others:
             if client.startswith(REFERENCE):
                 yield Step(f"{what}: {client}")
-                with _process(place, Path(sys.executable), kinesis, client, of_others) as reading:
-                    costs[client] = cost_of(reading, kinesis, client, of_others)
-        for client, reading in rust.items():
+                with _process(place, Path(sys.executable), kinesis, client, of_others) as other:
+                    costs[client] = cost_of(other, kinesis, client, of_others)
+        for client, other in rust.items():
             yield Step(f"{what}: {client}")
-            costs[client] = cost_of(reading, kinesis, client, of_others)
+            costs[client] = cost_of(other, kinesis, client, of_others)
     yield from _shown(what, selection, costs, missing)
 
 

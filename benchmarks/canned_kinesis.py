@@ -93,8 +93,9 @@ class CannedKinesis(AbstractContextManager["CannedKinesis"]):
     def extend(self, stream: str, pages: int) -> None:
         """Add pages to each shard of a backlog."""
         body = json.dumps({"StreamName": stream, "Pages": pages}).encode()
-        trusted = self._certificates and ssl.create_default_context(cafile=self._certificates.authority)
         request = Request(self.url, body, {"X-Amz-Target": "Kinesis.Extend"})
+        certificates = self._certificates
+        trusted = ssl.create_default_context(cafile=certificates.authority) if certificates else None
         with urlopen(request, context=trusted) as answer:
             answer.read()
 

@@ -25,4 +25,4 @@ def lift_read_limits() -> None:
 
 if __name__ == "__main__":
     lift_read_limits()
-    daemon.manager()  # type: ignore[no-untyped-call]
+    daemon.manager()
