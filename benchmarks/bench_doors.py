@@ -335,7 +335,7 @@ class _SpoutReading(AbstractContextManager["_SpoutReading"]):
     def wait_for(self, records: int) -> None:
         query, deadline = self._query, time.monotonic() + DEADLINE_SECONDS
         while query.counters.acked < records:
-            assert query.isActive, query.exception()
+            assert query.isActive, str(query.exception())  # it cannot be pickled itself
             assert time.monotonic() < deadline, f"expected {records} acks, got {query.counters}"
             time.sleep(_LOOK_EVERY_SECONDS)
         assert query.counters.acked == query.counters.delivered == records, query.counters

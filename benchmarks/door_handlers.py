@@ -9,6 +9,7 @@ import json
 import mmap
 import os
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,6 +37,8 @@ def _own_count() -> memoryview:
 
 
 _count: Final = _own_count()
+_lock: Final = threading.Lock()
+"""For the driver's handlers; a task calls its handler on one thread."""
 
 
 def handled() -> int:
@@ -68,4 +71,6 @@ def look_at_rows(batch: pa.RecordBatch, _collector: object) -> None:
 
 def count_rows(rows: DataFrame, _beside: object) -> None:
     """Count the rows of a micro-batch with a job of Spark; for ``foreach_batch`` and ``foreachBatch``."""
-    _count[0] += rows.count()
+    counted = rows.count()
+    with _lock:  # the spout runs two micro-batches of different shards at a time
+        _count[0] += counted

@@ -74,7 +74,7 @@ class Batches:
         """Wait until the query has processed so many rows since its beginning."""
         deadline = time.monotonic() + seconds
         while not self._has(rows):
-            assert self.query.isActive, self.query.exception()
+            assert self.query.isActive, str(self.query.exception())
             assert time.monotonic() < deadline, f"expected {rows} rows, got {self._rows}"
             time.sleep(_LOOK_EVERY_SECONDS)
 
