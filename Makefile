@@ -46,7 +46,7 @@ test-oldest: set-up  ## what touches Spark, under the oldest PySpark that is sup
 	@# That PySpark leaves sockets to the garbage collector, which is no fault of ours.
 	@$(OLDEST)/bin/pytest -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning $(SPARK_TESTS)
 
-bench: set-up  ## every benchmark, with its figures
+bench: set-up  ## every benchmark, with its figures; benchmarks/README.md tells how to choose
 	@$(BIN)/python benchmarks/run.py $(ARGS)
 
 lint: set-up  ## formatting, lint, types, import contract

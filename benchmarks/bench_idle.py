@@ -43,7 +43,7 @@ def figures(*, quick: bool) -> Iterator[Figure]:
         with spout.foreach_record(spark, lambda _record: None) as query:
             time.sleep(_SETTLE_SECONDS)
             driver, beside = used()
-            assert query.isActive, query.exception()
+            assert query.isActive, str(query.exception())
         _, without = used()
     name = f"{SHARDS} idle shards"
     yield Figure(what=f"{name}: driver's Python", value=driver, unit="% of a core")

@@ -13,20 +13,29 @@ What the others give is less than rows of Spark: dictionaries, tuples, bytes.
 """
 
 import os
-import subprocess
 import sys
 import tempfile
-import time
-import venv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol, Self
+from typing import Final
 
+from backlog_reading import (
+    PACKAGES,
+    REFERENCE,
+    RUST,
+    ClientProcess,
+    Cost,
+    Load,
+    SourceQuery,
+    cost_of,
+    let_processes_import_benchmarks,
+    other_environment,
+)
 from canned_kinesis import CannedKinesis
-from figures import Figure, ProcessTree
-from local_spark import Batches, local_session, spark_processes
+from figures import Figure
+from local_spark import local_session
 from other_services import other_services
 from pyspark.sql import SparkSession
 from unpaced import UnpacedKinesis
@@ -34,17 +43,12 @@ from unpaced import UnpacedKinesis
 from kinesis_spout.spark.session import LOCAL_CHECKPOINTS
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
 
-PAGE = 10_000
 SIZES = {100: 8.0, 1024: 4.0}
 """Bytes of a record, and how many times cheaper than the boto3 loop this source should be."""
 SHARDS = (1, 8, 64)
 OURS: Final = "this source"
-REFERENCE: Final = "boto3"
-RUST: Final = "kcl-rs"
 OTHERS: Final = ("boto3", "spout", "async-kinesis")
 """In their order; kcl-rs comes last, because it spends half a minute on its leases first."""
-PACKAGES: Final = {"async-kinesis": "async-kinesis==3.0.1", RUST: "kcl-rs==0.1.4"}
-"""From PyPI, into an environment of their own: their dependencies contradict ours."""
 _RECORDS: Final = {
     OURS: 2_400_000,
     RUST: 600_000,
@@ -56,46 +60,6 @@ _RECORDS: Final = {
 _WARM_UP_RECORDS: Final = 100_000
 _WARM_UP_RECORDS_OF_OURS: Final = 2_400_000
 """The JVM goes on compiling for as long, which a query that runs for days does not pay for."""
-_DEADLINE_SECONDS: Final = 600.0
-_SCRIPT: Final = Path(__file__).with_name("source_clients.py")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
-    """Of reading a backlog."""
-
-    cpu_micros: float
-    """Per record."""
-    records_per_second: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
-    """What is read."""
-
-    shards: int
-    size_bytes: int
-    records: int
-    warm_up_records: int = _WARM_UP_RECORDS
-
-    @property
-    def pages(self) -> int:
-        """Per shard."""
-        return -(-self.records // (self.shards * PAGE))
-
-    @property
-    def warm_up_pages(self) -> int:
-        """Per shard, before what is measured."""
-        return -(-self.warm_up_records // (self.shards * PAGE))
-
-    def stream(self, client: str) -> str:
-        """Name the stream: one for each client, as each gets its further pages at its own time."""
-        name = f"{client.replace('-', '_').replace(' ', '_')}_{os.getpid()}"
-        return f"backlog-{self.shards}-{PAGE}-{self.size_bytes}-{self.warm_up_pages}-{name}"
-
-    def records_in(self, pages: int) -> int:
-        """Count the records of so many pages per shard."""
-        return pages * self.shards * PAGE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,28 +71,16 @@ class Session:
     checkpoints: Path
 
 
-class Reading(Protocol):
-    """A client at work."""
-
-    def cpu_seconds(self) -> float:
-        """Tell what its processes used so far."""
-        ...
-
-    def wait_for(self, records: int) -> None:
-        """Wait until it has seen so many."""
-        ...
-
-
 def figures(*, quick: bool) -> Iterator[Figure]:
     shards = (8,) if quick else SHARDS
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
         place = Path(directory)
-        python, missing = _other_environment(place / "environment")
+        python, missing = other_environment(place / "environment", list(PACKAGES))
         beside = stack.enter_context(other_services())
         kinesis = stack.enter_context(CannedKinesis(beside))
         zookeeper = stack.enter_context(EmbeddedZooKeeper(place / "zookeeper"))
         os.environ["BENCHMARK_ZOOKEEPER"] = zookeeper.connect_string
-        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_SCRIPT.parent), *sys.path]))
+        let_processes_import_benchmarks()
         spark = stack.enter_context(local_session(**LOCAL_CHECKPOINTS))
         spark.dataSource.register(UnpacedKinesis)
         session = Session(spark=spark, kinesis=kinesis, checkpoints=place / "checkpoints")
@@ -155,35 +107,25 @@ def _costs(
             warm_up_records=_WARM_UP_RECORDS_OF_OURS if client == OURS else _WARM_UP_RECORDS,
         )
 
-    def process(client: str) -> _Process:
-        return _Process(python if client in PACKAGES else Path(sys.executable), kinesis, client, load(client))
+    def process(client: str) -> ClientProcess:
+        return ClientProcess(
+            python if client in PACKAGES else Path(sys.executable), kinesis, client, load(client)
+        )
 
     kinesis = session.kinesis
     costs = {}
     with ExitStack() as stack:
         if RUST not in missing:
             rust = stack.enter_context(process(RUST))
-        with _Query(session, load(OURS)) as query:
-            costs[OURS] = _cost(query, kinesis, OURS, load(OURS))
+        with _query(session, load(OURS).stream(OURS)) as query:
+            costs[OURS] = cost_of(query, kinesis, OURS, load(OURS))
         for client in OTHERS:
             if client not in missing:
                 with process(client) as other:
-                    costs[client] = _cost(other, kinesis, client, load(client))
+                    costs[client] = cost_of(other, kinesis, client, load(client))
         if RUST not in missing:
-            costs[RUST] = _cost(rust, kinesis, RUST, load(RUST))
+            costs[RUST] = cost_of(rust, kinesis, RUST, load(RUST))
     return costs
-
-
-def _cost(reading: Reading, kinesis: CannedKinesis, client: str, load: Load) -> Cost:
-    warm_up, measured = load.records_in(load.warm_up_pages), load.records_in(load.pages)
-    reading.wait_for(warm_up)
-    cpu, started = reading.cpu_seconds(), time.perf_counter()
-    kinesis.extend(load.stream(client), load.pages)
-    reading.wait_for(warm_up + measured)
-    seconds = time.perf_counter() - started
-    return Cost(
-        cpu_micros=(reading.cpu_seconds() - cpu) / measured * 1e6, records_per_second=measured / seconds
-    )
 
 
 def _shown(
@@ -220,94 +162,13 @@ def _shown(
 
 def _warm_up(session: Session) -> None:
     """Have the JVM compile what every batch needs."""
-    load = Load(shards=8, size_bytes=100, records=0)
+    load = Load(shards=8, size_bytes=100, records=0, warm_up_records=_WARM_UP_RECORDS)
     records = load.records_in(load.warm_up_pages)
-    with _Query(session, load, client="first") as query:
+    with _query(session, load.stream("first")) as query:
         for step in range(1, 40):
             query.wait_for(records * step)
             session.kinesis.extend(load.stream("first"), load.warm_up_pages)
 
 
-class _Query:
-    """A streaming query that drops its rows."""
-
-    def __init__(self, session: Session, load: Load, client: str = OURS) -> None:
-        checkpoint = session.checkpoints / load.stream(client)
-        self._query = (
-            session.spark.readStream.format(UnpacedKinesis.name())
-            .option("streamName", load.stream(client))
-            .option("region", "us-east-1")
-            .option("endpointUrl", session.kinesis.url)
-            .option("awsAccessKey", "test")
-            .option("awsSecretKey", "test")
-            .option("initialPosition", "trim_horizon")
-            .load()
-            .writeStream.format("noop")
-            .option("checkpointLocation", str(checkpoint))
-            .start()
-        )
-        self._batches = Batches(self._query, checkpoint)
-        self._jvm = spark_processes(session.spark)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._query.stop()
-
-    def cpu_seconds(self) -> float:
-        return time.process_time() + self._jvm.cpu_seconds()
-
-    def wait_for(self, records: int) -> None:
-        self._batches.wait_for(records, seconds=_DEADLINE_SECONDS)
-
-
-class _Process:
-    """Another client, in a process of its own."""
-
-    def __init__(self, python: Path, kinesis: CannedKinesis, client: str, load: Load) -> None:
-        warm_up = load.records_in(load.warm_up_pages)
-        counts = (warm_up, warm_up + load.records_in(load.pages))
-        self._process = subprocess.Popen(
-            [str(python), str(_SCRIPT), client, kinesis.url, load.stream(client), *map(str, counts)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        self._tree = ProcessTree(self._process.pid)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._process.communicate()  # closes its standard input, which ends it
-
-    def cpu_seconds(self) -> float:
-        return self._tree.cpu_seconds()
-
-    def wait_for(self, records: int) -> None:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line == f"{records}\n", f"expected to see {records} records, got {line!r}"
-
-
-def _other_environment(directory: Path) -> tuple[Path, dict[str, str]]:
-    """Install the clients from PyPI. Returns their Python, and why some are not there."""
-    venv.create(directory, with_pip=True)
-    python = directory / "bin" / "python"
-    missing = {}
-    for client, package in PACKAGES.items():
-        installed = subprocess.run(
-            [str(python), "-m", "pip", "install", "--quiet", "--only-binary=:all:", package],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if installed.returncode:
-            missing[client] = _last_line(installed.stderr.splitlines())
-    return python, missing
-
-
-def _last_line(lines: Sequence[str]) -> str:
-    return next((line for line in reversed(lines) if line.startswith("ERROR")), "pip could not install it")
+def _query(session: Session, stream: str) -> SourceQuery:
+    return SourceQuery(session.spark, session.kinesis, stream, session.checkpoints)

@@ -141,7 +141,7 @@ def _idle(spark: SparkSession, kinesis: CannedKinesis, place: Path, seconds: flo
     with _started(frame.writeStream.format("noop"), place / "idle") as query:
         time.sleep(_SETTLE_SECONDS)
         busy = used()
-        assert query.isActive, query.exception()
+        assert query.isActive, str(query.exception())
     without = used()
     yield Figure(
         what=f"{SHARDS} idle shards, all processes",
@@ -228,6 +228,6 @@ def _put_one_each(client: "KinesisClient", stream: str, shards: int, data: bytes
 def _wait_until(condition: Callable[[], bool], query: StreamingQuery | None = None) -> None:
     deadline = time.monotonic() + _DEADLINE_SECONDS
     while not condition():
-        assert query is None or query.isActive, query.exception() if query else None
+        assert query is None or query.isActive, str(query.exception()) if query else None
         assert time.monotonic() < deadline, "nothing came"
         time.sleep(0.005)

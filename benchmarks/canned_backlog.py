@@ -3,7 +3,8 @@
 A page's records have the same data each time; only the part of their sequence numbers that names the page
 differs, so an answer costs one ``bytes.replace``. The name of a stream says what is in it:
 
-    backlog-8-10000-1024-2-name   8 shards with 2 pages of 10,000 records of 1,024 bytes each
+    backlog-8-10000-1024-2-name   8 shards with 2 pages of 10,000 records of 1,024 random bytes each
+    orders-8-10000-1024-2-name    the same, but the data is JSON: orders with so many items as fit
 
 ``extend`` adds pages to the shards, so that a client can be warmed up first and measured then. The shards stay
 open: past their last page the answers are empty, and 0 ms behind.
@@ -21,6 +22,9 @@ _PART: Final = "##########"
 """Stands for the page in a template. No base64 and no other text of a page has this sign."""
 _HASH_KEYS: Final = 1 << 128
 _MILLIS_OF_A_PAGE: Final = 1000
+_KINDS: Final = ("backlog", "orders")
+_ITEM: Final = '{"sku":"%08d","count":2,"price":17.5,"gift":false,"text":"' + "as described " * 8 + '"}'
+_ITEM_BYTES: Final = len(_ITEM % 0)
 
 Document = dict[str, Any]
 
@@ -28,6 +32,8 @@ Document = dict[str, Any]
 class Backlog(NamedTuple):
     """What the name of a stream says."""
 
+    kind: str
+    """One of ``_KINDS``."""
     shards: int
     records: int
     """Of a page."""
@@ -40,7 +46,7 @@ class Backlog(NamedTuple):
     def named(cls, stream: str) -> "Backlog | None":
         """Read a name; None if it is not one of these."""
         kind, *numbers = stream.split("-")
-        return cls(*map(int, numbers[:4])) if kind == "backlog" else None
+        return cls(kind, *map(int, numbers[:4])) if kind in _KINDS else None
 
 
 class Backlogs:
@@ -85,7 +91,7 @@ class Backlogs:
         if page >= pages:
             return _reply(0, f"{place}/{at}", b"[]")
         last = min(backlog.records, first + limit)
-        template = _template(backlog.records, backlog.size_bytes, first, last)
+        template = _template(backlog.kind, backlog.records, backlog.size_bytes, first, last)
         records = template.replace(_PART.encode(), b"%010d" % page)
         left = pages - page - (last == backlog.records)
         return _reply(left * _MILLIS_OF_A_PAGE, f"{place}/{at + last - first}", records)
@@ -97,9 +103,10 @@ def _reply(millis: int, iterator: str, records: bytes) -> bytes:
 
 
 @functools.lru_cache(maxsize=8)
-def _template(records: int, size_bytes: int, first: int, last: int) -> bytes:
+def _template(kind: str, records: int, size_bytes: int, first: int, last: int) -> bytes:
     source = random.Random(records * size_bytes)
-    data = [source.randbytes(size_bytes) for _ in range(records)]
+    made = _order if kind == "orders" else random.Random.randbytes
+    data = [made(source, size_bytes) for _ in range(records)]
     shown = [
         {
             "ApproximateArrivalTimestamp": round(1_700_000_000.123 + at / 1000, 3),
@@ -111,6 +118,16 @@ def _template(records: int, size_bytes: int, first: int, last: int) -> bytes:
         for at in range(first, last)
     ]
     return json.dumps(shown, separators=(",", ":")).encode()
+
+
+def _order(source: random.Random, size_bytes: int) -> bytes:
+    """Make an order of just this size, 100 bytes or more: some fields, the items that fit, and a note."""
+    head = f'{{"order":{source.randrange(10**9)},"amount":{source.randrange(10**6) / 100},"items":['
+    middle, end = '],"note":"', '"}'
+    left = size_bytes - len(head) - len(middle) - len(end)
+    items = [_ITEM % source.randrange(10**8) for _ in range(left // (_ITEM_BYTES + 1))]
+    body = head + ",".join(items) + middle
+    return f"{body}{'x' * (size_bytes - len(body) - len(end))}{end}".encode()
 
 
 def _sequence_number(page: int, record: int) -> str:

@@ -5,9 +5,11 @@ Three kinds of streams, told apart by their names, need no creation:
     page-10000-1024          one shard, whose every GetRecords answers the same page: 10,000 records of 1,024 bytes
     shards-8-name            8 shards in memory, which PutRecords fills; the partition key is the shard's number
     backlog-8-10000-1024-2   8 shards with 2 such pages each, in growing sequence; see ``canned_backlog``
+    orders-8-10000-1024-2    the same with JSON for data
 
-It knows the actions the spout and its competitors use, keeps no state but the records, and checks nothing: no
-emulator. Clients that also want other services of AWS at the same address get them passed on to ``beside``.
+It speaks plain HTTP, or TLS where it is given a certificate. It knows the actions the spout and its competitors
+use, keeps no state but the records, and checks nothing: no emulator. Clients that also want other services of AWS
+at the same address get them passed on to ``beside``.
 """
 
 import asyncio
@@ -16,6 +18,7 @@ import functools
 import json
 import os
 import random
+import ssl
 import subprocess
 import sys
 import time
@@ -26,6 +29,7 @@ from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 from canned_backlog import Backlog, Backlogs
+from certificates import Certificates
 
 from kinesis_spout.kinesis import KinesisClientSettings
 
@@ -61,20 +65,24 @@ class CannedKinesis(AbstractContextManager["CannedKinesis"]):
 
     Args:
         beside: the address of whoever answers what is not for Kinesis; empty if nobody does.
+        certificates: for TLS; None: it speaks plain HTTP.
     """
 
-    def __init__(self, beside: str = "") -> None:
+    def __init__(self, beside: str = "", certificates: Certificates | None = None) -> None:
         self._beside = beside
+        self._certificates = certificates
 
     def __enter__(self) -> Self:
+        certificates = self._certificates
         self._process = subprocess.Popen(
-            [sys.executable, __file__, self._beside],
+            [sys.executable, __file__, self._beside, str(certificates.endpoint) if certificates else ""],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
         assert self._process.stdout is not None
-        self.url = f"http://127.0.0.1:{int(self._process.stdout.readline())}"
+        scheme = "https" if certificates else "http"
+        self.url = f"{scheme}://127.0.0.1:{int(self._process.stdout.readline())}"
         return self
 
     def __exit__(
@@ -85,7 +93,10 @@ class CannedKinesis(AbstractContextManager["CannedKinesis"]):
     def extend(self, stream: str, pages: int) -> None:
         """Add pages to each shard of a backlog."""
         body = json.dumps({"StreamName": stream, "Pages": pages}).encode()
-        with urlopen(Request(self.url, body, {"X-Amz-Target": "Kinesis.Extend"})) as answer:
+        request = Request(self.url, body, {"X-Amz-Target": "Kinesis.Extend"})
+        certificates = self._certificates
+        trusted = ssl.create_default_context(cafile=certificates.authority) if certificates else None
+        with urlopen(request, context=trusted) as answer:
             answer.read()
 
     @property
@@ -249,14 +260,18 @@ async def _passed_on(beside: str, head: bytes, body: bytes) -> bytes:
     return answer
 
 
-async def _serve(beside: str) -> None:
+async def _serve(beside: str, certificate: str) -> None:
     streams = _Streams()
+    tls = None
+    if certificate:
+        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        tls.load_cert_chain(certificate)
     serve_connection = functools.partial(_serve_connection, streams, beside)
-    server = await asyncio.start_server(serve_connection, "127.0.0.1", 0, limit=1 << 20)
+    server = await asyncio.start_server(serve_connection, "127.0.0.1", 0, limit=1 << 20, ssl=tls)
     print(server.sockets[0].getsockname()[1], flush=True)
     await asyncio.to_thread(sys.stdin.read)
     os._exit(0)  # there is nothing to keep, and connections may still be open
 
 
 if __name__ == "__main__":
-    asyncio.run(_serve(sys.argv[1]))
+    asyncio.run(_serve(sys.argv[1], sys.argv[2]))

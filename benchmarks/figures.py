@@ -50,6 +50,13 @@ class Figure:
         return self.ratio >= self.cheaper_at_least
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a benchmark is about to do, for those who wait for its next line."""
+
+    what: str
+
+
 def cpu_seconds(work: Callable[[], object], *, repeats: int) -> float:
     """Give the median CPU time (user and system, all threads) of one call, after one call to warm up."""
     work()

@@ -40,19 +40,22 @@ def spark_processes(spark: SparkSession) -> ProcessTree:
     return ProcessTree(jvm.ProcessHandle.current().pid())
 
 
-def spout_config(kinesis: KinesisClientSettings, stream: str, directory: Path) -> SpoutConfig:
-    """Configure a spout on the canned endpoint that keeps everything in ``directory``."""
-    return SpoutConfig.of(
-        stream=stream,
-        app="benchmark",
-        region=kinesis.region,
-        endpoint_url=kinesis.endpoint_url,
-        aws_access_key_id=kinesis.access_key,
-        aws_secret_access_key=kinesis.secret_key,
-        initial_position="trim_horizon",
-        zookeeper=f"embedded:{directory / 'zookeeper'}",
-        dead_letters=str(directory / "dead-letters"),
-    )
+def spout_config(
+    kinesis: KinesisClientSettings, stream: str, directory: Path, **settings: str
+) -> SpoutConfig:
+    """Configure a spout on the canned endpoint that keeps everything in ``directory``; your settings win."""
+    own = {
+        "stream": stream,
+        "app": "benchmark",
+        "region": kinesis.region,
+        "endpoint_url": kinesis.endpoint_url,
+        "aws_access_key_id": kinesis.access_key,
+        "aws_secret_access_key": kinesis.secret_key,
+        "initial_position": "trim_horizon",
+        "zookeeper": f"embedded:{directory / 'zookeeper'}",
+        "dead_letters": str(directory / "dead-letters"),
+    }
+    return SpoutConfig.of(**(own | settings))
 
 
 class Batches:
@@ -71,7 +74,7 @@ class Batches:
         """Wait until the query has processed so many rows since its beginning."""
         deadline = time.monotonic() + seconds
         while not self._has(rows):
-            assert self.query.isActive, self.query.exception()
+            assert self.query.isActive, str(self.query.exception())
             assert time.monotonic() < deadline, f"expected {rows} rows, got {self._rows}"
             time.sleep(_LOOK_EVERY_SECONDS)
 

@@ -1,14 +1,16 @@
-"""Clients of Kinesis that read every record of a stream, one per run of this script, for ``bench_sources``.
+"""Clients of Kinesis that read every record of a stream, one per run of this script.
 
 python source_clients.py <client> <endpoint> <stream> <count> [<count> ...]
 
 Each reads all shards from their beginning with its defaults, but for what keeps it from reading as fast as it
-can, and does nothing with a record but look at its data. It says on standard output when it has seen so many
-records, and runs on until its standard input is closed. The imports are inside: each client runs in an
-environment of its own.
+can, and does nothing with a record but look at its data, or parse it where its name says so. It says on standard
+output when it has seen so many records, and runs on until its standard input is closed. The imports are inside:
+each client runs in an environment of its own.
 """
 
 import asyncio
+import functools
+import json
 import os
 import sys
 import threading
@@ -39,10 +41,15 @@ class Seen:
         with self._lock:
             self._seen += records
             while self._left and self._seen >= self._left[0]:
-                print(self._left.pop(0), flush=True)
+                self._left.pop(0)
+                print(self._seen, flush=True)  # more than the count: the check of it finds out
 
 
-def boto3_loop(endpoint: str, stream: str, seen: Seen) -> None:
+def look(data: bytes) -> None:
+    """Do nothing with a record."""
+
+
+def boto3_loop(endpoint: str, stream: str, seen: Seen, handle: Callable[[bytes], object] = look) -> None:
     """The loop of the tutorials: one shard after the other, dictionaries of records."""
     import boto3  # noqa: PLC0415
 
@@ -59,7 +66,7 @@ def boto3_loop(endpoint: str, stream: str, seen: Seen) -> None:
             reply = client.get_records(ShardIterator=iterator, Limit=_PAGE)
             iterators[shard_id] = reply["NextShardIterator"]
             for record in reply["Records"]:
-                _ = record["Data"]
+                handle(record["Data"])
             found += len(reply["Records"])
             seen.more(len(reply["Records"]))
         if not found:
@@ -71,7 +78,7 @@ def plain_spout(endpoint: str, stream: str, seen: Seen) -> None:
     import tempfile  # noqa: PLC0415
     from pathlib import Path  # noqa: PLC0415
 
-    from unpaced import lift_read_limits  # noqa: PLC0415
+    from read_limits import lift_read_limits  # noqa: PLC0415
 
     from kinesis_spout import KinesisSpout  # noqa: PLC0415
 
@@ -130,7 +137,7 @@ def async_kinesis(endpoint: str, stream: str, seen: Seen) -> None:
     asyncio.run(read())
 
 
-def kcl_rs(endpoint: str, stream: str, seen: Seen) -> None:
+def kcl_rs(endpoint: str, stream: str, seen: Seen, handle: Callable[[bytes], object] = look) -> None:
     """PyPI: kcl-rs. It reads a shard every 0.2 s at most, which cannot be lifted; leases in DynamoDB."""
     import kcl_rs  # type: ignore[import-not-found]  # noqa: PLC0415
 
@@ -141,7 +148,7 @@ def kcl_rs(endpoint: str, stream: str, seen: Seen) -> None:
         def process_records(self, process_records_input: Any) -> None:
             records = process_records_input.records
             for record in records:
-                _ = record.data
+                handle(record.data)
             seen.more(len(records))
 
         def lease_lost(self, lease_lost_input: Any) -> None:
@@ -169,9 +176,11 @@ def kcl_rs(endpoint: str, stream: str, seen: Seen) -> None:
 
 CLIENTS: Final[dict[str, Callable[[str, str, Seen], None]]] = {
     "boto3": boto3_loop,
+    "boto3, json.loads": functools.partial(boto3_loop, handle=json.loads),
     "spout": plain_spout,
     "async-kinesis": async_kinesis,
     "kcl-rs": kcl_rs,
+    "kcl-rs, json.loads": functools.partial(kcl_rs, handle=json.loads),
 }
 
 
