@@ -1,0 +1,51 @@
+"""What the micro-batches do when Kinesis refuses: the same as the plain-Python door."""
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from kinesis_spout.errors import AccessDenied, KeyUnavailable, ShardNotFound
+from tests.unit.spark.world import FIRST, Diary, EngineWorld
+from tests.zookeeper_server import wait_until
+
+
+@pytest.fixture
+def world() -> Iterator[EngineWorld]:
+    world = EngineWorld()
+    yield world
+    world.close()
+
+
+def test_access_denied_before_anything_was_read_ends_the_query(world: EngineWorld) -> None:
+    world.stream.fail_next(AccessDenied("never had it"), times=100)
+    running = world.start(Diary())
+    wait_until(lambda: not running.query.isActive, "the query ends")
+    assert isinstance(running.query.exception(), AccessDenied)
+
+
+def test_a_key_that_is_refused_ends_no_query_and_is_said_once(
+    world: EngineWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    diary = Diary()
+    running = world.start(diary)
+    world.stream.fail_next(KeyUnavailable("key disabled"), times=1)
+    world.put("one")
+    # The fake's clock stands still, so the driver's own pause ends only with the query.
+    wait_until(lambda: isinstance(running.query.last_error, KeyUnavailable), "a poll is refused")
+    assert running.query.isActive
+    said = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(said) == 1
+    assert FIRST in said[0]
+    assert "key disabled" in said[0]
+
+
+def test_a_shard_that_was_trimmed_is_counted_once_and_said(
+    world: EngineWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.stream.fail_next(ShardNotFound("trimmed"), times=1)
+    running = world.start(Diary())
+    wait_until(lambda: running.query.counters.shards_trimmed == 1, "the shard is ended")
+    assert [FIRST in record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == [
+        True
+    ]
