@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from kinesis_spout.errors import AccessDenied, KeyUnavailable, ShardNotFound
-from tests.unit.spark.world import FIRST, Diary, EngineWorld
+from tests.unit.spark.world import FIRST, Diary, EngineWorld, RunningQuery
 from tests.zookeeper_server import wait_until
 
 
@@ -15,6 +15,14 @@ def world() -> Iterator[EngineWorld]:
     world = EngineWorld()
     yield world
     world.close()
+
+
+def query_that_has_read(world: EngineWorld) -> RunningQuery:
+    """Start a query, and let it reach the tip, where the driver polls."""
+    running = world.start(Diary())
+    world.until_stored(world.put("before")[0])
+    wait_until(lambda: world.getters_opened, "the driver polls")
+    return running
 
 
 def test_access_denied_before_anything_was_read_ends_the_query(world: EngineWorld) -> None:
@@ -27,11 +35,8 @@ def test_access_denied_before_anything_was_read_ends_the_query(world: EngineWorl
 def test_a_key_that_is_refused_ends_no_query_and_is_said_once(
     world: EngineWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
-    diary = Diary()
-    running = world.start(diary)
+    running = query_that_has_read(world)
     world.stream.fail_next(KeyUnavailable("key disabled"), times=1)
-    world.put("one")
-    # The fake's clock stands still, so the driver's own pause ends only with the query.
     wait_until(lambda: isinstance(running.query.last_error, KeyUnavailable), "a poll is refused")
     assert running.query.isActive
     said = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
@@ -43,8 +48,8 @@ def test_a_key_that_is_refused_ends_no_query_and_is_said_once(
 def test_a_shard_that_was_trimmed_is_counted_once_and_said(
     world: EngineWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
+    running = query_that_has_read(world)
     world.stream.fail_next(ShardNotFound("trimmed"), times=1)
-    running = world.start(Diary())
     wait_until(lambda: running.query.counters.shards_trimmed == 1, "the shard is ended")
     assert [FIRST in record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == [
         True
