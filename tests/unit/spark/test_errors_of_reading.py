@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from kinesis_spout.errors import AccessDenied, KeyUnavailable, ShardNotFound
+from shard_state import SliceKind
 from tests.unit.spark.world import FIRST, Diary, EngineWorld, RunningQuery
 from tests.zookeeper_server import wait_until
 
@@ -54,3 +55,22 @@ def test_a_shard_that_was_trimmed_is_counted_once_and_said(
     assert [FIRST in record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == [
         True
     ]
+
+
+def test_a_position_that_is_refused_but_was_not_trimmed_repeats_nothing(world: EngineWorld) -> None:
+    first = world.start(Diary())
+    world.until_stored(world.put("one", "two")[1])
+    first.stop()
+    world.getters_opened.clear()
+
+    world.stream.refuse_sequence_numbers(times=2)  # to an executor, and then to the driver at the tip
+    diary = Diary()
+    running = world.start(diary, fail_on_data_loss=False)
+    world.until_stored(world.put("three")[0])
+    wait_until(lambda: world.getters_opened, "the driver polls")
+    assert world.getters_opened[0][1].sequence_number is not None
+    world.until_stored(world.put("four")[0])
+    assert running.runner.slices(SliceKind.READ)
+    assert running.runner.slices(SliceKind.CARRIED)
+    assert diary.payloads == ["three", "four"]
+    assert running.query.exception() is None

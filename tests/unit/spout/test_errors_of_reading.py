@@ -162,3 +162,16 @@ def test_access_denied_to_the_list_at_the_start_is_raised_at_once(world: World) 
     lister.error = AccessDenied("never had it")
     with pytest.raises(AccessDenied, match="never had it"):
         spout_with(world, lister).open()
+
+
+def test_a_position_that_is_refused_but_was_not_trimmed_repeats_nothing(world: World) -> None:
+    world.fail_on_data_loss = False
+    first = world.spout()
+    world.put("one", "two")
+    world.settle(first, 2)
+    first.close()
+
+    world.stream.refuse_sequence_numbers()
+    world.put("three")
+    spout = world.spout()
+    assert values_of(world.settle(spout, 1)) == ["three"]
