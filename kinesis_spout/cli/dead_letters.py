@@ -92,7 +92,13 @@ def show(
         print_json(_document(letter))
     else:
         print_plain(
-            ("field", "value"), [(name, _shown(name, value)) for name, value in _document(letter).items()]
+            ("field", "value"),
+            # Lines after the first stand under it, so that none can be taken for a field.
+            [
+                ("" if number else name, line)
+                for name, value in _document(letter).items()
+                for number, line in enumerate(_shown(name, value).split("\n"))
+            ],
         )
 
 
