@@ -170,6 +170,10 @@ class _Watched:
         self._mark = mark
         self._advance = advance
 
+    def check_writable(self) -> None:
+        """As the sink does."""
+        self._sink.check_writable()
+
     def write(self, letters: Sequence[DeadLetter]) -> None:
         """As the sink does."""
         self._sink.write(letters)

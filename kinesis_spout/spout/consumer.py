@@ -111,7 +111,7 @@ class Consumer:
     # The door's side
 
     def start(self, door: Door) -> None:
-        """Begin: check the stream and the stored progress, join, acquire; then keep house in the background.
+        """Begin: check the stream, the sink and the stored progress, join, acquire; then keep house.
 
         Raises:
             KinesisSpoutError: whatever goes wrong at the start is raised at once, so that a wrong name or
@@ -121,6 +121,7 @@ class Consumer:
         ports, now = self.ports, self.ports.clock.monotonic()
         summary = ports.lister.summary()
         shards = ports.lister.list_shards()
+        ports.dead_letters.check_writable()
         start = self.config.start.resolved(ports.clock.time())
         ports.store.open(summary.created, start, [shard.shard_id for shard in shards])
         ports.coordinator.join()

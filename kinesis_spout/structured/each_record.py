@@ -162,6 +162,7 @@ class _EachRecord:
         """Finish every record of a micro-batch."""
         check_columns(df)
         self.dead_letters.check_reachable()
+        self.dead_letters.check_writable()
         started = self.clock.monotonic()
         failed = FailedRecords(self.rules, self.app)
         deliveries, dead = self._round(df.select(*COLUMNS), self.deliver, batch_id, failed)

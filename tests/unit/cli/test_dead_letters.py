@@ -20,6 +20,9 @@ class ForgetsNothing:
     def __init__(self, *letters: DeadLetter) -> None:
         self._letters = letters
 
+    def check_writable(self) -> None:
+        """Everything can be written."""
+
     def write(self, letters: Sequence[DeadLetter]) -> None:
         self._letters += (*letters,)
 

@@ -199,6 +199,16 @@ def test_a_shard_that_was_over_when_it_was_taken_is_not_kept_and_its_children_ar
         spout.close()
 
 
+def test_a_sink_that_cannot_be_written_is_noticed_at_the_start_and_nothing_is_begun(world: World) -> None:
+    world.dead_letters.fail_writes(1)
+    with pytest.raises(DeadLetterError, match="expected to write"):
+        world.spout()
+    assert world.zookeeper.owners == {}
+    world.dead_letters.fail_writes(0)
+    world.put("one")
+    assert values_of(world.settle(world.spout(), 1)) == ["one"]
+
+
 class GatedLister(InMemoryShardLister):
     """A lister each of whose lists, made at once, arrives when a test lets it pass."""
 
