@@ -145,12 +145,12 @@ class _S3Prefix:
 
     def _credentials(self) -> _Credentials:
         found = self._connected().get_credentials()
-        if found is None:
+        frozen = None if found is None else found.get_frozen_credentials()
+        if frozen is None or frozen.access_key is None or frozen.secret_key is None:
             raise DeadLetterError(
                 f"expected AWS credentials for {self.place!r}, found none; set them as for boto3: environment, "
                 "profile or role"
             )
-        frozen = found.get_frozen_credentials()
         return _Credentials(frozen.access_key, frozen.secret_key, frozen.token)
 
     def _connect(self, credentials: _Credentials) -> fs.S3FileSystem:

@@ -88,12 +88,12 @@ def test_missing_credentials_are_said_with_what_to_do() -> None:
 
 
 @pytest.mark.usefixtures("endpoint")
-def test_credentials_that_were_renewed_are_used() -> None:
+def test_credentials_that_were_renewed_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     sessions = [a_session()]
     sink = S3Sink("s3://letters/dead", session=lambda: sessions[0])
     sink.write([letter(1)])
     renewed = boto3.Session(aws_access_key_id="AKIDOFANOTHER", aws_secret_access_key="x").get_credentials()
-    sessions[0]._session._credentials = renewed
+    monkeypatch.setattr(sessions[0], "get_credentials", lambda: renewed)
     sink.write([letter(2)])
     assert isinstance(sink._files, s3._S3Prefix)
     assert sink._files._opened is not None

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -104,7 +105,7 @@ class RefusingLister(InMemoryShardLister):
         return super().list_shards()
 
 
-def spout_with(world: World, lister: RefusingLister, **settings: float) -> RecordSpout:
+def spout_with(world: World, lister: RefusingLister, **settings: Any) -> RecordSpout:
     return RecordSpout(
         ports=replace(world.ports(), lister=lister),
         scheme="text",
