@@ -97,8 +97,8 @@ def each_record(
         handler: called on the executors with ``scheme(record)``. Returning acks the record, raising fails it;
             `Reject` dead-letters it at once, and `RetryLater` chooses the delay before its retry.
         dead_letters: where records go that were given up: a directory, ``file:///directory``,
-            ``s3://bucket/prefix``, ``kinesis://stream``, or a Hadoop URL (not under Spark Connect, for it needs the
-            driver's JVM). Opened by the process that runs ``foreachBatch``: for a check before the first
+            ``s3://bucket/prefix``, ``kinesis://stream``, or a Hadoop URL (not under Spark Connect, for it needs
+            the driver's JVM). Opened by the process that runs ``foreachBatch``: for a check before the first
             micro-batch, and when there is something to write.
         app: the application's name, kept in the dead letters.
         scheme: prepares what the handler is given: "raw" (a `Record`), "text", "json", ``"module:callable"``
