@@ -375,10 +375,10 @@ class MicroBatchEngine:
             self._tip.trimmed(result.plan.shard_id)
         elif result.outcome.at_end:
             self._consumer.end_was_read()
+        if result.error is None or result.bytes_read:
+            self._consumer.read_errors.worked(result.plan.shard_id)
         if result.error is not None:
             self._tip.reading_failed(result.plan.shard_id, reader, result.error)
-        else:
-            self._consumer.read_errors.worked(result.plan.shard_id)
 
     def _count(self, result: WorkResult, exhausted: int) -> None:
         counters = self._consumer.counters
