@@ -202,6 +202,16 @@ class Coordinator(Protocol):
 class DeadLetterSink(Protocol):
     """Keeps the records that were given up."""
 
+    def check_writable(self) -> None:
+        """Find out that letters can be written, as far as that is possible without leaving anything behind.
+
+        Called once, before anything is read: a place that is wrong must not be noticed at the first letter.
+
+        Raises:
+            DeadLetterError: says what is wrong.
+        """
+        ...
+
     def write(self, letters: Sequence[DeadLetter]) -> None:
         """Make the letters durable before returning (invariant 6). At least once: a repeat may store twice.
 

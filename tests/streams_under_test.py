@@ -21,12 +21,6 @@ if TYPE_CHECKING:
 FIRST_SHARD = "shardId-000000000000"
 
 
-class RereadingGetter(ShardGetter, Protocol):
-    """The port, and the re-reading of one record that both getters of ours have."""
-
-    def read_record(self, sequence_number: SequenceNumber) -> Record | None: ...
-
-
 class StreamUnderTest(Protocol):
     name: str
 
@@ -41,7 +35,7 @@ class StreamUnderTest(Protocol):
     def lister(self) -> ShardLister: ...
     def getter(
         self, position: Position, *, shard_id: str = FIRST_SHARD, fail_on_data_loss: bool = True
-    ) -> RereadingGetter: ...
+    ) -> ShardGetter: ...
 
 
 class FakeStream:
@@ -72,7 +66,7 @@ class FakeStream:
 
     def getter(
         self, position: Position, *, shard_id: str = FIRST_SHARD, fail_on_data_loss: bool = True
-    ) -> RereadingGetter:
+    ) -> ShardGetter:
         return InMemoryShardGetter(self.stream, shard_id, position, fail_on_data_loss=fail_on_data_loss)
 
     def trim(self, up_to: SequenceNumber) -> None:
@@ -90,7 +84,7 @@ class PolledFakeStream(FakeStream):
 
     def getter(
         self, position: Position, *, shard_id: str = FIRST_SHARD, fail_on_data_loss: bool = True
-    ) -> RereadingGetter:
+    ) -> ShardGetter:
         return PollingShardGetter(
             cast("KinesisClient", InMemoryKinesisClient(self.stream)),
             stream=self.name,
@@ -159,7 +153,7 @@ class EndpointStream:
 
     def getter(
         self, position: Position, *, shard_id: str = FIRST_SHARD, fail_on_data_loss: bool = True
-    ) -> RereadingGetter:
+    ) -> ShardGetter:
         return PollingShardGetter(
             self._client,
             stream=self.name,

@@ -92,7 +92,13 @@ def show(
         print_json(_document(letter))
     else:
         print_plain(
-            ("field", "value"), [(name, _shown(name, value)) for name, value in _document(letter).items()]
+            ("field", "value"),
+            # Lines after the first stand under it, so that none can be taken for a field.
+            [
+                ("" if number else name, line)
+                for name, value in _document(letter).items()
+                for number, line in enumerate(_shown(name, value).split("\n"))
+            ],
         )
 
 
@@ -163,6 +169,10 @@ class _Watched:
         self._sink = sink
         self._mark = mark
         self._advance = advance
+
+    def check_writable(self) -> None:
+        """As the sink does."""
+        self._sink.check_writable()
 
     def write(self, letters: Sequence[DeadLetter]) -> None:
         """As the sink does."""

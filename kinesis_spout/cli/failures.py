@@ -6,6 +6,7 @@ from typing import Any, Final
 import typer
 from typer.core import TyperGroup
 
+from kinesis_spout.cli.output import note
 from kinesis_spout.errors import (
     CheckpointUnreadable,
     ConsumerAlive,
@@ -73,7 +74,7 @@ class OneLineErrors(TyperGroup):
 
 def report(error: KinesisSpoutError) -> None:
     """Say on standard error what went wrong, and what to do about it."""
-    typer.echo(f"error: {error}", err=True)
+    note(f"error: {error}")
     step = next((step for kind, step in _NEXT_STEPS.items() if isinstance(error, kind)), None)
     if step is not None:
         typer.echo(f"next: {step}", err=True)

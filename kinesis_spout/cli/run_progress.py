@@ -16,7 +16,7 @@ from rich.logging import RichHandler
 from rich.table import Table
 from rich.text import Text
 
-from kinesis_spout.cli.output import duration, shortened
+from kinesis_spout.cli.output import duration, printable, shortened
 from shard_state import ShardStatus
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class _LiveTable:
                 table.add_row(*map(shortened, _shard_cells(shard)))
             parts.append(table)
         if snapshot.last_error is not None:
-            parts.append(Text(f"retrying after: {snapshot.last_error}", style="yellow"))
+            parts.append(Text(f"retrying after: {printable(snapshot.last_error)}", style="yellow"))
         self._live.update(Group(*parts), refresh=True)
 
 

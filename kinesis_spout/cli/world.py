@@ -148,10 +148,13 @@ class RealWorld:
     def dead_letters(self, config: SpoutConfig) -> AbstractContextManager[DeadLetterSink]:
         """Open the sink; only one on a stream needs Kinesis."""
         from kinesis_spout.dead_letters.sink_url import open_sink  # noqa: PLC0415
+        from kinesis_spout.spout.open_ports import client_settings  # noqa: PLC0415
 
         url = config.dead_letters_url
         on_kinesis = url.startswith("kinesis://")
-        return closing(open_sink(url, client=self.client(config) if on_kinesis else None))
+        return closing(
+            open_sink(url, client=self.client(config) if on_kinesis else None, aws=client_settings(config))
+        )
 
     def client(self, config: SpoutConfig) -> "KinesisClient":
         """Give this process's client."""

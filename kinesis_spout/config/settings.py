@@ -183,7 +183,7 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         Text | None,
         Meta(
             description="Where records that were given up are kept: a directory, file:///directory, "
-            "kinesis://stream, or any Hadoop URL (hdfs://, s3a://); none: "
+            "s3://bucket/prefix, kinesis://stream, or any Hadoop URL (hdfs://, s3a://); none: "
             "`.kinesis-spout/<app>/<stream>/dead-letters`."
         ),
     ] = None

@@ -1,42 +1,29 @@
-"""Dead letters on any file system that Hadoop knows (HDFS, S3, ABFS, GCS), through the JVM of PySpark.
+"""Dead letters on any file system that Hadoop knows (HDFS, S3A, ABFS, GCS), through the JVM of PySpark.
 
-Every write makes one new file of JSON lines: it is filled under a temporary name, forced to disk where the
-file system can do that (object stores are durable once closed), and renamed. So a file that has its name is
-complete, whatever crashed, and nothing needs appending, which object stores cannot do.
+A file is filled under a temporary name, forced to disk where the file system can do that (object stores are
+durable once closed), and renamed. So nothing needs appending, which object stores cannot do.
 """
 
 import os
 import sys
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import Any, Final, cast
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 
 from kinesis_spout.clock import Clock, SystemClock
-from kinesis_spout.dead_letter import DeadLetter
-from kinesis_spout.dead_letters.stored_form import (
-    decoded,
-    decoded_mark,
-    encoded,
-    encoded_mark,
-    mark_of,
-    without_redriven,
-)
+from kinesis_spout.dead_letters.whole_files import WholeFilesSink
 from kinesis_spout.errors import DeadLetterError
 
 CHUNK_BYTES: Final = 4 * 1024 * 1024
 """How much passes between Python and the JVM in one call."""
 
-_LETTERS: Final = "dead-letters"
-_MARKS: Final = "redriven"
 
-
-class HadoopSink:
-    """A Hadoop directory of ``dead-letters-*.jsonl`` and ``redriven-*.jsonl`` files. Mutable: may be closed.
+class HadoopSink(WholeFilesSink):
+    """A Hadoop directory of dead letters.
 
     Uses the Hadoop settings of the running SparkContext (``spark.hadoop.*``: credentials, endpoints), or the
     defaults if none runs; starts PySpark's JVM if need be.
@@ -46,8 +33,14 @@ class HadoopSink:
     """
 
     def __init__(self, url: str, *, clock: Clock | None = None) -> None:
-        self._url = url
-        self._clock = clock or SystemClock()
+        super().__init__(_HadoopDirectory(url), clock or SystemClock())
+
+
+class _HadoopDirectory:
+    """See ``WholeFiles``. Mutable: may be closed."""
+
+    def __init__(self, url: str) -> None:
+        self.place = url
         # The JVM keeps this environment, and so do the Python processes of any Spark session in it later.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         SparkContext._ensure_initialized()  # noqa: SLF001 - PySpark has no public way to its JVM
@@ -60,26 +53,52 @@ class HadoopSink:
             )
         self._closed = False
 
-    def write(self, letters: Sequence[DeadLetter]) -> None:
-        """Make the letters durable, in one new file, before returning; see the port."""
-        if letters:
-            self._store(_LETTERS, (encoded(letter) for letter in letters))
+    def check_writable(self) -> None:
+        """Make an empty file and remove it, with the directories that were made for it."""
+        with self._translated("write to"):
+            made = self._missing_directories()
+            probe = self._path(f"_probe-{uuid.uuid4().hex}")
+            self._file_system.create(probe, False).close()
+            self._file_system.delete(probe, False)
+            for directory in made:
+                if len(self._file_system.listStatus(directory)) == 0:  # else somebody else uses it by now
+                    self._file_system.delete(directory, False)
 
-    def read(self) -> Iterable[DeadLetter]:
-        """Give back what was not redriven. A bad line is an error that names ``file:line``; see the port."""
-        return without_redriven(
-            (decoded(place, line) for place, line in self._lines(_LETTERS)),
-            [decoded_mark(place, line) for place, line in self._lines(_MARKS)],
-        )
+    def create(self, name: str, lines: Iterable[bytes]) -> None:
+        """Fill a file under a temporary name, and rename it."""
+        with self._translated("write to"):
+            temporary = self._path(f"_writing-{name}")
+            output = self._file_system.create(temporary, False)  # makes the directories; never overwrites
+            try:
+                for chunk in _chunks(lines):
+                    output.write(chunk)
+                if output.hasCapability("hsync"):
+                    output.hsync()
+            finally:
+                output.close()
+            if not self._file_system.rename(temporary, self._path(name)):
+                raise DeadLetterError(
+                    f"expected to rename _writing-{name} to {name} in {self.place!r}, got a refusal; "
+                    "check the directory's permissions"
+                )
 
-    def mark_redriven(self, letters: Sequence[DeadLetter]) -> None:
-        """Leave the letters out of ``read`` from now on, durably.
+    def names(self) -> list[str]:
+        """Name what the directory holds."""
+        with self._translated("list"):
+            if not self._file_system.exists(self._directory):
+                return []
+            return [status.getPath().getName() for status in self._file_system.listStatus(self._directory)]
 
-        Raises:
-            DeadLetterError: none or all of them are marked.
-        """
-        if letters:
-            self._store(_MARKS, (encoded_mark(mark_of(letter)) for letter in letters))
+    def chunks(self, name: str) -> Iterator[bytes]:
+        """Read a file through the JVM."""
+        with self._translated("read"):
+            stream = self._file_system.open(self._path(name))
+        try:
+            while chunk := self._next_chunk(stream):
+                yield chunk
+        finally:
+            with self._translated("read"):
+                stream.close()
 
     def close(self) -> None:
         """Close the file system. May be called twice."""
@@ -94,54 +113,14 @@ class HadoopSink:
             return self._jvm.org.apache.hadoop.conf.Configuration()
         return context._jsc.hadoopConfiguration()  # noqa: SLF001
 
-    def _store(self, kind: str, lines: Iterable[bytes]) -> None:
-        made_at = datetime.fromtimestamp(self._clock.time(), UTC).strftime("%Y%m%dT%H%M%S.%fZ")
-        # Drivers on several hosts may share the directory; times and process ids may be equal there.
-        name = f"{kind}-{made_at}-{os.getpid()}-{uuid.uuid4().hex}.jsonl"
-        with self._translated("write to"):
-            temporary = self._path(f"_writing-{name}")
-            output = self._file_system.create(temporary, False)  # makes the directories; never overwrites
-            try:
-                for chunk in _chunks(lines):
-                    output.write(chunk)
-                if output.hasCapability("hsync"):
-                    output.hsync()
-            finally:
-                output.close()
-            if not self._file_system.rename(temporary, self._path(name)):
-                raise DeadLetterError(
-                    f"expected to rename _writing-{name} to {name} in {self._url!r}, got a refusal; "
-                    "check the directory's permissions"
-                )
-
-    def _lines(self, kind: str) -> Iterator[tuple[str, bytes]]:
-        with self._translated("list"):
-            if not self._file_system.exists(self._directory):
-                return
-            names = [status.getPath().getName() for status in self._file_system.listStatus(self._directory)]
-        for name in sorted(names):
-            if name.startswith(f"{kind}-") and name.endswith(".jsonl"):
-                yield from self._lines_of(name)
-
-    def _lines_of(self, name: str) -> Iterator[tuple[str, bytes]]:
-        place = f"{self._url.rstrip('/')}/{name}"
-        number, rest = 0, b""
-        with self._translated("read"):
-            stream = self._file_system.open(self._path(name))
-        try:
-            while chunk := self._next_chunk(stream):
-                *lines, rest = (rest + chunk).split(b"\n")
-                for line in lines:
-                    number += 1
-                    yield f"{place}:{number}", line
-        finally:
-            with self._translated("read"):
-                stream.close()
-        if rest:
-            raise DeadLetterError(
-                f"{place}:{number + 1}: expected a complete line, got one without an end; files are renamed only "
-                "when complete, so something else wrote to this one"
-            )
+    def _missing_directories(self) -> list[Any]:
+        """Name the directory and those above it that do not exist, the deepest first."""
+        missing = []
+        directory = self._directory
+        while directory is not None and not self._file_system.exists(directory):
+            missing.append(directory)
+            directory = directory.getParent()
+        return missing
 
     def _next_chunk(self, stream: Any) -> bytes:
         with self._translated("read"):
@@ -157,7 +136,7 @@ class HadoopSink:
         except Py4JError as error:
             # A Py4JJavaError's own text is a Java stack trace; the exception's is one line.
             said = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
-            raise DeadLetterError(f"expected to {verb} {self._url!r} through Hadoop, got {said}") from error
+            raise DeadLetterError(f"expected to {verb} {self.place!r} through Hadoop, got {said}") from error
 
 
 def _chunks(lines: Iterable[bytes]) -> Iterator[bytes]:

@@ -34,6 +34,10 @@ class JsonLinesSink:
             for kind in ("dead-letters", "redriven")
         )
 
+    def check_writable(self) -> None:
+        """Find out that letters can be written; see the port."""
+        self._letters.check_writable()
+
     def write(self, letters: Sequence[DeadLetter]) -> None:
         """Make the letters durable before returning; see the port."""
         if letters:

@@ -9,6 +9,7 @@ comes from a write that failed and was repeated, and is left out.
 The stream's retention ends what it keeps: 24 hours unless it was raised.
 """
 
+import logging
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
@@ -37,6 +38,8 @@ READ_INTERVAL_SECONDS: Final = 0.2
 
 _PART_HEAD_BYTES: Final = 128
 
+_log = logging.getLogger(__name__)
+
 
 class KinesisStreamSink:
     """A stream, by name or ARN, that holds nothing but dead letters. The client stays its caller's.
@@ -57,6 +60,20 @@ class KinesisStreamSink:
         self._stream = stream
         self._max_record_bytes = max_record_bytes
         self._patience = patience or Patience()
+
+    def check_writable(self) -> None:
+        """Ask for the stream; see the port. Only a write could tell whether records may be put on it."""
+        try:
+            describe = partial(self._client.describe_stream_summary, **stream_arguments(self._stream))
+            self._persistently("DescribeStreamSummary", describe)
+        except DeadLetterError as error:
+            if (
+                isinstance(error.__cause__, ClientError)
+                and error_code(error.__cause__) == "AccessDeniedException"
+            ):
+                _log.warning("whether the dead-letter stream exists is not known: %s", error)
+                return
+            raise
 
     def write(self, letters: Sequence[DeadLetter]) -> None:
         """Return when the stream has taken every letter, whole; see the port."""

@@ -4,17 +4,22 @@ Each process appends to files of its own, so that nothing needs a lock. An appen
 a new file's name, and those of new directories, are made durable by an fsync of the directory above.
 
 A crash in the middle of an append can leave an incomplete last line. That line was never reported as written,
-so a reader leaves it out. For the same reason a file is given up after a failed append: the next one starts a
-new file, and only last lines are ever incomplete.
+so a reader leaves it out, with a warning. After an append that failed (a full disk) the file is cut back to what
+it was before; where that fails too, it is given up and the next append starts a new file. So nothing is ever
+appended to an incomplete line, and only last lines are incomplete.
 """
 
+import logging
 import os
+import uuid
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 from kinesis_spout.clock import Clock
 from kinesis_spout.errors import DeadLetterError
+
+_log = logging.getLogger(__name__)
 
 
 class LineFiles:
@@ -27,6 +32,26 @@ class LineFiles:
         self._clock = clock
         self._descriptor: int | None = None
         self._size_bytes = 0
+        self._is_whole = True
+        """Whether the file is known to end with a line that was reported as written."""
+
+    def check_writable(self) -> None:
+        """Make an empty file and remove it: in the directory, or in the one above that is there.
+
+        Raises:
+            DeadLetterError: no file can be made there.
+        """
+        directory = self._directory.absolute()
+        try:
+            place = next(each for each in (directory, *directory.parents) if each.exists())
+            probe = place / f".kinesis-spout-probe-{uuid.uuid4().hex}"
+            os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            probe.unlink()
+        except OSError as error:
+            raise DeadLetterError(
+                f"expected to be able to write below {str(self._directory)!r}, got {error}; name a directory that "
+                "this user may write to"
+            ) from error
 
     def append(self, lines: Iterable[bytes]) -> None:
         """Make the lines (given without their ends) durable before returning.
@@ -35,14 +60,17 @@ class LineFiles:
             DeadLetterError: the first lines may be stored, the last of those incompletely.
         """
         data = b"".join(line + b"\n" for line in lines)
+        self._is_whole = False
         try:
             if self._descriptor is None:
                 self._descriptor = self._new_file()
                 self._size_bytes = 0
-            _write_all(self._descriptor, data)
+            self._write(self._descriptor, data)
             os.fsync(self._descriptor)
+            self._is_whole = True
         except OSError as error:
-            self.close()
+            if not self._is_whole:
+                self.close()
             raise DeadLetterError(
                 f"expected to write {len(data)} bytes below {str(self._directory)!r}, got {error}; "
                 "check the directory's permissions and free space"
@@ -61,8 +89,16 @@ class LineFiles:
             try:
                 with path.open("rb") as file:
                     for number, line in enumerate(file, start=1):
-                        if line.endswith(b"\n"):  # else a crash cut the last append short
+                        if line.endswith(b"\n"):
                             yield f"{path}:{number}", line[:-1]
+                        else:
+                            _log.warning(
+                                "%s:%d: an incomplete last line of %d bytes is left out: a crash or a full disk "
+                                "cut its write short; it was never reported as written, so its record came again",
+                                path,
+                                number,
+                                len(line),
+                            )
             except OSError as error:
                 raise DeadLetterError(f"{path}: expected a readable file, got {error}") from error
 
@@ -71,6 +107,14 @@ class LineFiles:
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
+
+    def _write(self, descriptor: int, data: bytes) -> None:
+        try:
+            _write_all(descriptor, data)
+        except OSError:
+            os.ftruncate(descriptor, self._size_bytes)
+            self._is_whole = True
+            raise
 
     def _new_file(self) -> int:
         _make_durably(self._directory)

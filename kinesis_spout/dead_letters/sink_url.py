@@ -1,25 +1,44 @@
 """Which sink a URL means."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
 from kinesis_spout.dead_letters.json_lines import JsonLinesSink
 from kinesis_spout.dead_letters.kinesis_stream import KinesisStreamSink
 from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.kinesis.client import KinesisClientSettings
 from kinesis_spout.ports import DeadLetterSink
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
 
-def open_sink(url: str, *, client: "KinesisClient | None" = None) -> DeadLetterSink:
+_writable: Final[set[tuple[str, KinesisClientSettings | None]]] = set()
+"""Places that this process has found writable."""
+
+
+def check_once(url: str, sink: DeadLetterSink, *, aws: KinesisClientSettings | None = None) -> None:
+    """Find out that a sink can be written, unless this process has found that before: for what begins often.
+
+    Raises:
+        DeadLetterError: see the port.
+    """
+    if (url, aws) not in _writable:
+        sink.check_writable()
+        _writable.add((url, aws))
+
+
+def open_sink(
+    url: str, *, client: "KinesisClient | None" = None, aws: KinesisClientSettings | None = None
+) -> DeadLetterSink:
     """Open the sink that a URL or a path names; `SpoutConfig.dead_letters_url` gives one.
 
     ``file:///directory`` and a path without a scheme are a local directory, ``kinesis://stream`` is a stream,
-    reached with ``client``, and everything else is Hadoop's, which may start PySpark's JVM.
+    reached with ``client``, ``s3://bucket/prefix`` is S3, with the credentials and in the region of ``aws``, else
+    boto3's own, and everything else is Hadoop's, ``s3a://`` too, which may start PySpark's JVM.
 
     Raises:
-        InvalidConfig: ``kinesis://`` without a client, or ``file://`` with a host.
+        InvalidConfig: ``kinesis://`` without a client, ``file://`` with a host, ``s3://`` without a bucket.
         DeadLetterError: Hadoop cannot open the URL.
     """
     scheme, separator, rest = url.partition("://")
@@ -34,6 +53,10 @@ def open_sink(url: str, *, client: "KinesisClient | None" = None) -> DeadLetterS
         if client is None:
             raise InvalidConfig(f"dead_letters: expected a Kinesis client to open {url!r} with, got none")
         return KinesisStreamSink(client, rest)
+    if scheme == "s3":
+        from kinesis_spout.dead_letters.s3 import S3Sink  # noqa: PLC0415 - starts what PyArrow brings for S3
+
+        return S3Sink(url, session=(aws or KinesisClientSettings()).session)
     from kinesis_spout.dead_letters.hadoop import HadoopSink  # noqa: PLC0415 - PySpark is slow to import
 
     return HadoopSink(url)

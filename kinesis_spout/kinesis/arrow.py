@@ -1,8 +1,9 @@
 """A page as Arrow columns, for the doors into Spark: the names and types that Kinesis sources use there."""
 
 import threading
+from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
@@ -65,6 +66,15 @@ class ArrowReply:
     def at_end(self) -> bool:
         """Whether nothing ever follows."""
         return self.page.at_end
+
+    def after(self, number: int) -> "ArrowReply":
+        """Give the reply without the records up to and including a sequence number."""
+        numbers = self.page.batch.column("sequenceNumber")
+        first = bisect_right(range(len(numbers)), number, key=lambda row: int(numbers[row].as_py()))
+        if first == 0:
+            return self
+        # What others can map is the whole batch.
+        return replace(self, page=replace(self.page, batch=self.page.batch.slice(first), memory=None))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,12 +2,14 @@
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.errors import KinesisSpoutError, SpoutClosed
 from kinesis_spout.kinesis.getter import MAX_RECORDS
 from kinesis_spout.kinesis.prefetcher import Prefetcher
+from kinesis_spout.kinesis.reactions import Action, Reaction, reaction_to
 from kinesis_spout.ports import Page, ShardGetter
 from kinesis_spout.record import Record
 from shard_state import Shard
@@ -19,9 +21,9 @@ MIN_RETRY_SECONDS: Final = 0.2
 class BufferedShardGetter:
     """Keeps one shard's next records at hand. Mutable; ``poll`` is one thread's, the fetching another's.
 
-    Fetching goes on while the buffer has room, and starts again when half of it was consumed. Retriable
-    errors are tried again behind the scenes, for ever, visible in ``last_error`` and ``retries``. Any other
-    error is raised by ``poll``, after the records fetched before it, and by every ``poll`` from then on.
+    Fetching goes on while the buffer has room, and starts again when half of it was consumed. What ``react``
+    wants to be retried is tried again behind the scenes, for ever, visible in ``last_error`` and ``retries``. Any
+    other error is raised by ``poll``, after the records fetched before it, and by every ``poll`` from then on.
 
     Args:
         getter: from where the pages come; it belongs to this object from now on.
@@ -30,6 +32,8 @@ class BufferedShardGetter:
         max_bytes: no page is fetched while this much is at hand; the last one may exceed it.
         idle_seconds: how long to leave a shard alone that had nothing and is at its tip.
         clock: the one of getter and prefetcher.
+        react: says what an error means; called on a fetching thread, once for each error.
+        worked: told of the first page, and of the first one after errors; on a fetching thread.
     """
 
     def __init__(
@@ -41,6 +45,8 @@ class BufferedShardGetter:
         max_bytes: int = 16 * 1024 * 1024,
         idle_seconds: float = 1.0,
         clock: Clock | None = None,
+        react: Callable[[Exception], Reaction] = reaction_to,
+        worked: Callable[[], None] = lambda: None,
     ) -> None:
         self._getter = getter
         self._prefetcher = prefetcher
@@ -48,6 +54,8 @@ class BufferedShardGetter:
         self._max_bytes = max_bytes
         self._idle_seconds = idle_seconds
         self._clock = clock or SystemClock()
+        self._react = react
+        self._worked = worked
         self._lock = threading.Lock()
         self._records: deque[Record] = deque()
         self._bytes = 0
@@ -67,7 +75,7 @@ class BufferedShardGetter:
 
         Raises:
             SpoutClosed: after ``close``.
-            DataLoss, ShardNotFound, StreamNotFound, AccessDenied: see ``ShardGetter.read``.
+            DataLoss, ShardNotFound, StreamNotFound: see ``ShardGetter.read``; whatever ``react`` does not retry.
         """
         with self._lock:
             if self._closed:
@@ -126,17 +134,21 @@ class BufferedShardGetter:
                 return None
         try:
             page = self._getter.read(limit)
-        except KinesisSpoutError as error:
-            if error.retriable:
-                self.last_error = error
-                self.retries += 1
-                return max(self._getter.ready_at, self._clock.monotonic() + MIN_RETRY_SECONDS)
-            self._fail(error)
-            return None
-        except Exception as error:  # noqa: BLE001 - not hidden: the next poll raises it
-            self._fail(error)
-            return None
+        except Exception as error:  # noqa: BLE001 - not hidden: retried visibly, or raised by the next poll
+            return self._failed(error)
+        if self.last_error is not None or self.millis_behind_latest is None:
+            self._worked()
         return self._keep(page)
+
+    def _failed(self, error: Exception) -> float | None:
+        reaction = self._react(error)
+        if reaction.action is not Action.RETRY or not isinstance(error, KinesisSpoutError):
+            self._failure = error
+            return None
+        self.last_error = error
+        self.retries += 1
+        wait = max(MIN_RETRY_SECONDS, reaction.wait_seconds)
+        return max(self._getter.ready_at, self._clock.monotonic() + wait)
 
     def _keep(self, page: Page) -> float | None:
         with self._lock:
@@ -152,10 +164,6 @@ class BufferedShardGetter:
         idle = not page.records and not page.millis_behind_latest
         earliest = self._clock.monotonic() + self._idle_seconds if idle else 0.0
         return max(self._getter.ready_at, earliest)
-
-    def _fail(self, error: Exception) -> None:
-        with self._lock:
-            self._failure = error
 
     def _is_half_empty(self) -> bool:
         return len(self._records) <= self._max_records // 2 and self._bytes <= self._max_bytes // 2

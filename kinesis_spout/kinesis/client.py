@@ -82,7 +82,7 @@ class KinesisClientSettings:
     def create(self) -> "KinesisClient":
         """Make a new client, which nobody else uses. Raises like ``connect``."""
         with translated("Making a Kinesis client"):
-            client = self._session().client(
+            client = self.session().client(
                 "kinesis",
                 endpoint_url=self.endpoint_url,
                 config=Config(
@@ -98,7 +98,12 @@ class KinesisClientSettings:
         endpoint.http_session = WholeBodySession(endpoint.http_session)
         return client
 
-    def _session(self) -> boto3.Session:
+    def session(self) -> boto3.Session:
+        """Give a session with the region and the credentials, those of the assumed role if one is named.
+
+        Raises:
+            botocore.exceptions.BotoCoreError: a profile does not exist, or cannot be read.
+        """
         core = botocore.session.Session()
         session = boto3.Session(
             aws_access_key_id=self.access_key,

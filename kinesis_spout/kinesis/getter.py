@@ -3,6 +3,9 @@
 The place in the shard is the last record *fetched*; an iterator is only a short-lived ticket to it. So an
 iterator that expires, is refused, or belongs to a process that ended costs one call and loses nothing: a new
 one is asked for after the last fetched record, or, if nothing was fetched yet, at the pinned start.
+
+Whatever was asked for, no record from before the start is given: a position that was given up for the oldest
+record there is may turn out not to have been trimmed, and what is before it was handled.
 """
 
 import logging
@@ -36,8 +39,7 @@ from kinesis_spout.kinesis.get_records import (
 from kinesis_spout.kinesis.pacing import Pacing
 from kinesis_spout.kinesis.page import GetRecordsReply, page_of
 from kinesis_spout.ports import Page, ShardLister
-from kinesis_spout.record import Record
-from shard_state import Position, SequenceNumber
+from shard_state import Position, PositionType
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
@@ -105,6 +107,7 @@ class PollingShardGetter:
         self._fetch_arrow = fetch_arrow
         self._iterator = iterator
         self._iterator_obtained_at = iterator_obtained_at
+        self._before_start = _last_number_before(self._position)
         self._last: GetRecordsReply | None = None
         wait = max(0.0, not_before - self._clock.time())
         self._pacing = Pacing(ready_at=self._clock.monotonic() + wait, jitter=jitter)
@@ -147,30 +150,6 @@ class PollingShardGetter:
         """Fetch the next page as columns; otherwise the same as ``read``."""
         return self._next_reply(limit, self._arrow).page
 
-    def read_record(self, sequence_number: SequenceNumber) -> Record | None:
-        """Fetch one record again, paced like a read; the place in the shard stays where it is.
-
-        Returns:
-            The (whole, if aggregated) record; None if retention has trimmed it away.
-
-        Raises:
-            What ``read`` raises, except DataLoss.
-        """
-        try:
-            iterator: str | None = self._ask_iterator(Position.at(sequence_number))
-            while iterator is not None:
-                reply = self._get_records(iterator, 1, RecordsForm())
-                if reply.records:
-                    record = page_of(reply, stream=self._stream, shard_id=self._shard_id).records[0]
-                    return record if record.sequence.number == sequence_number.number else None
-                # An empty reply before the tip says nothing yet.
-                iterator = reply.next_shard_iterator if reply.millis_behind_latest else None
-        except DataLoss:
-            return None
-        except (ExpiredIterator, InvalidIterator) as error:
-            self._raise_refused(error)
-        return None
-
     def _next_reply(self, limit: int, form: ReplyForm[Reply]) -> Reply:
         if not 1 <= limit <= MAX_RECORDS:
             raise ValueError(f"expected a limit of 1 to {MAX_RECORDS} records, got {limit}")
@@ -181,7 +160,12 @@ class PollingShardGetter:
         except (ExpiredIterator, InvalidIterator):
             reply = self._read_with_fresh_iterator(limit, form)
         self._advance(reply)
-        return reply
+        return reply if self._before_start is None else self._from_start(reply, self._before_start)
+
+    def _from_start(self, reply: Reply, before_start: int) -> Reply:
+        if reply.last is not None and reply.last.number > before_start:
+            self._before_start = None  # numbers only grow from here
+        return reply.after(before_start)
 
     def _read_with_fresh_iterator(self, limit: int, form: ReplyForm[Reply]) -> Reply:
         self._iterator = None
@@ -189,12 +173,9 @@ class PollingShardGetter:
             return self._get_records(self._current_iterator(), limit, form)
         except (ExpiredIterator, InvalidIterator) as refused:
             self._iterator = None
-            self._raise_refused(refused)
-
-    def _raise_refused(self, refused: KinesisError) -> NoReturn:
-        failure = Unavailable(f"GetRecords of {self._place} refused a fresh iterator: {refused}")
-        self._pacing.failed(self._clock.monotonic(), failure)
-        raise failure from refused
+            failure = Unavailable(f"GetRecords of {self._place} refused a fresh iterator: {refused}")
+            self._pacing.failed(self._clock.monotonic(), failure)
+            raise failure from refused
 
     def _advance(self, reply: GetRecordsReply | ArrowReply) -> None:
         if reply.last is not None:
@@ -219,7 +200,11 @@ class PollingShardGetter:
         if self._fail_on_data_loss:
             raise error
         self.data_losses += 1
-        _log.warning("%s; going on at TRIM_HORIZON because fail_on_data_loss is off", error)
+        _log.warning(
+            "%s; going on at TRIM_HORIZON because fail_on_data_loss is off; what is still there from before that "
+            "position is left out",
+            error,
+        )
         self._position = Position.trim_horizon()
 
     def _ask_iterator(self, position: Position) -> str:
@@ -305,3 +290,10 @@ class PollingShardGetter:
     @property
     def _place(self) -> str:
         return place_of(self._stream, self._shard_id)
+
+
+def _last_number_before(position: Position) -> int | None:
+    """Give the highest number that is not to be given from a position; None if the position names no record."""
+    if position.sequence_number is None:
+        return None
+    return position.sequence_number.number - (position.type is PositionType.AT_SEQUENCE_NUMBER)

@@ -6,8 +6,9 @@ its full rate and hardly ever throttles. Failures push the next read further awa
 
 from typing import Final
 
-from kinesis_spout.errors import AccessDenied, KeyUnavailable, KinesisSpoutError, Throttled
+from kinesis_spout.errors import KinesisSpoutError, Throttled
 from kinesis_spout.kinesis.backoff import Jitter, backoff_seconds
+from kinesis_spout.kinesis.reactions import reaction_to
 
 MIN_INTERVAL_SECONDS: Final = 0.2
 BYTES_PER_SECOND: Final = 2_000_000
@@ -20,9 +21,6 @@ MAX_THROTTLE_SECONDS: Final = 10.0
 
 FIRST_BACKOFF_SECONDS: Final = 0.4
 MAX_BACKOFF_SECONDS: Final = 10.0
-
-SLOW_SECONDS: Final = 30.0
-"""For what only a person can mend: the key of the stream, permissions."""
 
 
 class Pacing:
@@ -62,8 +60,9 @@ class Pacing:
             return backoff_seconds(
                 self._failures, first=2 * floor, cap=2 * MAX_THROTTLE_SECONDS, jitter=self._jitter
             )
-        if isinstance(error, KeyUnavailable | AccessDenied):
-            return SLOW_SECONDS * (1 + self._jitter() / 10)
+        slow_seconds = reaction_to(error).wait_seconds
+        if slow_seconds:
+            return slow_seconds * (1 + self._jitter() / 10)
         return backoff_seconds(
             self._failures, first=FIRST_BACKOFF_SECONDS, cap=MAX_BACKOFF_SECONDS, jitter=self._jitter
         )

@@ -4,6 +4,7 @@ The reply's JSON is decoded in one step into typed structs, the records among th
 dictionaries in between, base64 undone by the decoder. That is what makes a page cheap.
 """
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from datetime import datetime
 from functools import cached_property
@@ -67,6 +68,11 @@ class GetRecordsReply(msgspec.Struct, rename="pascal", dict=True):
     def at_end(self) -> bool:
         """Whether nothing ever follows."""
         return self.next_shard_iterator is None
+
+    def after(self, number: int) -> "GetRecordsReply":
+        """Give the reply without the records up to and including a sequence number."""
+        first = bisect_right(self.records, number, key=lambda record: record.sequence.number)
+        return self if first == 0 else msgspec.structs.replace(self, records=self.records[first:])
 
     @property
     def children(self) -> tuple[Shard, ...]:

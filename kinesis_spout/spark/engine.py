@@ -14,8 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
 from typing import Any, Final
 
-from kinesis_spout.errors import AccessDenied, HandlerKilledWorker, KinesisSpoutError
+from kinesis_spout.errors import HandlerKilledWorker, KinesisSpoutError
 from kinesis_spout.handler import failure_of
+from kinesis_spout.kinesis.reactions import reaction_to
 from kinesis_spout.spark.batch import Batch, pack
 from kinesis_spout.spark.engine_settings import EngineSettings
 from kinesis_spout.spark.jobs import BatchRunner, HandlerBroken
@@ -23,7 +24,7 @@ from kinesis_spout.spark.progress import batch_progress
 from kinesis_spout.spark.reread import Reread, read_missing
 from kinesis_spout.spark.retry_buffer import RetryBuffer
 from kinesis_spout.spark.shard_reader import ShardReader
-from kinesis_spout.spark.tip_poller import DENIED_SECONDS, TipPoller
+from kinesis_spout.spark.tip_poller import TipPoller
 from kinesis_spout.spark.work import WorkResult, WorkSlice
 from kinesis_spout.spout.consumer import Consumer
 from shard_state import FailedRecord, RecordState, SequenceNumber, SliceKind, SliceOutcome, SlicePlan
@@ -359,8 +360,8 @@ class MicroBatchEngine:
         elif plan.kind is SliceKind.READ:
             self._read_settled(reader, result, now)
         elif result.error is not None:
-            denied = isinstance(result.error, AccessDenied)
-            reader.barred_until = now + (DENIED_SECONDS if denied else _REREAD_PAUSE_SECONDS)
+            pause = max(_REREAD_PAUSE_SECONDS, reaction_to(result.error).wait_seconds)
+            reader.barred_until = now + pause
             self._tip.reading_failed(shard_id, reader, result.error)
 
     def _read_settled(self, reader: ShardReader, result: WorkResult, now: float) -> None:
@@ -374,6 +375,8 @@ class MicroBatchEngine:
             self._tip.trimmed(result.plan.shard_id)
         elif result.outcome.at_end:
             self._consumer.end_was_read()
+        if result.error is None or result.bytes_read:
+            self._consumer.read_errors.worked(result.plan.shard_id)
         if result.error is not None:
             self._tip.reading_failed(result.plan.shard_id, reader, result.error)
 

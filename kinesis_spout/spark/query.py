@@ -7,7 +7,8 @@ from typing import Any, Self
 
 from kinesis_spout.errors import InvalidConfig, KinesisSpoutError
 from kinesis_spout.spark.engine import MicroBatchEngine
-from kinesis_spout.spout.consumer import Consumer, Counters
+from kinesis_spout.spout.consumer import Consumer
+from kinesis_spout.spout.counters import Counters
 from shard_state import ShardStatus
 
 _CAUGHT_UP_CHECK_SECONDS = 0.05

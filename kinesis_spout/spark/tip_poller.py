@@ -3,13 +3,13 @@
 Polls run on a pool of threads; what comes of them is handed to the engine's thread, as calls for it to make.
 """
 
-import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from operator import itemgetter
 from typing import Final
 
-from kinesis_spout.errors import AccessDenied, KinesisSpoutError, ShardNotFound, Throttled
+from kinesis_spout.errors import KinesisSpoutError
+from kinesis_spout.kinesis.reactions import Action
 from kinesis_spout.ports import Page, ShardGetter
 from kinesis_spout.spark.engine_settings import EngineSettings
 from kinesis_spout.spark.shard_reader import ShardReader
@@ -19,12 +19,8 @@ from kinesis_spout.spout.consumer import Consumer
 _FETCH_THREADS: Final = 16
 _PAGE_BYTES: Final = 10 * 1024 * 1024
 """AWS: the most that one GetRecords gives. So much is set aside for every poll under way."""
-DENIED_SECONDS: Final = 30.0
-"""Permissions that were taken away may come back; asking more often helps nobody."""
 _BEHIND_MILLIS: Final = 5_000
 """A page that ends further behind the tip than this says that executors should read."""
-
-_log = logging.getLogger(__name__)
 
 
 class TipPoller:
@@ -103,16 +99,14 @@ class TipPoller:
     def reading_failed(self, shard_id: str, reader: ShardReader, error: Exception) -> None:
         """Decide what an error of reading means for its shard, wherever it was read."""
         consumer = self._consumer
-        if isinstance(error, ShardNotFound):
+        reaction = consumer.reading_failed(shard_id, error)
+        if reaction.action is Action.END_SHARD:
             self.trimmed(shard_id)
-        elif isinstance(error, AccessDenied) or (isinstance(error, KinesisSpoutError) and error.retriable):
+        elif reaction.action is Action.RETRY and isinstance(error, KinesisSpoutError):
             consumer.last_error = reader.error = error
-            if isinstance(error, Throttled):
-                consumer.counters.throttled += 1
-            else:
-                _log.warning("%s: %s; it is read again before long", shard_id, error)
-            if isinstance(error, AccessDenied):
-                reader.next_poll_at = reader.read_at = consumer.now + DENIED_SECONDS
+            again_at = consumer.now + reaction.wait_seconds
+            reader.next_poll_at = max(reader.next_poll_at, again_at)
+            reader.read_at = max(reader.read_at, again_at)
         else:
             consumer.end_with(error)
 
@@ -124,9 +118,7 @@ class TipPoller:
 
     def trimmed(self, shard_id: str) -> None:
         """End a shard that retention took away."""
-        _log.error("%s is gone: retention trimmed it before it was read to its end", shard_id)
-        self._consumer.counters.shards_trimmed += 1
-        self._end_read(shard_id)
+        self._consumer.shard_trimmed(shard_id)
 
     def end_if_drained(self, shard_id: str, reader: ShardReader) -> None:
         """End a closed shard once its last page was carried away."""
@@ -156,6 +148,7 @@ class TipPoller:
             return
         now = self._consumer.now
         reader.take_in(page)
+        self._consumer.read_errors.worked(shard_id)
         self.recovered(reader)
         self._consumer.counters.bytes_read += page.size_bytes
         full = (

@@ -5,8 +5,8 @@ reading is paused (invariant 13): the *housekeeper* lists shards, acquires them 
 writes dead letters, whose sink may be slow. The ``StateManager`` is shared with the door, under ``lock``; no
 I/O is done under it.
 
-Errors that may pass (``retriable``) are retried for as long as it takes, with back-off; they show in
-``last_error``. Any other error ends the consumer: it is raised by the door's next call.
+Errors that may pass (see ``kinesis_spout.kinesis.reactions``) are retried for as long as it takes, with back-off;
+they show in ``last_error``. Any other error ends the consumer: it is raised by the door's next call.
 """
 
 import logging
@@ -16,17 +16,20 @@ import socket
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from time import monotonic
 from typing import Final, Protocol
 from uuid import uuid4
 
 from kinesis_spout.config import SpoutConfig
 from kinesis_spout.dead_letter import DeadLetter
-from kinesis_spout.errors import DeadLetterError, KinesisSpoutError
+from kinesis_spout.errors import AccessDenied, DeadLetterError, KinesisSpoutError
+from kinesis_spout.kinesis.reactions import Action, Reaction, reaction_to
 from kinesis_spout.ports import CheckpointWrite
 from kinesis_spout.record import Record
+from kinesis_spout.spout.chores import Backoff, Chores
+from kinesis_spout.spout.counters import Counters
 from kinesis_spout.spout.ports import Ports
+from kinesis_spout.spout.read_errors import ReadErrors
 from kinesis_spout.spout.waiting_letters import WaitingLetters
 from shard_state import (
     Capacity,
@@ -38,8 +41,6 @@ from shard_state import (
     StateManager,
 )
 
-_BACKOFF_SECONDS: Final = 1.0
-_BACKOFF_CAP_SECONDS: Final = 10.0
 _LOOK_AROUND_SECONDS: Final = 0.5
 """How soon a lost session is noticed."""
 _STAND_BY_SECONDS: Final = 0.5
@@ -65,48 +66,6 @@ class Door(Protocol):
         ...
 
 
-@dataclass(slots=True, kw_only=True)
-class Counters:
-    """What happened since the start. Mutable; read it at any time."""
-
-    delivered: int = 0
-    """Deliveries to the user's code, retries included."""
-    acked: int = 0
-    retried: int = 0
-    timed_out: int = 0
-    dead_lettered: int = 0
-    bytes_read: int = 0
-    throttled: int = 0
-    commits: int = 0
-    shards_trimmed: int = 0
-    """Shards that retention trimmed away before their end was read. Their unread records are lost."""
-
-
-@dataclass(slots=True)
-class _Backoff:
-    failures: int = 0
-    until: float = 0.0
-
-    def failed(self, now: float) -> None:
-        delay = min(_BACKOFF_CAP_SECONDS, _BACKOFF_SECONDS * 2 ** min(self.failures, 8))
-        self.failures += 1
-        self.until = now + delay * (1 - random.random() / 2)  # noqa: S311 - jitter, no secret
-
-    def passed(self) -> None:
-        self.failures, self.until = 0, 0.0
-
-
-@dataclass(slots=True)
-class _Chores:
-    """When each chore is due. Mutable."""
-
-    list_at: float = 0.0
-    commit_at: float = 0.0
-    listing: _Backoff = field(default_factory=_Backoff)
-    committing: _Backoff = field(default_factory=_Backoff)
-    burying: _Backoff = field(default_factory=_Backoff)
-
-
 class Consumer:
     """One member of an application on one stream. Mutable; ``lock`` guards ``manager``."""
 
@@ -118,6 +77,8 @@ class Consumer:
         self.counters = Counters()
         self.last_error: KinesisSpoutError | None = None
         """The last error that is being retried; None once what failed has worked again."""
+        self.read_errors = ReadErrors(ports.clock)
+        """The shards that cannot be read now. Guarded by ``lock``."""
         self.listings = 0
         """How often the stream's shards were listed and taken in."""
         self._listings_needed = 0
@@ -138,7 +99,7 @@ class Consumer:
         )
         self._door: Door | None = None
         self.letters = WaitingLetters()
-        self._chores = _Chores()
+        self._chores = Chores()
         self._fatal: BaseException | None = None
         self._chore_due = threading.Event()
         self._letter_due = threading.Event()
@@ -150,7 +111,7 @@ class Consumer:
     # The door's side
 
     def start(self, door: Door) -> None:
-        """Begin: check the stream and the stored progress, join, acquire; then keep house in the background.
+        """Begin: check the stream, the sink and the stored progress, join, acquire; then keep house.
 
         Raises:
             KinesisSpoutError: whatever goes wrong at the start is raised at once, so that a wrong name or
@@ -160,6 +121,7 @@ class Consumer:
         ports, now = self.ports, self.ports.clock.monotonic()
         summary = ports.lister.summary()
         shards = ports.lister.list_shards()
+        ports.dead_letters.check_writable()
         start = self.config.start.resolved(ports.clock.time())
         ports.store.open(summary.created, start, [shard.shard_id for shard in shards])
         ports.coordinator.join()
@@ -189,6 +151,26 @@ class Consumer:
     def now(self) -> float:
         """The time that the manager is told."""
         return self.ports.clock.monotonic()
+
+    def reading_failed(self, shard_id: str, error: BaseException) -> Reaction:
+        """Decide what an error of reading a shard means, log it and count it. Call under the lock.
+
+        Access that is denied before anything was read ends the consumer; any other failure is the door's to raise.
+        """
+        reaction = self.read_errors.failed(shard_id, error)
+        self.counters.throttled += reaction.is_throttle
+        if reaction.action is Action.FAIL and isinstance(error, AccessDenied):
+            self.end_with(error)
+        return reaction
+
+    def shard_trimmed(self, shard_id: str) -> None:
+        """End a shard that retention took away before its end was read. Call under the lock."""
+        _log.error(
+            "%s is gone: retention trimmed it before it was read to its end; its children go on", shard_id
+        )
+        self.counters.shards_trimmed += 1
+        self.manager.end_read(shard_id)
+        self.end_was_read()
 
     def bury(self, exhausted: Exhausted, record: Record, error: str) -> None:
         """Have a record that was given up dead-lettered. Call under the lock."""
@@ -266,7 +248,7 @@ class Consumer:
 
     def _commit_the_last(self) -> None:
         """Commit and give the shards up. A connection that drops just now is no reason to do it all again."""
-        backoff, until = _Backoff(), self.now + LAST_COMMIT_SECONDS
+        backoff, until = Backoff(), self.now + LAST_COMMIT_SECONDS
         while True:
             try:
                 self._take_lost()
@@ -335,23 +317,24 @@ class Consumer:
     def _do_chores(self, now: float) -> float:
         chores = self._chores
         self._take_lost()
-        if now >= chores.list_at:
+        if now >= max(chores.list_at, chores.listing.until):
             chores.list_at = now + self.config.shard_list_interval_seconds
-            if not self._tried(chores.listing, lambda: self._refresh(now)):
-                chores.list_at = chores.listing.until
+            self._tried(chores.listing, lambda: self._refresh(now))
         if now >= chores.commit_at:
             chores.commit_at = now + self.config.commit_interval_seconds
             if not self._tried(chores.committing, self._commit):
                 chores.commit_at = chores.committing.until
-        return min(chores.commit_at, chores.list_at, now + _LOOK_AROUND_SECONDS)
+        list_at = max(chores.list_at, chores.listing.until)
+        return min(chores.commit_at, list_at, now + _LOOK_AROUND_SECONDS)
 
-    def _tried(self, backoff: _Backoff, chore: Callable[[], None]) -> bool:
+    def _tried(self, backoff: Backoff, chore: Callable[[], None]) -> bool:
         try:
             chore()
         except KinesisSpoutError as error:
-            if not error.retriable:
+            reaction = reaction_to(error)
+            if reaction.action is not Action.RETRY:
                 raise
-            backoff.failed(self.now)
+            backoff.failed(self.now, reaction.wait_seconds)
             self.last_error = error
             _log.warning("%s; trying again in %.1f s", error, backoff.until - self.now)
             return False
@@ -372,6 +355,7 @@ class Consumer:
         with self.lock:
             self.manager.lost(dropped)
             self.letters.drop_shards(dropped)
+            self.read_errors.drop(dropped)
             if self._door is not None:
                 self._door.shards_lost(dropped)
 

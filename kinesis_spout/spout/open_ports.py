@@ -46,8 +46,9 @@ def open_ports(config: SpoutConfig) -> Ports:
         DeadLetterError: the sink cannot be opened.
     """
     with ExitStack() as opened:
-        client = client_settings(config).connect()
-        dead_letters = open_sink(config.dead_letters_url, client=client)
+        aws = client_settings(config)
+        client = aws.connect()
+        dead_letters = open_sink(config.dead_letters_url, client=client, aws=aws)
         opened.callback(dead_letters.close)
         paths = Paths(root=config.zookeeper_root, app=config.app, stream=config.stream_name)
         hosts: str | EmbeddedZooKeeper | None = config.zookeeper_hosts

@@ -23,7 +23,8 @@ from kinesis_spout.errors import InvalidConfig, SpoutClosed
 from kinesis_spout.handler import Failure, Reject, failure_of
 from kinesis_spout.record import Record
 from kinesis_spout.scheme import resolve
-from kinesis_spout.spout.consumer import Consumer, Counters
+from kinesis_spout.spout.consumer import Consumer
+from kinesis_spout.spout.counters import Counters
 from kinesis_spout.spout.listener import Announcements, FailReason, SpoutListener
 from kinesis_spout.spout.open_ports import open_ports
 from kinesis_spout.spout.ports import Ports

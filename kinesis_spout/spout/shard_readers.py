@@ -5,13 +5,14 @@ is divided: three quarters of ``max_buffered_bytes`` for records that are not fi
 read ahead, shared evenly by the shards (a page may go beyond its share).
 """
 
-import logging
 from collections.abc import Iterable
 from copy import copy
+from functools import partial
 from typing import Final
 
-from kinesis_spout.errors import ShardNotFound, Throttled
+from kinesis_spout.errors import ShardNotFound
 from kinesis_spout.kinesis import BufferedShardGetter, Prefetcher
+from kinesis_spout.kinesis.reactions import Reaction, reaction_to
 from kinesis_spout.record import Record
 from kinesis_spout.spout.consumer import Consumer
 from kinesis_spout.spout.retained_records import RetainedRecords
@@ -20,8 +21,6 @@ from shard_state import RecordState, SequenceNumber, ShardPhase
 
 _RETAINED_SHARE: Final = 0.75
 _MIN_READ_AHEAD_BYTES: Final = 64 * 1024
-
-_log = logging.getLogger(__name__)
 
 
 class ShardReaders:
@@ -32,7 +31,6 @@ class ShardReaders:
         self._prefetcher = Prefetcher(clock=consumer.ports.clock)
         self._getters: dict[str, BufferedShardGetter] = {}
         """Of the shards whose end was not read yet."""
-        self._tries_seen: dict[str, int] = {}
         self._turns = Turns()
         self._shares, self._shares_of = 1, -1
         self.retained = RetainedRecords(int(_RETAINED_SHARE * consumer.config.max_buffered_bytes))
@@ -53,6 +51,8 @@ class ShardReaders:
                 max_bytes=self._read_ahead_bytes(),
                 idle_seconds=config.poll_interval_seconds,
                 clock=ports.clock,
+                react=partial(self._reading_failed, shard_id, state.epoch),
+                worked=partial(self._reading_worked, shard_id, state.epoch),
             )
             self._turns.add(shard_id)
 
@@ -96,7 +96,7 @@ class ShardReaders:
     @property
     def reading_errors(self) -> list[Exception]:
         """The errors of reading that are being retried now."""
-        return [getter.last_error for getter in self._getters.values() if getter.last_error is not None]
+        return list(self._consumer.read_errors.current)
 
     def stop(self) -> None:
         """Fetch no more. What is being fetched is dropped."""
@@ -134,13 +134,11 @@ class ShardReaders:
         while getter is not None and not self.retained.is_full and manager.may_read(shard_id):
             try:
                 record = getter.poll()
-            except ShardNotFound as error:
-                _log.warning("%s; the shard is ended, and its children go on", error)
-                self._consumer.counters.shards_trimmed += 1
-                self._end(shard_id)
+            except ShardNotFound:
+                self._drop_getter(shard_id)
+                self._consumer.shard_trimmed(shard_id)
                 return None
             if record is None:
-                self._count_throttles(shard_id, getter)
                 if getter.at_end:
                     self._end(shard_id)
                 return None
@@ -160,17 +158,28 @@ class ShardReaders:
         self._consumer.manager.end_read(shard_id)
         self._consumer.end_was_read()
 
-    def _count_throttles(self, shard_id: str, getter: BufferedShardGetter) -> None:
-        seen, tries = self._tries_seen.get(shard_id, 0), getter.retries
-        if tries != seen and isinstance(getter.last_error, Throttled):
-            self._consumer.counters.throttled += tries - seen
-        self._tries_seen[shard_id] = tries
+    def _reading_failed(self, shard_id: str, epoch: int, error: Exception) -> Reaction:
+        """Runs on a fetching thread."""
+        with self._consumer.lock:
+            if self._is_read(shard_id, epoch):
+                return self._consumer.reading_failed(shard_id, error)
+        return reaction_to(error)  # of a shard that was lost meanwhile: nobody reads on
+
+    def _reading_worked(self, shard_id: str, epoch: int) -> None:
+        """Runs on a fetching thread."""
+        with self._consumer.lock:
+            if self._is_read(shard_id, epoch):
+                self._consumer.read_errors.worked(shard_id)
+
+    def _is_read(self, shard_id: str, epoch: int) -> bool:
+        state = self._consumer.manager.shard(shard_id)
+        return shard_id in self._getters and state is not None and state.epoch == epoch
 
     def _drop_getter(self, shard_id: str) -> None:
         getter = self._getters.pop(shard_id, None)
         if getter is not None:
             getter.close()
-        self._tries_seen.pop(shard_id, None)
+        self._consumer.read_errors.drop([shard_id])
 
     def _is_buried(self, shard_id: str, sequence: SequenceNumber) -> bool:
         state = self._consumer.manager.shard(shard_id)

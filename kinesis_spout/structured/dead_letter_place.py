@@ -10,14 +10,16 @@ from pyspark.sql.utils import is_remote
 
 from kinesis_spout.clock import Clock
 from kinesis_spout.dead_letter import DeadLetter
-from kinesis_spout.dead_letters.sink_url import open_sink
+from kinesis_spout.dead_letters.sink_url import check_once, open_sink
 from kinesis_spout.errors import DeadLetterError, InvalidConfig
 from kinesis_spout.kinesis import KinesisClientSettings
+from kinesis_spout.ports import DeadLetterSink
 from shard_state import GiveUp, RetryPolicy
 
 _RETRIES: Final = RetryPolicy(limit=4, backoff_seconds=0.5, cap_seconds=5.0)
 """Failing a micro-batch repeats all of it, so a letter is worth some tries."""
 _KINESIS: Final = "kinesis://"
+_S3: Final = "s3://"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +32,7 @@ class DeadLetterPlace:
 
     url: str
     client: KinesisClientSettings
-    """How to reach the stream of ``kinesis://``."""
+    """How to reach the stream of ``kinesis://``; whose credentials and region ``s3://`` takes."""
     clock: Clock
 
     def __post_init__(self) -> None:
@@ -45,11 +47,20 @@ class DeadLetterPlace:
         Raises:
             InvalidConfig: a Hadoop URL under Spark Connect, where no JVM is at hand.
         """
-        if is_remote() and not self._is_local and not self.url.startswith(_KINESIS):
+        if is_remote() and not self._is_local and not self.url.startswith((_KINESIS, _S3)):
             raise InvalidConfig(
-                f"dead_letters: expected a directory or kinesis://stream under Spark Connect, got {self.url!r}: "
-                "Hadoop's file systems need the driver's JVM"
+                f"dead_letters: expected a directory, s3://bucket/prefix or kinesis://stream under Spark Connect, "
+                f"got {self.url!r}: Hadoop's file systems need the driver's JVM"
             )
+
+    def check_writable(self) -> None:
+        """Find out before any work is done, once in a process, that letters cannot be written there.
+
+        Raises:
+            DeadLetterError: says what is wrong.
+        """
+        with closing(self._open()) as sink:
+            check_once(self.url, sink, aws=self.client)
 
     def write(self, letters: Sequence[DeadLetter]) -> None:
         """Make letters durable before returning. At least once.
@@ -57,9 +68,8 @@ class DeadLetterPlace:
         Raises:
             DeadLetterError: several tries failed.
         """
-        client = self.client.connect() if self.url.startswith(_KINESIS) else None
         attempts = 0
-        with closing(open_sink(self.url, client=client)) as sink:
+        with closing(self._open()) as sink:
             while True:
                 try:
                     return sink.write(letters)
@@ -70,6 +80,10 @@ class DeadLetterPlace:
                     if isinstance(decision, GiveUp):
                         raise
                     self.clock.sleep(decision.delay_seconds)
+
+    def _open(self) -> DeadLetterSink:
+        client = self.client.connect() if self.url.startswith(_KINESIS) else None
+        return open_sink(self.url, client=client, aws=self.client)
 
     @property
     def _is_local(self) -> bool:

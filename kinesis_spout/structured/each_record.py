@@ -96,9 +96,10 @@ def each_record(
     Args:
         handler: called on the executors with ``scheme(record)``. Returning acks the record, raising fails it;
             `Reject` dead-letters it at once, and `RetryLater` chooses the delay before its retry.
-        dead_letters: where records go that were given up: a directory, ``file:///directory`` or
-            ``kinesis://stream``, or a Hadoop URL (not under Spark Connect, for it needs the driver's JVM).
-            Opened by the process that runs ``foreachBatch``, when there is something to write.
+        dead_letters: where records go that were given up: a directory, ``file:///directory``,
+            ``s3://bucket/prefix``, ``kinesis://stream``, or a Hadoop URL (not under Spark Connect, for it needs
+            the driver's JVM). Opened by the process that runs ``foreachBatch``: for a check before the first
+            micro-batch, and when there is something to write.
         app: the application's name, kept in the dead letters.
         scheme: prepares what the handler is given: "raw" (a `Record`), "text", "json", ``"module:callable"``
             or a callable; what it raises fails the record.
@@ -162,6 +163,7 @@ class _EachRecord:
         """Finish every record of a micro-batch."""
         check_columns(df)
         self.dead_letters.check_reachable()
+        self.dead_letters.check_writable()
         started = self.clock.monotonic()
         failed = FailedRecords(self.rules, self.app)
         deliveries, dead = self._round(df.select(*COLUMNS), self.deliver, batch_id, failed)

@@ -107,8 +107,8 @@ def check_dead_letters(url: str | None) -> None:
         InvalidConfig: names the URL and what is allowed.
     """
     scheme, separator, _ = (url or "").partition("://")
-    if separator and scheme not in ("file", "kinesis"):
+    if separator and scheme not in ("file", "kinesis", "s3"):
         raise InvalidConfig(
-            f"deadLetters: expected a directory, file:///directory or kinesis://stream, got {url!r}; other file "
-            "systems are reached through a JVM, which the Python processes that write have not"
+            f"deadLetters: expected a directory, file:///directory, s3://bucket/prefix or kinesis://stream, got "
+            f"{url!r}; other file systems are reached through a JVM, which the Python tasks that write have not"
         )

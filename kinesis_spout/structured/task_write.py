@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from contextlib import ExitStack, closing
 
 from kinesis_spout.clock import SystemClock
-from kinesis_spout.dead_letters.sink_url import open_sink
+from kinesis_spout.dead_letters.sink_url import check_once, open_sink
 from kinesis_spout.kinesis.perseverance import Patience
 from kinesis_spout.kinesis.put_records import CallLimits
 from kinesis_spout.structured.options import WriteOptions
@@ -25,7 +25,9 @@ def write_partition(options: WriteOptions, rows: Iterable[RowValues], partition:
         if options.dead_letters is None:
             rejected = RefusedRows(partition)
         else:
-            sink = closing_last.enter_context(closing(open_sink(options.dead_letters, client=client)))
+            url = options.dead_letters
+            sink = closing_last.enter_context(closing(open_sink(url, client=client, aws=options.client)))
+            check_once(url, sink, aws=options.client)
             rejected = DeadLetteredRows(sink, partition, clock)
         putter = RowPutter(
             client,

@@ -21,6 +21,11 @@ class InMemoryDeadLetterSink:
         """Let the next ``count`` writes raise, with nothing stored."""
         self._failures_to_come = count
 
+    def check_writable(self) -> None:
+        """Fail as a write would now, if the test asked for that; see the port."""
+        if self._failures_to_come:
+            raise DeadLetterError("expected to write, got a failure that the test asked for")
+
     def write(self, letters: Sequence[DeadLetter]) -> None:
         """Keep the letters; see the port."""
         if self._failures_to_come:

@@ -1,11 +1,12 @@
 """The lister and the getter of a stream in memory."""
 
+from dataclasses import replace
+
 from kinesis_spout.errors import DataLoss, ExpiredIterator, InvalidIterator, KinesisError
 from kinesis_spout.kinesis.pacing import Pacing
 from kinesis_spout.ports import Page, StreamSummary
-from kinesis_spout.record import Record
 from kinesis_spout.testing.stream import InMemoryStream
-from shard_state import Position, SequenceNumber, Shard
+from shard_state import Position, PositionType, Shard
 
 
 class InMemoryShardLister:
@@ -44,6 +45,11 @@ class InMemoryShardGetter:
         self._stream = stream
         self._shard_id = shard_id
         self._position = position.resolved(stream.clock.time())
+        self._before_start: int | None = None
+        """The highest number from before the start: no record up to there is given, whatever is read."""
+        if self._position.sequence_number is not None:
+            is_at = self._position.type is PositionType.AT_SEQUENCE_NUMBER
+            self._before_start = self._position.sequence_number.number - is_at
         self._iterator: str | None = None
         self._fail_on_data_loss = fail_on_data_loss
         self._pacing = Pacing(ready_at=stream.clock.monotonic(), jitter=lambda: 0.0)
@@ -70,23 +76,17 @@ class InMemoryShardGetter:
             page, self._iterator = self._get(self._iterator or self._new_iterator(), limit)
         except (ExpiredIterator, InvalidIterator):
             page, self._iterator = self._get(self._new_iterator(), limit)
-        if page.records:
-            self._position = Position.after(page.records[-1].sequence)
+        fetched = page.records
+        if self._before_start is not None:
+            wanted = tuple(record for record in fetched if record.sequence.number > self._before_start)
+            page = replace(page, records=wanted)
+        if fetched:
+            self._position = Position.after(fetched[-1].sequence)
         if page.at_end:
             self._last_page = Page(
                 records=(), size_bytes=0, millis_behind_latest=0, at_end=True, child_shards=page.child_shards
             )
         return page
-
-    def read_record(self, sequence_number: SequenceNumber) -> Record | None:
-        """Fetch one record again; None if retention has trimmed it away."""
-        try:
-            iterator = self._stream.shard_iterator(self._shard_id, Position.at(sequence_number))
-            page, _ = self._get(iterator, 1)
-        except DataLoss:
-            return None
-        found = page.records and page.records[0].sequence.number == sequence_number.number
-        return page.records[0] if found else None
 
     def _get(self, iterator: str, limit: int) -> tuple[Page, str | None]:
         clock = self._stream.clock

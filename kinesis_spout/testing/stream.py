@@ -82,6 +82,7 @@ class InMemoryStream:
         self._keyless = 0
         self._generation = 0
         self._faults: dict[str | None, deque[KinesisError]] = {}
+        self._refusals = 0
         self._deleted = False
         for index in range(shards):
             self._open_shard((index * HASH_KEYS // shards, (index + 1) * HASH_KEYS // shards - 1), parents=())
@@ -160,6 +161,11 @@ class InMemoryStream:
     def make_unavailable(self, *, times: int = 1, shard_id: str | None = None) -> None:
         """Fail the next reads as a server does."""
         self.fail_next(Unavailable("InternalFailure (injected)"), times=times, shard_id=shard_id)
+
+    def refuse_sequence_numbers(self, *, times: int = 1) -> None:
+        """Refuse the next ``times`` positions by a sequence number as invalid, although the record is there."""
+        with self._lock:
+            self._refusals = times
 
     def expire_iterators(self) -> None:
         """Let every iterator made so far be expired."""
@@ -240,6 +246,9 @@ class InMemoryStream:
             since = position.timestamp or 0.0
             early = [record for record in log.records if (record.arrival_timestamp or 0.0) < since]
             return early[-1].sequence.number if early else -1
+        if self._refusals:
+            self._refusals -= 1
+            raise DataLoss("InvalidArgumentException: the sequence number is refused (injected)")
         number = position.sequence_number.number
         is_at = position.type is PositionType.AT_SEQUENCE_NUMBER
         after = number - 1 if is_at else number

@@ -1,4 +1,4 @@
-"""What every dead letter sink keeps to: the in-memory fake, local files, Hadoop, and a Kinesis stream."""
+"""What every dead letter sink keeps to: the in-memory fake, local files, Hadoop, S3, and a Kinesis stream."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,10 +10,12 @@ from moto import mock_aws
 from kinesis_spout.dead_letters.json_lines import JsonLinesSink
 from kinesis_spout.dead_letters.kinesis_stream import KinesisStreamSink
 from kinesis_spout.dead_letters.redrive import MarkingSink
+from kinesis_spout.dead_letters.s3 import S3Sink
 from kinesis_spout.kinesis.perseverance import Patience
 from kinesis_spout.ports import DeadLetterSink
 from kinesis_spout.testing import InMemoryDeadLetterSink, ManualClock
 from tests.letters import letter
+from tests.s3_server import a_session, s3_with_bucket
 
 Open = Callable[[], DeadLetterSink]
 """Opens the same place once more, as a later process would."""
@@ -50,8 +52,13 @@ def kinesis() -> Iterator[Open]:
         client.close()
 
 
+def s3() -> Iterator[Open]:
+    with s3_with_bucket("letters") as endpoint:
+        yield lambda: S3Sink(f"s3://letters/billing/dead?endpoint_override={endpoint}", session=a_session)
+
+
 @pytest.fixture(
-    params=["in_memory", "json_lines", pytest.param("hadoop", marks=pytest.mark.spark), "kinesis"]
+    params=["in_memory", "json_lines", pytest.param("hadoop", marks=pytest.mark.spark), "kinesis", "s3"]
 )
 def open_sink(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
     match request.param:
@@ -63,6 +70,17 @@ def open_sink(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
             yield from hadoop(tmp_path)
         case "kinesis":
             yield from kinesis()
+        case "s3":
+            yield from s3()
+
+
+def test_a_check_before_the_first_letter_leaves_nothing_behind(open_sink: Open) -> None:
+    sink = open_sink()
+    sink.check_writable()
+    assert list(open_sink().read()) == []
+    sink.write([letter(1)])
+    sink.check_writable()
+    assert list(open_sink().read()) == [letter(1)]
 
 
 def test_a_sink_that_was_never_written_to_holds_nothing(open_sink: Open) -> None:

@@ -46,7 +46,7 @@ WRITES: Final = (
         kind=Kind.TEXT,
         unset="such a row fails the write",
         doc="Where rows go that Kinesis can never take (too large, no key): a directory or file:///directory, on "
-        "the executor's own disk or one that all share, or kinesis://stream.",
+        "the executor's own disk or one that all share, s3://bucket/prefix, or kinesis://stream.",
     ),
     OptionSpec(
         name="aggregation",

@@ -1,5 +1,6 @@
 """``dead-letters`` lists, shows and redrives what was given up."""
 
+import unicodedata
 from collections.abc import Iterable, Sequence
 
 from kinesis_spout.dead_letter import DeadLetter
@@ -18,6 +19,9 @@ class ForgetsNothing:
 
     def __init__(self, *letters: DeadLetter) -> None:
         self._letters = letters
+
+    def check_writable(self) -> None:
+        """Everything can be written."""
 
     def write(self, letters: Sequence[DeadLetter]) -> None:
         self._letters += (*letters,)
@@ -78,6 +82,23 @@ def test_a_letter_is_shown_in_full_as_text_and_as_base64() -> None:
     assert (binary["data_text"], binary["data_base64"]) == (None, "/w==")
     out, _ = world.call("dead-letters", "show", "shardId-000000000000:1", *SETTINGS)
     assert "ValueError: no" in out
+
+
+def test_a_letter_can_neither_steer_the_terminal_nor_pose_as_a_field() -> None:
+    hostile = "no\x1b[2J\x9b31m\u202e\nreason  rejected"
+    message_id = "shardId-000000000000:1"
+    world = world_with(letter(1, error=hostile, partition_key="k\x1b]0;x\x07", data=b"d\x1b[1m"))
+    listed, _ = world.call("dead-letters", "list", *SETTINGS)
+    shown, _ = world.call("dead-letters", "show", message_id, *SETTINGS)
+    for line in (listed + shown).split("\n"):
+        assert not any(unicodedata.category(char) == "Cc" or char == "\u202e" for char in line)
+    assert r"\x1b[2J\x9b31m\u202e" in shown
+    assert [line for line in shown.split("\n") if line.startswith("reason")] == [
+        "reason             exhausted"
+    ]
+    assert [line.strip() for line in shown.split("\n") if "rejected" in line] == ["reason  rejected"]
+    assert world.json("dead-letters", "show", message_id)["error"] == hostile
+    assert next(iter(world.sink.read())).error == hostile
 
 
 def test_a_letter_that_is_not_there_is_an_error_with_the_next_step() -> None:

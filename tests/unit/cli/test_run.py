@@ -13,7 +13,7 @@ import pytest
 from kinesis_spout.cli.run import find_handler
 from kinesis_spout.cli.run_progress import Reading, open_view
 from kinesis_spout.errors import InvalidConfig, Unavailable
-from kinesis_spout.spout.consumer import Counters
+from kinesis_spout.spout.counters import Counters
 from shard_state import SequenceNumber, ShardPhase, ShardStatus
 from tests.unit.cli.fake_world import SETTINGS, FakeWorld
 

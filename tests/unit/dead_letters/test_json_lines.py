@@ -75,15 +75,20 @@ def test_files_names_and_new_directories_are_forced_to_disk_before_the_write_ret
     sink.close()
 
 
-def test_the_incomplete_last_line_of_a_crash_is_left_out(tmp_path: Path) -> None:
+def test_the_incomplete_last_line_of_a_crash_is_left_out_and_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     sink = JsonLinesSink(tmp_path)
     sink.write([letter(1), letter(2)])
     sink.close()
     (file,) = files(tmp_path)
     whole = file.read_bytes()
-    for kept_bytes in range(len(whole) // 2, len(whole)):
+    for kept_bytes in range(len(whole) // 2 + 1, len(whole)):
         file.write_bytes(whole[:kept_bytes])
+        caplog.clear()
         assert list(JsonLinesSink(tmp_path).read()) == [letter(1)]
+        assert [record.levelname for record in caplog.records] == ["WARNING"]
+        assert f"{file}:2: an incomplete last line of {kept_bytes - len(whole) // 2} bytes" in caplog.text
 
 
 @pytest.mark.parametrize("bad", [b"{", b"", b'{"application": "billing"}', b"\xff\xfe", b"[]"])
@@ -165,6 +170,7 @@ def files_of_at_most(size_bytes: int) -> Iterator[None]:
 def test_a_write_cut_short_is_an_error_and_its_repeat_is_read_once_with_all_others(tmp_path: Path) -> None:
     sink = JsonLinesSink(tmp_path)
     sink.write([letter(1)])
+    before = files(tmp_path)[0].read_bytes()
     with (
         files_of_at_most(500_000),
         pytest.raises(
@@ -172,10 +178,69 @@ def test_a_write_cut_short_is_an_error_and_its_repeat_is_read_once_with_all_othe
         ),
     ):
         sink.write([letter(2, data=b"x" * 600_000)])
-    assert files(tmp_path)[0].stat().st_size == 500_000
+    assert files(tmp_path)[0].read_bytes() == before, "nothing is appended to an incomplete line"
     sink.write([letter(2)])
     sink.close()
     assert list(JsonLinesSink(tmp_path).read()) == [letter(1), letter(2)]
+
+
+def test_the_other_files_are_read_although_one_ends_in_an_incomplete_line(tmp_path: Path) -> None:
+    for number in (1, 2):
+        sink = JsonLinesSink(tmp_path, clock=ManualClock(1_769_860_800 + number))
+        sink.write([letter(number)])
+        sink.close()
+    with files(tmp_path)[0].open("ab") as torn:
+        torn.write(b'{"application": "bil')
+    assert list(JsonLinesSink(tmp_path).read()) == [letter(1), letter(2)]
+
+
+def test_tries_on_a_full_disk_leave_one_file_and_no_litter(tmp_path: Path) -> None:
+    sink = JsonLinesSink(tmp_path)
+    with files_of_at_most(500):
+        for _ in range(5):
+            with pytest.raises(DeadLetterError):
+                sink.write([letter(1, data=b"x" * 600)])
+    sink.write([letter(1)])
+    sink.close()
+    (file,) = files(tmp_path)
+    assert file.read_bytes().count(b"\n") == 1
+
+
+def test_a_file_that_cannot_be_cut_back_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_descriptor: int, _size: int) -> None:
+        raise OSError("append-only")
+
+    sink = JsonLinesSink(tmp_path)
+    sink.write([letter(1)])
+    with monkeypatch.context() as patched, files_of_at_most(500_000):
+        patched.setattr(os, "ftruncate", refuse)
+        with pytest.raises(DeadLetterError):
+            sink.write([letter(2, data=b"x" * 600_000)])
+    sink.write([letter(2)])
+    sink.close()
+    assert len(files(tmp_path)) == 2
+    assert list(JsonLinesSink(tmp_path).read()) == [letter(1), letter(2)]
+
+
+@pytest.mark.parametrize("below", ["", "dead"])
+def test_a_file_in_the_place_of_the_directory_is_noticed_before_the_first_letter(
+    tmp_path: Path, below: str
+) -> None:
+    (tmp_path / "file").touch()
+    directory = tmp_path / "file" / below
+    with pytest.raises(DeadLetterError, match="expected to be able to write below") as caught:
+        JsonLinesSink(directory).check_writable()
+    assert str(directory) in str(caught.value)
+
+
+def test_a_directory_without_permission_is_noticed_before_the_first_letter(tmp_path: Path) -> None:
+    sealed = tmp_path / "sealed"
+    sealed.mkdir(mode=0o500)
+    if os.access(sealed, os.W_OK):
+        sealed = Path("/proc/sys")  # root may write anywhere else
+    for directory in (sealed, sealed / "dead" / "here"):
+        with pytest.raises(DeadLetterError, match="expected to be able to write below"):
+            JsonLinesSink(directory).check_writable()
 
 
 def test_a_directory_that_cannot_be_is_an_error(tmp_path: Path) -> None:

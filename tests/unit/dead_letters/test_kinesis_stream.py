@@ -223,3 +223,19 @@ def test_a_record_that_is_no_letter_is_an_error_that_names_its_place(
     with pytest.raises(DeadLetterError, match="expected a dead letter") as caught:
         list(sink(client).read())
     assert str(caught.value).startswith(f"dead/{put['ShardId']}:{put['SequenceNumber']}: ")
+
+
+def test_a_stream_that_is_not_there_is_noticed_before_the_first_letter(client: "KinesisClient") -> None:
+    sink = KinesisStreamSink(client, "no-such-stream", patience=Patience(clock=ManualClock()))
+    with pytest.raises(DeadLetterError, match="no-such-stream"):
+        sink.check_writable()
+
+
+def test_who_may_put_records_but_not_describe_the_stream_is_only_warned(
+    client: "KinesisClient", caplog: pytest.LogCaptureFixture
+) -> None:
+    refusing = Flaky(client, "describe_stream_summary", raising(api_error("AccessDeniedException")))
+    sink = KinesisStreamSink(cast("KinesisClient", refusing), "dead", patience=Patience(clock=ManualClock()))
+    sink.check_writable()
+    assert refusing.calls == 1
+    assert "whether the dead-letter stream exists is not known" in caplog.text

@@ -332,28 +332,46 @@ def test_columns_say_the_end_too(scene: Scene) -> None:
     assert (page.batch.num_rows, page.at_end, len(page.child_shards)) == (1, True, 2)
 
 
-def test_re_reading_a_record_goes_on_over_empty_replies(scene: Scene) -> None:
-    class Hesitating(InMemoryKinesisClient):
-        def get_records(self, **request: Any) -> dict[str, Any]:
-            if self.calls < 3:
-                self.calls += 1
-                same = request["ShardIterator"]
-                return {"Records": [], "NextShardIterator": same, "MillisBehindLatest": 60_000}
-            return super().get_records(**request)
+def test_records_before_a_position_that_was_given_up_but_not_trimmed_are_left_out(scene: Scene) -> None:
+    numbers = scene.put(b"one", b"two", b"three", b"four")
+    for position in (Position.after(numbers[1]), Position.at(numbers[2])):
+        scene.stream.refuse_sequence_numbers()
+        getter = scene.getter(position, fail_on_data_loss=False)
+        pages = [[record.data for record in getter.read(1).records] for _ in range(4)]
+        assert pages == [[], [], [b"three"], [b"four"]]
+        assert getter.data_losses == 1
 
-    numbers = scene.put(b"one")
-    scene.client = Hesitating(scene.stream)
-
-    record = scene.getter().read_record(numbers[0])
-
-    assert record is not None
-    assert record.data == b"one"
+        scene.stream.refuse_sequence_numbers()
+        getter = scene.getter(position, fail_on_data_loss=False)
+        page = getter.read_arrow(3)
+        assert page.batch.column("data").to_pylist() == [b"three"]
+        assert getter.read_arrow(3).batch.column("data").to_pylist() == [b"four"]
 
 
-def test_re_reading_a_part_of_an_aggregate_gives_the_whole(scene: Scene) -> None:
-    numbers = scene.put(b"aggregate")
+def test_a_place_that_moved_before_its_start_was_reached_again_leaves_out_the_same(scene: Scene) -> None:
+    numbers = scene.put(b"one", b"two", b"three")
+    scene.stream.refuse_sequence_numbers()
+    start = Position.after(numbers[1])
+    getter = scene.getter(start, fail_on_data_loss=False)
+    assert not getter.read(1).records
 
-    record = scene.getter().read_record(SequenceNumber(numbers[0].number, 3))
+    moved = scene.getter(
+        start,
+        iterator=getter.iterator,
+        iterator_obtained_at=getter.iterator_obtained_at,
+        fail_on_data_loss=False,
+    )
+    assert [record.data for record in moved.read(10).records] == [b"three"]
 
-    assert record is not None
-    assert record.data == b"aggregate"
+
+def test_an_iterator_that_expires_before_the_start_is_reached_again_is_renewed_where_reading_stands(
+    scene: Scene,
+) -> None:
+    numbers = scene.put(b"one", b"two", b"three")
+    scene.stream.refuse_sequence_numbers()
+    getter = scene.getter(Position.after(numbers[1]), fail_on_data_loss=False)
+    assert not getter.read(1).records
+    scene.stream.expire_iterators()
+
+    assert [record.data for record in getter.read(10).records] == [b"three"]
+    assert scene.iterator_kinds[-1] == ("AFTER_SEQUENCE_NUMBER", str(numbers[0]))

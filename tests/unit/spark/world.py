@@ -196,7 +196,9 @@ class EngineWorld:
 
         def open_getter(shard_id: str, position: Position) -> ShardGetter:
             self.getters_opened.append((shard_id, position))
-            return InMemoryShardGetter(self.stream, shard_id, position)
+            return InMemoryShardGetter(
+                self.stream, shard_id, position, fail_on_data_loss=config.fail_on_data_loss
+            )
 
         ports = Ports(
             lister=InMemoryShardLister(self.stream),
@@ -220,7 +222,13 @@ class EngineWorld:
         )
         consumer = Consumer(config, ports, message_timeout_seconds=None)
         runner = InProcessRunner(
-            task_settings(self.client, order=Order(config.order), **(task or {})), handle
+            task_settings(
+                self.client,
+                order=Order(config.order),
+                fail_on_data_loss=config.fail_on_data_loss,
+                **(task or {}),
+            ),
+            handle,
         )
         runner.queueing = queueing
         if hanging:

@@ -11,8 +11,8 @@ from kinesis_spout.errors import DeadLetterError, StoreUnavailable
 from kinesis_spout.ports import CheckpointStore, CheckpointWrite, CommitResult
 from kinesis_spout.spout import consumer
 from kinesis_spout.spout.record_spout import RecordSpout
-from kinesis_spout.testing import InMemoryDeadLetterSink
-from shard_state import SHARD_START, Checkpoint
+from kinesis_spout.testing import InMemoryDeadLetterSink, InMemoryShardLister, InMemoryStream
+from shard_state import SHARD_START, Checkpoint, Shard
 from tests.unit.spout.world import FIRST, NEVER, World, values_of
 from tests.zookeeper_server import wait_until
 
@@ -197,6 +197,105 @@ def test_a_shard_that_was_over_when_it_was_taken_is_not_kept_and_its_children_ar
         assert FIRST not in world.zookeeper.owners
     finally:
         spout.close()
+
+
+def test_a_sink_that_cannot_be_written_is_noticed_at_the_start_and_nothing_is_begun(world: World) -> None:
+    world.dead_letters.fail_writes(1)
+    with pytest.raises(DeadLetterError, match="expected to write"):
+        world.spout()
+    assert world.zookeeper.owners == {}
+    world.dead_letters.fail_writes(0)
+    world.put("one")
+    assert values_of(world.settle(world.spout(), 1)) == ["one"]
+
+
+class GatedLister(InMemoryShardLister):
+    """A lister each of whose lists, made at once, arrives when a test lets it pass."""
+
+    def __init__(self, stream: InMemoryStream) -> None:
+        super().__init__(stream)
+        self.gated = False
+        self.begun = 0
+        self.passes = threading.Semaphore(0)
+
+    def list_shards(self) -> list[Shard]:
+        listed = super().list_shards()
+        if self.gated:
+            self.begun += 1
+            assert self.passes.acquire(timeout=60), "no test lets the list pass"
+        return listed
+
+
+class StoreThatFences(StoreThatFails):
+    """A store that refuses the next commit: a newer owner, says the first answer of ZooKeeper."""
+
+    fences_next = False
+
+    def commit(self, writes: Sequence[CheckpointWrite]) -> CommitResult:
+        if self.fences_next:
+            self.fences_next = False
+            return CommitResult(fenced=frozenset(write.shard_id for write in writes))
+        return super().commit(writes)
+
+
+def test_what_was_fenced_is_dropped_with_its_letters_and_taken_again_from_what_is_stored(
+    world: World,
+) -> None:
+    world.dead_letters = sink = GatedSink()
+    ports = world.ports()
+    store = StoreThatFences(ports.store)
+    spout = RecordSpout(
+        ports=replace(ports, store=store),  # type: ignore[arg-type]
+        scheme="text",
+        stream="orders",
+        app="billing",
+        initial_position="trim_horizon",
+        retry_limit=0,
+        commit_interval_seconds=0.02,
+        shard_list_interval_seconds=NEVER,
+    ).open()
+    one, two = world.put("one", "two")
+    world.take(spout, 2)
+    spout.fail(two)
+    assert spout._started is not None
+    started, _ = spout._started
+    store.fences_next = True
+    spout.ack(one)
+
+    world.until(lambda: started.manager.shard(FIRST) is None, "the shard is dropped")
+    assert not started.letters
+    assert not spout.ack(two), "the delivery was of an ownership that ended"
+    assert spout.next_tuple() is None
+    started._list_soon()
+    sink.passes.release(10)
+    assert values_of(world.settle(spout, 2)) == ["one", "two"]
+    spout.close()
+
+
+def test_the_end_of_a_shard_is_listed_anew_even_if_a_list_is_under_way(world: World) -> None:
+    """It may have been asked for before the split: what it says of children is not known."""
+    lister = GatedLister(world.stream)
+    spout = RecordSpout(
+        ports=replace(world.ports(), lister=lister),
+        stream="orders",
+        app="billing",
+        initial_position="trim_horizon",
+        shard_list_interval_seconds=NEVER,
+    ).open()
+    assert spout._started is not None
+    started, _ = spout._started
+    lister.gated = True
+    started._list_soon()
+    wait_until(lambda: lister.begun == 1, "a list is under way")
+    started.end_was_read()
+    lister.passes.release()
+    wait_until(lambda: started.listings == 2, "the list that was under way is taken in")
+    assert not started.children_are_known
+    lister.passes.release()
+    wait_until(lambda: started.children_are_known, "a list that was asked for after the end was read")
+    lister.gated = False
+    lister.passes.release(10)
+    spout.close()
 
 
 def _rest_undertaker(spout: RecordSpout) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from kinesis_spout.config import SpoutConfig
 from kinesis_spout.errors import (
-    AccessDenied,
     CheckpointUnreadable,
+    DataLoss,
     DeadLetterError,
     InvalidConfig,
     SpoutClosed,
@@ -107,9 +107,9 @@ class TestTheDefectsOfKinesisStormSpout:
 
     def test_an_error_that_does_not_pass_is_raised(self, world: World) -> None:
         spout = world.spout()
-        world.stream.fail_next(AccessDenied("no permission"), times=1)
+        world.stream.fail_next(DataLoss("behind retention"), times=1)
         world.put("one")
-        with pytest.raises(AccessDenied, match="no permission"):
+        with pytest.raises(DataLoss, match="behind retention"):
             world.take(spout, 1)
 
     def test_a_split_loses_nothing_and_the_children_wait_for_their_parent(self, world: World) -> None:
@@ -445,7 +445,7 @@ class TestDelivery:
 
     def test_a_poisoned_shard_raises_and_the_others_are_served(self, two_shards: World) -> None:
         world = two_shards
-        world.stream.fail_next(AccessDenied("not this shard"), shard_id=FIRST)
+        world.stream.fail_next(DataLoss("not this shard"), shard_id=FIRST)
         spout = world.spout()
         world.put_in(SECOND, "good")
         refused, served = False, False
@@ -454,7 +454,7 @@ class TestDelivery:
             nonlocal refused, served
             try:
                 emitted = spout.next_tuple()
-            except AccessDenied:
+            except DataLoss:
                 refused = True
             else:
                 served = served or emitted is not None

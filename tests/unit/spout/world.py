@@ -35,6 +35,7 @@ class World:
         self.stream = InMemoryStream("orders", shards=shards, clock=self.clock)
         self.zookeeper = InMemoryZooKeeper()
         self.dead_letters = InMemoryDeadLetterSink()
+        self.fail_on_data_loss = True
         self.ports_closed = 0
         self._members = itertools.count(1)
         self._spouts: list[RecordSpout] = []
@@ -43,7 +44,9 @@ class World:
         process = self.zookeeper.process(f"member-{next(self._members)}")
 
         def open_getter(shard_id: str, position: Position) -> ShardGetter:
-            return InMemoryShardGetter(self.stream, shard_id, position)
+            return InMemoryShardGetter(
+                self.stream, shard_id, position, fail_on_data_loss=self.fail_on_data_loss
+            )
 
         def close() -> None:
             self.ports_closed += 1

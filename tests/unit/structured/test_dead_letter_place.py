@@ -36,8 +36,15 @@ def test_letters_are_in_the_sink_when_write_returns(tmp_path: Path) -> None:
 
 def test_making_a_place_leaves_nothing_behind(tmp_path: Path) -> None:
     place(str(tmp_path / "dead")).check_reachable()
+    place(str(tmp_path / "dead")).check_writable()
 
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_cannot_be_written_to_is_noticed_before_any_work_is_done(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(DeadLetterError, match="expected to be able to write below"):
+        place(str(tmp_path / "file")).check_writable()
 
 
 @pytest.mark.parametrize("url", ["", "kinesis://", "file://host/dead"])

@@ -1,0 +1,204 @@
+"""Dead letters on S3, and on what speaks its protocol, through PyArrow: no Hadoop, no JVM.
+
+An object is there whole or not at all, so each write is one new object under its final name. Region, endpoint and
+credentials are found the way boto3 finds them, roles and profiles included; ``?region=`` and
+``?endpoint_override=`` in the URL win. Every call is bounded: a place that does not answer is an error, within
+seconds, and no hang.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import boto3
+import pyarrow as pa
+from botocore.config import Config
+from botocore.configprovider import ConfiguredEndpointProvider
+from botocore.exceptions import BotoCoreError, ClientError
+from pyarrow import fs
+
+from kinesis_spout.clock import Clock, SystemClock
+from kinesis_spout.dead_letters.whole_files import WholeFilesSink
+from kinesis_spout.errors import DeadLetterError, InvalidConfig
+
+CONNECT_SECONDS: Final = 5
+REQUEST_SECONDS: Final = 20
+TRIES: Final = 3
+CHUNK_BYTES: Final = 4 * 1024 * 1024
+
+_PARAMETERS: Final = ("region", "endpoint_override")
+_DEFAULT_REGION: Final = "us-east-1"
+
+
+class S3Sink(WholeFilesSink):
+    """The objects below ``s3://bucket/prefix``.
+
+    Args:
+        url: with ``?region=eu-west-1`` and ``?endpoint_override=http://host:port`` if need be.
+        session: makes the boto3 session whose credentials, region and endpoint are used.
+        clock: dates the objects.
+
+    Raises:
+        InvalidConfig: the URL cannot be one.
+    """
+
+    def __init__(
+        self, url: str, *, session: Callable[[], boto3.Session] = boto3.Session, clock: Clock | None = None
+    ) -> None:
+        super().__init__(_S3Prefix(url, session), clock or SystemClock())
+
+
+class _Credentials(NamedTuple):
+    access_key: str
+    secret_key: str
+    token: str | None
+
+
+class _S3Prefix:
+    """See ``WholeFiles``. Mutable: credentials are renewed."""
+
+    def __init__(self, url: str, session: Callable[[], boto3.Session]) -> None:
+        self.place, self._bucket, self._prefix, parameters = _parsed(url)
+        self._parameters = parameters
+        self._make_session = session
+        self._session: boto3.Session | None = None
+        self._opened: tuple[_Credentials, fs.S3FileSystem] | None = None
+
+    def check_writable(self) -> None:
+        """Begin an upload and give it up: that needs the bucket and the permission to write; nothing is left."""
+        key = f"{self._prefix}/.probe".lstrip("/")
+        with self._translated("write to"):
+            client = self._connected().client(
+                "s3",
+                region_name=self._region,
+                endpoint_url=self._endpoint,
+                config=Config(
+                    connect_timeout=CONNECT_SECONDS,
+                    read_timeout=REQUEST_SECONDS,
+                    retries={"total_max_attempts": TRIES, "mode": "standard"},
+                ),
+            )
+            try:
+                upload = client.create_multipart_upload(Bucket=self._bucket, Key=key)
+                client.abort_multipart_upload(Bucket=self._bucket, Key=key, UploadId=upload["UploadId"])
+            finally:
+                client.close()
+
+    def create(self, name: str, lines: Iterable[bytes]) -> None:
+        """Put one object."""
+        # All of it first: an object whose lines end halfway must not come into being.
+        data = b"".join(line + b"\n" for line in lines)
+        with self._translated("write to"), self._file_system().open_output_stream(self._path(name)) as stream:
+            stream.write(data)
+
+    def names(self) -> list[str]:
+        """Name the objects below the prefix."""
+        with self._translated("list"):
+            file_system = self._file_system()
+            found = file_system.get_file_info(fs.FileSelector(self._path(), allow_not_found=True))
+            # Of a bucket that is not there PyArrow says that it is empty.
+            if not found and file_system.get_file_info(self._bucket).type is fs.FileType.NotFound:
+                raise DeadLetterError(f"expected the bucket of {self.place!r} to exist, found none")
+            return [info.base_name for info in found if info.type is fs.FileType.File]
+
+    def chunks(self, name: str) -> Iterator[bytes]:
+        """Read an object."""
+        with self._translated("read"):
+            stream = self._file_system().open_input_stream(self._path(name))
+        with stream:
+            while chunk := self._next_chunk(stream):
+                yield chunk
+
+    def close(self) -> None:
+        """Forget the connection. May be called twice."""
+        self._opened = None
+
+    @property
+    def _region(self) -> str:
+        return self._parameters.get("region") or self._connected().region_name or _DEFAULT_REGION
+
+    @property
+    def _endpoint(self) -> str | None:
+        """Where S3 is, if not at AWS: as boto3 reads AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL and the profile."""
+        chosen = self._parameters.get("endpoint_override")
+        if chosen is not None:
+            return chosen if "://" in chosen else f"https://{chosen}"
+        core = self._connected()._session  # noqa: SLF001 - boto3 does not show its botocore session
+        if core.get_config_variable("ignore_configured_endpoint_urls"):
+            return None
+        endpoint: str | None = ConfiguredEndpointProvider(
+            full_config=core.full_config, scoped_config=core.get_scoped_config(), client_name="s3"
+        ).provide()
+        return endpoint
+
+    def _connected(self) -> boto3.Session:
+        if self._session is None:
+            self._session = self._make_session()
+        return self._session
+
+    def _file_system(self) -> fs.S3FileSystem:
+        credentials = self._credentials()
+        if self._opened is None or self._opened[0] != credentials:
+            self._opened = credentials, self._connect(credentials)
+        return self._opened[1]
+
+    def _credentials(self) -> _Credentials:
+        found = self._connected().get_credentials()
+        frozen = None if found is None else found.get_frozen_credentials()
+        if frozen is None or frozen.access_key is None or frozen.secret_key is None:
+            raise DeadLetterError(
+                f"expected AWS credentials for {self.place!r}, found none; set them as for boto3: environment, "
+                "profile or role"
+            )
+        return _Credentials(frozen.access_key, frozen.secret_key, frozen.token)
+
+    def _connect(self, credentials: _Credentials) -> fs.S3FileSystem:
+        endpoint = urlsplit(self._endpoint) if self._endpoint else None
+        return fs.S3FileSystem(
+            access_key=credentials.access_key,
+            secret_key=credentials.secret_key,
+            session_token=credentials.token,
+            region=self._region,
+            scheme=endpoint.scheme if endpoint else "https",
+            endpoint_override=endpoint.netloc if endpoint else None,
+            connect_timeout=CONNECT_SECONDS,
+            request_timeout=REQUEST_SECONDS,
+            retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=TRIES),
+        )
+
+    def _next_chunk(self, stream: pa.NativeFile) -> bytes:
+        with self._translated("read"):
+            return bytes(stream.read(CHUNK_BYTES))
+
+    def _path(self, *names: str) -> str:
+        return "/".join(part for part in (self._bucket, self._prefix, *names) if part)
+
+    @contextmanager
+    def _translated(self, verb: str) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, BotoCoreError, ClientError) as error:
+            raise DeadLetterError(
+                f"expected to {verb} {self.place!r}, got {error}; check that the bucket exists, its region "
+                f"({self.place}?region=...), and the credentials' permissions there"
+            ) from error
+
+
+def _parsed(url: str) -> tuple[str, str, str, dict[str, str]]:
+    """Give the place without parameters, the bucket, the prefix, and the parameters."""
+    parts = urlsplit(url)
+    parameters = dict(parse_qsl(parts.query, keep_blank_values=True))
+    unknown = sorted(set(parameters) - set(_PARAMETERS))
+    if "@" in parts.netloc:
+        # Not shown: what is before the @ may be a secret.
+        raise InvalidConfig(
+            "dead_letters: expected s3://bucket/prefix without credentials, got some in the URL"
+        )
+    if not parts.netloc or unknown or parts.fragment:
+        raise InvalidConfig(
+            "dead_letters: expected s3://bucket/prefix, with ?region= and endpoint_override= if need be, "
+            f"got {url!r}"
+        )
+    prefix = unquote(parts.path).strip("/")
+    return f"s3://{parts.netloc}/{prefix}".rstrip("/"), parts.netloc, prefix, parameters

@@ -1,0 +1,20 @@
+"""What a consumer counts."""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True, kw_only=True)
+class Counters:
+    """What happened since the start. Mutable; read it at any time."""
+
+    delivered: int = 0
+    """Deliveries to the user's code, retries included."""
+    acked: int = 0
+    retried: int = 0
+    timed_out: int = 0
+    dead_lettered: int = 0
+    bytes_read: int = 0
+    throttled: int = 0
+    commits: int = 0
+    shards_trimmed: int = 0
+    """Shards that retention trimmed away before their end was read. Their unread records are lost."""

@@ -1,0 +1,75 @@
+"""What cannot be read now: decided by the one table, and said in the log without flooding it."""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from kinesis_spout.clock import Clock
+from kinesis_spout.errors import KinesisSpoutError
+from kinesis_spout.kinesis.reactions import Action, Reaction, reaction_to
+
+FIRST_REMINDER_SECONDS: Final = 60.0
+LONGEST_REMINDER_SECONDS: Final = 3600.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Trouble:
+    error: KinesisSpoutError
+    said: type[KinesisSpoutError] | None = None
+    remind_at: float = 0.0
+    reminder_seconds: float = FIRST_REMINDER_SECONDS
+
+
+class ReadErrors:
+    """The shards of one consumer that cannot be read now. Mutable; call it under the consumer's lock.
+
+    An error is a warning that names its shard when it comes first, and again after 1, 2, 4... minutes, up to an
+    hour, while it stays. Throttles are not said: they are normal.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._troubles: dict[str, _Trouble] = {}
+        self._has_read = False
+
+    @property
+    def current(self) -> list[KinesisSpoutError]:
+        """The errors that are being retried now, one of each shard concerned."""
+        return [trouble.error for trouble in self._troubles.values()]
+
+    def failed(self, shard_id: str, error: BaseException) -> Reaction:
+        """Say what to do about an error of reading a shard. An error that is retried is kept and logged."""
+        reaction = reaction_to(error, at_start=not self._has_read)
+        if reaction.action is Action.RETRY and isinstance(error, KinesisSpoutError):
+            self._retried(shard_id, error, reaction)
+        return reaction
+
+    def worked(self, shard_id: str) -> None:
+        """Note that a shard was read."""
+        self._has_read = True
+        trouble = self._troubles.pop(shard_id, None)
+        if trouble is not None and trouble.said is not None:
+            _log.info("%s: it can be read again", shard_id)
+
+    def drop(self, shard_ids: Iterable[str]) -> None:
+        """Forget shards that are read no more."""
+        for shard_id in shard_ids:
+            self._troubles.pop(shard_id, None)
+
+    def _retried(self, shard_id: str, error: KinesisSpoutError, reaction: Reaction) -> None:
+        trouble = self._troubles.setdefault(shard_id, _Trouble(error))
+        trouble.error = error
+        if reaction.is_throttle:
+            return
+        now = self._clock.monotonic()
+        if trouble.said is not type(error):
+            trouble.said, trouble.reminder_seconds = type(error), FIRST_REMINDER_SECONDS
+        elif now < trouble.remind_at:
+            return
+        else:
+            trouble.reminder_seconds = min(LONGEST_REMINDER_SECONDS, 2 * trouble.reminder_seconds)
+        trouble.remind_at = now + trouble.reminder_seconds
+        _log.warning("%s: %s; it is read again before long, nothing is skipped", shard_id, error)

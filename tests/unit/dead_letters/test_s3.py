@@ -1,0 +1,143 @@
+"""Dead letters on S3, against moto's server: what the contract suite cannot see."""
+
+import logging
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import boto3
+import pytest
+
+from kinesis_spout.dead_letters import s3
+from kinesis_spout.dead_letters.s3 import S3Sink
+from kinesis_spout.dead_letters.sink_url import open_sink
+from kinesis_spout.errors import DeadLetterError, InvalidConfig
+from kinesis_spout.kinesis import KinesisClientSettings
+from kinesis_spout.testing import ManualClock
+from tests.letters import letter
+from tests.s3_server import SECRET, a_session, keys_in, s3_with_bucket
+
+NOBODY_LISTENS = "http://127.0.0.1:9"
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    with s3_with_bucket("letters") as endpoint:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", endpoint)
+        yield endpoint
+
+
+def test_the_endpoint_is_found_as_boto3_finds_it_and_the_url_wins(endpoint: str) -> None:
+    S3Sink("s3://letters/here", session=a_session).write([letter(1)])
+    assert len(keys_in("letters")) == 1
+    with pytest.raises(DeadLetterError):
+        S3Sink(f"s3://letters/here?endpoint_override={NOBODY_LISTENS}", session=a_session).write([letter(1)])
+    assert endpoint != NOBODY_LISTENS
+
+
+@pytest.mark.usefixtures("endpoint")
+def test_each_write_is_one_object_whose_name_sorts_by_time() -> None:
+    clock = ManualClock(1_769_860_800)
+    sink = S3Sink("s3://letters/a/b/", session=a_session, clock=clock)
+    for number in range(3):
+        sink.write([letter(number), letter(number)])
+        clock.advance(0.001)
+    keys = keys_in("letters")
+    assert len(keys) == 3
+    assert keys == sorted(keys)
+    assert all(key.startswith("a/b/dead-letters-20260131T120000.00") for key in keys)
+    assert [found.sequence_number for found in sink.read()] == ["0", "0", "1", "1", "2", "2"]
+
+
+@pytest.mark.usefixtures("endpoint")
+@pytest.mark.parametrize("prefix", ["", "/", "/a", "/a/b/c"])
+def test_a_check_makes_no_object_at_any_depth(prefix: str) -> None:
+    S3Sink(f"s3://letters{prefix}", session=a_session).check_writable()
+    assert keys_in("letters") == []
+
+
+@pytest.mark.usefixtures("endpoint")
+def test_a_bucket_that_is_not_there_is_noticed_by_the_check_the_write_and_the_read() -> None:
+    sink = S3Sink("s3://no-such-bucket/dead", session=a_session)
+    for attempt in (sink.check_writable, lambda: sink.write([letter(1)]), lambda: list(sink.read())):
+        with pytest.raises(DeadLetterError, match="s3://no-such-bucket/dead"):
+            attempt()
+
+
+def test_a_place_that_does_not_answer_is_an_error_within_seconds_and_shows_no_secret(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG, logger="kinesis_spout")
+    sink = S3Sink(f"s3://letters/dead?endpoint_override={NOBODY_LISTENS}", session=a_session)
+    began = time.monotonic()
+    for attempt in (sink.check_writable, lambda: sink.write([letter(1)]), lambda: list(sink.read())):
+        with pytest.raises(DeadLetterError, match="s3://letters/dead") as caught:
+            attempt()
+        assert SECRET not in repr(caught.value) + repr(caught.value.__cause__) + repr(sink) + caplog.text
+    assert time.monotonic() - began < 60
+
+
+def test_missing_credentials_are_said_with_what_to_do() -> None:
+    class Anonymous(boto3.Session):
+        def get_credentials(self) -> None:
+            return None
+
+    with pytest.raises(DeadLetterError, match="expected AWS credentials for 's3://letters/dead', found none"):
+        S3Sink("s3://letters/dead", session=Anonymous).write([letter(1)])
+
+
+@pytest.mark.usefixtures("endpoint")
+def test_credentials_that_were_renewed_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    sessions = [a_session()]
+    sink = S3Sink("s3://letters/dead", session=lambda: sessions[0])
+    sink.write([letter(1)])
+    renewed = boto3.Session(aws_access_key_id="AKIDOFANOTHER", aws_secret_access_key="x").get_credentials()
+    monkeypatch.setattr(sessions[0], "get_credentials", lambda: renewed)
+    sink.write([letter(2)])
+    assert isinstance(sink._files, s3._S3Prefix)
+    assert sink._files._opened is not None
+    assert sink._files._opened[0].access_key == "AKIDOFANOTHER"
+    assert len(list(sink.read())) == 2
+
+
+@pytest.mark.parametrize(
+    "url", ["s3://", "s3:///prefix", "s3://bucket/a?regoin=x", "s3://bucket/a#b", "s3://key:secret@bucket/a"]
+)
+def test_what_is_no_place_is_refused_and_shows_no_secret(url: str) -> None:
+    with pytest.raises(InvalidConfig, match="dead_letters: expected s3://bucket/prefix") as caught:
+        open_sink(url)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.usefixtures("endpoint")
+def test_the_settings_of_the_spout_say_whose_credentials_are_used() -> None:
+    aws = KinesisClientSettings(access_key="AKIDOFTHESPOUT", secret_key="x", region="eu-west-1")
+    sink = open_sink("s3://letters/dead", aws=aws)
+    sink.write([letter(1)])
+    assert isinstance(sink, S3Sink)
+    assert isinstance(sink._files, s3._S3Prefix)
+    assert sink._files._credentials().access_key == "AKIDOFTHESPOUT"
+    assert sink._files._region == "eu-west-1"
+
+
+WRITE_AND_EXIT = """
+import sys
+from kinesis_spout.dead_letters.sink_url import open_sink
+from kinesis_spout.kinesis import KinesisClientSettings
+from tests.letters import letter
+
+aws = KinesisClientSettings(access_key="k", secret_key="s", region="eu-west-1")
+sink = open_sink("s3://letters/dead", aws=aws)
+sink.check_writable()
+sink.write([letter(1)])
+"""
+
+
+@pytest.mark.usefixtures("endpoint")
+def test_a_process_ends_cleanly_though_nothing_was_closed() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WRITE_AND_EXIT], capture_output=True, check=False, timeout=90
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert len(keys_in("letters")) == 1
