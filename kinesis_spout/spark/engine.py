@@ -3,6 +3,10 @@
 One thread owns everything here. Fetches and jobs run on pools, and put what came of them on a queue, as calls
 for the engine's thread to make. Between calls it starts what can be started: polls of shards at their tip, and
 batches of every slice that may go out, up to ``max_concurrent_batches`` at a time over different shards.
+
+A Spark job costs far more than a slice, so what comes at nearly the same time goes out in one: records that polls
+bring wait for the other polls that are under way, and retries for others that are about due, ``gather_seconds``
+at most. While all jobs that may run do run, everything gathers by itself.
 """
 
 import logging
@@ -53,6 +57,8 @@ class MicroBatchEngine:
         self._planned: deque[list[SlicePlan]] = deque()
         self._running: dict[int, Batch] = {}
         self._batches = 0
+        self._plan_at = 0.0
+        """When to plan next, unless polls bring records before; monotonic."""
         self._stopping = threading.Event()
         self._abandoned = threading.Event()
         self._ended = threading.Event()
@@ -135,12 +141,15 @@ class MicroBatchEngine:
             state = self._manager.shard(shard_id)
             assert state is not None
             self._readers[shard_id] = ShardReader(epoch=state.epoch)
+            self._tip.look_again(shard_id)
+        self._plan_at = self._consumer.now
         self._calls.put(_nothing)
 
     def shards_lost(self, shard_ids: Iterable[str]) -> None:
         """See ``Door``."""
         for shard_id in shard_ids:
             self._readers.pop(shard_id, None)
+            self._tip.forget(shard_id)
             self._retry_data.drop_shard(shard_id)
 
     # The engine's thread
@@ -211,18 +220,33 @@ class MicroBatchEngine:
         """Start batches while there is something to do and room for them. Returns when to look again."""
         while len(self._running) < self._settings.max_concurrent_batches:
             if not self._planned:
+                if self._gathered_at > now:
+                    return self._gathered_at
                 self._plan(now)
-            if not self._planned:
-                break
-            self._launch(self._planned.popleft(), now)
-        else:
-            return None
+                self._plan_at = self._next_plan(now)
+            if self._planned:
+                self._launch(self._planned.popleft(), now)
+        return None
+
+    @property
+    def _gathered_at(self) -> float:
+        """When to plan, as far as one can tell now."""
+        arrived_at = self._tip.arrived_at
+        if arrived_at is None:
+            return self._plan_at
+        return arrived_at + self._settings.gather_seconds if self._tip.is_polling else arrived_at
+
+    def _next_plan(self, now: float) -> float:
+        """Tell when something can be planned, although nothing comes up before."""
         waits = [at for reader in self._readers.values() for at in (reader.read_at, reader.barred_until)]
+        retries_due = self._manager.next_due()
+        if retries_due is not None and retries_due > now:
+            waits.append(retries_due + self._settings.gather_seconds)
         # What is due already and did not start has to wait for something else: for that one is woken up.
-        waits.append(self._manager.next_due() or now)
-        return min((at for at in waits if at > now), default=None)
+        return min((at for at in waits if at > now), default=now + _LONGEST_WAIT_SECONDS)
 
     def _plan(self, now: float) -> None:
+        self._tip.arrived_at = None
         readers = self._readers.items()
         letters_bytes, most = self._consumer.letters.size_bytes, self._settings.max_buffered_bytes
         if letters_bytes > most // 2:
@@ -323,6 +347,7 @@ class MicroBatchEngine:
         now = self._consumer.now
         for result in results:
             self._settle(result, now)
+        self._look_again(batch, now)
         progress = batch_progress(
             name=self._name,
             stream=self._consumer.config.stream_name,
@@ -397,6 +422,7 @@ class MicroBatchEngine:
         if batch.cancelled_for is not None:
             self._consumer.counters.timed_out += 1
         self._died(batch, error, reason)
+        self._look_again(batch, self._consumer.now)
 
     def _died(self, batch: Batch, error: KinesisSpoutError, reason: str) -> None:
         _log.warning("batch %d died (%s); its slices are planned again", batch.number, reason)
@@ -429,6 +455,12 @@ class MicroBatchEngine:
             self._retry_data.keep(work.plan.shard_id, work.records[0])
         reader.settled(1)
         self._tip.end_if_drained(work.plan.shard_id, reader)
+
+    def _look_again(self, batch: Batch, now: float) -> None:
+        """See to the shards of a batch that has ended: they may be polled, and planned for, again."""
+        self._plan_at = now
+        for work in batch.works:
+            self._tip.look_again(work.plan.shard_id)
 
     def _cancel_overdue(self, now: float) -> float | None:
         """Cancel what outlived the message time-out. Returns when to look again."""
