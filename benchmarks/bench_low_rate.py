@@ -152,9 +152,7 @@ def _steady(bench: _Bench, seconds: float) -> Iterator[Figure]:
         before, jobs_before, began = bench.cost(), jobs(query), time.monotonic()
         putting.join()
         taken, used, made = time.monotonic() - began, bench.since(before), jobs(query) - jobs_before
-    found = sorted(
-        value for file in notes.iterdir() for (value,) in _FORM.iter_unpack(file.read_bytes())
-    )
+    found = sorted(value for file in notes.iterdir() for (value,) in _FORM.iter_unpack(file.read_bytes()))
     name = f"{RATE} records/s over {FEW_SHARDS} shards"
     note = f"driver {used.driver / taken:.2f}, JVM and workers {used.beside / taken:.2f}, {made / taken:.1f} jobs/s"
     yield Figure(what=f"{name}: CPU", value=used.total / taken, unit="cores", at_most=CORE_GOAL, note=note)

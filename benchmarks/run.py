@@ -20,7 +20,16 @@ from rich.table import Table
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-BENCHMARKS: Final = ("decode", "tracker", "zookeeper", "micro_batch", "idle", "low_rate", "sources", "structured")
+BENCHMARKS: Final = (
+    "decode",
+    "tracker",
+    "zookeeper",
+    "micro_batch",
+    "idle",
+    "low_rate",
+    "sources",
+    "structured",
+)
 _WIDTH_IN_FILES: Final = 150
 
 

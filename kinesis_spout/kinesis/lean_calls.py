@@ -45,7 +45,7 @@ class LeanGetRecords:
         self._template: _Template | None = None
         self._pool: Any = None
         self._is_plain = True
-        """Whether answers come in the form that is read here. One that does not is asked for again, by botocore."""
+        """Whether answers have the form that is read here. One that has not is asked for again, by botocore."""
         self._here = threading.local()
         client.meta.events.register_first(f"before-sign.kinesis.{_OPERATION}", self._learn)
         client.meta.events.register_first(f"before-send.kinesis.{_OPERATION}", self._received)

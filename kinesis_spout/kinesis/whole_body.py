@@ -41,7 +41,7 @@ class WholeBodySession:
         return response
 
     def open_pool(self, url: str) -> Any | None:
-        """Give urllib3's pool of the connections that lead straight to an address; None if a proxy stands between."""
+        """Give urllib3's pool of connections to an address; None if a proxy stands between."""
         session = self._session
         if session._proxy_config.proxy_url_for(url) is not None:  # noqa: SLF001 - botocore offers no other way
             return None

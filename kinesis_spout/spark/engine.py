@@ -6,7 +6,7 @@ batches of every slice that may go out, up to ``max_concurrent_batches`` at a ti
 
 A Spark job costs far more than a slice, so what comes at nearly the same time goes out in one: records that polls
 bring wait for the other polls that are under way, and retries for others that are about due, ``gather_seconds``
-at most. While all jobs that may run do run, everything gathers by itself.
+at most, or a few times that while a job runs. While all jobs that may run do run, everything gathers by itself.
 """
 
 import logging
@@ -37,6 +37,8 @@ _REREAD_SECONDS: Final = 5.0
 _REREAD_PAUSE_SECONDS: Final = 1.0
 _CANCEL_AGAIN_SECONDS: Final = 0.5
 _LONGEST_WAIT_SECONDS: Final = 1.0
+_PATIENCE_WHILE_RUNNING: Final = 4.0
+"""How many times the gather time records wait for polls while a job runs: one beside it would slow both."""
 _RECENT_PROGRESS: Final = 100
 
 _log = logging.getLogger(__name__)
@@ -234,7 +236,10 @@ class MicroBatchEngine:
         arrived_at = self._tip.arrived_at
         if arrived_at is None:
             return self._plan_at
-        return arrived_at + self._settings.gather_seconds if self._tip.is_polling else arrived_at
+        if not self._tip.is_polling:
+            return arrived_at
+        patience = _PATIENCE_WHILE_RUNNING if self._running else 1.0
+        return arrived_at + patience * self._settings.gather_seconds
 
     def _next_plan(self, now: float) -> float:
         """Tell when something can be planned, although nothing comes up before."""

@@ -53,7 +53,7 @@ class ShardReader:
         return self.fetching_since is None and not self.records and not self.at_end
 
     def poll_period(self, shortest: float, longest: float) -> float:
-        """Tell how far apart polls are: twice as far with each that brings nothing, as long as ``longest`` allows."""
+        """Tell how far apart polls are: twice as far with each that brings nothing, up to ``longest``."""
         period = shortest
         for _ in range(self.empty_polls - _IDLE_AFTER):
             if 2 * period > longest:

@@ -109,7 +109,9 @@ def test_later_calls_are_what_botocore_makes_of_the_first(
     server: Server, client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The signature, of which the body, the headers and the time are part, is the same to the last digit."""
-    monkeypatch.setattr(botocore.auth, "get_current_datetime", lambda: datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
+    monkeypatch.setattr(
+        botocore.auth, "get_current_datetime", lambda: datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    )
     assert [call(client) for _ in range(3)] == [EMPTY] * 3
 
     (first, headers, body), *others = server.requests
@@ -179,7 +181,9 @@ def test_credentials_are_renewed_as_ever(server: Server, client: Any) -> None:
     names = iter(["AKIASECOND", "AKIATHIRD"])
 
     def renew() -> dict[str, str]:
-        expiry = datetime.now(UTC) + timedelta(seconds=1)  # botocore renews long before: at each call, that is
+        expiry = datetime.now(UTC) + timedelta(
+            seconds=1
+        )  # botocore renews long before: at each call, that is
         return {
             "access_key": next(names),
             "secret_key": "s",

@@ -134,9 +134,7 @@ def test_retries_that_are_due_soon_after_each_other_go_out_in_one_batch(two_shar
     world.put_in(SECOND, "b")
     wait_until(lambda: diary.attempts("a") == [1, 2] and diary.attempts("b") == [1, 2], "both come again")
 
-    retried = [
-        len(batch) for batch in running.runner.batches if any(work.plan.retries for work in batch)
-    ]
+    retried = [len(batch) for batch in running.runner.batches if any(work.plan.retries for work in batch)]
     assert retried == [2]
 
 
@@ -209,7 +207,8 @@ def test_a_plan_of_an_ownership_that_ended_is_not_launched_for_the_next_one(two_
     epoch = world.stored(SECOND).epoch
     world.zookeeper.expire("member-1")
     wait_until(
-        lambda: world.stored(SECOND).epoch > epoch and world.stored(FIRST).epoch > epoch, "both are acquired anew"
+        lambda: world.stored(SECOND).epoch > epoch and world.stored(FIRST).epoch > epoch,
+        "both are acquired anew",
     )
     wait_until(lambda: {FIRST, SECOND} <= running.consumer.manager.owned, "both are owned anew")
     before = len(running.runner.batches)

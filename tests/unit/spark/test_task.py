@@ -186,7 +186,7 @@ def test_no_slice_goes_on_after_its_time(world: World) -> None:
 
 
 def test_a_slice_ends_when_its_shard_must_rest_longer_than_the_slice_may_go_on(world: World) -> None:
-    """A page of 4 MB keeps its shard at rest for 2 s; a batch that waited for that would hold up all its shards."""
+    """A page of 4 MB keeps its shard at rest for 2 s; a batch that waits for it holds up all its shards."""
     for size in (4_000_000, 1):
         world.stream.put(b"x" * size, "key")
     settings = task_settings(world.client, records_per_fetch=1, max_seconds=1.0)
