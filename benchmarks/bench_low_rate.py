@@ -13,7 +13,7 @@ import statistics
 import struct
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -62,6 +62,7 @@ class Cost:
 
     @property
     def total(self) -> float:
+        """Sum it up."""
         return self.driver + self.beside
 
 
@@ -91,7 +92,7 @@ class _Bench:
         put(self.kinesis.url, stream, range(shards))
 
 
-def put(url: str, stream: str, shards: "range | list[int]") -> None:
+def put(url: str, stream: str, shards: Iterable[int]) -> None:
     """Put a record into each of these shards in one call."""
     records = [{"Data": "YSBzbWFsbCByZWNvcmQ=", "PartitionKey": str(number)} for number in shards]
     body = json.dumps({"StreamName": stream, "Records": records}).encode()
@@ -154,7 +155,8 @@ def _steady(bench: _Bench, seconds: float) -> Iterator[Figure]:
         taken, used, made = time.monotonic() - began, bench.since(before), jobs(query) - jobs_before
     found = sorted(value for file in notes.iterdir() for (value,) in _FORM.iter_unpack(file.read_bytes()))
     name = f"{RATE} records/s over {FEW_SHARDS} shards"
-    note = f"driver {used.driver / taken:.2f}, JVM and workers {used.beside / taken:.2f}, {made / taken:.1f} jobs/s"
+    parts = f"driver {used.driver / taken:.2f}, JVM and workers {used.beside / taken:.2f}"
+    note = f"{parts}, {made / taken:.1f} jobs/s"
     yield Figure(what=f"{name}: CPU", value=used.total / taken, unit="cores", at_most=CORE_GOAL, note=note)
     yield Figure(
         what=f"{name}: put to handled, p50",

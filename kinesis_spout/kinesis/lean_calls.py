@@ -48,7 +48,7 @@ class LeanGetRecords:
         """Whether answers have the form that is read here. One that has not is asked for again, by botocore."""
         self._here = threading.local()
         client.meta.events.register_first(f"before-sign.kinesis.{_OPERATION}", self._learn)
-        client.meta.events.register_first(f"before-send.kinesis.{_OPERATION}", self._received)
+        client.meta.events.register_first(f"before-send.kinesis.{_OPERATION}", self._received)  # type: ignore[arg-type]
 
     def __call__(self, **arguments: Any) -> Any:
         """Make the call; see boto3. A good JSON reply is not decoded, but given under ``RAW_BODY``."""

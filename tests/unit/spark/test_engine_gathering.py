@@ -1,7 +1,7 @@
 """How the engine gathers what comes at nearly the same time into one job, and what it leaves alone."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -59,17 +59,20 @@ def carried(running: RunningQuery) -> list[list[WorkSlice]]:
     ]
 
 
-def due_together(running: RunningQuery, put: Callable[[], None]) -> None:
-    """Put while no poll is under way, and have all shards polled next."""
-    done = False
-    while not done:
+def put_before_all_are_polled(world: EngineWorld, running: RunningQuery, shard_ids: Sequence[str]) -> None:
+    """Put a record into each shard while no poll is under way, and have all of them polled next."""
+
+    def put() -> bool:
         with running.consumer.lock:
-            if not running.engine._tip.is_polling:
-                put()
-                for shard_id, reader in running.engine._readers.items():
-                    reader.next_poll_at = 0.0
-                    running.engine._tip.look_again(shard_id)
-                done = True
+            if running.engine._tip.is_polling:
+                return False
+            for shard_id in shard_ids:
+                world.put_in(shard_id, shard_id)
+                running.engine._readers[shard_id].next_poll_at = 0.0
+                running.engine._tip.look_again(shard_id)
+            return True
+
+    wait_until(put, "no poll is under way")
 
 
 def test_records_that_arrive_together_in_many_shards_go_out_in_one_batch(world: EngineWorld) -> None:
@@ -78,7 +81,7 @@ def test_records_that_arrive_together_in_many_shards_go_out_in_one_batch(world: 
     running.query.processAllAvailable()
     shard_ids = [shard.shard_id for shard in world.stream.list_shards()]
 
-    due_together(running, lambda: [world.put_in(shard_id, shard_id) for shard_id in shard_ids] and None)
+    put_before_all_are_polled(world, running, shard_ids)
     diary.until(shard_ids)
 
     assert [len(batch) for batch in carried(running)] == [SHARDS]
