@@ -251,9 +251,10 @@ class StateManager:
 
     # Slice by slice
 
-    def to_fetch(self) -> list[str]:
-        """Name the shards whose next page the driver should fetch, if it holds none of theirs."""
-        return [shard_id for shard_id in self._turns.round() if self._owned[shard_id].wants_page]
+    def wants_page(self, shard_id: str) -> bool:
+        """Tell whether the driver should fetch a shard's next page, if it holds none of the shard's."""
+        slices = self._owned.get(shard_id)
+        return slices is not None and slices.wants_page
 
     def may_carry(self, shard_id: str) -> bool:
         """Tell whether records of a shard that the driver holds are on their way, or may be planned now."""

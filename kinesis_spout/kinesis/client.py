@@ -1,6 +1,6 @@
 """How to reach Kinesis: settings that travel, and the boto3 client made from them.
 
-boto3 does what it is good at: credentials, roles, signing, endpoints, connections. Three things are changed.
+boto3 does what it is good at: credentials, roles, signing, endpoints, connections. Four things are changed.
 
 *No retries inside.* The getter and the lister own the retry policy; a retry below them would hide throttles
 and hold a thread.
@@ -10,13 +10,15 @@ good JSON reply is taken away before botocore parses it, and handed over as byte
 not a good JSON reply (errors, another content type) goes botocore's way.
 
 *Bodies are read in one piece*; see ``whole_body``.
+
+*GetRecords is called with little CPU*; see ``lean_calls``.
 """
 
 import os
 import threading
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import boto3
 import botocore.session
@@ -29,15 +31,11 @@ from botocore.credentials import (
 )
 
 from kinesis_spout.kinesis.errors import translated
+from kinesis_spout.kinesis.lean_calls import RAW_BODY, LeanGetRecords, is_good_json
 from kinesis_spout.kinesis.whole_body import WholeBodySession
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
-
-RAW_BODY: Final = "RawBody"
-"""Where a reply of GetRecords holds its undecoded body."""
-
-_HTTP_OK: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +94,7 @@ class KinesisClientSettings:
         client.meta.events.register("before-parse.kinesis.GetRecords", _take_body)
         endpoint: Any = client._endpoint  # type: ignore[attr-defined]  # noqa: SLF001 - botocore offers no other way
         endpoint.http_session = WholeBodySession(endpoint.http_session)
+        client.get_records = LeanGetRecords(client)  # type: ignore[method-assign]
         return client
 
     def session(self) -> boto3.Session:
@@ -163,9 +162,7 @@ def stream_arguments(stream: str) -> dict[str, Any]:
 def _take_body(
     *, response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_event: object
 ) -> None:
-    if response_dict["status_code"] == _HTTP_OK and "json" in response_dict["headers"].get(
-        "content-type", ""
-    ):
+    if is_good_json(response_dict["status_code"], response_dict["headers"]):
         customized_response_dict[RAW_BODY] = response_dict["body"]
         response_dict["body"] = b"{}"
 

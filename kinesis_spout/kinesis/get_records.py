@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kinesis_spout.kinesis.arrow import ArrowForm, ArrowReply
-from kinesis_spout.kinesis.client import RAW_BODY
 from kinesis_spout.kinesis.errors import translated
+from kinesis_spout.kinesis.lean_calls import RAW_BODY
 from kinesis_spout.kinesis.page import GetRecordsReply, decode_reply, reply_from_botocore
 
 if TYPE_CHECKING:

@@ -40,6 +40,13 @@ class WholeBodySession:
             ) from error
         return response
 
+    def open_pool(self, url: str) -> Any | None:
+        """Give urllib3's pool of connections to an address; None if a proxy stands between."""
+        session = self._session
+        if session._proxy_config.proxy_url_for(url) is not None:  # noqa: SLF001 - botocore offers no other way
+            return None
+        return session._manager.connection_from_url(url)  # noqa: SLF001
+
     def close(self) -> None:
         """Close the connections."""
         self._session.close()

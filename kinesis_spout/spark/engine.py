@@ -3,6 +3,10 @@
 One thread owns everything here. Fetches and jobs run on pools, and put what came of them on a queue, as calls
 for the engine's thread to make. Between calls it starts what can be started: polls of shards at their tip, and
 batches of every slice that may go out, up to ``max_concurrent_batches`` at a time over different shards.
+
+A Spark job costs far more than a slice, so what comes at nearly the same time goes out in one: records that polls
+bring wait for the other polls that are under way, and retries for others that are about due, ``gather_seconds``
+at most, or a few times that while a job runs. While all jobs that may run do run, everything gathers by itself.
 """
 
 import logging
@@ -34,6 +38,8 @@ _REREAD_SECONDS: Final = 5.0
 _REREAD_PAUSE_SECONDS: Final = 1.0
 _CANCEL_AGAIN_SECONDS: Final = 0.5
 _LONGEST_WAIT_SECONDS: Final = 1.0
+_PATIENCE_WHILE_RUNNING: Final = 4.0
+"""How many times the gather time records wait for polls while a job runs: one beside it would slow both."""
 _RECENT_PROGRESS: Final = 100
 
 _log = logging.getLogger(__name__)
@@ -54,6 +60,8 @@ class MicroBatchEngine:
         self._planned: deque[list[SlicePlan]] = deque()
         self._running: dict[int, Batch] = {}
         self._batches = 0
+        self._plan_at = 0.0
+        """When to plan next, unless polls bring records before; monotonic."""
         self._stopping = threading.Event()
         self._abandoned = threading.Event()
         self._ended = threading.Event()
@@ -136,12 +144,15 @@ class MicroBatchEngine:
             state = self._manager.shard(shard_id)
             assert state is not None
             self._readers[shard_id] = ShardReader(epoch=state.epoch)
+            self._tip.look_again(shard_id)
+        self._plan_at = self._consumer.now
         self._calls.put(_nothing)
 
     def shards_lost(self, shard_ids: Iterable[str]) -> None:
         """See ``Door``."""
         for shard_id in shard_ids:
             self._readers.pop(shard_id, None)
+            self._tip.forget(shard_id)
             self._retry_data.drop_shard(shard_id)
 
     # The engine's thread
@@ -212,18 +223,36 @@ class MicroBatchEngine:
         """Start batches while there is something to do and room for them. Returns when to look again."""
         while len(self._running) < self._settings.max_concurrent_batches:
             if not self._planned:
+                if self._gathered_at > now:
+                    return self._gathered_at
                 self._plan(now)
-            if not self._planned:
-                break
-            self._launch(self._planned.popleft(), now)
-        else:
-            return None
+                self._plan_at = self._next_plan(now)
+            if self._planned:
+                self._launch(self._planned.popleft(), now)
+        return None
+
+    @property
+    def _gathered_at(self) -> float:
+        """When to plan, as far as one can tell now."""
+        arrived_at = self._tip.arrived_at
+        if arrived_at is None:
+            return self._plan_at
+        if not self._tip.is_polling:
+            return arrived_at
+        patience = _PATIENCE_WHILE_RUNNING if self._running else 1.0
+        return arrived_at + patience * self._settings.gather_seconds
+
+    def _next_plan(self, now: float) -> float:
+        """Tell when something can be planned, although nothing comes up before."""
         waits = [at for reader in self._readers.values() for at in (reader.read_at, reader.barred_until)]
+        retries_due = self._manager.next_due()
+        if retries_due is not None and retries_due > now:
+            waits.append(retries_due + self._settings.gather_seconds)
         # What is due already and did not start has to wait for something else: for that one is woken up.
-        waits.append(self._manager.next_due() or now)
-        return min((at for at in waits if at > now), default=None)
+        return min((at for at in waits if at > now), default=now + _LONGEST_WAIT_SECONDS)
 
     def _plan(self, now: float) -> None:
+        self._tip.arrived_at = None
         readers = self._readers.items()
         letters_bytes, most = self._consumer.letters.size_bytes, self._settings.max_buffered_bytes
         if letters_bytes > most // 2:
@@ -324,6 +353,7 @@ class MicroBatchEngine:
         now = self._consumer.now
         for result in results:
             self._settle(result, now)
+        self._look_again(batch, now)
         progress = batch_progress(
             name=self._name,
             stream=self._consumer.config.stream_name,
@@ -400,6 +430,7 @@ class MicroBatchEngine:
         if batch.cancelled_for is not None:
             self._consumer.counters.timed_out += 1
         self._died(batch, error, reason)
+        self._look_again(batch, self._consumer.now)
 
     def _died(self, batch: Batch, error: KinesisSpoutError, reason: str) -> None:
         _log.warning("batch %d died (%s); its slices are planned again", batch.number, reason)
@@ -432,6 +463,12 @@ class MicroBatchEngine:
             self._retry_data.keep(work.plan.shard_id, work.records[0])
         reader.settled(1)
         self._tip.end_if_drained(work.plan.shard_id, reader)
+
+    def _look_again(self, batch: Batch, now: float) -> None:
+        """See to the shards of a batch that has ended: they may be polled, and planned for, again."""
+        self._plan_at = now
+        for work in batch.works:
+            self._tip.look_again(work.plan.shard_id)
 
     def _cancel_overdue(self, now: float) -> float | None:
         """Cancel what outlived the message time-out. Returns when to look again."""

@@ -16,6 +16,8 @@ class EngineSettings:
     idle_poll_seconds: float
     """How rare polls of a shard get while nothing comes."""
     max_buffered_bytes: int
+    gather_seconds: float = 0.05
+    """How long records wait for those of other shards, so that one job takes them all."""
     batch_timeout_seconds: float | None
     death_backoff_seconds: float = 0.5
     """How long a shard rests after a job of its slices died; twice as long after each further one."""

@@ -53,9 +53,13 @@ class ShardReader:
         return self.fetching_since is None and not self.records and not self.at_end
 
     def poll_period(self, shortest: float, longest: float) -> float:
-        """Tell how long to wait until the next look: longer and longer while nothing comes."""
-        doublings = max(0, self.empty_polls - _IDLE_AFTER)
-        return min(longest, shortest * float(2 ** min(doublings, 8)))
+        """Tell how far apart polls are: twice as far with each that brings nothing, up to ``longest``."""
+        period = shortest
+        for _ in range(self.empty_polls - _IDLE_AFTER):
+            if 2 * period > longest:
+                break
+            period *= 2
+        return period
 
     def take_in(self, page: Page) -> None:
         """Keep the page that the poll under way has fetched."""

@@ -1,22 +1,26 @@
 """The driver's own reading: polls of the shards that are at their tip.
 
 Polls run on a pool of threads; what comes of them is handed to the engine's thread, as calls for it to make.
+Whose turn it is says the ``PollSchedule``; a shard that cannot be polled when its time has come is looked at
+again when a slice of it ends, or a little later.
 """
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from operator import itemgetter
 from typing import Final
 
 from kinesis_spout.errors import KinesisSpoutError
 from kinesis_spout.kinesis.reactions import Action
 from kinesis_spout.ports import Page, ShardGetter
 from kinesis_spout.spark.engine_settings import EngineSettings
+from kinesis_spout.spark.poll_schedule import ALLOWANCE, PollSchedule, aligned, tick_seconds
 from kinesis_spout.spark.shard_reader import ShardReader
 from kinesis_spout.spark.work import Cursor
 from kinesis_spout.spout.consumer import Consumer
 
 _FETCH_THREADS: Final = 16
+_LOOK_AGAIN_SECONDS: Final = 0.5
+"""When a shard that could not be polled is looked at again, if nothing happens to it before."""
 _PAGE_BYTES: Final = 10 * 1024 * 1024
 """AWS: the most that one GetRecords gives. So much is set aside for every poll under way."""
 _BEHIND_MILLIS: Final = 5_000
@@ -45,7 +49,27 @@ class TipPoller:
         self._readers = readers
         self._settings = settings
         self._call = call
+        self._tick_seconds = tick_seconds(settings.poll_seconds)
+        self._schedule = PollSchedule()
+        self._under_way = 0
         self._fetchers = ThreadPoolExecutor(_FETCH_THREADS, "kinesis-spout-fetch")
+        self.arrived_at: float | None = None
+        """When the first records came that no plan has looked at; monotonic. The engine takes it back."""
+
+    @property
+    def is_polling(self) -> bool:
+        """Whether polls are under way, which may bring more."""
+        return self._under_way > 0
+
+    def look_again(self, shard_id: str) -> None:
+        """Poll a shard when its reader says so: it is new, or a slice of it has ended."""
+        reader = self._readers.get(shard_id)
+        if reader is not None:
+            self._schedule.put(shard_id, reader.next_poll_at, self._tick_seconds)
+
+    def forget(self, shard_id: str) -> None:
+        """Poll a shard no more: it is somebody else's."""
+        self._schedule.remove(shard_id)
 
     def start_fetches(self, now: float, waiting_bytes: int) -> float | None:
         """Poll the shards whose time has come, unless the driver holds too much. Returns when the next is due.
@@ -54,24 +78,30 @@ class TipPoller:
             now: the time.
             waiting_bytes: what the driver holds for retries and dead letters.
         """
+        if self._under_way > _FETCH_THREADS:
+            return None  # The threads have enough to do; the end of a poll leads here again.
+        due_at = self._schedule.next_at()
+        if due_at is None or due_at > now:
+            return due_at
         buffered = waiting_bytes + sum(reader.size_bytes for reader in self._readers.values())
-        under_way = sum(reader.fetching_since is not None for reader in self._readers.values())
-        room = self._settings.max_buffered_bytes * 3 // 4 - buffered - under_way * _PAGE_BYTES
-        idle = [
-            (self._readers[shard_id].next_poll_at, shard_id)
-            for shard_id in self._manager.to_fetch()
-            if self._readers[shard_id].is_idle
-        ]
-        # Whose time came first is polled first: while there is room for a few only, they take turns.
-        for due_at, shard_id in sorted(idle, key=itemgetter(0)):
-            if due_at > now:
-                return due_at
-            if room <= 0:
-                room += self._drop_stuck_pages()
-            if room <= 0:
-                return None
-            self._start_fetch(shard_id, now)
-            room -= _PAGE_BYTES
+        room = self._settings.max_buffered_bytes * 3 // 4 - buffered - self._under_way * _PAGE_BYTES
+        while self._under_way < 2 * _FETCH_THREADS:
+            shard_id = self._schedule.take(now)
+            if shard_id is None:
+                return self._schedule.next_at()
+            reader = self._readers[shard_id]
+            if not reader.is_idle or not self._manager.wants_page(shard_id):
+                self._schedule.put(shard_id, now + _LOOK_AGAIN_SECONDS, self._tick_seconds)
+            elif reader.next_poll_at > now:
+                self.look_again(shard_id)
+            else:
+                if room <= 0:
+                    room += self._drop_stuck_pages()
+                if room <= 0:
+                    self.look_again(shard_id)
+                    return None
+                self._start_fetch(shard_id, now)
+                room -= _PAGE_BYTES
         return None
 
     def _drop_stuck_pages(self) -> int:
@@ -94,6 +124,7 @@ class TipPoller:
             # From here on the driver moves the place; the executors' last iterator would lead back.
             reader.cursor = Cursor()
         reader.fetching_since = now
+        self._under_way += 1
         self._fetchers.submit(self._fetch, shard_id, reader, reader.getter)
 
     def reading_failed(self, shard_id: str, reader: ShardReader, error: Exception) -> None:
@@ -144,11 +175,14 @@ class TipPoller:
             self._call(lambda: self._fetched(shard_id, reader, getter, page))
 
     def _fetched(self, shard_id: str, reader: ShardReader, getter: ShardGetter, page: Page) -> None:
+        self._under_way -= 1
         if self._readers.get(shard_id) is not reader:
             return
         now = self._consumer.now
         reader.take_in(page)
         self._consumer.read_errors.worked(shard_id)
+        if page.records and self.arrived_at is None:
+            self.arrived_at = now
         self.recovered(reader)
         self._consumer.counters.bytes_read += page.size_bytes
         full = (
@@ -156,16 +190,21 @@ class TipPoller:
             or page.millis_behind_latest > _BEHIND_MILLIS
         )
         self._manager.page_fetched(shard_id, full=full and not page.at_end)
-        period = reader.poll_period(self._settings.poll_seconds, self._settings.idle_poll_seconds)
-        reader.next_poll_at = max(getter.ready_at, now + period)
+        period = reader.poll_period(self._tick_seconds, self._settings.idle_poll_seconds)
+        # A poll that began a little late must not cost the shard a tick: the getter waits for the read limits.
+        earliest = getter.ready_at - ALLOWANCE * self._settings.poll_seconds
+        reader.next_poll_at = aligned(max(earliest, now), period)
         reader.read_at = getter.ready_at
+        self._schedule.put(shard_id, reader.next_poll_at, period)
         self.end_if_drained(shard_id, reader)
 
     def _fetch_failed(
         self, shard_id: str, reader: ShardReader, getter: ShardGetter, error: Exception
     ) -> None:
+        self._under_way -= 1
         if self._readers.get(shard_id) is not reader:
             return
         reader.fetching_since = None
         reader.next_poll_at = max(getter.ready_at, self._consumer.now + self._settings.poll_seconds)
         self.reading_failed(shard_id, reader, error)
+        self.look_again(shard_id)

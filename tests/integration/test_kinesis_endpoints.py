@@ -16,8 +16,8 @@ from kinesis_spout.kinesis import (
 )
 from kinesis_spout.kinesis.aggregated_record import take_apart
 from kinesis_spout.kinesis.aggregating_putter import AggregatingPutter
-from kinesis_spout.kinesis.client import RAW_BODY
 from kinesis_spout.kinesis.hash_key_ranges import hash_key
+from kinesis_spout.kinesis.lean_calls import RAW_BODY
 from kinesis_spout.kinesis.perseverance import Patience
 from kinesis_spout.kinesis.put_records import Entry
 from shard_state import Position

@@ -69,8 +69,8 @@ class SliceShell(ShellModel):
     @rule()
     def fetch(self) -> None:
         """The driver polls the shards at their tip."""
-        for shard_id in self.manager.to_fetch():
-            if shard_id in self.carried:
+        for shard_id in self.manager.round():
+            if not self.manager.wants_page(shard_id) or shard_id in self.carried:
                 continue
             state = self.manager.shard(shard_id)
             assert state is not None
@@ -111,7 +111,7 @@ class SliceShell(ShellModel):
         for shard_id in self.manager.owned:
             state = self.manager.shard(shard_id)
             assert state is not None
-            wants_page = shard_id in self.manager.to_fetch() and shard_id not in self.carried
+            wants_page = self.manager.wants_page(shard_id) and shard_id not in self.carried
             assert (shard_id, state.epoch) in being_read or not state.may_read or wants_page
 
     @precondition(lambda self: self.out)

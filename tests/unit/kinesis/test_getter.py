@@ -15,7 +15,7 @@ from kinesis_spout.errors import (
     Unavailable,
 )
 from kinesis_spout.kinesis import SCHEMA, PollingShardGetter
-from kinesis_spout.kinesis.client import RAW_BODY
+from kinesis_spout.kinesis.lean_calls import RAW_BODY
 from kinesis_spout.testing import InMemoryShardLister, InMemoryStream, ManualClock
 from shard_state import Position, SequenceNumber
 from tests.in_memory_kinesis_client import InMemoryKinesisClient, client_error

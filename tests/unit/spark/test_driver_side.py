@@ -20,18 +20,18 @@ def page(*records: Record, behind: int = 0, at_end: bool = False) -> Page:
     return Page(records=records, size_bytes=size, millis_behind_latest=behind, at_end=at_end)
 
 
-def works(count: int) -> list[WorkSlice]:
+def works(count: int, kind: SliceKind = SliceKind.READ, *, size: int = 1) -> list[WorkSlice]:
     return [
         WorkSlice(
             plan=SlicePlan(
                 shard_id=f"shard-{number}",
                 epoch=1,
-                kind=SliceKind.READ,
+                kind=kind,
                 limit=1,
                 position=Position.trim_horizon(),
                 max_failures=1,
             ),
-            records=(record(number),),
+            records=(record(number),) * size,
         )
         for number in range(count)
     ]
@@ -52,6 +52,22 @@ def test_every_core_gets_work_before_slices_share_a_task(
     assert [len(each) for each in packs] == sizes
     shards = [work.plan.shard_id for each in packs for work in each]
     assert sorted(shards) == sorted(work.plan.shard_id for work in works(slices))
+
+
+@pytest.mark.parametrize("slices", [1, 2, 8, 1000])
+def test_records_that_travel_need_no_more_tasks_than_there_are_cores(slices: int) -> None:
+    packs = pack(works(slices, SliceKind.CARRIED), per_task=8, parallelism=2)
+
+    assert len(packs) == min(slices, 2)
+    assert max(map(len, packs)) - min(map(len, packs)) <= 1
+    assert sum(map(len, packs)) == slices
+
+
+def test_records_that_travel_are_spread_by_their_number() -> None:
+    large, small = works(1, SliceKind.CARRIED, size=100), works(7, SliceKind.RETRY, size=10)
+    packs = pack([*small, *large], per_task=8, parallelism=2)
+
+    assert sorted(sum(len(work.records) for work in each) for each in packs) == [70, 100]
 
 
 def test_a_batch_finds_the_records_that_travel_with_it() -> None:
@@ -129,7 +145,7 @@ def test_polls_get_rarer_only_after_some_empty_ones_and_at_once_frequent_again()
 
     assert periods[:5] == [0.2] * 5
     assert periods == sorted(periods)
-    assert periods[-1] == 1.0
+    assert periods[-3:] == [0.8] * 3, "the ticks of a rarer poll are ticks of the more frequent ones"
     reader.fetching_since = 0.0
     reader.take_in(page(record(1)))
     assert reader.poll_period(0.2, 1.0) == 0.2

@@ -583,6 +583,7 @@ def test_due_retries_of_a_shard_that_rests_do_not_keep_the_engine_busy(world: En
 
     with running.consumer.lock:
         running.engine._readers[FIRST].next_poll_at = running.consumer.now + 60
+        running.engine._tip.look_again(FIRST)
         waits = [running.engine._start_work() for _ in range(3)]
     assert min(waits) > 0.1
 

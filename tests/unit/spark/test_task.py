@@ -185,6 +185,17 @@ def test_no_slice_goes_on_after_its_time(world: World) -> None:
     assert world.client.calls == 1
 
 
+def test_a_slice_ends_when_its_shard_must_rest_longer_than_the_slice_may_go_on(world: World) -> None:
+    """A page of 4 MB keeps its shard at rest for 2 s; a batch that waits for it holds up all its shards."""
+    for size in (4_000_000, 1):
+        world.stream.put(b"x" * size, "key")
+    settings = task_settings(world.client, records_per_fetch=1, max_seconds=1.0)
+    (result,) = run(settings, read_slice())
+
+    assert (result.outcome.count, world.client.calls) == (1, 1)
+    assert not result.outcome.at_tip
+
+
 def test_carried_records_and_retries_are_delivered_without_reading(world: World) -> None:
     records = world.put(3)
     plan = SlicePlan(

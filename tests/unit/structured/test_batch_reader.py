@@ -23,7 +23,7 @@ from kinesis_spout.errors import (
     StreamNotFound,
 )
 from kinesis_spout.kinesis import KinesisClientSettings
-from kinesis_spout.kinesis.client import RAW_BODY
+from kinesis_spout.kinesis.lean_calls import RAW_BODY
 from kinesis_spout.record import Record
 from kinesis_spout.structured.batch_reader import KinesisBatchReader, ShardIntervals, read_intervals
 from kinesis_spout.structured.options import BatchReadOptions

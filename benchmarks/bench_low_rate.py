@@ -1,0 +1,237 @@
+"""What a query costs while little comes: a record here and there, one in each of a thousand shards, none.
+
+Jobs are the micro-batches that the query counts. CPU is that of the driver, the JVM and the Python workers
+together; the endpoint, the embedded ZooKeeper and whoever puts the records are processes of others and are not
+counted. A record's time runs from its arrival at the endpoint until the handler is called with it.
+"""
+
+import json
+import multiprocessing
+import os
+import random
+import statistics
+import struct
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.request import Request, urlopen
+
+from canned_kinesis import CannedKinesis
+from figures import Figure, ProcessTree
+from local_spark import local_session, spark_processes, spout_config
+from pyspark.sql import SparkSession
+
+from kinesis_spout import KinesisSpout, Record
+from kinesis_spout.spark.query import SpoutQuery
+
+FEW_SHARDS: Final = 8
+MANY_SHARDS: Final = 1000
+RATE: Final = 100
+"""Records a second, over few shards."""
+JOBS_GOAL: Final = 2.0
+CORE_GOAL: Final = 0.3
+HALF_GOAL_MILLIS: Final = 300.0
+MOST_GOAL_MILLIS: Final = 600.0
+MANY_JOBS_GOAL: Final = 8.0
+MANY_SECONDS_GOAL: Final = 2.5
+_WARM_UP_ROUNDS: Final = 10
+_SETTLE_SECONDS: Final = 8.0
+"""Until polls have become rare and the JVM has compiled what it starts with."""
+_DEADLINE_SECONDS: Final = 120.0
+_FORM: Final = struct.Struct("d")
+
+
+def figures(*, quick: bool) -> Iterator[Figure]:
+    with CannedKinesis() as kinesis, tempfile.TemporaryDirectory() as directory, local_session() as spark:
+        bench = _Bench(spark, kinesis, Path(directory))
+        yield from _rounds(bench, rounds=10 if quick else 30)
+        yield from _steady(bench, seconds=8.0 if quick else 25.0)
+        yield from _many(bench, rounds=2 if quick else 4, seconds=8.0 if quick else 15.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """CPU seconds."""
+
+    driver: float
+    beside: float
+    """Of the JVM and its Python workers."""
+
+    @property
+    def total(self) -> float:
+        """Sum it up."""
+        return self.driver + self.beside
+
+
+class _Bench:
+    """What all rows share."""
+
+    def __init__(self, spark: SparkSession, kinesis: CannedKinesis, place: Path) -> None:
+        self.spark = spark
+        self.kinesis = kinesis
+        self.place = place
+        self._beside: ProcessTree = spark_processes(spark)
+
+    def started(self, stream: str, handle: Callable[[Record], None]) -> SpoutQuery:
+        spout = KinesisSpout(spout_config(self.kinesis.settings, stream, self.place))
+        return spout.foreach_record(self.spark, handle)
+
+    def cost(self) -> Cost:
+        """Give what was used since the processes began."""
+        return Cost(time.process_time(), self._beside.cpu_seconds())
+
+    def since(self, before: Cost) -> Cost:
+        now = self.cost()
+        return Cost(now.driver - before.driver, now.beside - before.beside)
+
+    def put(self, stream: str, shards: int) -> None:
+        """Put a record into each of so many shards, at once."""
+        put(self.kinesis.url, stream, range(shards))
+
+
+def put(url: str, stream: str, shards: Iterable[int]) -> None:
+    """Put a record into each of these shards in one call."""
+    records = [{"Data": "YSBzbWFsbCByZWNvcmQ=", "PartitionKey": str(number)} for number in shards]
+    body = json.dumps({"StreamName": stream, "Records": records}).encode()
+    with urlopen(Request(url, body, {"X-Amz-Target": "Kinesis_20131202.PutRecords"})) as answer:
+        answer.read()
+
+
+def jobs(query: SpoutQuery) -> int:
+    """Tell how many micro-batches a query has run."""
+    progress = query.lastProgress
+    return 0 if progress is None else int(progress["batchId"]) + 1
+
+
+def until_acked(query: SpoutQuery, count: int) -> None:
+    deadline = time.monotonic() + _DEADLINE_SECONDS
+    while query.counters.acked < count:
+        assert time.monotonic() < deadline, (query.counters, query.exception())
+        time.sleep(0.002)
+
+
+def _rounds(bench: _Bench, rounds: int) -> Iterator[Figure]:
+    """Yield what a record in each of few shards at once costs."""
+    stream = f"shards-{FEW_SHARDS}-rounds"
+    pauses = random.Random(8)
+    with bench.started(stream, _ignore) as query:
+        latencies, before, jobs_before = [], bench.cost(), 0
+        for number in range(_WARM_UP_ROUNDS + rounds):
+            if number == _WARM_UP_ROUNDS:
+                before, jobs_before = bench.cost(), jobs(query)
+            started = time.perf_counter()
+            bench.put(stream, FEW_SHARDS)
+            until_acked(query, (number + 1) * FEW_SHARDS)
+            latencies.append(time.perf_counter() - started)
+            time.sleep(pauses.uniform(0.1, 0.5))  # so that records do not always arrive right after a poll
+        made, used = jobs(query) - jobs_before, bench.since(before)
+    name = f"a record in each of {FEW_SHARDS} shards at once"
+    yield Figure(what=f"{name}: Spark jobs", value=made / rounds, unit="jobs", at_most=JOBS_GOAL)
+    yield Figure(what=f"{name}: CPU, the pause after it included", value=used.total / rounds * 1e3, unit="ms")
+    half = statistics.median(latencies[_WARM_UP_ROUNDS:])
+    yield Figure(what=f"{name}: put to settled, p50", value=half * 1e3, unit="ms")
+
+
+def _steady(bench: _Bench, seconds: float) -> Iterator[Figure]:
+    """Yield what a steady trickle costs, and how long its records take."""
+    stream = f"shards-{FEW_SHARDS}-steady"
+    notes = bench.place / "latencies"
+    notes.mkdir()
+    spawn = multiprocessing.get_context("spawn")
+    with bench.started(stream, _Stopwatch(str(notes))) as query:
+        putting = spawn.Process(
+            target=_put_steadily, args=(bench.kinesis.url, stream, _SETTLE_SECONDS + seconds), daemon=True
+        )
+        putting.start()
+        until_acked(query, 1)
+        time.sleep(_SETTLE_SECONDS)
+        for file in notes.iterdir():
+            os.truncate(file, 0)
+        before, jobs_before, began = bench.cost(), jobs(query), time.monotonic()
+        putting.join()
+        taken, used, made = time.monotonic() - began, bench.since(before), jobs(query) - jobs_before
+    found = sorted(value for file in notes.iterdir() for (value,) in _FORM.iter_unpack(file.read_bytes()))
+    name = f"{RATE} records/s over {FEW_SHARDS} shards"
+    parts = f"driver {used.driver / taken:.2f}, JVM and workers {used.beside / taken:.2f}"
+    note = f"{parts}, {made / taken:.1f} jobs/s"
+    yield Figure(what=f"{name}: CPU", value=used.total / taken, unit="cores", at_most=CORE_GOAL, note=note)
+    yield Figure(
+        what=f"{name}: put to handled, p50",
+        value=statistics.median(found) * 1e3,
+        unit="ms",
+        at_most=HALF_GOAL_MILLIS,
+        note=f"{len(found)} records",
+    )
+    yield Figure(
+        what=f"{name}: put to handled, p99",
+        value=found[int(len(found) * 0.99)] * 1e3,
+        unit="ms",
+        at_most=MOST_GOAL_MILLIS,
+    )
+
+
+def _many(bench: _Bench, rounds: int, seconds: float) -> Iterator[Figure]:
+    """Yield what a record in each of many shards costs, and what they cost while nothing comes."""
+    stream = f"shards-{MANY_SHARDS}-many"
+    takes, made, used = [], [], []
+    with bench.started(stream, _ignore) as query:
+        for number in range(rounds + 1):
+            time.sleep(_SETTLE_SECONDS)
+            before, jobs_before, began = bench.cost(), jobs(query), time.monotonic()
+            bench.put(stream, MANY_SHARDS)
+            until_acked(query, (number + 1) * MANY_SHARDS)
+            takes.append(time.monotonic() - began)
+            used.append(bench.since(before))
+            time.sleep(0.1)  # the last batch counts a moment after its records
+            made.append(jobs(query) - jobs_before)
+        time.sleep(_SETTLE_SECONDS)
+        before = bench.cost()
+        time.sleep(seconds)
+        idle = bench.since(before)
+    name = f"a record in each of {MANY_SHARDS:,} shards at once"
+    cost = statistics.median(each.total for each in used[1:])
+    driver = statistics.median(each.driver for each in used[1:])
+    yield Figure(
+        what=f"{name}: Spark jobs", value=statistics.median(made[1:]), unit="jobs", at_most=MANY_JOBS_GOAL
+    )
+    yield Figure(
+        what=f"{name}: put to settled",
+        value=statistics.median(takes[1:]),
+        unit="s",
+        at_most=MANY_SECONDS_GOAL,
+    )
+    yield Figure(what=f"{name}: CPU", value=cost, unit="s", note=f"driver {driver:.2f}")
+    yield Figure(
+        what=f"{MANY_SHARDS:,} idle shards",
+        value=idle.total / seconds * 100,
+        unit="% of a core",
+        note=f"driver {idle.driver / seconds * 100:.1f}",
+    )
+
+
+class _Stopwatch:
+    """A handler that notes how long each record took, in a file of each worker's own."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+
+    def __call__(self, record: Record) -> None:
+        assert record.arrival_timestamp is not None
+        with Path(self._directory, str(os.getpid())).open("ab", buffering=0) as file:
+            file.write(_FORM.pack(time.time() - record.arrival_timestamp))
+
+
+def _ignore(_record: Record) -> None:
+    pass
+
+
+def _put_steadily(url: str, stream: str, seconds: float) -> None:
+    """Runs in a process of its own."""
+    shards = random.Random(100)
+    began = time.monotonic()
+    for number in range(int(seconds * RATE)):
+        time.sleep(max(0.0, began + number / RATE - time.monotonic()))
+        put(url, stream, [shards.randrange(FEW_SHARDS)])
