@@ -18,8 +18,9 @@ from kazoo.client import KazooClient
 
 from kinesis_spout.errors import InvalidConfig, ProgressLost, StoreError, StoreUnavailable
 from kinesis_spout.zookeeper import EmbeddedZooKeeper, Paths, ZooKeeperBackend, ZooKeeperSession
-from kinesis_spout.zookeeper.embedded.java import ask
-from kinesis_spout.zookeeper.embedded.listening_port import is_free
+from kinesis_spout.zookeeper.embedded.java import JavaServer, ask
+from kinesis_spout.zookeeper.embedded.listening_port import is_free, port_for
+from kinesis_spout.zookeeper.embedded.server import DEFAULT_TICK_MILLIS
 from shard_state import Checkpoint, Position
 from tests.embedded_servers import java_processes
 from tests.zookeeper_server import wait_until
@@ -165,6 +166,32 @@ def test_one_that_starts_it_and_does_not_get_ready_is_not_waited_for_for_ever(tm
     """It may be suspended."""
     with starting_kept_from(tmp_path), pytest.raises(StoreError, match="another process is starting it"):
         EmbeddedZooKeeper(tmp_path, start_timeout_seconds=0.2).start()
+
+
+def test_a_server_that_an_older_version_started_is_used_and_gets_no_second_one_beside_it(
+    tmp_path: Path,
+) -> None:
+    """It ends with the process that started it; then a user starts one."""
+    read_end, write_end = os.pipe()
+    port = port_for(tmp_path)
+    guard = JavaServer(tmp_path, DEFAULT_TICK_MILLIS).launch(port, read_end)
+    os.close(read_end)
+    try:
+        (tmp_path / "server.json").write_text(json.dumps({"port": port, "pid": guard.pid}))
+        wait_until(lambda: serves(port), "the old one serves")
+        with EmbeddedZooKeeper(tmp_path) as server:
+            assert not server.started_here
+            assert len(java_processes(tmp_path)) == 1
+        assert serves(port)
+        with EmbeddedZooKeeper(tmp_path) as server:
+            os.close(write_end)
+            guard.wait(timeout=20)
+            wait_until(lambda: server.started_here, "it was started again")
+            assert len(java_processes(tmp_path)) == 1
+    finally:
+        guard.kill()
+        guard.wait()
+    assert java_processes(tmp_path) == []
 
 
 def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:

@@ -117,9 +117,10 @@ class EmbeddedZooKeeper:
             self._carer.join()
         port, self._port = self._port, None
         self._started_here = False
+        ends_with_us = self._pipe.guarded
         self._pipe.let_go()
         deadline = time.monotonic() + _STOP_TIMEOUT_SECONDS
-        while not (self._pipe.used or is_free(port)):
+        while ends_with_us and not (self._pipe.used or is_free(port)):
             if time.monotonic() >= deadline:
                 raise StoreError(
                     f"expected the embedded ZooKeeper in {self.data_dir} to end within "
@@ -139,10 +140,12 @@ class EmbeddedZooKeeper:
         self.stop()
 
     def _care(self) -> None:
-        """Start the server again whenever it has died."""
+        """Start the server again whenever it has died, and know where it is."""
         pause = _LOOK_SECONDS
         while not self._leaving.wait(pause):
             if self._pipe.guarded:
+                # Between two looks another user may have started it, elsewhere.
+                self._port = self._remembered_port() or self._port
                 continue
             try:
                 self._port = self._ensure_serving()
