@@ -14,6 +14,8 @@ class InMemoryDeadLetterSink:
         self.letters: list[DeadLetter] = []
         """What was written, redriven or not, repeats included."""
         self.closed = False
+        self.is_writable = True
+        """What ``check_writable`` finds. Writes do not look at it: see ``fail_writes``."""
         self._marks: set[RedrivenMark] = set()
         self._failures_to_come = 0
 
@@ -22,9 +24,9 @@ class InMemoryDeadLetterSink:
         self._failures_to_come = count
 
     def check_writable(self) -> None:
-        """Fail as a write would now, if the test asked for that; see the port."""
-        if self._failures_to_come:
-            raise DeadLetterError("expected to write, got a failure that the test asked for")
+        """Fail if ``is_writable`` is not set; see the port."""
+        if not self.is_writable:
+            raise DeadLetterError("expected to be able to write, got a refusal that the test asked for")
 
     def write(self, letters: Sequence[DeadLetter]) -> None:
         """Keep the letters; see the port."""

@@ -200,11 +200,11 @@ def test_a_shard_that_was_over_when_it_was_taken_is_not_kept_and_its_children_ar
 
 
 def test_a_sink_that_cannot_be_written_is_noticed_at_the_start_and_nothing_is_begun(world: World) -> None:
-    world.dead_letters.fail_writes(1)
-    with pytest.raises(DeadLetterError, match="expected to write"):
+    world.dead_letters.is_writable = False
+    with pytest.raises(DeadLetterError, match="expected to be able to write"):
         world.spout()
     assert world.zookeeper.owners == {}
-    world.dead_letters.fail_writes(0)
+    world.dead_letters.is_writable = True
     world.put("one")
     assert values_of(world.settle(world.spout(), 1)) == ["one"]
 
