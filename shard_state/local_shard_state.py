@@ -326,6 +326,7 @@ class LocalShardState:
             holes=holes,
             anchor=self.tracker.anchor,
             attempts=attempts,
+            parents=self._stored.parents,
             epoch=self.epoch,
             app_instance=app_instance,
         )

@@ -6,6 +6,7 @@ from kinesis_spout.clock import SystemClock
 from kinesis_spout.ports import CheckpointWrite
 from kinesis_spout.zookeeper import ZooKeeperBackend
 from shard_state import Checkpoint, Position, SequenceNumber
+from tests.shards import shards_named
 from tests.zookeeper_places import Place, Process, RealPlace
 from tests.zookeeper_server import wait_until
 
@@ -16,14 +17,14 @@ A, B = "shardId-000000000000", "shardId-000000000001"
 
 def begun(place: Place, member: str = "one") -> Process:
     process: Process = place.process(member)
-    process.store.open(CREATED, FRESH.start, [A])
+    process.store.open(CREATED, FRESH.start, shards_named(A))
     process.coordinator.join()
     return process
 
 
 def really_begun(place: RealPlace, member: str = "one") -> ZooKeeperBackend:
     backend = place.process(member)
-    backend.store.open(CREATED, FRESH.start, [A])
+    backend.store.open(CREATED, FRESH.start, shards_named(A))
     backend.coordinator.join()
     return backend
 
@@ -53,9 +54,21 @@ def test_looking_on_makes_no_member(place: Place) -> None:
     assert onlooker.store.load() == {}
 
 
+def test_what_is_stored_without_parents_gets_those_that_the_owner_knows(place: Place) -> None:
+    """As version 1 left it, or an owner who saw an older list."""
+    process = begun(place)
+    place.put(A, Checkpoint(start=FRESH.start).encode())
+    taken = process.coordinator.acquire(A, Checkpoint(start=FRESH.start, parents=("p",)))
+    assert taken == Checkpoint(start=FRESH.start, parents=("p",), epoch=1)
+    process.coordinator.release([A])
+    taken = process.coordinator.acquire(A, Checkpoint(start=FRESH.start, parents=("q",)))
+    assert process.store.load() == {A: taken}
+    assert taken == Checkpoint(start=FRESH.start, parents=("p",), epoch=2)
+
+
 def test_an_owner_is_a_member_even_if_it_never_joined(place: Place) -> None:
     process = place.process("one")
-    process.store.open(CREATED, FRESH.start, [A])
+    process.store.open(CREATED, FRESH.start, shards_named(A))
     assert epoch_of(process, A) == 1
     assert process.coordinator.members() == ["one"]
 
