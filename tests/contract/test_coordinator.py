@@ -11,7 +11,7 @@ from tests.zookeeper_places import Place, Process, RealPlace
 from tests.zookeeper_server import wait_until
 
 CREATED = 1_700_000_000.0
-FRESH = Checkpoint(start=Position.trim_horizon())
+FRESH = Checkpoint(start=Position.trim_horizon(), parents=())
 A, B = "shardId-000000000000", "shardId-000000000001"
 
 

@@ -13,7 +13,7 @@ from tests.zookeeper_places import Place, RealPlace
 
 CREATED = 1_700_000_000.123
 START = Position.trim_horizon()
-FRESH = Checkpoint(start=START)
+FRESH = Checkpoint(start=START, parents=())
 A, B, C = "shardId-000000000000", "shardId-000000000001", "shardId-000000000002"
 
 
@@ -38,7 +38,7 @@ def test_what_was_begun_is_forgotten_and_may_begin_on_another_stream(place: Plac
     assert (store.read_application(), store.shard_ids(), dict(store.load())) == (None, [], {})
     later = Position.at_timestamp(5.0)
     assert store.open(CREATED + 3600, later, shards_named(C)) == later
-    assert store.load() == {C: Checkpoint(start=later)}
+    assert store.load() == {C: Checkpoint(start=later, parents=())}
 
 
 def test_forgetting_is_refused_while_a_consumer_lives_and_removes_nothing(place: Place) -> None:

@@ -29,6 +29,7 @@ from shard_state import (
     ShardPhase,
     SliceOutcome,
 )
+from shard_state.checkpoint import fits
 from shard_state.inflight_record_tracker import within
 
 KEYS = st.sampled_from((None, "a", "b"))
@@ -228,7 +229,7 @@ class LocalShardMachine(RuleBasedStateMachine):
         blocked = set(self.shard.retries.blocked_keys)
         room = self.shard.room
         records = self.ahead()[:limit]
-        if not self.read and tracker.anchor not in (None, records[0]):
+        if not self.read and not fits(tracker.anchor, records[0]):
             holes, attempts = (), {}
         failures: list[FailedRecord] = []
         rejections: dict[SequenceNumber, bool] = {}
