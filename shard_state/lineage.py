@@ -159,7 +159,7 @@ def _check_no_ring(shards: Iterable[Shard]) -> None:
             if places.get(parent, -1) >= place:
                 raise InvalidLineage(
                     f"expected parents that are older than their children, got {shard.shard_id} as a child of "
-                    f"{parent}, which itself comes from {shard.shard_id}: no stream has such shards, and each would "
-                    "wait for the other for ever; look at them with `aws kinesis list-shards` and "
+                    f"{parent}, which itself comes from {shard.shard_id}: no stream has such shards, and each "
+                    "would wait for the other for ever; look at them with `aws kinesis list-shards` and "
                     "`kinesis-spout checkpoints show`"
                 )

@@ -119,9 +119,7 @@ class LocalShardState:
     @property
     def may_read(self) -> bool:
         """Whether fresh records may be read and handed out now."""
-        return (
-            self.phase is ShardPhase.READING and not self.retries.blocks_shard and not self.is_congested
-        )
+        return self.phase is ShardPhase.READING and not self.retries.blocks_shard and not self.is_congested
 
     def end_read(self) -> None:
         """Note that the end of the closed shard was read: nothing follows what was handed out so far."""

@@ -104,10 +104,10 @@ class StateManager:
 
     def to_acquire(self) -> list[Shard]:
         """Name the shards to try to own now: not owned, their parents over; parents before children."""
+        # Asked again: a list may have said meanwhile that a shard of unknown lineage has unfinished parents.
+        free = self._lineage.free(self._over())
         return parents_first(
-            shard
-            for shard_id, shard in self._lineage.shards.items()
-            if self._phases[shard_id] in ACQUIRABLE and self._lineage.in_sight(shard_id)
+            self._lineage.shards[shard_id] for shard_id in free if self._phases[shard_id] in ACQUIRABLE
         )
 
     def fresh_checkpoint(self, shard_id: str) -> Checkpoint:

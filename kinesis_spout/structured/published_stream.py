@@ -122,7 +122,9 @@ class PublishedStream:
         # crash in between leaves the beginning, from which nothing is lost.
         starts = {shard.position for shard in stream.shards.values()}
         start = starts.pop() if len(starts) == 1 else Position.trim_horizon()
-        shards = [Shard(shard_id=shard_id, parents=shard.parents) for shard_id, shard in stream.shards.items()]
+        shards = [
+            Shard(shard_id=shard_id, parents=shard.parents) for shard_id, shard in stream.shards.items()
+        ]
         self._place.store.open(stream.created, start, shards)
         self._over = {
             shard_id for shard_id, checkpoint in self._place.store.load().items() if checkpoint.is_shard_end

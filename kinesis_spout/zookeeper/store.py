@@ -106,9 +106,7 @@ class ZooKeeperCheckpointStore:
         }
         existing = {self._paths.shard(shard_id) for shard_id in stored}
         paths = sorted(encoded.keys() | existing)
-        for chunk in chunked(
-            paths, lambda path: operation_bytes(path, encoded.get(path, b"")), self._limits
-        ):
+        for chunk in chunked(paths, lambda path: operation_bytes(path, encoded.get(path, b"")), self._limits):
             transaction = self._client.transaction()
             transaction.check(self._paths.base, claim)
             for path in chunk:

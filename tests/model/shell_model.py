@@ -3,8 +3,8 @@
 The stream is written to, split and merged; two consumers take shards from each other; the process restarts from
 what it stored. Lists may lack the newest shards at any time, the first list after a restart too, although those
 are stored: every shard of the first start is, and those that another consumer began. Of some the parents are not
-stored, as version 1 left them. At the end of every run all shards are closed and worked off: every record must be finished, and
-every shard over in the store.
+stored, as version 1 left them. At the end of every run all shards are closed and worked off: every record must be
+finished, and every shard over in the store.
 """
 
 from abc import abstractmethod

@@ -43,9 +43,7 @@ class Store:
         self.checkpoints: dict[str, Checkpoint] = {}
 
     def acquire(self, manager: StateManager, name: str) -> None:
-        self.checkpoints[name] = next_ownership(
-            self.checkpoints.get(name), manager.fresh_checkpoint(name)
-        )
+        self.checkpoints[name] = next_ownership(self.checkpoints.get(name), manager.fresh_checkpoint(name))
         manager.acquired(name, self.checkpoints[name])
 
     def commit(self, manager: StateManager) -> list[str]:
@@ -185,6 +183,15 @@ class TestLineage:
         finish(manager, store, "q")
         assert acquirable(manager) == ["c", "p"]
         assert manager.fresh_checkpoint("c").parents == ("q",)
+
+    def test_a_list_may_say_the_parents_of_a_shard_that_was_free_to_be_acquired(self) -> None:
+        store = Store()
+        store.checkpoints = {"c": FRESH}
+        manager = consumer()
+        manager.listed([], store.checkpoints)
+        assert acquirable(manager) == ["c"]
+        manager.listed([shard("p"), shard("c", "p")], store.checkpoints)
+        assert acquirable(manager) == ["p"]
 
     def test_shards_of_unknown_lineage_come_one_after_another_and_never_wait_for_each_other(self) -> None:
         store = Store()
