@@ -317,9 +317,8 @@ class InflightRecordTracker:
     def _nearest_restored(self) -> SequenceNumber | None:
         nearest = next(iter(self._restored_attempts), None)
         if self._holes_passed < len(self._restored_holes):
-            after, last = self._restored_holes[self._holes_passed]
-            place = after if after > self._base else last
-            nearest = place if nearest is None else min(nearest, place)
+            last = self._restored_holes[self._holes_passed][1]
+            nearest = last if nearest is None else min(nearest, last)
         return nearest
 
     # The stored form

@@ -1,5 +1,7 @@
 """The contract of the port ``Coordinator``."""
 
+from dataclasses import replace
+
 import pytest
 
 from kinesis_spout.clock import SystemClock
@@ -76,13 +78,11 @@ def test_an_owner_is_a_member_even_if_it_never_joined(place: Place) -> None:
 def test_acquiring_gives_the_stored_checkpoint_with_the_next_epoch(place: Place) -> None:
     process = begun(place)
     first = process.coordinator.acquire(A, FRESH)
-    assert first == Checkpoint(start=FRESH.start, epoch=1)
-    moved = Checkpoint(start=FRESH.start, base=SequenceNumber(7), epoch=1)
+    assert first == replace(FRESH, epoch=1)
+    moved = replace(FRESH, base=SequenceNumber(7), epoch=1)
     process.store.commit([CheckpointWrite(shard_id=A, checkpoint=moved)])
     process.coordinator.release([A])
-    assert process.coordinator.acquire(A, FRESH) == Checkpoint(
-        start=FRESH.start, base=SequenceNumber(7), epoch=2
-    )
+    assert process.coordinator.acquire(A, FRESH) == replace(moved, epoch=2)
 
 
 def test_acquiring_stores_the_raised_epoch(place: Place) -> None:

@@ -79,7 +79,7 @@ class TrackerMachine(RuleBasedStateMachine):
         if not self.read and self.anchor is not None:
             return self.anchor
         reached = max(self.read, default=self.checkpoint.base)
-        named = [place for hole in self.unread_holes for place in hole] + list(self.unread_attempts)
+        named = [*(last for _, last in self.unread_holes), *self.unread_attempts]
         return min((place for place in named if place > reached), default=None)
 
     def meet_anchor(self, record: SequenceNumber) -> None:

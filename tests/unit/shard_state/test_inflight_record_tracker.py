@@ -297,7 +297,7 @@ class TestTheHoleMap:
         assert tracker.anchor == n(4)
         tracker.emitted(n(3), state=S.FINISHED)
         tracker.emitted(n(4), state=S.FINISHED)
-        assert tracker.anchor == n(6), "the last of those that are not finished"
+        assert tracker.anchor == n(9)
 
     def test_a_base_before_restored_attempts_has_the_first_of_them_as_anchor(self) -> None:
         tracker = restored(base=1, holes=((8, 9),), anchor=2, attempts={2: 1, 7: 1})
