@@ -104,12 +104,12 @@ class CommitResult:
 class CheckpointStore(Protocol):
     """Keeps the progress of one application on one stream."""
 
-    def open(self, stream_created: float, start: Position, shard_ids: Collection[str]) -> Position:
+    def open(self, stream_created: float, start: Position, shards: Collection[Shard]) -> Position:
         """Make the application's place on its first start; on later starts, check that it is the right one.
 
-        On the first start every shard in ``shard_ids`` gets a checkpoint at ``start`` (which must be
-        resolved: not LATEST), and then the application itself is marked as begun, in this order, so that a
-        crash in between repeats the whole. Afterwards ``start`` and ``shard_ids`` are ignored.
+        On the first start every one of ``shards`` gets a checkpoint at ``start`` (which must be resolved:
+        not LATEST) with its parents in it, and then the application itself is marked as begun, in this
+        order, so that a crash in between repeats the whole. Afterwards ``start`` and ``shards`` are ignored.
 
         Returns:
             The start position that is in force: the one of the first start.
@@ -173,7 +173,8 @@ class Coordinator(Protocol):
 
         Atomically makes the ephemeral owner node and raises the epoch in the shard's checkpoint by one, so
         that every write of an earlier owner is refused from this moment. Where nothing is stored, ``fresh``
-        is stored, with epoch 1.
+        is stored, with epoch 1; where parents are not stored, those of ``fresh`` are added
+        (``shard_state.checkpoint.next_ownership``).
 
         Returns:
             The checkpoint to go on from, with the new epoch; None if somebody else owns the shard.

@@ -3,36 +3,50 @@
     base       everything up to and including it is finished
     start      where reading began, resolved; used while base is SHARD_START
     holes      runs of finished records beyond the base, in order: (after, last], like the base itself
-    anchor     the record that comes right after the base: the first unfinished one
+    anchor     the nearest record beyond the base that is known: the first unfinished one
     attempts   how often each unfinished record was delivered, where that failed at least once
+    parents    the shards that this one came from; None if whoever stored it did not know
     epoch      the ownership under which this was written
     app_instance   which start of which application wrote it
 
 The holes are only a saving: without them records are delivered again, none is lost. So two rules make them
-safe. On re-read, the first record after the base must be the anchor, else holes and attempts are dropped. And
-when the encoded form would grow beyond its cap, the holes furthest from the base are left out.
+safe. On re-read, the first record after the base must not lie beyond the anchor, else holes and attempts are
+dropped (``fits``). And when the encoded form would grow beyond its cap, what is furthest from the base is left
+out, holes and attempts alike.
 
-The form is JSON with a version. Sequence numbers are text, as everywhere else: a person can read it with any
-ZooKeeper client. A newer version than this code knows is an error, never a fresh start.
+The form is JSON with a version. Base and anchor are plain text, as everywhere else: a person can read them with
+any ZooKeeper client; ``hole_map`` explains the text of holes and attempts, of which there may be thousands.
+
+The last field is a checksum of all bytes before it: digits that were damaged, or changed by hand, would be
+another place, so they are an error. It is CRC-32, because the enemy is an accident: it finds every change of up
+to 32 bits in a row, every single byte for one, costs microseconds, and is in the standard library.
+
+Version 1 (all sequence numbers in full, no parents, no checksum) stays readable. A newer version than this code
+knows is an error, never a fresh start.
 """
 
 import json
-from collections.abc import Iterable
+import zlib
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from shard_state.errors import InvalidCheckpoint, InvalidSequenceNumber
+from shard_state import hole_map
+from shard_state.errors import InvalidCheckpoint
+from shard_state.hole_map import Attempts, Hole
 from shard_state.position import Position, PositionType
 from shard_state.sequence_number import SHARD_END, SHARD_START, SequenceNumber
 
-VERSION: Final = 1
+__all__ = ["MAX_ENCODED_BYTES", "VERSION", "Checkpoint", "Hole", "fits", "next_ownership"]
+
+VERSION: Final = 2
 
 MAX_ENCODED_BYTES: Final = 256 * 1024
 """A quarter of what ZooKeeper takes in one request (``jute.maxbuffer``, 1 MiB by default)."""
 
-T = TypeVar("T")
-
-Hole = tuple[SequenceNumber, SequenceNumber]
+_FIELDS: Final = frozenset({"version", "base", "start", "epoch", "app_instance"})
+"""What every stored form has."""
+_FIELDS_1: Final = frozenset({"holes", "attempts", "anchor"})
+_FIELDS_2: Final = frozenset({"parents", "anchor", "origin", "unit", "map", "crc32"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +57,8 @@ class Checkpoint:
     base: SequenceNumber = SHARD_START
     holes: tuple[Hole, ...] = ()
     anchor: SequenceNumber | None = None
-    attempts: tuple[tuple[SequenceNumber, int], ...] = ()
+    attempts: tuple[Attempts, ...] = ()
+    parents: tuple[str, ...] | None = None
     epoch: int = 0
     app_instance: str = ""
 
@@ -58,29 +73,17 @@ class Checkpoint:
         return self.start.advanced_to(self.base)
 
     def encode(self, max_bytes: int = MAX_ENCODED_BYTES) -> bytes:
-        """Give the stored form, at most ``max_bytes`` long: leaves out the furthest holes, then attempts.
+        """Give the stored form, at most ``max_bytes`` long: leaves out what is furthest from the base.
 
         Raises:
-            InvalidCheckpoint: the start is LATEST, which must be resolved before it is stored (invariant 9).
+            InvalidCheckpoint: the start is LATEST, which must be resolved before it is stored (invariant 9);
+                or holes and attempts are not in order beyond the base.
         """
         if self.start.type is PositionType.LATEST:
             raise InvalidCheckpoint(
                 "expected a resolved start, got LATEST: resolved again after a restart, it would skip records; "
                 "store Position.resolved(now)"
             )
-        encoded = self._encode_all()
-        kept = self
-        while len(encoded) > max_bytes and (kept.holes or kept.attempts):
-            excess = 1 - max_bytes / len(encoded)
-            kept = replace(
-                kept,
-                holes=_without_tail(kept.holes, excess),
-                attempts=_without_tail(kept.attempts, excess) if not kept.holes else kept.attempts,
-            )
-            encoded = kept._encode_all()  # noqa: SLF001 - the same class
-        return encoded
-
-    def _encode_all(self) -> bytes:
         document: dict[str, Any] = {
             "version": VERSION,
             "base": str(self.base),
@@ -88,62 +91,150 @@ class Checkpoint:
             "epoch": self.epoch,
             "app_instance": self.app_instance,
         }
-        if self.holes:
-            document["holes"] = [[str(after), str(last)] for after, last in self.holes]
-        if self.attempts:
-            document["attempts"] = {str(sequence): count for sequence, count in self.attempts}
+        if self.parents is not None:
+            document["parents"] = self.parents
         if self.anchor is not None:
             document["anchor"] = str(self.anchor)
-        return json.dumps(document, separators=(",", ":")).encode()
+        if self.holes or self.attempts:
+            try:
+                text = hole_map.written(self.base, self.holes, self.attempts)
+            except ValueError as error:
+                raise InvalidCheckpoint(f"cannot store a checkpoint: {error}") from error
+            if text.origin != self.base.number:
+                document["origin"] = str(text.origin)
+            document |= {"unit": str(text.unit), "map": ""}
+            document["map"] = text.cut_to(max_bytes - len(_sealed(document)))
+        return _sealed(document)
 
     @classmethod
     def decode(cls, stored: bytes) -> "Checkpoint":
         """Read the stored form of this or an older version.
 
         Raises:
-            InvalidCheckpoint: when it cannot be read, or is of a newer version.
+            InvalidCheckpoint: when it cannot be read, is damaged, or is of a newer version.
         """
         try:
-            document = json.loads(stored)
-            version = document["version"]
-            if version != VERSION:
-                raise InvalidCheckpoint(
-                    f"expected a checkpoint of version {VERSION}, got version {version!r}: "
-                    "it was written by a newer kinesis-spout; upgrade this one"
-                )
-            anchor = document.get("anchor")
-            base = SequenceNumber.parse(document["base"])
-            return cls(
-                start=Position.from_document(document["start"]),
-                base=base,
-                holes=_holes(document.get("holes", ()), base),
-                anchor=None if anchor is None else SequenceNumber.parse(anchor),
-                attempts=tuple(
-                    (SequenceNumber.parse(sequence), int(count))
-                    for sequence, count in document.get("attempts", {}).items()
-                ),
-                epoch=int(document["epoch"]),
-                app_instance=str(document["app_instance"]),
+            document = json.loads(stored, parse_constant=_no_number)
+            _check_version(document["version"])
+            holes, attempts = (
+                _map_of_version_1(document) if document["version"] == 1 else _map(document, stored)
             )
-        except (KeyError, TypeError, ValueError, AttributeError, InvalidSequenceNumber) as error:
-            if isinstance(error, InvalidCheckpoint):
-                raise
+            return _decoded(document, holes, attempts)
+        except InvalidCheckpoint:
+            raise
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
             raise InvalidCheckpoint(
-                f"expected a stored checkpoint (JSON, version {VERSION}), got {stored[:200]!r}: {error!r}. "
+                f"expected a stored checkpoint (JSON, version {VERSION} or 1), got {stored[:200]!r}: {error!r}. "
                 "Look at it with `kinesis-spout checkpoints show`; to give it up, use `checkpoints reset`"
             ) from error
 
 
-def _without_tail(items: tuple[T, ...], share: float) -> tuple[T, ...]:
-    drop = max(1, int(len(items) * share))
-    return items[:-drop]
+def fits(anchor: SequenceNumber | None, first_read: SequenceNumber) -> bool:
+    """Tell whether the holes and attempts stored with an anchor speak of the records that are read now.
+
+    The anchor was in the shard when they were stored, so no reading may begin beyond it. Where none was
+    stored there is nothing to compare.
+    """
+    return anchor is None or first_read <= anchor
 
 
-def _holes(documents: Iterable[tuple[str, str]], base: SequenceNumber) -> tuple[Hole, ...]:
-    holes = tuple((SequenceNumber.parse(after), SequenceNumber.parse(last)) for after, last in documents)
-    reached = base
-    for after, last in holes:
-        if not reached <= after < last:
-            raise ValueError(f"expected holes in order beyond {base}, got {after}..{last} after {reached}")
-        reached = last
-    return holes
+def next_ownership(stored: Checkpoint | None, fresh: Checkpoint) -> Checkpoint:
+    """Give what is stored when somebody becomes the owner of a shard.
+
+    The epoch is raised. Parents that were not known when the shard was stored are taken from ``fresh``, which
+    is stored whole where nothing was stored before.
+    """
+    if stored is None:
+        return replace(fresh, epoch=1)
+    parents = fresh.parents if stored.parents is None else stored.parents
+    return replace(stored, epoch=stored.epoch + 1, parents=parents)
+
+
+def _decoded(document: dict[str, Any], holes: tuple[Hole, ...], attempts: tuple[Attempts, ...]) -> Checkpoint:
+    anchor, parents = document.get("anchor"), document.get("parents")
+    return Checkpoint(
+        start=Position.from_document(document["start"]),
+        base=SequenceNumber.parse(document["base"]),
+        holes=holes,
+        anchor=None if anchor is None else SequenceNumber.parse(anchor),
+        attempts=attempts,
+        parents=None if parents is None else tuple(_text(parent) for parent in _list(parents)),
+        epoch=_whole_number(document["epoch"]),
+        app_instance=_text(document["app_instance"]),
+    )
+
+
+def _map_of_version_1(document: dict[str, Any]) -> tuple[tuple[Hole, ...], tuple[Attempts, ...]]:
+    _check_fields(document, _FIELDS_1)
+    parse = SequenceNumber.parse
+    holes = tuple((parse(after), parse(last)) for after, last in document.get("holes", ()))
+    counted = document.get("attempts", {}).items()
+    attempts = tuple((parse(sequence), _whole_number(count)) for sequence, count in counted)
+    hole_map.check(parse(document["base"]), holes, attempts)
+    return holes, attempts
+
+
+def _map(document: dict[str, Any], stored: bytes) -> tuple[tuple[Hole, ...], tuple[Attempts, ...]]:
+    _check_seal(stored)
+    _check_fields(document, _FIELDS_2)
+    if "map" not in document:
+        return (), ()
+    base = SequenceNumber.parse(document["base"])
+    origin = int(document.get("origin", base.number))
+    return hole_map.read(document["map"], base=base, origin=origin, unit=int(document["unit"]))
+
+
+def _sealed(document: dict[str, Any]) -> bytes:
+    """Write a document with the checksum of everything before it as its last field."""
+    body = json.dumps(document, separators=(",", ":"))[:-1].encode()
+    return body + _seal(body)
+
+
+def _seal(body: bytes) -> bytes:
+    return b',"crc32":"%08x"}' % zlib.crc32(body)
+
+
+def _check_seal(stored: bytes) -> None:
+    length = len(_seal(b""))
+    if stored[-length:] != _seal(stored[:-length]):
+        raise ValueError(
+            "its content does not match the checksum at its end: the node was damaged, or changed by hand"
+        )
+
+
+def _check_version(version: object) -> None:
+    if _whole_number(version) > VERSION:
+        raise InvalidCheckpoint(
+            f"expected a checkpoint of version {VERSION} or 1, got version {version}: "
+            "it was written by a newer kinesis-spout; upgrade this one"
+        )
+    if version == 0:
+        raise ValueError("there is no version 0")
+
+
+def _check_fields(document: dict[str, Any], optional: frozenset[str]) -> None:
+    unknown = document.keys() - _FIELDS - optional
+    if unknown:
+        raise ValueError(f"expected no other fields, got {', '.join(sorted(unknown))}")
+
+
+def _whole_number(value: object) -> int:
+    if type(value) is not int or value < 0:  # a bool is an int too, by its class
+        raise ValueError(f"expected a whole number, 0 or more, got {value!r}")
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"expected text, got {value!r}")
+    return value
+
+
+def _list(value: object) -> list[object]:
+    if not isinstance(value, list):
+        raise TypeError(f"expected a list, got {value!r}")
+    return value
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"expected numbers, got {name}")

@@ -2,7 +2,8 @@
 
 ShardStateError
 ├── InvalidSequenceNumber   text that is no sequence number
-├── InvalidCheckpoint       stored bytes that are no checkpoint, or of a newer version
+├── InvalidCheckpoint       stored bytes that are no checkpoint, or damaged, or of a newer version
+├── InvalidLineage          shards that are their own ancestors
 └── OutOfOrder              records reported in an order that a shard cannot produce
 """
 
@@ -19,6 +20,10 @@ class InvalidSequenceNumber(ShardStateError, ValueError):  # noqa: N818 - the fi
 
 class InvalidCheckpoint(ShardStateError, ValueError):  # noqa: N818
     """Stored bytes cannot be read as a checkpoint. Never "no checkpoint": that would start afresh."""
+
+
+class InvalidLineage(ShardStateError, ValueError):  # noqa: N818
+    """Shards are their own ancestors. Names two of them; nobody could ever read them."""
 
 
 class OutOfOrder(ShardStateError, ValueError):  # noqa: N818

@@ -40,7 +40,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from shard_state.checkpoint import Checkpoint, Hole
+from shard_state.checkpoint import Checkpoint, Hole, fits
 from shard_state.errors import OutOfOrder
 from shard_state.sequence_number import SequenceNumber
 
@@ -150,8 +150,14 @@ class InflightRecordTracker:
 
     @property
     def anchor(self) -> SequenceNumber | None:
-        """The record right after the base, as far as it is known."""
-        return self._restored_anchor if self._head is None else self._head.first
+        """The nearest record beyond the base that is known: the first unfinished one, if it was read.
+
+        While all that was read is finished, nobody knows what comes next, but what was restored names records
+        that come later. None if it names none.
+        """
+        if self._head is not None:
+            return self._head.first
+        return self._nearest_restored() if self._restored_anchor is None else self._restored_anchor
 
     @property
     def unresolved(self) -> int:
@@ -177,6 +183,11 @@ class InflightRecordTracker:
     def holes(self) -> int:
         """How many finished runs lie beyond the base."""
         return self._holes + len(self._restored_holes) - self._holes_passed
+
+    @property
+    def holes_read(self) -> int:
+        """How many of those runs were read since the restart."""
+        return self._holes
 
     @property
     def spans(self) -> int:
@@ -274,12 +285,12 @@ class InflightRecordTracker:
     def restored_anchor_read(self, first_read: SequenceNumber) -> bool:
         """Compare the first record read after the base with the stored anchor (invariant 11).
 
-        Where they differ, the stored holes and attempts speak of another history and are dropped.
+        Where reading begins beyond it, the stored holes and attempts speak of another history and are dropped.
 
         Returns:
             Whether they could be kept.
         """
-        if self._head is not None or self._restored_anchor in (None, first_read):
+        if self._head is not None or fits(self.anchor, first_read):
             return True
         self._restored_holes = []
         self._holes_passed = 0
@@ -302,6 +313,13 @@ class InflightRecordTracker:
     def was_finished(self, sequence: SequenceNumber) -> bool:
         """Tell whether a record that is read again was finished before the restart."""
         return within(self._restored_holes, sequence, self._holes_passed)
+
+    def _nearest_restored(self) -> SequenceNumber | None:
+        nearest = next(iter(self._restored_attempts), None)
+        if self._holes_passed < len(self._restored_holes):
+            last = self._restored_holes[self._holes_passed][1]
+            nearest = last if nearest is None else min(nearest, last)
+        return nearest
 
     # The stored form
 

@@ -33,7 +33,8 @@ class Capacity:
     records: int = 20_000
     """Handed out and not finished."""
     holes: int = 2_000
-    """Finished runs beyond the checkpoint."""
+    """Finished runs beyond the checkpoint, among the records read since the restart. What was restored is not
+    counted: it is bounded already, and reading is what closes it."""
 
     def __post_init__(self) -> None:
         if self.records < 1 or self.holes < 1:
@@ -94,6 +95,14 @@ class LocalShardState:
         return max(0, self._capacity.records - self.tracker.unresolved)
 
     @property
+    def max_failures(self) -> int:
+        """How many records of the next slice may fail: each leaves one more unresolved, and one hole before it.
+
+        At least 1, for a slice that could not have a single failure could not be read.
+        """
+        return max(1, min(self.room, self._capacity.holes - self.tracker.holes_read - 1))
+
+    @property
     def restored_attempts(self) -> tuple[tuple[SequenceNumber, int], ...]:
         """The deliveries, before the restart, of records that were not read again yet."""
         return tuple(
@@ -105,17 +114,12 @@ class LocalShardState:
         """Whether new reads pause: too many records or holes are open (invariant 12)."""
         return self.tracker.unresolved >= ceil(
             CONGESTED_SHARE * self._capacity.records
-        ) or self.tracker.holes >= ceil(CONGESTED_SHARE * self._capacity.holes)
+        ) or self.tracker.holes_read >= ceil(CONGESTED_SHARE * self._capacity.holes)
 
     @property
     def may_read(self) -> bool:
-        """Whether fresh records may be read and handed out now.
-
-        Holes that were restored do not pause the reading that closes them.
-        """
-        if self.phase is not ShardPhase.READING or self.retries.blocks_shard:
-            return False
-        return not self.is_congested or (self.tracker.unresolved == 0 and bool(self.tracker.restored_holes))
+        """Whether fresh records may be read and handed out now."""
+        return self.phase is ShardPhase.READING and not self.retries.blocks_shard and not self.is_congested
 
     def end_read(self) -> None:
         """Note that the end of the closed shard was read: nothing follows what was handed out so far."""
@@ -326,6 +330,7 @@ class LocalShardState:
             holes=holes,
             anchor=self.tracker.anchor,
             attempts=attempts,
+            parents=self._stored.parents,
             epoch=self.epoch,
             app_instance=app_instance,
         )

@@ -6,6 +6,7 @@ read (invariant 9): resolved again after a restart it would skip what was writte
 
 from dataclasses import dataclass
 from enum import StrEnum
+from math import isfinite
 from typing import Any
 
 from shard_state.sequence_number import SHARD_START, SequenceNumber
@@ -85,7 +86,7 @@ class Position:
             case PositionType.TRIM_HORIZON:
                 return cls.trim_horizon()
             case PositionType.AT_TIMESTAMP:
-                return cls.at_timestamp(float(document["timestamp"]))
+                return cls.at_timestamp(_seconds(document["timestamp"]))
             case PositionType.LATEST:
                 raise ValueError("expected a resolved start, got LATEST")
             case (PositionType.AT_SEQUENCE_NUMBER | PositionType.AFTER_SEQUENCE_NUMBER) as type_:
@@ -94,3 +95,9 @@ class Position:
     def __str__(self) -> str:
         detail = self.sequence_number if self.sequence_number is not None else self.timestamp
         return self.type.value if detail is None else f"{self.type.value}({detail})"
+
+
+def _seconds(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+        raise ValueError(f"expected seconds since the epoch, got {value!r}")
+    return float(value)

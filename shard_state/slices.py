@@ -45,7 +45,11 @@ class SlicePlan:
     position: Position
     """Where a READ slice begins; where a CARRIED slice's first record was expected."""
     max_failures: int
-    """The slice ends early once so many of its records are unfinished: there is no room to track more."""
+    """The slice ends early once so many of its records are unfinished: there is no room to track more of them, or
+    more holes between them."""
+    room: int | None = None
+    """So many records may be handed out before it is known which of them failed, for all of them may: a user of a
+    whole DataFrame tells only afterwards. None: ``max_failures``."""
     holes: tuple[Hole, ...] = ()
     """Records in these are read but not delivered: they were finished before the restart."""
     anchor: SequenceNumber | None = None

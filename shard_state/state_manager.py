@@ -12,7 +12,9 @@ A shell (the plain-Python spout, the micro-batch engine) does all the I/O and ca
 
 The obligations of the shell: call from one thread; pass a ``now`` that never goes back; write a dead letter
 for every ``Exhausted`` it is given, and report it; give a record to the user only on ``Emission.deliver`` or
-from ``take_retry``; report shards as listed again after an end was read, so that the children are found.
+from ``take_retry``; report shards as listed again after an end was read, so that the children are found; make
+one commit at a time, the next ``to_commit`` only when the outcome of the last is known and was reported: of two
+that are under way the older could be stored last, and move the checkpoint back (invariant 1).
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -22,7 +24,7 @@ from shard_state.checkpoint import Checkpoint
 from shard_state.deadlines import Deadlines
 from shard_state.inflight_record_tracker import RecordEvent
 from shard_state.life_cycle import ACQUIRABLE, ShardEvent, ShardPhase, next_phase
-from shard_state.lineage import Shard, blocking_parents, parents_first
+from shard_state.lineage import Lineage, Shard, parents_first
 from shard_state.local_shard_state import Capacity, Emission, LocalShardState
 from shard_state.ordered_retries import Order
 from shard_state.position import Position
@@ -79,55 +81,52 @@ class StateManager:
         self._limits = limits or SliceLimits()
         self._deadlines = Deadlines(message_timeout_seconds)
         self._phases: dict[str, ShardPhase] = {}
-        self._shards: dict[str, Shard] = {}
-        self._listed: dict[str, Shard] = {}
-        self._stored: set[str] = set()
+        self._lineage = Lineage()
         self._owned: dict[str, ShardSlices] = {}
         self._turns = RoundRobin()
 
     # Which shards there are
 
     def listed(self, shards: Iterable[Shard], stored: Mapping[str, Checkpoint]) -> None:
-        """Take in what the stream lists and what the store holds. Both may lag behind the truth."""
-        self._listed = {shard.shard_id: shard for shard in shards}
-        self._shards.update(self._listed)
-        self._stored.update(stored)
-        for shard_id in stored:
-            # Not listed any more: retention trimmed it. Its owner finds that out, and ends it loudly.
-            self._shards.setdefault(shard_id, Shard(shard_id=shard_id, closed=True))
-        for shard_id in self._shards:
+        """Take in what the stream lists and what the store holds. Both may lag behind the truth.
+
+        Raises:
+            InvalidLineage: a shard is its own ancestor.
+        """
+        self._lineage.learn(shards, stored)
+        for shard_id in self._lineage.shards:
             self._phases.setdefault(shard_id, ShardPhase.WAITING_FOR_PARENTS)
         for shard_id, checkpoint in stored.items():
+            # Of an owned shard only a commit of ours, or the loss of it, says that it is over.
             if checkpoint.is_shard_end and shard_id not in self._owned:
                 self._phases[shard_id] = next_phase(self._phases[shard_id], ShardEvent.FOUND_OVER)
         self._release_children()
 
     def to_acquire(self) -> list[Shard]:
         """Name the shards to try to own now: not owned, their parents over; parents before children."""
+        # Asked again: a list may have said meanwhile that a shard of unknown lineage has unfinished parents.
+        free = self._lineage.free(self._over())
         return parents_first(
-            shard
-            for shard_id, shard in self._shards.items()
-            if self._phases[shard_id] in ACQUIRABLE and (shard_id in self._listed or shard_id in self._stored)
+            self._lineage.shards[shard_id] for shard_id in free if self._phases[shard_id] in ACQUIRABLE
         )
 
-    @staticmethod
-    def fresh_checkpoint() -> Checkpoint:
-        """Give the checkpoint of a shard that was found after the application began.
+    def fresh_checkpoint(self, shard_id: str) -> Checkpoint:
+        """Give the checkpoint of a known shard that was found after the application began.
 
         Always at TRIM_HORIZON, whatever the configured start: at any other position, what was written
         before the shard was noticed would be lost (invariant 7).
         """
-        return Checkpoint(start=Position.trim_horizon())
+        return Checkpoint(start=Position.trim_horizon(), parents=self._lineage.parents(shard_id))
 
     def acquired(self, shard_id: str, checkpoint: Checkpoint) -> None:
         """Take in that this consumer owns a shard, from ``checkpoint`` on, under its epoch."""
-        self._stored.add(shard_id)
+        self._lineage.stored.add(shard_id)
         if checkpoint.is_shard_end:
             self._phases[shard_id] = next_phase(self._phases[shard_id], ShardEvent.FOUND_OVER)
             self._release_children()
             return
         state = LocalShardState(
-            self._shards[shard_id],
+            self._lineage.shards[shard_id],
             checkpoint,
             retry=self._retry,
             order=self._order,
@@ -154,9 +153,8 @@ class StateManager:
     @property
     def all_over(self) -> bool:
         """Whether every listed shard is over: nothing can come any more without a reshard."""
-        return bool(self._listed) and all(
-            self._phases[shard_id] is ShardPhase.OVER for shard_id in self._listed
-        )
+        listed = self._lineage.listed
+        return bool(listed) and all(self._phases[shard_id] is ShardPhase.OVER for shard_id in listed)
 
     def shard(self, shard_id: str) -> LocalShardState | None:
         """Give the state of an owned shard."""
@@ -376,7 +374,7 @@ class StateManager:
 
     def status(self) -> list[ShardStatus]:
         """Describe every known shard, parents before children."""
-        return [self._status(shard.shard_id) for shard in parents_first(self._shards.values())]
+        return [self._status(shard.shard_id) for shard in parents_first(self._lineage.shards.values())]
 
     def _status(self, shard_id: str) -> ShardStatus:
         slices = self._owned.get(shard_id)
@@ -405,12 +403,8 @@ class StateManager:
         self._phases[shard_id] = self._owned[shard_id].state.phase
 
     def _release_children(self) -> None:
-        over = self._over()
-        for shard_id, shard in self._shards.items():
-            # A list that misses a shard may miss its parents as well: it does not say that they expired.
-            in_sight = shard_id in self._listed or shard_id in self._stored
-            if in_sight and not blocking_parents(shard, self._listed, self._stored, over):
-                self._phases[shard_id] = next_phase(self._phases[shard_id], ShardEvent.PARENTS_OVER)
+        for shard_id in self._lineage.free(self._over()):
+            self._phases[shard_id] = next_phase(self._phases[shard_id], ShardEvent.PARENTS_OVER)
 
     def _over(self) -> Collection[str]:
         return {shard_id for shard_id, phase in self._phases.items() if phase is ShardPhase.OVER}

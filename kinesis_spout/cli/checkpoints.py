@@ -22,8 +22,8 @@ checkpoints = typer.Typer(
 
 _HEADINGS: Final = ("shard", "goes on", "epoch", "owner", "holes", "unfinished", "retries")
 _KEYS: Final = (
-    "shard_id", "owner", "unreadable", "checkpoint", "start", "goes_on_at", "epoch", "app_instance", "anchor",
-    "holes", "unfinished",
+    "shard_id", "parents", "owner", "unreadable", "checkpoint", "start", "goes_on_at", "epoch", "app_instance",
+    "anchor", "holes", "unfinished",
 )  # fmt: skip
 """Of a shard's document; what cannot be read is null."""
 
@@ -193,6 +193,7 @@ def _document(
         return dict.fromkeys(_KEYS) | {"shard_id": shard_id, "owner": owner, "unreadable": unreadable}
     return dict.fromkeys(_KEYS) | {
         "shard_id": shard_id,
+        "parents": None if checkpoint.parents is None else list(checkpoint.parents),
         "owner": owner,
         "checkpoint": str(checkpoint.base),
         "start": str(checkpoint.start),

@@ -34,12 +34,10 @@ class Target:
         """Whether the target is a place in one shard, rather than a time in all of them."""
         return self.position.sequence_number is not None
 
-    @property
-    def checkpoint(self) -> Checkpoint:
-        """What is stored of a shard that goes there."""
-        if self.base is None:
-            return Checkpoint(start=self.position)
-        return Checkpoint(start=self.position, base=self.base)
+    def checkpoint(self, shard: Shard) -> Checkpoint:
+        """Give what is stored of a shard that goes there."""
+        base = SHARD_START if self.base is None else self.base
+        return Checkpoint(start=self.position, base=base, parents=shard.parents)
 
 
 def parse_target(text: str, now: float) -> Target:
@@ -120,7 +118,7 @@ def plan_reset(
         Move(
             shard_id=shard.shard_id,
             before=stored.get(shard.shard_id),
-            after=target.checkpoint,
+            after=target.checkpoint(shard),
             reason="could not be read" if stored.get(shard.shard_id, target) is None else "",
         )
         for shard in in_order

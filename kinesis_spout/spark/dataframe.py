@@ -187,16 +187,17 @@ class _KeepingDelivery(SliceDelivery):
     def __init__(self, work: WorkSlice, settings: DeliverySettings) -> None:
         super().__init__(work, settings)
         self.rows: list[_Kept] = []
+        self._most_rows = work.plan.max_failures if work.plan.room is None else work.plan.room
 
     @property
     def room(self) -> bool:
         """See ``SliceDelivery``. The user may fail every row, so there are no more than may be kept then."""
-        return super().room and len(self.rows) < self._plan.max_failures
+        return super().room and len(self.rows) < self._most_rows
 
     def deliver_run(self, run: Sequence[Record], until: float) -> int:
         """See ``SliceDelivery``."""
         del until
-        part = run[: self._plan.max_failures - len(self.rows)]
+        part = run[: self._most_rows - len(self.rows)]
         for record in part:
             self.rows.append(_Kept(record=record, index=self.count, previous=self.last))
             self.pass_over(record)

@@ -14,6 +14,7 @@ from kinesis_spout.handler import Failure
 from kinesis_spout.record import Record
 from kinesis_spout.spark.work import Unfinished, WorkSlice
 from shard_state import FailedRecord, Order, SequenceNumber, SliceKind
+from shard_state.checkpoint import fits
 from shard_state.inflight_record_tracker import within
 
 Failed = tuple[int, Failure]
@@ -86,7 +87,7 @@ class SliceDelivery(ABC):
 
     def _check_anchor(self, first: Record) -> None:
         self.first = first.sequence
-        if self._plan.kind is not SliceKind.RETRY and self._plan.anchor not in (None, self.first):
+        if self._plan.kind is not SliceKind.RETRY and not fits(self._plan.anchor, self.first):
             # The stored holes speak of another history: deliver again what they claim (invariant 11).
             self._holes = ()
             self._attempts = {}

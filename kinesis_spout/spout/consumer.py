@@ -123,7 +123,7 @@ class Consumer:
         shards = ports.lister.list_shards()
         ports.dead_letters.check_writable()
         start = self.config.start.resolved(ports.clock.time())
-        ports.store.open(summary.created, start, [shard.shard_id for shard in shards])
+        ports.store.open(summary.created, start, shards)
         ports.coordinator.join()
         self._chores.list_at = now + self.config.shard_list_interval_seconds
         self._refresh(now)
@@ -365,22 +365,22 @@ class Consumer:
         with self.lock:
             self.manager.listed(shards, stored)
             self.listings += 1
-            wanted = self.manager.to_acquire()
-            fresh = self.manager.fresh_checkpoint()
-        for shard in wanted:
-            checkpoint = self.ports.coordinator.acquire(shard.shard_id, fresh)
+            wanted = [shard.shard_id for shard in self.manager.to_acquire()]
+            fresh = {shard_id: self.manager.fresh_checkpoint(shard_id) for shard_id in wanted}
+        for shard_id in wanted:
+            checkpoint = self.ports.coordinator.acquire(shard_id, fresh[shard_id])
             if checkpoint is None:
                 # Its owner may be gone already, its session not yet expired: look again before long.
                 self._chores.list_at = min(self._chores.list_at, now + _STAND_BY_SECONDS)
                 continue
             with self.lock:
-                self.manager.acquired(shard.shard_id, checkpoint)
-                to_read = shard.shard_id in self.manager.owned
+                self.manager.acquired(shard_id, checkpoint)
+                to_read = shard_id in self.manager.owned
                 if self._door is not None and to_read:
-                    self._door.shards_acquired([shard.shard_id])
+                    self._door.shards_acquired([shard_id])
             if not to_read:
                 # Its last owner finished it after what is stored was loaded. Its children are due now.
-                self.ports.coordinator.release([shard.shard_id])
+                self.ports.coordinator.release([shard_id])
                 self._list_soon()
 
     def _bury_all(self) -> None:

@@ -26,7 +26,7 @@ from kinesis_spout.ports import CheckpointWrite, CommitResult
 from kinesis_spout.structured.offsets import ShardOffset, StreamOffset
 from kinesis_spout.structured.published_places import Place
 from kinesis_spout.zookeeper.session import DEFAULT_SESSION_TIMEOUT_SECONDS
-from shard_state import Checkpoint, Position, PositionType, SequenceNumber
+from shard_state import Checkpoint, Position, PositionType, SequenceNumber, Shard
 from shard_state.sequence_number import SHARD_END, SHARD_START
 
 PATIENCE_SECONDS: Final = DEFAULT_SESSION_TIMEOUT_SECONDS + 5.0
@@ -122,7 +122,10 @@ class PublishedStream:
         # crash in between leaves the beginning, from which nothing is lost.
         starts = {shard.position for shard in stream.shards.values()}
         start = starts.pop() if len(starts) == 1 else Position.trim_horizon()
-        self._place.store.open(stream.created, start, list(stream.shards))
+        shards = [
+            Shard(shard_id=shard_id, parents=shard.parents) for shard_id, shard in stream.shards.items()
+        ]
+        self._place.store.open(stream.created, start, shards)
         self._over = {
             shard_id for shard_id, checkpoint in self._place.store.load().items() if checkpoint.is_shard_end
         }
@@ -151,7 +154,7 @@ class PublishedStream:
 
     def _acquire(self, shard_id: str, shard: ShardOffset) -> Checkpoint | None:
         coordinator = self._place.coordinator
-        fresh = Checkpoint(start=shard.position, app_instance=coordinator.member)
+        fresh = Checkpoint(start=shard.position, parents=shard.parents, app_instance=coordinator.member)
         held = coordinator.acquire(shard_id, fresh)
         if held is None:
             self._be_patient(self._others())
@@ -216,7 +219,7 @@ def restored(
         shards[shard_id] = ShardOffset(
             position=_position(checkpoint),
             drained=checkpoint.is_shard_end,
-            parents=() if listed is None else listed.parents,
+            parents=(checkpoint.parents or ()) if listed is None else listed.parents,
         )
     return StreamOffset(created=stream.created, shards=shards)
 

@@ -5,7 +5,7 @@ epoch and version in one step, and a write is conditional on the version that th
 
     zookeeper = InMemoryZooKeeper()
     one, two = zookeeper.process("one"), zookeeper.process("two")
-    one.store.open(created, Position.trim_horizon(), ["shardId-000000000000"])
+    one.store.open(created, Position.trim_horizon(), [Shard(shard_id="shardId-000000000000")])
     checkpoint = one.coordinator.acquire("shardId-000000000000", fresh)
     zookeeper.expire("one")             # as if "one" had slept for longer than its session
 """
@@ -27,7 +27,8 @@ from kinesis_spout.errors import (
 )
 from kinesis_spout.ports import CheckpointWrite, CommitResult
 from kinesis_spout.zookeeper.application import Application, progress_lost
-from shard_state import Checkpoint, Position, PositionType
+from shard_state import Checkpoint, Position, PositionType, Shard
+from shard_state.checkpoint import next_ownership
 from shard_state.errors import InvalidCheckpoint
 
 
@@ -219,10 +220,9 @@ class InMemoryCoordinator:
             stored = None if node is None else zookeeper.decode(shard_id)
             if zookeeper.next_fault() is StoreFault.ANSWER_LOST:
                 # It took effect unnoticed; what is found of it is replaced, as after a session of our own.
-                acquired = replace(stored or fresh, epoch=1 if stored is None else stored.epoch + 1)
-                zookeeper.put(shard_id, acquired.encode())
+                zookeeper.put(shard_id, next_ownership(stored, fresh).encode())
                 return self.acquire(shard_id, fresh)
-            acquired = replace(stored or fresh, epoch=1 if stored is None else stored.epoch + 1)
+            acquired = next_ownership(stored, fresh)
             zookeeper.member_names.add(self._member)
             zookeeper.owners[shard_id] = new_owner = zookeeper.new_owner(self._member)
             zookeeper.put(shard_id, acquired.encode())
@@ -273,7 +273,7 @@ class InMemoryCheckpointStore:
         self._zookeeper = zookeeper
         self._coordinator = coordinator
 
-    def open(self, stream_created: float, start: Position, shard_ids: Collection[str]) -> Position:
+    def open(self, stream_created: float, start: Position, shards: Collection[Shard]) -> Position:
         """Begin, or check that what has begun is the right thing."""
         if start.type is PositionType.LATEST:
             raise InvalidConfig(
@@ -294,10 +294,10 @@ class InMemoryCheckpointStore:
             for shard_id in zookeeper.shards:
                 if zookeeper.decode(shard_id).epoch != 0:
                     raise CheckpointUnreadable(f"the mark is missing although {shard_id} has been owned")
-            for shard_id in zookeeper.shards.keys() - set(shard_ids):
+            for shard_id in zookeeper.shards.keys() - {shard.shard_id for shard in shards}:
                 del zookeeper.shards[shard_id]
-            for shard_id in shard_ids:
-                zookeeper.put(shard_id, Checkpoint(start=start).encode())
+            for shard in shards:
+                zookeeper.put(shard.shard_id, Checkpoint(start=start, parents=shard.parents).encode())
             zookeeper.begun = (stream_created, start)
             self._coordinator.mark = Application(stream_created=stream_created, start=start)
             return start

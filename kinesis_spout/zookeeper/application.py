@@ -54,7 +54,7 @@ class Application:
                 stream_created=float(document["stream_created"]),
                 start=Position.from_document(document["start"]),
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
             raise CheckpointUnreadable(
                 f"{path}: expected the mark of a begun application (JSON, version {VERSION}), "
                 f"got {stored[:200]!r}: {error!r}"

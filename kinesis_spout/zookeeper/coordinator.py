@@ -5,7 +5,6 @@ import os
 import socket
 import uuid
 from collections.abc import Iterable
-from dataclasses import replace
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 
@@ -16,6 +15,7 @@ from kinesis_spout.zookeeper.paths import Paths, check_name
 from kinesis_spout.zookeeper.session import ZooKeeperSession
 from kinesis_spout.zookeeper.store import ZooKeeperCheckpointStore
 from shard_state import Checkpoint
+from shard_state.checkpoint import next_ownership
 
 _log = logging.getLogger(__name__)
 
@@ -135,9 +135,7 @@ class ZooKeeperCoordinator:
         asked = self._store.ask_for_mark()
         stored = self._store.read_shard(shard_id)
         mark_version = self._store.mark_version(asked)
-        acquired = (
-            replace(fresh, epoch=1) if stored is None else replace(stored[0], epoch=stored[0].epoch + 1)
-        )
+        acquired = next_ownership(None if stored is None else stored[0], fresh)
         transaction = self._client.transaction()
         transaction.check(self._paths.member(self._member), -1)
         if mark_version is not None:

@@ -32,7 +32,7 @@ from kinesis_spout.zookeeper.nodes import Nodes
 from kinesis_spout.zookeeper.ownerships import Ownership, Ownerships
 from kinesis_spout.zookeeper.paths import Paths, check_name
 from kinesis_spout.zookeeper.session import ZooKeeperSession
-from shard_state import Checkpoint, Position, PositionType
+from shard_state import Checkpoint, Position, PositionType, Shard
 
 _PAUSE_SECONDS = 0.05
 """Before looking again at something that another process is just changing."""
@@ -63,7 +63,7 @@ class ZooKeeperCheckpointStore:
 
     # -- beginning
 
-    def open(self, stream_created: float, start: Position, shard_ids: Collection[str]) -> Position:
+    def open(self, stream_created: float, start: Position, shards: Collection[Shard]) -> Position:
         """Make the application's place on its first start, or check that it is the right one (see the port).
 
         Several processes may do this at once. The one that touched the mark's node last goes on: each of its
@@ -85,7 +85,7 @@ class ZooKeeperCheckpointStore:
                 self._mark = data
                 return begun.start
             try:
-                self._begin(application, shard_ids, stat.version)
+                self._begin(application, shards, stat.version)
             except (BadVersionError, NodeExistsError, NoNodeError) as error:
                 if self._session.clock.monotonic() >= deadline:
                     raise StoreUnavailable(
@@ -96,7 +96,7 @@ class ZooKeeperCheckpointStore:
                 self._mark = application.encode()
                 return start
 
-    def _begin(self, application: Application, shard_ids: Collection[str], version: int) -> None:
+    def _begin(self, application: Application, shards: Collection[Shard], version: int) -> None:
         """Write every shard's checkpoint, then the mark, as the last to have touched the mark's node."""
         claim = self._session.answer(self._client.set_async(self._paths.base, b"", version=version)).version
         stored = self._nodes.read_shards(self._nodes.shard_ids())
@@ -107,21 +107,24 @@ class ZooKeeperCheckpointStore:
                     f"{self._paths.shard(shard_id)} has been owned: the mark was lost, restore it from a backup, "
                     "or start afresh after `kinesis-spout checkpoints forget`"
                 )
-        encoded = Checkpoint(start=application.start).encode()
-        paths = sorted({self._paths.shard(shard_id) for shard_id in {*shard_ids, *stored}})
-        kept = {self._paths.shard(check_name("shard_id", shard_id)) for shard_id in shard_ids}
+        encoded = {
+            self._paths.shard(check_name("shard_id", shard.shard_id)): Checkpoint(
+                start=application.start, parents=shard.parents
+            ).encode()
+            for shard in shards
+        }
         existing = {self._paths.shard(shard_id) for shard_id in stored}
-
-        for chunk in chunked(paths, lambda path: operation_bytes(path, encoded), self._limits):
+        paths = sorted(encoded.keys() | existing)
+        for chunk in chunked(paths, lambda path: operation_bytes(path, encoded.get(path, b"")), self._limits):
             transaction = self._client.transaction()
             transaction.check(self._paths.base, claim)
             for path in chunk:
-                if path not in kept:
+                if path not in encoded:
                     transaction.delete(path)
                 elif path in existing:
-                    transaction.set_data(path, encoded)
+                    transaction.set_data(path, encoded[path])
                 else:
-                    transaction.create(path, encoded)
+                    transaction.create(path, encoded[path])
             self._session.committed(transaction.commit_async())
         self._session.answer(self._client.set_async(self._paths.base, application.encode(), version=claim))
 

@@ -1,5 +1,7 @@
 """The contract of the port ``Coordinator``."""
 
+from dataclasses import replace
+
 import pytest
 
 from kinesis_spout.clock import SystemClock
@@ -7,24 +9,25 @@ from kinesis_spout.errors import ProgressLost
 from kinesis_spout.ports import CheckpointWrite
 from kinesis_spout.zookeeper import ZooKeeperBackend
 from shard_state import Checkpoint, Position, SequenceNumber
+from tests.shards import shards_named
 from tests.zookeeper_places import Place, Process, RealPlace
 from tests.zookeeper_server import wait_until
 
 CREATED = 1_700_000_000.0
-FRESH = Checkpoint(start=Position.trim_horizon())
+FRESH = Checkpoint(start=Position.trim_horizon(), parents=())
 A, B = "shardId-000000000000", "shardId-000000000001"
 
 
 def begun(place: Place, member: str = "one") -> Process:
     process: Process = place.process(member)
-    process.store.open(CREATED, FRESH.start, [A])
+    process.store.open(CREATED, FRESH.start, shards_named(A))
     process.coordinator.join()
     return process
 
 
 def really_begun(place: RealPlace, member: str = "one") -> ZooKeeperBackend:
     backend = place.process(member)
-    backend.store.open(CREATED, FRESH.start, [A])
+    backend.store.open(CREATED, FRESH.start, shards_named(A))
     backend.coordinator.join()
     return backend
 
@@ -54,9 +57,21 @@ def test_looking_on_makes_no_member(place: Place) -> None:
     assert onlooker.store.load() == {}
 
 
+def test_what_is_stored_without_parents_gets_those_that_the_owner_knows(place: Place) -> None:
+    """As version 1 left it, or an owner who saw an older list."""
+    process = begun(place)
+    place.put(A, Checkpoint(start=FRESH.start).encode())
+    taken = process.coordinator.acquire(A, Checkpoint(start=FRESH.start, parents=("p",)))
+    assert taken == Checkpoint(start=FRESH.start, parents=("p",), epoch=1)
+    process.coordinator.release([A])
+    taken = process.coordinator.acquire(A, Checkpoint(start=FRESH.start, parents=("q",)))
+    assert process.store.load() == {A: taken}
+    assert taken == Checkpoint(start=FRESH.start, parents=("p",), epoch=2)
+
+
 def test_an_owner_is_a_member_even_if_it_never_joined(place: Place) -> None:
     process = place.process("one")
-    process.store.open(CREATED, FRESH.start, [A])
+    process.store.open(CREATED, FRESH.start, shards_named(A))
     assert epoch_of(process, A) == 1
     assert process.coordinator.members() == ["one"]
 
@@ -86,13 +101,11 @@ def test_where_the_progress_was_lost_nothing_is_acquired_and_nobody_joins(place:
 def test_acquiring_gives_the_stored_checkpoint_with_the_next_epoch(place: Place) -> None:
     process = begun(place)
     first = process.coordinator.acquire(A, FRESH)
-    assert first == Checkpoint(start=FRESH.start, epoch=1)
-    moved = Checkpoint(start=FRESH.start, base=SequenceNumber(7), epoch=1)
+    assert first == replace(FRESH, epoch=1)
+    moved = replace(FRESH, base=SequenceNumber(7), epoch=1)
     process.store.commit([CheckpointWrite(shard_id=A, checkpoint=moved)])
     process.coordinator.release([A])
-    assert process.coordinator.acquire(A, FRESH) == Checkpoint(
-        start=FRESH.start, base=SequenceNumber(7), epoch=2
-    )
+    assert process.coordinator.acquire(A, FRESH) == replace(moved, epoch=2)
 
 
 def test_acquiring_stores_the_raised_epoch(place: Place) -> None:

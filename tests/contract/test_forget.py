@@ -8,17 +8,18 @@ from kinesis_spout.cli.world import OperatorStore
 from kinesis_spout.errors import CheckpointUnreadable, ConsumerAlive, StoreError
 from kinesis_spout.zookeeper import ChunkLimits
 from shard_state import Checkpoint, Position
+from tests.shards import shards_named
 from tests.zookeeper_places import Place, RealPlace
 
 CREATED = 1_700_000_000.123
 START = Position.trim_horizon()
-FRESH = Checkpoint(start=START)
+FRESH = Checkpoint(start=START, parents=())
 A, B, C = "shardId-000000000000", "shardId-000000000001", "shardId-000000000002"
 
 
 def begun(place: Place) -> Any:
     process = place.process("one")
-    process.store.open(CREATED, START, [A, B])
+    process.store.open(CREATED, START, shards_named(A, B))
     process.coordinator.join()
     return process
 
@@ -36,8 +37,8 @@ def test_what_was_begun_is_forgotten_and_may_begin_on_another_stream(place: Plac
     store.forget()
     assert (store.read_application(), store.shard_ids(), dict(store.load())) == (None, [], {})
     later = Position.at_timestamp(5.0)
-    assert store.open(CREATED + 3600, later, [C]) == later
-    assert store.load() == {C: Checkpoint(start=later)}
+    assert store.open(CREATED + 3600, later, shards_named(C)) == later
+    assert store.load() == {C: Checkpoint(start=later, parents=())}
 
 
 def test_forgetting_is_refused_while_a_consumer_lives_and_removes_nothing(place: Place) -> None:
@@ -66,9 +67,9 @@ def test_what_a_broken_off_removal_left_is_forgotten_too(place: Place) -> None:
     place.forget_begun()
     store = operator(place)
     with pytest.raises(CheckpointUnreadable, match="mark"):
-        store.open(CREATED, START, [A])
+        store.open(CREATED, START, shards_named(A))
     store.forget()
-    assert store.open(CREATED, START, [A]) == START
+    assert store.open(CREATED, START, shards_named(A)) == START
 
 
 def test_a_store_says_which_shards_it_holds_who_owns_them_and_what_cannot_be_read(place: Place) -> None:
@@ -93,6 +94,6 @@ def test_a_store_says_which_shards_it_holds_who_owns_them_and_what_cannot_be_rea
 def test_more_shards_than_a_transaction_holds_are_forgotten(real_place: RealPlace) -> None:
     shard_ids = [f"shardId-{number:012}" for number in range(7)]
     process = real_place.process("one", ChunkLimits(max_writes=2))
-    process.store.open(CREATED, START, shard_ids)
+    process.store.open(CREATED, START, shards_named(*shard_ids))
     process.store.forget()
     assert not real_place.client.exists(real_place.paths.base)

@@ -119,8 +119,7 @@ class Shell:
         world, config = RealWorld(), SpoutConfig.from_env(self.variables)
         lister = world.stream(config).lister
         with world.progress(config) as progress:
-            shard_ids = [shard.shard_id for shard in lister.list_shards()]
-            progress.store.open(lister.summary().created, config.start, shard_ids)
+            progress.store.open(lister.summary().created, config.start, lister.list_shards())
 
     def put(self, *texts: str) -> None:
         self.endpoint.client().put_records(

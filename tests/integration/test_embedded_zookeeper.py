@@ -23,6 +23,7 @@ from kinesis_spout.zookeeper.embedded.listening_port import is_free, port_for
 from kinesis_spout.zookeeper.embedded.server import DEFAULT_TICK_MILLIS
 from shard_state import Checkpoint, Position
 from tests.embedded_servers import java_processes
+from tests.shards import shards_named
 from tests.zookeeper_server import wait_until
 
 pytestmark = pytest.mark.zookeeper
@@ -305,7 +306,7 @@ def test_progress_outlives_the_server(tmp_path: Path) -> None:
                 Paths(app="billing", stream="orders"),
             ) as backend,
         ):
-            assert backend.store.open(1.0, start, [shard_id]) == start
+            assert backend.store.open(1.0, start, shards_named(shard_id)) == start
             acquired = backend.coordinator.acquire(shard_id, Checkpoint(start=start))
             assert acquired is not None
             assert acquired.epoch == epoch
@@ -324,7 +325,7 @@ def test_what_is_made_with_a_digest_is_closed_to_others(
     address = zookeeper_server.connect_string
     session = ZooKeeperSession(address, session_timeout_seconds=1.0, digest="billing:s3cret")
     with ZooKeeperBackend(session, paths) as backend:
-        backend.store.open(1.0, Position.trim_horizon(), ["shardId-000000000000"])
+        backend.store.open(1.0, Position.trim_horizon(), shards_named("shardId-000000000000"))
     with (
         ZooKeeperBackend(ZooKeeperSession(address, session_timeout_seconds=1.0), paths) as stranger,
         pytest.raises(StoreError, match="credentials") as refused,

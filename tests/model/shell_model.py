@@ -1,8 +1,10 @@
 """What the models of both shells of StateManager share: the stream, who owns its shards, and what must hold.
 
 The stream is written to, split and merged; two consumers take shards from each other; the process restarts from
-what it stored. At the end of every run all shards are closed and worked off: every record must be finished, and
-every shard over in the store.
+what it stored. Lists may lack the newest shards at any time, the first list after a restart too, although those
+are stored: every shard of the first start is, and those that another consumer began. Of some the parents are not
+stored, as version 1 left them. At the end of every run all shards are closed and worked off: every record must be
+finished, and every shard over in the store.
 """
 
 from abc import abstractmethod
@@ -29,16 +31,28 @@ class ShellModel(RuleBasedStateMachine):
         self.stolen: set[str] = set()
         """Shards that another consumer took, which ours does not know yet."""
 
-    @initialize(order=st.sampled_from(Order), limit=st.sampled_from((0, 1, 2)), shards=st.integers(1, 3))
-    def begin(self, order: Order, limit: int, shards: int) -> None:
+    @initialize(
+        order=st.sampled_from(Order),
+        limit=st.sampled_from((0, 1, 2)),
+        shards=st.integers(1, 3),
+        splits=st.integers(0, 2),
+        lineage_stored=st.booleans(),
+        behind=st.integers(0, 2),
+    )
+    def begin(
+        self, order: Order, limit: int, shards: int, splits: int, *, lineage_stored: bool, behind: int
+    ) -> None:
         self.order = order
         self.policy = RetryPolicy(limit=limit, backoff_seconds=4.0, cap_seconds=8.0)
         for _ in range(shards):
             self.stream.open_shard()
-        self.restart()
+        for _ in range(splits):
+            self.stream.open_shard((self.stream.open_shards()[-1],))
+        self.store.open(lineage_stored=lineage_stored)
+        self.restart(behind)
 
-    @rule()
-    def restart(self) -> None:
+    @rule(behind=st.integers(0, 2))
+    def restart(self, behind: int) -> None:
         """Start afresh from what is stored, as after a crash."""
         self.manager = StateManager(
             app_instance="model",
@@ -52,7 +66,7 @@ class ShellModel(RuleBasedStateMachine):
         self.failures = Failures(self.order)
         self.stolen.clear()
         self.crash()
-        self.list_and_acquire(behind=0)
+        self.list_and_acquire(behind)
 
     @abstractmethod
     def crash(self) -> None:
@@ -90,7 +104,7 @@ class ShellModel(RuleBasedStateMachine):
             self.acquire(shard.shard_id)
 
     def acquire(self, shard_id: str) -> Checkpoint:
-        checkpoint = self.store.acquire(shard_id, self.manager.fresh_checkpoint())
+        checkpoint = self.store.acquire(shard_id, self.manager.fresh_checkpoint(shard_id))
         self.manager.acquired(shard_id, checkpoint)
         return checkpoint
 
@@ -98,8 +112,15 @@ class ShellModel(RuleBasedStateMachine):
     @rule(data=st.data())
     def another_consumer_takes_a_shard(self, data: st.DataObject) -> None:
         shard_id = data.draw(st.sampled_from(sorted(self.manager.owned)))
-        self.store.acquire(shard_id, self.manager.fresh_checkpoint())
+        self.store.acquire(shard_id, self.manager.fresh_checkpoint(shard_id))
         self.stolen.add(shard_id)
+
+    @precondition(lambda self: self.store.to_begin())
+    @rule(data=st.data(), lineage_stored=st.booleans())
+    def another_consumer_begins_a_shard(self, data: st.DataObject, *, lineage_stored: bool) -> None:
+        """It had a newer list than ours may be."""
+        shard_id = data.draw(st.sampled_from(self.store.to_begin()))
+        self.store.begin(shard_id, lineage_stored=lineage_stored)
 
     @precondition(lambda self: self.stolen)
     @rule()

@@ -12,6 +12,7 @@ from shard_state import (
     Checkpoint,
     FailedRecord,
     Order,
+    Position,
     PositionType,
     SequenceNumber,
     Shard,
@@ -19,6 +20,7 @@ from shard_state import (
     SliceOutcome,
     SlicePlan,
 )
+from shard_state.checkpoint import fits, next_ownership
 from shard_state.inflight_record_tracker import within
 
 
@@ -114,10 +116,30 @@ class Store:
     def load(self) -> Mapping[str, Checkpoint]:
         return {shard_id: Checkpoint.decode(stored) for shard_id, stored in self._encoded.items()}
 
+    def open(self, *, lineage_stored: bool) -> None:
+        """Store every shard, as the first start does, with its parents or as version 1 did."""
+        for shard_id, shard in self._stream.shards.items():
+            parents = shard.shard.parents if lineage_stored else None
+            self._encoded[shard_id] = Checkpoint(start=Position.trim_horizon(), parents=parents).encode()
+
+    def to_begin(self) -> list[str]:
+        """Name the shards of which nothing is stored, and whose parents are over."""
+        over = self.over()
+        return [
+            shard_id
+            for shard_id, shard in self._stream.shards.items()
+            if shard_id not in self._encoded and over.issuperset(shard.shard.parents)
+        ]
+
+    def begin(self, shard_id: str, *, lineage_stored: bool) -> None:
+        """Store a shard, as another consumer does, who releases it again."""
+        parents = self._stream.shards[shard_id].shard.parents if lineage_stored else None
+        self.acquire(shard_id, Checkpoint(start=Position.trim_horizon(), parents=parents))
+
     def acquire(self, shard_id: str, fresh: Checkpoint) -> Checkpoint:
         """Raise the epoch, as whoever becomes the owner does."""
-        now = Checkpoint.decode(self._encoded[shard_id]) if shard_id in self._encoded else fresh
-        now = replace(now, epoch=now.epoch + 1)
+        stored = Checkpoint.decode(self._encoded[shard_id]) if shard_id in self._encoded else None
+        now = next_ownership(stored, fresh)
         self._encoded[shard_id] = now.encode()
         return now
 
@@ -193,7 +215,7 @@ def deliver_slice(
         on_delivery: told of each delivery, and of which records went before it in a line of the slice.
     """
     holes, attempts = plan.holes, dict(plan.attempts)
-    if records and plan.anchor not in (None, records[0].sequence):
+    if records and not fits(plan.anchor, records[0].sequence):
         holes, attempts = (), {}
     attempts.update({retry.sequence: retry.attempt - 1 for retry in plan.retries})
     blocked: set[str | None] = set(plan.blocked_keys if plan.is_fresh else ())

@@ -29,6 +29,7 @@ from shard_state import (
     ShardPhase,
     SliceOutcome,
 )
+from shard_state.checkpoint import fits
 from shard_state.inflight_record_tracker import within
 
 KEYS = st.sampled_from((None, "a", "b"))
@@ -226,9 +227,9 @@ class LocalShardMachine(RuleBasedStateMachine):
         tracker = self.shard.tracker
         holes, attempts = tracker.restored_holes, dict(self.shard.restored_attempts)
         blocked = set(self.shard.retries.blocked_keys)
-        room = self.shard.room
+        room = self.shard.max_failures
         records = self.ahead()[:limit]
-        if not self.read and tracker.anchor not in (None, records[0]):
+        if not self.read and not fits(tracker.anchor, records[0]):
             holes, attempts = (), {}
         failures: list[FailedRecord] = []
         rejections: dict[SequenceNumber, bool] = {}
@@ -271,6 +272,7 @@ class LocalShardMachine(RuleBasedStateMachine):
                 blocked.add(key)
         outcome = SliceOutcome(first=read[0], last=read[-1], count=len(read), failures=tuple(failures))
         exhausted = {gone.sequence: gone for gone in self.shard.settle_fresh(outcome, self.now, random=0.5)}
+        assert tracker.holes_read <= CAPACITY.holes
         for sequence, rejected in rejections.items():
             decision = exhausted.get(sequence) or self.expected_retry(sequence)
             self.decided(sequence, decision, rejected=rejected)

@@ -93,7 +93,7 @@ class FakeWorld:
     def consumer(self, name: str = "consumer") -> InMemoryProcess:
         """Let a consumer begin, or go on, and own nothing yet."""
         process = self.zookeeper.process(name)
-        process.store.open(self.kinesis.summary().created, START, self.shard_ids)
+        process.store.open(self.kinesis.summary().created, START, self.kinesis.list_shards())
         process.coordinator.join()
         return process
 

@@ -55,6 +55,15 @@ def test_show_gives_everything_that_is_stored() -> None:
     assert (row["holes"], row["unfinished"]) == ([["6", "9"]], [{"sequence_number": "6", "attempts": 2}])
 
 
+def test_show_says_which_shards_a_shard_came_from() -> None:
+    world = FakeWorld(shards=1)
+    parent, *children = ended(world)
+    world.zookeeper.put(parent, Checkpoint(start=TRIM_HORIZON).encode())
+    world.zookeeper.put(children[0], Checkpoint(start=TRIM_HORIZON, parents=(parent,)).encode())
+    parents = {row["shard_id"]: row["parents"] for row in world.json("checkpoints", "show")["shards"]}
+    assert parents == {parent: None, children[0]: [parent]}
+
+
 def test_show_says_what_cannot_be_read_and_shows_the_others() -> None:
     world = FakeWorld()
     first, second = world.shard_ids
@@ -85,6 +94,7 @@ def test_a_reset_to_the_beginning_sets_parents_and_children_back() -> None:
     stored = world.stored()
     assert set(stored) == set(shard_ids)
     assert {checkpoint.read_from for checkpoint in stored.values()} == {TRIM_HORIZON}
+    assert [checkpoint.parents for checkpoint in stored.values()] == [(), *[(shard_ids[0],)] * 2]
     assert [row["state"] for row in world.json("shards")] == ["ready", "waiting", "waiting"]
 
 
@@ -250,7 +260,7 @@ def test_progress_on_a_stream_made_again_is_not_reset_but_can_be_forgotten() -> 
     forgotten = world.json("checkpoints", "forget", "--yes")
     assert len(forgotten["forgotten"]) == 2
     world.consumer("next")
-    assert world.stored() == dict.fromkeys(world.shard_ids, Checkpoint(start=TRIM_HORIZON))
+    assert world.stored() == dict.fromkeys(world.shard_ids, Checkpoint(start=TRIM_HORIZON, parents=()))
 
 
 def test_forgetting_needs_no_kinesis_but_a_confirmation() -> None:

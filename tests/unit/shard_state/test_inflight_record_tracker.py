@@ -276,7 +276,7 @@ class TestTheHoleMap:
         told = [number for number in range(1, 120) if tracker.was_finished(n(number))]
         assert told == [10, 11, 100, 101]
 
-    def test_it_is_dropped_when_another_record_than_the_anchor_comes_first(self) -> None:
+    def test_it_is_dropped_when_reading_begins_beyond_the_anchor(self) -> None:
         tracker = restored(base=1, holes=((4, 9),), anchor=2, attempts={2: 3})
         assert not tracker.restored_anchor_read(n(3))
         assert not tracker.was_finished(n(5))
@@ -289,7 +289,30 @@ class TestTheHoleMap:
         assert tracker.restored_anchor_read(n(2))
         assert tracker.was_finished(n(5))
 
-    def test_the_anchor_is_compared_with_the_first_record_only(self) -> None:
+    def test_a_base_that_is_followed_by_a_restored_hole_has_an_anchor_in_it(self) -> None:
+        tracker = restored(base=1, holes=((2, 4), (6, 9)), anchor=2)
+        tracker.emitted(n(2))
+        ack(tracker, 2)
+        assert (tracker.base, tracker.hole_map()[0]) == (n(2), ((n(2), n(4)), (n(6), n(9))))
+        assert tracker.anchor == n(4)
+        tracker.emitted(n(3), state=S.FINISHED)
+        tracker.emitted(n(4), state=S.FINISHED)
+        assert tracker.anchor == n(9)
+
+    def test_a_base_before_restored_attempts_has_the_first_of_them_as_anchor(self) -> None:
+        tracker = restored(base=1, holes=((8, 9),), anchor=2, attempts={2: 1, 7: 1})
+        tracker.emitted(n(2))
+        ack(tracker, 2)
+        assert tracker.anchor == n(7)
+
+    def test_a_gap_after_which_a_restored_record_is_missing_drops_it_later_too(self) -> None:
+        tracker = restored(base=1, holes=((2, 4), (6, 9)), anchor=2)
+        tracker.emitted(n(2))
+        ack(tracker, 2)
+        assert not tracker.restored_anchor_read(n(5))
+        assert not tracker.was_finished(n(7))
+
+    def test_the_anchor_is_compared_while_nothing_is_unfinished_only(self) -> None:
         tracker = restored(base=1, holes=((4, 9),), anchor=2)
         tracker.emitted(n(2))
         assert tracker.restored_anchor_read(n(3))

@@ -68,5 +68,18 @@ def test_a_stream_that_was_resharded_thousands_of_times_is_ordered_too() -> None
     assert ordered == generations
 
 
+def test_shards_that_are_their_own_ancestors_are_ordered_too_each_once() -> None:
+    ring = [
+        Shard(shard_id="a", parents=("c",)),
+        Shard(shard_id="b", parents=("a",)),
+        Shard(shard_id="c", parents=("b", "root")),
+        Shard(shard_id="self", parents=("self",)),
+        Shard(shard_id="root"),
+    ]
+    for seed in range(10):
+        random.Random(seed).shuffle(ring)
+        assert [shard.shard_id for shard in parents_first(ring)] == ["b", "root", "c", "a", "self"]
+
+
 def _alone(name: str) -> Shard:
     return Shard(shard_id=name)

@@ -17,8 +17,10 @@ PURE = {
     "itertools",
     "json",
     "math",
+    "re",
     "shard_state",
     "typing",
+    "zlib",
 }
 IMPURE_BUILT_INS = {"__import__", "breakpoint", "compile", "eval", "exec", "input", "open", "print"}
 

@@ -144,6 +144,29 @@ class TestFreshSlices:
         assert plan.anchor is None
         assert plan.holes == ((n(5), n(9)),)
 
+    def test_while_all_that_was_read_is_finished_the_nearest_restored_record_is_the_anchor(self) -> None:
+        stored = replace(FRESH, base=n(1), holes=((n(3), n(9)), (n(12), n(15))), anchor=n(2))
+        slices = owned(stored)
+        settle(slices, fresh(slices), read(2, 5))
+        assert fresh(slices).anchor == n(9)
+
+    def test_as_many_failures_as_there_is_room_for_holes(self) -> None:
+        slices = owned(capacity=Capacity(records=1_000, holes=20))
+        plan = fresh(slices)
+        assert (plan.max_failures, plan.room) == (19, 1_000)
+        settle(slices, plan, read(1, 9, failed(2, 3), failed(4, 5), failed(6, 7)))
+        assert slices.state.tracker.holes == 3
+        assert fresh(slices).max_failures == 16
+
+    def test_with_no_room_for_holes_left_slices_end_at_their_first_failure(self) -> None:
+        plan = fresh(owned(capacity=Capacity(records=1_000, holes=1)))
+        assert plan.max_failures == 1
+
+    def test_restored_holes_take_no_room_from_the_slices_that_close_them(self) -> None:
+        holes = tuple((n(10 * at), n(10 * at + 5)) for at in range(1, 20))
+        stored = replace(FRESH, base=n(1), holes=holes, anchor=n(2))
+        assert fresh(owned(stored, capacity=Capacity(records=1_000, holes=20))).max_failures == 19
+
     def test_they_know_which_keys_wait(self) -> None:
         slices = owned(order=Order.KEY)
         settle(slices, fresh(slices), read(1, 5, failed(1, 2, partition_key="k")))

@@ -22,7 +22,8 @@ from shard_state import (
     SliceOutcome,
     StateManager,
 )
-from shard_state.errors import OutOfOrder
+from shard_state.checkpoint import next_ownership
+from shard_state.errors import InvalidLineage, OutOfOrder
 
 FRESH = Checkpoint(start=Position.trim_horizon())
 
@@ -42,8 +43,7 @@ class Store:
         self.checkpoints: dict[str, Checkpoint] = {}
 
     def acquire(self, manager: StateManager, name: str) -> None:
-        before = self.checkpoints.get(name, manager.fresh_checkpoint())
-        self.checkpoints[name] = replace(before, epoch=before.epoch + 1)
+        self.checkpoints[name] = next_ownership(self.checkpoints.get(name), manager.fresh_checkpoint(name))
         manager.acquired(name, self.checkpoints[name])
 
     def commit(self, manager: StateManager) -> list[str]:
@@ -115,7 +115,9 @@ class TestLineage:
 
     def test_a_child_found_later_starts_at_trim_horizon(self) -> None:
         """Not at LATEST: what was written before it was noticed would be lost."""
-        assert StateManager.fresh_checkpoint().start == Position.trim_horizon()
+        manager = consumer()
+        manager.listed([shard("p"), shard("c", "p")], {})
+        assert manager.fresh_checkpoint("c") == Checkpoint(start=Position.trim_horizon(), parents=("p",))
 
     def test_a_parent_finished_by_another_consumer_frees_the_children(self) -> None:
         manager = consumer()
@@ -147,6 +149,115 @@ class TestLineage:
         store.acquire(manager, "p")
         finish(manager, store, "p")
         assert acquirable(manager) == ["c"]
+
+    def test_a_stored_child_that_a_stale_list_misses_waits_for_its_parents(self) -> None:
+        store = Store()
+        store.checkpoints = {"p": FRESH, "c": replace(FRESH, parents=("p",))}
+        manager = consumer()
+        manager.listed([shard("p")], store.checkpoints)
+        assert acquirable(manager) == ["p"]
+        store.acquire(manager, "p")
+        finish(manager, store, "p")
+        assert acquirable(manager) == ["c"]
+
+    def test_a_stored_shard_of_unknown_lineage_waits_while_one_may_be_its_ancestor(self) -> None:
+        """As version 1 left it: without its parents."""
+        store = Store()
+        store.checkpoints = {"p": FRESH, "c": FRESH}
+        manager = consumer()
+        manager.listed([shard("p"), shard("q")], store.checkpoints)
+        assert acquirable(manager) == ["p", "q"]
+        for name in ("p", "q"):
+            store.acquire(manager, name)
+            assert "c" not in acquirable(manager)
+            finish(manager, store, name)
+        assert acquirable(manager) == ["c"]
+
+    def test_a_list_says_the_lineage_that_nobody_stored(self) -> None:
+        store = Store()
+        store.checkpoints = {"p": FRESH, "q": FRESH, "c": FRESH}
+        manager = consumer()
+        manager.listed([shard("p"), shard("q")], store.checkpoints)
+        manager.listed([shard("p"), shard("q"), shard("c", "q")], store.checkpoints)
+        store.acquire(manager, "q")
+        finish(manager, store, "q")
+        assert acquirable(manager) == ["c", "p"]
+        assert manager.fresh_checkpoint("c").parents == ("q",)
+
+    def test_a_list_may_say_the_parents_of_a_shard_that_was_free_to_be_acquired(self) -> None:
+        store = Store()
+        store.checkpoints = {"c": FRESH}
+        manager = consumer()
+        manager.listed([], store.checkpoints)
+        assert acquirable(manager) == ["c"]
+        manager.listed([shard("p"), shard("c", "p")], store.checkpoints)
+        assert acquirable(manager) == ["p"]
+
+    def test_shards_of_unknown_lineage_come_one_after_another_and_never_wait_for_each_other(self) -> None:
+        store = Store()
+        store.checkpoints = {"p": replace(FRESH, base=SHARD_END), "d": FRESH, "c": FRESH, "e": FRESH}
+        manager = consumer()
+        manager.listed([shard("p")], store.checkpoints)
+        order = []
+        while acquirable(manager):
+            (name,) = acquirable(manager)
+            order.append(name)
+            assert manager.fresh_checkpoint(name).parents is None
+            store.acquire(manager, name)
+            finish(manager, store, name)
+        assert order == ["c", "d", "e"]
+
+    def test_children_of_shards_of_unknown_lineage_do_not_keep_those_waiting(self) -> None:
+        store = Store()
+        store.checkpoints = {
+            "u": FRESH,
+            "child of u": replace(FRESH, parents=("u",)),
+            "grandchild of u": replace(FRESH, parents=("child of u",)),
+        }
+        manager = consumer()
+        manager.listed([], store.checkpoints)
+        assert acquirable(manager) == ["u"]
+
+    def test_the_trimmed_parent_of_a_listed_shard_does_not_wait_for_open_shards(self) -> None:
+        """They never end. The list is younger than the parent, so no ancestor of it is left to be listed."""
+        store = Store()
+        store.checkpoints = {"p": FRESH, "open": FRESH}
+        manager = consumer()
+        manager.listed([shard("open"), shard("c", "p")], store.checkpoints)
+        assert acquirable(manager) == ["open", "p"]
+
+    def test_shards_that_are_their_own_ancestors_are_an_error_and_no_silent_wait(self) -> None:
+        with pytest.raises(InvalidLineage, match="b as a child of a, which itself comes from b"):
+            consumer().listed([shard("a", "b"), shard("b", "a")], {})
+        with pytest.raises(InvalidLineage, match="a as a child of a"):
+            consumer().listed([shard("a", "a")], {})
+        with pytest.raises(InvalidLineage):
+            consumer().listed([shard("a", "b")], {"b": replace(FRESH, parents=("a",))})
+
+    def test_an_end_that_is_stored_of_a_shard_we_own_frees_its_children_only_once_we_lost_it(self) -> None:
+        """Somebody took the shard and finished it; until we hear of that, ours is the state that counts."""
+        store = Store()
+        manager = owner_of("p", store=store)
+        manager.emit("p", n(1), None, 0.0)
+        shards, ended = [shard("p"), shard("c", "p")], {"p": replace(FRESH, base=SHARD_END, epoch=3)}
+        manager.listed(shards, ended)
+        assert phases(manager)["p"] is ShardPhase.READING
+        assert acquirable(manager) == []
+        assert manager.ack("p", n(1), 0.0)
+        manager.lost(["p"])
+        manager.listed(shards, ended)
+        assert acquirable(manager) == ["c"]
+
+    def test_the_parents_are_stored_with_every_commit_and_with_the_end(self) -> None:
+        store, manager = Store(), consumer()
+        manager.listed([shard("c", "a", "b")], {})
+        store.acquire(manager, "c")
+        manager.emit("c", n(1), None, 0.0)
+        manager.ack("c", n(1), 0.0)
+        store.commit(manager)
+        assert store.checkpoints["c"].parents == ("a", "b")
+        finish(manager, store, "c")
+        assert store.checkpoints["c"].parents == ("a", "b")
 
     def test_a_list_that_misses_the_newest_shards_releases_none_of_them(self) -> None:
         manager = consumer()

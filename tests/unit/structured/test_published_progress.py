@@ -22,7 +22,7 @@ from kinesis_spout.structured.published_progress import PublishedProgress
 from kinesis_spout.structured.published_stream import PATIENCE_SECONDS
 from kinesis_spout.testing import InMemoryProcess, InMemoryStream, InMemoryZooKeeper, ManualClock, StoreFault
 from kinesis_spout.testing.store import InMemoryCheckpointStore
-from shard_state import Checkpoint, Position, SequenceNumber
+from shard_state import Checkpoint, Position, SequenceNumber, Shard
 from shard_state.sequence_number import SHARD_END, SHARD_START
 from tests.unit.structured.spark_in_memory import SparkInMemory, options
 from tests.zookeeper_server import wait_until
@@ -99,7 +99,7 @@ class World:
         """Store what another consumer left behind."""
         named = {"parent": PARENT, "child": CHILD, "other": OTHER}
         process = self.of().process("spout")
-        process.store.open(CREATED, HORIZON, [named[name] for name in checkpoints])
+        process.store.open(CREATED, HORIZON, [Shard(shard_id=named[name]) for name in checkpoints])
         writes = []
         for name, checkpoint in checkpoints.items():
             owned = process.coordinator.acquire(named[name], checkpoint)

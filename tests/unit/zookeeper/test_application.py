@@ -41,7 +41,12 @@ def test_the_stored_form_of_version_1_stays_readable() -> None:
         b'{"version":1,"stream_created":5,"start":{"type":"AT_TIMESTAMP"},"begun":true}',
         b'{"version":1,"start":{"type":"TRIM_HORIZON"},"begun":true}',
         b"\xff",
+        b"[" * 100_000,
+        b'{"version":1,"stream_created":5,"start":{"type":"AT_TIMESTAMP","timestamp":Infinity},"begun":true}',
+        b'{"version":1,"stream_created":5,"start":{"type":"AT_TIMESTAMP","timestamp":true},"begun":true}',
+        b'{"version":1,"stream_created":1' + b"0" * 400 + b',"start":{"type":"TRIM_HORIZON"},"begun":true}',
     ],
+    ids=lambda stored: repr(stored[:90]),
 )
 def test_anything_else_is_unreadable_and_names_its_place(stored: bytes) -> None:
     with pytest.raises(CheckpointUnreadable, match=r"^/place: "):
