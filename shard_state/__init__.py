@@ -11,7 +11,16 @@ from shard_state.retry_policy import GiveUp, Retry, RetryPolicy
 from shard_state.retry_queue import RetryQueue
 from shard_state.sequence_number import SHARD_END, SHARD_START, SequenceNumber
 from shard_state.shard_slices import SliceLimits
-from shard_state.slices import Exhausted, FailedRecord, Redelivery, SliceKind, SliceOutcome, SlicePlan
+from shard_state.slices import (
+    Delivery,
+    Exhausted,
+    FailedRecord,
+    OpenRecord,
+    Redelivery,
+    SliceKind,
+    SliceOutcome,
+    SlicePlan,
+)
 from shard_state.state_manager import PendingCommit, ShardStatus, StateManager
 
 __all__ = [
@@ -19,12 +28,14 @@ __all__ = [
     "SHARD_START",
     "Capacity",
     "Checkpoint",
+    "Delivery",
     "Emission",
     "Exhausted",
     "FailedRecord",
     "GiveUp",
     "InflightRecordTracker",
     "LocalShardState",
+    "OpenRecord",
     "Order",
     "PendingCommit",
     "Position",
