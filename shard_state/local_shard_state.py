@@ -56,6 +56,7 @@ class Emission:
 _FIRST_DELIVERY: Final = Emission(deliver=True)
 _READING: Final = ShardPhase.READING
 
+
 class LocalShardState:
     """One owned shard. Mutable; not thread-safe."""
 
@@ -316,6 +317,7 @@ class LocalShardState:
     ) -> list[Exhausted]:
         """Ack the retried records that neither failed nor are open, and decide upon those that failed."""
         unfinished = outcome.unfinished
+        attempts = {retry.sequence: retry.attempt for retry in retries}
         exhausted: list[Exhausted] = []
         for failure in outcome.failures:
             if failure.held:
@@ -324,7 +326,7 @@ class LocalShardState:
             decision = self.fail(
                 failure.sequence,
                 now,
-                attempt=failure.attempt,
+                attempt=attempts.get(failure.sequence, 0),
                 random=random,
                 partition_key=failure.partition_key,
                 rejected=failure.rejected,

@@ -137,7 +137,8 @@ class SliceOutcome:
     @property
     def unfinished(self) -> frozenset[SequenceNumber]:
         """The records that were not acked."""
-        return frozenset(record.sequence for record in (*self.failures, *self.open_records))
+        failed = {failure.sequence for failure in self.failures}
+        return frozenset(failed.union(delivery.sequence for delivery in self.open_records))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

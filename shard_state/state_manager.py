@@ -12,7 +12,8 @@ A shell (the plain-Python spout, the micro-batch engine) does all the I/O and ca
 
 The obligations of the shell: call from one thread; pass a ``now`` that never goes back; write a dead letter
 for every ``Exhausted`` it is given, and report it; give a record to the user only on ``Emission.deliver`` or
-from ``take_retry``; report shards as listed again after an end was read, so that the children are found.
+from ``take_retry``; report shards as listed again after an end was read, so that the children are found;
+report a ``fail`` only of a delivery that was made under the present epoch of its shard (invariant 17).
 """
 
 import math

@@ -173,9 +173,7 @@ class LocalShardMachine(RuleBasedStateMachine):
         attempt = data.draw(st.sampled_from((attempts, attempts - 1, attempts + 1)))
         self.fail_one(sequence, attempt, event=event, rejected=rejected)
 
-    def fail_one(
-        self, sequence: SequenceNumber, attempt: int, *, event: RecordEvent, rejected: bool
-    ) -> None:
+    def fail_one(self, sequence: SequenceNumber, attempt: int, *, event: RecordEvent, rejected: bool) -> None:
         decision = self.shard.fail(
             sequence,
             self.now,
@@ -274,7 +272,11 @@ class LocalShardMachine(RuleBasedStateMachine):
                     self.read[sequence].failed = attempt > 1
                     still_open.append(
                         OpenRecord(
-                            index=index, sequence=sequence, previous=previous, attempt=attempt, partition_key=key
+                            index=index,
+                            sequence=sequence,
+                            previous=previous,
+                            attempt=attempt,
+                            partition_key=key,
                         )
                     )
                     continue
@@ -299,7 +301,9 @@ class LocalShardMachine(RuleBasedStateMachine):
             failures=tuple(failures),
             open_records=tuple(still_open),
         )
-        exhausted = {gone.sequence: gone for gone in self.shard.settle_fresh(outcome, self.now, random=lambda: 0.5)}
+        exhausted = {
+            gone.sequence: gone for gone in self.shard.settle_fresh(outcome, self.now, random=lambda: 0.5)
+        }
         for sequence, rejected in rejections.items():
             decision = exhausted.get(sequence) or self.expected_retry(sequence)
             self.decided(sequence, decision, rejected=rejected)
@@ -347,9 +351,7 @@ class LocalShardMachine(RuleBasedStateMachine):
         outcome = SliceOutcome(failures=failures, open_records=tuple(still_open))
         exhausted = {
             gone.sequence: gone
-            for gone in self.shard.settle_retries(
-                running.retries, outcome, self.now, random=lambda: 0.5
-            )
+            for gone in self.shard.settle_retries(running.retries, outcome, self.now, random=lambda: 0.5)
         }
         for failure in failures:
             entry = self.read[failure.sequence]

@@ -149,7 +149,9 @@ class RecordShell(ShellModel):
     @rule()
     def time_out(self) -> None:
         late = {
-            Delivery(*place, attempt) for place, (attempt, deadline) in self.out.items() if deadline <= self.now
+            Delivery(*place, attempt)
+            for place, (attempt, deadline) in self.out.items()
+            if deadline <= self.now
         }
         expired = self.manager.expired(self.now)
         assert set(expired) == late
@@ -181,9 +183,7 @@ class RecordShell(ShellModel):
             assert not rejected
             next_due = self.manager.next_due()
             assert next_due is not None or self.order is not Order.UNORDERED
-        assert (
-            self.manager.fail(*place, self.now, attempt=delivery.attempt, partition_key=record.key) is None
-        )
+        assert self.manager.fail(*place, self.now, attempt=delivery.attempt, partition_key=record.key) is None
 
     # Finishing
 

@@ -52,7 +52,9 @@ def test_a_position_that_names_no_record_includes_all_that_is_read(position: Pos
     assert len(included(position)) == 9
 
 
-@pytest.mark.parametrize("position", [Position.at(SequenceNumber(5, 2)), Position.after(SequenceNumber(5, 2))])
+@pytest.mark.parametrize(
+    "position", [Position.at(SequenceNumber(5, 2)), Position.after(SequenceNumber(5, 2))]
+)
 def test_what_is_skipped_survives_being_stored(position: Position) -> None:
     assert Position.from_document(position.as_document()) == position
 

@@ -128,7 +128,9 @@ class TestTheDefectsOfKinesisStormSpout:
             spout.ack(emitted.message_id)
         spout.fail(of_parent[0].message_id)
         (retried,) = world.take(spout, 1)
-        assert retried.values == of_parent[0].values, "a record of a child came before its parent was finished"
+        assert retried.values == of_parent[0].values, (
+            "a record of a child came before its parent was finished"
+        )
         assert spout.next_tuple() is None
         spout.ack(retried.message_id)
         assert sorted(values_of(world.settle(spout, 20))) == sorted(after)
@@ -482,7 +484,15 @@ class TestMessageIds:
         "garbled",
         [
             *("", "12", "shard", "shard:", "shard:x#1.1", "shard:1:2:3#1.1", ":1#1.1", "a b:1#1.1"),
-            *("shard:1", "shard:1#1", "shard:1#1.", "shard:1#.1", "shard:1#0.1", "shard:1#1.01", "shard:01#1.1"),
+            *(
+                "shard:1",
+                "shard:1#1",
+                "shard:1#1.",
+                "shard:1#.1",
+                "shard:1#0.1",
+                "shard:1#1.01",
+                "shard:01#1.1",
+            ),
         ],
     )
     def test_a_text_that_is_no_message_id_is_the_callers_mistake(self, world: World, garbled: str) -> None:
