@@ -1,7 +1,7 @@
 """The pure core: it decides what to read, retry, commit and give up. No I/O, no clock, no threads."""
 
 from shard_state.checkpoint import Checkpoint
-from shard_state.inflight_record_tracker import InflightRecordTracker, RecordEvent, RecordState
+from shard_state.inflight_record_tracker import InflightRecordTracker, RecordEvent
 from shard_state.life_cycle import ShardPhase
 from shard_state.lineage import Shard
 from shard_state.local_shard_state import Capacity, Emission, LocalShardState
@@ -21,6 +21,7 @@ from shard_state.slices import (
     SliceOutcome,
     SlicePlan,
 )
+from shard_state.span import RecordState
 from shard_state.state_manager import PendingCommit, ShardStatus, StateManager
 
 __all__ = [

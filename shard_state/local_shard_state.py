@@ -14,7 +14,7 @@ from typing import Final
 
 from shard_state.checkpoint import Checkpoint
 from shard_state.errors import OutOfOrder
-from shard_state.inflight_record_tracker import Carved, InflightRecordTracker, RecordEvent, RecordState
+from shard_state.inflight_record_tracker import InflightRecordTracker, RecordEvent
 from shard_state.life_cycle import ShardEvent, ShardPhase, next_phase
 from shard_state.lineage import Shard
 from shard_state.ordered_retries import Order, OrderedRetries
@@ -22,6 +22,7 @@ from shard_state.position import Position
 from shard_state.retry_policy import GiveUp, Retry, RetryPolicy
 from shard_state.sequence_number import SHARD_END, SequenceNumber
 from shard_state.slices import Exhausted, FailedRecord, OpenRecord, Redelivery, SliceOutcome
+from shard_state.span import Carved, RecordState
 
 CONGESTED_SHARE = 0.75
 """Of a cap: above it new reads pause, retries go on (invariant 12)."""

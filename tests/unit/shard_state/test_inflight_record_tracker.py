@@ -10,7 +10,8 @@ from shard_state import (
     SequenceNumber,
 )
 from shard_state.errors import OutOfOrder
-from shard_state.inflight_record_tracker import TRANSITIONS, Carved
+from shard_state.inflight_record_tracker import TRANSITIONS
+from shard_state.span import Carved
 
 S, E = RecordState, RecordEvent
 
