@@ -1,21 +1,39 @@
 """What it costs the driver to know what became of each record: handing out and acking, per record.
 
 A slice that comes back without failures is one step, however many records it has; one with failures costs a
-step for each of them; the plain-Python door acks one by one, in any order.
+step for each of them; the plain-Python door acks one by one, in any order. What that may cost is told by a
+plain linked list, measured in the same run.
 """
 
 import random
+import time
 from collections.abc import Callable, Iterator
 
 from figures import Figure, cpu_seconds
+from plain_list import PlainList
 
-from shard_state import Checkpoint, InflightRecordTracker, Position, RecordEvent, RecordState, SequenceNumber
-from shard_state.inflight_record_tracker import Carved
+from shard_state import (
+    Capacity,
+    Checkpoint,
+    InflightRecordTracker,
+    Position,
+    RecordEvent,
+    RecordState,
+    SequenceNumber,
+    Shard,
+    StateManager,
+)
+from shard_state.span import Carved
 
 SLICE_RECORDS = 10_000
 IN_FLIGHT = 20_000
 """What a shard may have in flight by default."""
+BY_RECORD_IN_FLIGHT = 100_000
+"""For the comparison with the plain list."""
+LOST_SHARDS, LOST_IN_FLIGHT = 200, 2_000
+"""Lost at once, and in flight in each of them."""
 _SPACING = 16
+_TIMEOUT_SECONDS = 300.0
 
 
 def figures(*, quick: bool) -> Iterator[Figure]:
@@ -46,6 +64,109 @@ def figures(*, quick: bool) -> Iterator[Figure]:
     )
     in_order = _nanoseconds(_single_acks(shuffled=False), IN_FLIGHT, repeats)
     yield figure("single acks in order", in_order)
+    yield from _against_the_plain_list(5 if quick else 15)
+    yield Figure(
+        what=f"losing {LOST_SHARDS} shards with {LOST_IN_FLIGHT:,} records in flight each",
+        value=_losing_shards() * 1e3,
+        unit="ms CPU",
+        at_most=200.0,
+    )
+
+
+def _against_the_plain_list(repeats: int) -> Iterator[Figure]:
+    """Emit and ack one by one, with a message time-out: the three take turns, and the best run of each counts."""
+    runs = {
+        "plain list": _plain_list,
+        "tracker": _tracker,
+        "manager": _manager,
+    }
+    for order, shuffled in (("in order", False), ("in random order", True)):
+        best = dict.fromkeys(runs, float("inf"))
+        for _ in range(repeats):
+            for name, run in runs.items():
+                best[name] = min(best[name], _emit_and_ack(run, shuffled=shuffled))
+        for name, nanoseconds in best.items():
+            yield Figure(
+                what=f"{name}: emit and ack {order}, {BY_RECORD_IN_FLIGHT:,} in flight",
+                value=nanoseconds,
+                unit="ns CPU/record",
+                reference="plain list",
+                ratio=best["plain list"] / nanoseconds,
+                # At most twice the plain list.
+                cheaper_at_least=0.5 if name == "manager" else None,
+            )
+
+
+Verbs = tuple[Callable[[SequenceNumber], object], Callable[[SequenceNumber], object], Callable[[], object]]
+"""Emit, ack, and the base."""
+
+
+def _plain_list() -> Verbs:
+    plain = PlainList()
+    return lambda sequence: plain.emit(sequence, 1.0 + _TIMEOUT_SECONDS), plain.ack, lambda: plain.base
+
+
+def _tracker() -> Verbs:
+    tracker = InflightRecordTracker(Checkpoint(start=Position.trim_horizon()))
+    return (
+        lambda sequence: tracker.emitted(sequence, deadline=1.0 + _TIMEOUT_SECONDS),
+        tracker.acked,
+        lambda: tracker.base,
+    )
+
+
+def _manager() -> Verbs:
+    manager = _owner_of("shard")
+    state = manager.shard("shard")
+    assert state is not None
+    return (
+        lambda sequence: manager.emit("shard", sequence, "key", 1.0),
+        lambda sequence: manager.ack("shard", sequence, 2.0),
+        lambda: state.tracker.base,
+    )
+
+
+def _owner_of(*shard_ids: str) -> StateManager:
+    manager = StateManager(
+        app_instance="benchmark",
+        random=random.random,
+        capacity=Capacity(records=BY_RECORD_IN_FLIGHT, holes=BY_RECORD_IN_FLIGHT),
+        message_timeout_seconds=_TIMEOUT_SECONDS,
+    )
+    manager.listed([Shard(shard_id=shard_id) for shard_id in shard_ids], {})
+    for shard_id in shard_ids:
+        manager.acquired(shard_id, Checkpoint(start=Position.trim_horizon(), epoch=1))
+    return manager
+
+
+def _emit_and_ack(verbs: Callable[[], Verbs], *, shuffled: bool) -> float:
+    """Give the nanoseconds of CPU time for a record."""
+    emitted = [_number(at) for at in range(BY_RECORD_IN_FLIGHT)]
+    acked = list(emitted)
+    if shuffled:
+        random.Random(1).shuffle(acked)
+    emit, ack, base = verbs()
+    started = time.process_time()
+    for sequence in emitted:
+        emit(sequence)
+    for sequence in acked:
+        ack(sequence)
+    taken = time.process_time() - started
+    assert base() == emitted[-1]
+    return taken / len(emitted) * 1e9
+
+
+def _losing_shards() -> float:
+    """Give the seconds of CPU time that ``lost`` takes, which a shell calls under its lock."""
+    shard_ids = [f"shardId-{at:012}" for at in range(LOST_SHARDS)]
+    manager = _owner_of(*shard_ids)
+    for at in range(LOST_IN_FLIGHT):
+        sequence = _number(at)
+        for shard_id in shard_ids:
+            manager.emit(shard_id, sequence, "key", 1.0)
+    started = time.process_time()
+    manager.lost(shard_ids)
+    return time.process_time() - started
 
 
 def _nanoseconds(work: Callable[[], object], records: int, repeats: int) -> float:
@@ -105,7 +226,7 @@ def _single_acks(*, shuffled: bool = True) -> Callable[[], None]:
         for sequence in emitted:
             tracker.emitted(sequence)
         for sequence in acked:
-            tracker.apply(sequence, RecordEvent.ACK)
+            tracker.acked(sequence)
         assert tracker.base == emitted[-1]
 
     return work

@@ -36,7 +36,10 @@ class Record(msgspec.Struct):
 
     @property
     def message_id(self) -> str:
-        """``shardId:sequence``: unique within the stream, the same at every delivery."""
+        """``shardId:sequence``: unique within the stream, the same at every delivery, and in a dead letter.
+
+        What ``RecordSpout.next_tuple`` gives adds which delivery it is.
+        """
         return f"{self.shard_id}:{self.sequence_number}"
 
     @property

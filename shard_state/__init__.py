@@ -1,7 +1,7 @@
 """The pure core: it decides what to read, retry, commit and give up. No I/O, no clock, no threads."""
 
 from shard_state.checkpoint import Checkpoint
-from shard_state.inflight_record_tracker import InflightRecordTracker, RecordEvent, RecordState
+from shard_state.inflight_record_tracker import InflightRecordTracker, RecordEvent
 from shard_state.life_cycle import ShardPhase
 from shard_state.lineage import Shard
 from shard_state.local_shard_state import Capacity, Emission, LocalShardState
@@ -11,7 +11,17 @@ from shard_state.retry_policy import GiveUp, Retry, RetryPolicy
 from shard_state.retry_queue import RetryQueue
 from shard_state.sequence_number import SHARD_END, SHARD_START, SequenceNumber
 from shard_state.shard_slices import SliceLimits
-from shard_state.slices import Exhausted, FailedRecord, Redelivery, SliceKind, SliceOutcome, SlicePlan
+from shard_state.slices import (
+    Delivery,
+    Exhausted,
+    FailedRecord,
+    OpenRecord,
+    Redelivery,
+    SliceKind,
+    SliceOutcome,
+    SlicePlan,
+)
+from shard_state.span import RecordState
 from shard_state.state_manager import PendingCommit, ShardStatus, StateManager
 
 __all__ = [
@@ -19,12 +29,14 @@ __all__ = [
     "SHARD_START",
     "Capacity",
     "Checkpoint",
+    "Delivery",
     "Emission",
     "Exhausted",
     "FailedRecord",
     "GiveUp",
     "InflightRecordTracker",
     "LocalShardState",
+    "OpenRecord",
     "Order",
     "PendingCommit",
     "Position",

@@ -1,49 +1,57 @@
-"""When each delivery times out.
+"""When each delivery of one shard times out.
 
-Every delivery has the same time-out, so deadlines pass in the order in which deliveries began: nothing is
-searched, and only deliveries that have no outcome yet are kept (invariant 12).
+Every delivery has the same time-out, so deadlines pass in the order in which deliveries began: they stand in a
+queue, and nothing is searched. A delivery that ends costs nothing here: ``Span.deadline`` is cleared, and its
+entry is *dead*. So is an older entry of a record that is delivered again: only a record's last entry counts.
+Dead entries are dropped when they come to the front, or when they outnumber the deliveries without an outcome
+(invariant 12). The deadlines are a part of their shard's tracker: a shard that is lost takes them along.
 """
 
-from collections import OrderedDict
-from collections.abc import Iterator
+from collections import deque
+from typing import Final
 
-from shard_state.sequence_number import SequenceNumber
+from shard_state.span import Span
 
-Place = tuple[str, SequenceNumber]
-"""A shard's id, and a record of it."""
+_COMPACT_ABOVE: Final = 64
 
 
 class Deadlines:
-    """The deadlines of the deliveries of one consumer. Mutable; not thread-safe."""
+    """The deadlines of the records of one shard that are handed out one by one. Mutable."""
 
-    def __init__(self, timeout_seconds: float | None) -> None:
-        self._timeout_seconds = timeout_seconds
-        self._deliveries: OrderedDict[Place, float] = OrderedDict()
+    __slots__ = ("_queue",)
+
+    def __init__(self) -> None:
+        self._queue: deque[Span] = deque()
 
     def __len__(self) -> int:
-        return len(self._deliveries)
+        return len(self._queue)
 
-    def start(self, shard_id: str, sequence: SequenceNumber, now: float) -> None:
-        """Note that a delivery of a record began, in place of any before it."""
-        if self._timeout_seconds is not None:
-            place = shard_id, sequence
-            self._deliveries.pop(place, None)
-            self._deliveries[place] = now + self._timeout_seconds
+    def start(self, span: Span, deadline: float, unresolved: int) -> None:
+        """Note that a delivery began, of one of ``unresolved`` records. Its deadline is the latest of all."""
+        span.deadline = deadline
+        span.queued += 1
+        queue = self._queue
+        queue.append(span)
+        if len(queue) > 2 * unresolved + _COMPACT_ABOVE:
+            self._compact()
 
-    def end(self, shard_id: str, sequence: SequenceNumber) -> None:
-        """Note that the outcome of a delivery is known."""
-        self._deliveries.pop((shard_id, sequence), None)
+    def next(self) -> Span | None:
+        """Give the delivery that times out first."""
+        while self._queue:
+            if _counts(self._queue[0]):
+                return self._queue[0]
+            self._queue.popleft().queued -= 1
+        return None
 
-    def forget(self, shard_id: str) -> None:
-        """Drop the deliveries of a shard: under a later epoch they are made again, with deadlines of their own."""
-        for place in [place for place in self._deliveries if place[0] == shard_id]:
-            del self._deliveries[place]
+    def _compact(self) -> None:
+        queue, self._queue = self._queue, deque()
+        for span in queue:
+            if _counts(span):
+                self._queue.append(span)
+            else:
+                span.queued -= 1
 
-    def expired(self, now: float) -> Iterator[Place]:
-        """Take out the deliveries whose deadline has passed."""
-        while self._deliveries:
-            place = next(iter(self._deliveries))
-            if self._deliveries[place] > now:
-                return
-            del self._deliveries[place]
-            yield place
+
+def _counts(entry: Span) -> bool:
+    """Tell whether the foremost entry of a record is not dead."""
+    return entry.deadline is not None and entry.queued == 1

@@ -16,8 +16,8 @@ one with k failures O(k log k): the driver never learns of the records in betwee
 Records are handed out in two ways, and each has its operations:
 
 * one by one (``emitted``): then ``apply`` moves that record through the table below;
-* as a span of many (``emitted_span``): then ``settle`` says, once, which of them failed; those become records
-  of their own, for ``apply``, and all others are finished.
+* as a span of many (``emitted_span``): then ``settle`` says, once, which of them failed and which are still
+  open; those become records of their own, for ``apply``, and all others are finished.
 
 The states of a record and what may happen to it. Pairs that change nothing are late or duplicate reports:
 defined, harmless, never an exception (invariant 5).
@@ -28,7 +28,12 @@ defined, harmless, never an exception (invariant 5).
     EXHAUSTED       FINISHED   -         -         -         -          FINISHED     -
     FINISHED        -          -         -         -         -          -            -
 
-REDELIVER counts an attempt; WITHDRAW takes it back, for a delivery that did not reach the handler.
+REDELIVER counts an attempt; WITHDRAW takes it back, for a delivery that did not reach the handler. So the
+deliveries that did reach it are numbered 1, 2, 3 …: the attempt tells them apart (invariant 17).
+
+Emitting a record and acking it happen far more often than all else together. ``acked`` therefore is ``apply``
+with ACK written out, without the table: any unfinished record that stands alone becomes finished. A test
+holds it to the table.
 
 After a restart the stored holes and attempts are *restored*: they speak of records that have not been read
 again yet. They are kept beside the list until reading has passed them; the stored form is made of both.
@@ -36,25 +41,14 @@ again yet. They are kept beside the list until reading has passed them; the stor
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
 from shard_state.checkpoint import Checkpoint, Hole, fits
+from shard_state.deadlines import Deadlines
 from shard_state.errors import OutOfOrder
 from shard_state.sequence_number import SequenceNumber
-
-
-class RecordState(Enum):
-    """Where a handed-out record stands. Every such record is in exactly one of these (invariant 2)."""
-
-    IN_FLIGHT = auto()
-    WAITING = auto()
-    EXHAUSTED = auto()
-    FINISHED = auto()
-
-    # Members are singletons. Enum's own hash is a Python function, and each ack looks several of them up.
-    __hash__ = object.__hash__
+from shard_state.span import Carved, RecordState, Span
 
 
 class RecordEvent(Enum):
@@ -88,37 +82,8 @@ TRANSITIONS: Final[dict[tuple[RecordState, RecordEvent], RecordState]] = {
 }
 """Total: every state answers every event. A pair that maps to its own state changes nothing."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Carved:
-    """A record that a settled span leaves behind unfinished."""
-
-    index: int
-    """Its place in the span, from 0."""
-    sequence: SequenceNumber
-    previous: SequenceNumber | None
-    """The record before it in the span; None for the span's first."""
-    state: RecordState
-    """WAITING or EXHAUSTED."""
-    attempts: int
-    """How often it was delivered; 0 if it was held back undelivered."""
-
-
-class _Span:
-    """A run of records that share one state. Mutable; linked in shard order."""
-
-    __slots__ = ("attempts", "count", "first", "last", "next", "prev", "state")
-
-    def __init__(
-        self, first: SequenceNumber, last: SequenceNumber, count: int, state: RecordState, attempts: int
-    ) -> None:
-        self.first = first
-        self.last = last
-        self.count = count
-        self.state = state
-        self.attempts = attempts
-        self.prev: _Span | None = None
-        self.next: _Span | None = None
+# Looked up in the module, not in the enum: there each costs more than to compare two sequence numbers.
+_IN_FLIGHT, _WAITING, _EXHAUSTED, _FINISHED = RecordState
 
 
 class InflightRecordTracker:
@@ -126,15 +91,23 @@ class InflightRecordTracker:
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._base = checkpoint.base
-        self._head: _Span | None = None
-        self._tail: _Span | None = None
-        self._unresolved: dict[SequenceNumber, _Span] = {}
-        self._counts = dict.fromkeys(RecordState, 0)
+        self._head: Span | None = None
+        self._tail: Span | None = None
+        self._unresolved: dict[SequenceNumber, Span] = {}
+        self.unresolved = 0
+        """How many handed-out records are not finished."""
+        self.waiting = 0
+        """How many records wait for another delivery."""
+        self.exhausted = 0
+        """How many records are given up and not yet durably dead-lettered."""
+        self._deadlines = Deadlines()
         self._holes = 0
         self._restored_holes = list(checkpoint.holes)
         self._holes_passed = 0
         self._restored_attempts = dict(sorted(checkpoint.attempts))
         self._restored_anchor = checkpoint.anchor
+        self.is_restored = bool(checkpoint.holes or checkpoint.attempts or checkpoint.anchor)
+        """Whether what was stored may still say something of the next record."""
 
     # What is known
 
@@ -160,24 +133,9 @@ class InflightRecordTracker:
         return self._nearest_restored() if self._restored_anchor is None else self._restored_anchor
 
     @property
-    def unresolved(self) -> int:
-        """How many handed-out records are not finished."""
-        return self.in_flight + self.waiting + self.exhausted
-
-    @property
     def in_flight(self) -> int:
         """How many records are out, their outcome unknown."""
-        return self._counts[RecordState.IN_FLIGHT]
-
-    @property
-    def waiting(self) -> int:
-        """How many records wait for another delivery."""
-        return self._counts[RecordState.WAITING]
-
-    @property
-    def exhausted(self) -> int:
-        """How many records are given up and not yet durably dead-lettered."""
-        return self._counts[RecordState.EXHAUSTED]
+        return self.unresolved - self.waiting - self.exhausted
 
     @property
     def holes(self) -> int:
@@ -211,14 +169,18 @@ class InflightRecordTracker:
         sequence: SequenceNumber,
         *,
         attempts: int = 1,
-        state: RecordState = RecordState.IN_FLIGHT,
+        state: RecordState = _IN_FLIGHT,
+        deadline: float | None = None,
     ) -> None:
         """Note that a record was handed out (or, with another ``state``, read and already decided upon).
 
         Raises:
             OutOfOrder: it does not come after every record handed out before.
         """
-        self._append(_Span(sequence, sequence, 1, state, attempts))
+        span = Span(sequence, sequence, 1, state, attempts)
+        self._append(span)
+        if deadline is not None:
+            self._deadlines.start(span, deadline, self.unresolved)
 
     def emitted_span(self, first: SequenceNumber, last: SequenceNumber, count: int) -> None:
         """Note that ``count`` (1 or more) consecutive records were handed out together.
@@ -228,9 +190,48 @@ class InflightRecordTracker:
         """
         if count < 1 or last < first or (count == 1) != (first == last):
             raise OutOfOrder(f"expected first <= last, got {first}..{last} with {count} records")
-        self._append(_Span(first, last, count, RecordState.IN_FLIGHT, 1))
+        self._append(Span(first, last, count, RecordState.IN_FLIGHT, 1))
+
+    # Time-outs
+
+    def start_deadline(self, sequence: SequenceNumber, deadline: float) -> None:
+        """Let the delivery of a record that is in flight by itself time out, no earlier than those before it."""
+        self._deadlines.start(self._unresolved[sequence], deadline, self.unresolved)
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When the next delivery times out."""
+        span = self._deadlines.next()
+        return None if span is None else span.deadline
+
+    def expired(self, now: float) -> list[SequenceNumber]:
+        """Name the records whose delivery timed out, the earliest first; each delivery only once."""
+        late: list[SequenceNumber] = []
+        while (span := self._deadlines.next()) is not None:
+            assert span.deadline is not None
+            if span.deadline > now:
+                break
+            span.deadline = None
+            late.append(span.first)
+        return late
 
     # Outcomes
+
+    def acked(self, sequence: SequenceNumber) -> bool:
+        """Do what ``apply`` does with ACK, for less."""
+        span = self._unresolved.pop(sequence, None)
+        if span is None:
+            return False
+        if span.count > 1:
+            self._unresolved[sequence] = span
+            return False
+        if span.state is not _IN_FLIGHT:
+            self._count(span, -1)
+        else:
+            self.unresolved -= 1
+        span.deadline = None
+        self._finish(span)
+        return True
 
     def apply(self, sequence: SequenceNumber, event: RecordEvent) -> bool:
         """Move a record through the table.
@@ -242,18 +243,19 @@ class InflightRecordTracker:
         span = self._unresolved.get(sequence)
         if span is None or span.count > 1:
             return False
-        before = span.state
-        state = TRANSITIONS[before, event]
-        if state is before:
+        state = TRANSITIONS[span.state, event]
+        if state is span.state:
             return False
+        self._count(span, -1)
         span.state = state
-        self._counts[before] -= 1
-        self._counts[state] += 1
+        span.deadline = None
+        self._count(span, +1)
         if event is RecordEvent.REDELIVER:
             span.attempts += 1
         elif event is RecordEvent.WITHDRAW:
             span.attempts -= 1
-        if state is RecordState.FINISHED:
+        if state is _FINISHED:
+            del self._unresolved[sequence]
             self._finish(span)
         return True
 
@@ -269,17 +271,16 @@ class InflightRecordTracker:
             OutOfOrder: the carved records do not fit into the span; nothing was changed.
         """
         span = self._unresolved.get(first)
-        if span is None or span.state is not RecordState.IN_FLIGHT:
+        if span is None or span.state is not _IN_FLIGHT:
             return False
-        if not carved:
-            self._count(span, -1)
-            span.state = RecordState.FINISHED
-            self._finish(span)
-            return True
-        pieces = _pieces(span, sorted(carved, key=lambda record: record.index))
+        pieces = span.pieces(carved) if carved else []
         self._count(span, -1)
+        span.deadline = None
         del self._unresolved[first]
-        self._replace(span, pieces)
+        if carved:
+            self._replace(span, pieces)
+        else:
+            self._finish(span)
         return True
 
     def restored_anchor_read(self, first_read: SequenceNumber) -> bool:
@@ -339,41 +340,49 @@ class InflightRecordTracker:
         return _merged(holes), tuple(attempts)
 
     @staticmethod
-    def _is_first_delivery(span: _Span) -> bool:
+    def _is_first_delivery(span: Span) -> bool:
         return span.state is RecordState.IN_FLIGHT and span.attempts == 1
 
     # The list
 
-    def _walk(self) -> Iterator[_Span]:
+    def _walk(self) -> Iterator[Span]:
         span = self._head
         while span is not None:
             yield span
             span = span.next
 
-    def _append(self, span: _Span) -> None:
-        tail = self._tail
-        if span.first <= (self._base if tail is None else tail.last):
-            raise OutOfOrder(
-                f"expected a record after {self.last_emitted}, got {span.first}: "
-                "a shard is handed out in its order, each record once"
-            )
-        span.prev = tail
+    def _append(self, span: Span) -> None:
+        first, tail = span.first, self._tail
         if tail is None:
+            if first <= self._base:
+                raise self._out_of_order(first)
             self._head = span
         else:
+            if first <= tail.last:
+                raise self._out_of_order(first)
             tail.next = span
+            span.prev = tail
         self._tail = span
-        self._count(span, +1)
-        self._unresolved[span.first] = span
-        if span.state is RecordState.FINISHED:
+        if span.state is _IN_FLIGHT:
+            self._unresolved[first] = span
+            self.unresolved += span.count
+        elif span.state is _FINISHED:
             self._finish(span)
-        self._restored_anchor = None
-        if self._restored_holes or self._restored_attempts:
-            self._pass_restored()
+        else:
+            self._unresolved[first] = span
+            self._count(span, +1)
+        if self.is_restored:
+            self._pass_restored(span.last)
 
-    def _pass_restored(self) -> None:
-        """Forget what was restored up to the last record handed out: the list says it now."""
-        passed = self.last_emitted
+    def _out_of_order(self, sequence: SequenceNumber) -> OutOfOrder:
+        return OutOfOrder(
+            f"expected a record after {self.last_emitted}, got {sequence}: "
+            "a shard is handed out in its order, each record once"
+        )
+
+    def _pass_restored(self, passed: SequenceNumber) -> None:
+        """Forget what was restored up to ``passed``, the last record handed out: the list says it now."""
+        self._restored_anchor = None
         holes = self._restored_holes
         while self._holes_passed < len(holes) and holes[self._holes_passed][1] <= passed:
             self._holes_passed += 1
@@ -384,30 +393,33 @@ class InflightRecordTracker:
             if sequence > passed:
                 break
             del self._restored_attempts[sequence]
+        self.is_restored = self._holes_passed < len(holes) or bool(self._restored_attempts)
 
-    def _finish(self, span: _Span) -> None:
+    def _finish(self, span: Span) -> None:
         """Merge a span that has just become finished into its neighbours, or into the base."""
-        del self._unresolved[span.first]
-        self._holes += 1
         before, behind = span.prev, span.next
-        if before is not None and before.state is RecordState.FINISHED:
-            span.count += before.count
-            self._unlink(before)
-            self._holes -= 1
-        if behind is not None and behind.state is RecordState.FINISHED:
-            span.count += behind.count
+        if behind is not None and behind.state is _FINISHED:
             span.last = behind.last
-            self._unlink(behind)
+            behind = behind.next
             self._holes -= 1
-        if span.prev is None:
+        if before is None:
             self._base = span.last
-            self._unlink(span)
-            self._holes -= 1
-            self._counts[RecordState.FINISHED] -= span.count
+            self._head = behind
+        elif before.state is _FINISHED:
+            before.last = span.last
+            before.next = behind
+        else:
+            span.state = _FINISHED
+            span.next = behind
+            before.next = before = span
+            self._holes += 1
+        if behind is None:
+            self._tail = before
+        else:
+            behind.prev = before
 
-    def _replace(self, span: _Span, pieces: list[_Span]) -> None:
+    def _replace(self, span: Span, pieces: list[Span]) -> None:
         before, behind = span.prev, span.next
-        self._unlink(span)
         for piece in pieces:
             piece.prev = before
             if before is None:
@@ -415,8 +427,9 @@ class InflightRecordTracker:
             else:
                 before.next = piece
             before = piece
-            self._unresolved[piece.first] = piece
-            self._count(piece, +1)
+            if piece.state is not _FINISHED:
+                self._unresolved[piece.first] = piece
+                self._count(piece, +1)
         assert before is not None
         before.next = behind
         if behind is None:
@@ -424,62 +437,23 @@ class InflightRecordTracker:
         else:
             behind.prev = before
         for piece in pieces:
-            if piece.state is RecordState.FINISHED:
+            if piece.state is _FINISHED:
                 self._finish(piece)
 
-    def _unlink(self, span: _Span) -> None:
-        if span.prev is None:
-            self._head = span.next
-        else:
-            span.prev.next = span.next
-        if span.next is None:
-            self._tail = span.prev
-        else:
-            span.next.prev = span.prev
-
-    def _count(self, span: _Span, sign: int) -> None:
-        self._counts[span.state] += sign * span.count
+    def _count(self, span: Span, sign: int) -> None:
+        if span.state is _FINISHED:
+            return
+        self.unresolved += sign * span.count
+        if span.state is _WAITING:
+            self.waiting += sign
+        elif span.state is _EXHAUSTED:
+            self.exhausted += sign
 
 
 def within(holes: Sequence[Hole], sequence: SequenceNumber, lowest: int = 0) -> bool:
     """Tell whether a record lies in one of the holes, from ``lowest`` on."""
     at = bisect_left(holes, sequence, lowest, key=lambda hole: hole[1])
     return at < len(holes) and holes[at][0] < sequence
-
-
-def _pieces(span: _Span, carved: Sequence[Carved]) -> list[_Span]:
-    """Cut a span into its finished runs and the records carved out of it."""
-    pieces: list[_Span] = []
-    index, first = 0, span.first
-    for record in carved:
-        run = record.index - index
-        if run < 0 or not _fits(span, record, first, run):
-            raise OutOfOrder(
-                f"expected failures inside {span.first}..{span.last} ({span.count} records), each once "
-                f"and with the record before it; got {record}"
-            )
-        if run > 0:
-            assert record.previous is not None
-            pieces.append(_Span(first, record.previous, run, RecordState.FINISHED, 0))
-        pieces.append(_Span(record.sequence, record.sequence, 1, record.state, record.attempts))
-        # The first record of the next run is not known; any place between it and the failure serves as well.
-        index, first = record.index + 1, SequenceNumber(record.sequence.number, record.sequence.sub + 1)
-    if index < span.count:
-        pieces.append(_Span(first, span.last, span.count - index, RecordState.FINISHED, 0))
-    return pieces
-
-
-def _fits(span: _Span, record: Carved, earliest: SequenceNumber, run: int) -> bool:
-    """Tell whether a record can be at its index, ``run`` finished records after the last one carved out."""
-    if run and (record.previous is None or not earliest <= record.previous < record.sequence):
-        return False
-    is_first, is_last = record.sequence == span.first, record.sequence == span.last
-    return (
-        earliest <= record.sequence <= span.last
-        and record.index < span.count
-        and is_first == (record.index == 0)
-        and is_last == (record.index == span.count - 1)
-    )
 
 
 def _merged(holes: Sequence[Hole]) -> tuple[Hole, ...]:

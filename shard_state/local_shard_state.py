@@ -10,17 +10,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from math import ceil
+from typing import Final
 
 from shard_state.checkpoint import Checkpoint
 from shard_state.errors import OutOfOrder
-from shard_state.inflight_record_tracker import Carved, InflightRecordTracker, RecordEvent, RecordState
+from shard_state.inflight_record_tracker import InflightRecordTracker, RecordEvent
 from shard_state.life_cycle import ShardEvent, ShardPhase, next_phase
 from shard_state.lineage import Shard
 from shard_state.ordered_retries import Order, OrderedRetries
 from shard_state.position import Position
 from shard_state.retry_policy import GiveUp, Retry, RetryPolicy
 from shard_state.sequence_number import SHARD_END, SequenceNumber
-from shard_state.slices import Exhausted, FailedRecord, Redelivery, SliceOutcome
+from shard_state.slices import Exhausted, FailedRecord, OpenRecord, Redelivery, SliceOutcome
+from shard_state.span import Carved, RecordState
 
 CONGESTED_SHARE = 0.75
 """Of a cap: above it new reads pause, retries go on (invariant 12)."""
@@ -53,6 +55,10 @@ class Emission:
     attempt: int = 1
 
 
+_FIRST_DELIVERY: Final = Emission(deliver=True)
+_READING: Final = ShardPhase.READING
+
+
 class LocalShardState:
     """One owned shard. Mutable; not thread-safe."""
 
@@ -64,16 +70,18 @@ class LocalShardState:
         retry: RetryPolicy,
         order: Order,
         capacity: Capacity,
+        message_timeout_seconds: float | None = None,
     ) -> None:
         self.shard = shard
         self.epoch = checkpoint.epoch
         self.phase = next_phase(ShardPhase.READY, ShardEvent.ACQUIRED)
         self.tracker = InflightRecordTracker(checkpoint)
         self.retries = OrderedRetries(order)
+        self._timeout_seconds = message_timeout_seconds
+        self._is_ordered = order is not Order.UNORDERED
         self._retry = retry
         self._capacity = capacity
         self._stored = checkpoint
-        self._fetched = checkpoint.base
         self._revision = 0
         self._committed_revision = 0
 
@@ -82,7 +90,7 @@ class LocalShardState:
     @property
     def position(self) -> Position:
         """Where the next fresh record comes from."""
-        return self._stored.start.advanced_to(self._fetched)
+        return self._stored.start.advanced_to(self.tracker.last_emitted)
 
     @property
     def committed(self) -> Checkpoint:
@@ -134,8 +142,15 @@ class LocalShardState:
         Raises:
             OutOfOrder: it does not come after every record read before, or comes after the shard's end.
         """
+        tracker, timeout = self.tracker, self._timeout_seconds
+        if self._is_ordered or tracker.is_restored or self.phase is not _READING:
+            return self._emit_with_a_past(sequence, partition_key, now)
+        tracker.emitted(sequence, deadline=None if timeout is None else now + timeout)
+        return _FIRST_DELIVERY
+
+    def _emit_with_a_past(self, sequence: SequenceNumber, partition_key: str | None, now: float) -> Emission:
+        """Do what ``emit`` does where records may have to wait, or were delivered before the restart."""
         self._before_tracking(sequence)
-        self._fetched = max(self._fetched, sequence)
         if self.tracker.was_finished(sequence):
             self.tracker.emitted(sequence, state=RecordState.FINISHED)
             self._changed()
@@ -147,6 +162,7 @@ class LocalShardState:
             return Emission(deliver=False, held=True, attempt=delivered)
         failed_before = sequence in self.tracker.restored_attempts
         self.tracker.emitted(sequence, attempts=delivered + 1)
+        self._start_deadline(sequence, now)
         if failed_before:
             # What had to wait behind it before the restart has to wait now.
             self.retries.block(sequence, partition_key)
@@ -154,11 +170,22 @@ class LocalShardState:
         return Emission(deliver=True, attempt=delivered + 1)
 
     def ack(self, sequence: SequenceNumber, now: float) -> bool:
-        """Finish a record; False if that changes nothing (late, duplicate, unknown). Cancels a retry."""
-        if not self.tracker.apply(sequence, RecordEvent.ACK):
+        """Finish a record; False if that changes nothing (late, duplicate, unknown). Cancels a retry.
+
+        The ack of an earlier delivery does it too: the record was handled.
+        """
+        if not self.tracker.acked(sequence):
             return False
-        self._finished(sequence, now)
+        if self.retries.line_of or self.phase is not _READING:
+            self._finished(sequence, now)
+        else:
+            self._revision += 1
         return True
+
+    def is_out(self, sequence: SequenceNumber, attempt: int) -> bool:
+        """Tell whether a delivery has no outcome yet."""
+        state, attempts = self.tracker.state(sequence), self.tracker.attempts(sequence)
+        return state is RecordState.IN_FLIGHT and attempts == attempt
 
     def dead_lettered(self, sequence: SequenceNumber, now: float) -> bool:
         """Finish an exhausted record, whose dead letter is durable now; False if it was not exhausted."""
@@ -172,31 +199,39 @@ class LocalShardState:
         sequence: SequenceNumber,
         now: float,
         *,
-        random: float,
+        attempt: int,
+        random: Callable[[], float],
         event: RecordEvent = RecordEvent.FAIL,
         partition_key: str | None = None,
         rejected: bool = False,
         delay_seconds: float | None = None,
     ) -> Retry | Exhausted | None:
-        """Decide upon a record that failed (or timed out: ``event``).
+        """Decide upon a record whose delivery number ``attempt`` failed (or timed out: ``event``).
 
         Returns:
-            When it comes again, or that it must be dead-lettered; None if the report changes nothing.
+            When it comes again, or that it must be dead-lettered; None if the report changes nothing: that
+            delivery has ended, and if the record is out again, another one speaks for it (invariant 17).
         """
-        if self.tracker.state(sequence) is not RecordState.IN_FLIGHT:
+        if not self.is_out(sequence, attempt):
             return None
-        attempts = self.tracker.attempts(sequence)
         decision = self._retry.decide(
-            attempts=attempts, random=random, rejected=rejected, delay_seconds=delay_seconds
+            attempts=attempt, random=random(), rejected=rejected, delay_seconds=delay_seconds
         )
         self._changed()
         if isinstance(decision, GiveUp):
             self.tracker.apply(sequence, RecordEvent.EXHAUST)
             self.retries.block(sequence, partition_key)
-            return self._exhausted(sequence, attempts, rejected=rejected)
+            return self._exhausted(sequence, attempt, rejected=rejected)
         self.tracker.apply(sequence, event)
         self.retries.wait(sequence, partition_key, now + decision.delay_seconds)
         return decision
+
+    def take_retry(self, now: float) -> Redelivery | None:
+        """Hand out the record whose retry is due first, if any is."""
+        for retry in self.take_retries(now, 1, whole_lines=False):
+            self._start_deadline(retry.sequence, now)
+            return retry
+        return None
 
     def take_retries(
         self,
@@ -236,12 +271,14 @@ class LocalShardState:
 
     # Slices
 
-    def settle_fresh(self, outcome: SliceOutcome, now: float, *, random: float) -> list[Exhausted]:
-        """Track what came of a fresh slice, and decide upon its failures.
+    def settle_fresh(
+        self, outcome: SliceOutcome, now: float, *, random: Callable[[], float]
+    ) -> list[Exhausted]:
+        """Track what came of a fresh slice, and decide upon its failures. What is open stays in flight.
 
         Raises:
             OutOfOrder: it does not come after every record read before, or comes after the shard's end, or
-                its failures do not fit into it.
+                its failures or open records do not fit into it.
         """
         exhausted: list[Exhausted] = []
         if outcome.count:
@@ -249,9 +286,10 @@ class LocalShardState:
             assert outcome.last is not None
             self._before_tracking(outcome.first)
             decided = [(failure, self._decide(failure, random)) for failure in outcome.failures]
+            carved = [_carved(failure, decision) for failure, decision in decided]
+            carved.extend(map(_in_flight, outcome.open_records))
             self.tracker.emitted_span(outcome.first, outcome.last, outcome.count)
-            self._fetched = outcome.last
-            self.tracker.settle(outcome.first, [_carved(failure, decision) for failure, decision in decided])
+            self.tracker.settle(outcome.first, carved)
             for failure, decision in decided:
                 if failure.held:
                     self.retries.hold(failure.sequence, failure.partition_key, now)
@@ -263,6 +301,11 @@ class LocalShardState:
                     exhausted.append(
                         self._exhausted(failure.sequence, failure.attempt, rejected=failure.rejected)
                     )
+            for delivery in outcome.open_records:
+                self._start_deadline(delivery.sequence, now)
+                if delivery.attempt > 1:
+                    # As in ``emit``: it failed before the restart, and others had to wait behind it.
+                    self.retries.block(delivery.sequence, delivery.partition_key)
             self._changed()
         if outcome.at_end:
             self.end_read()
@@ -272,21 +315,23 @@ class LocalShardState:
     def settle_retries(
         self,
         retries: tuple[Redelivery, ...],
-        failures: tuple[FailedRecord, ...],
+        outcome: SliceOutcome,
         now: float,
         *,
-        random: float,
+        random: Callable[[], float],
     ) -> list[Exhausted]:
-        """Ack the retried records that did not fail, and decide upon those that did."""
-        failed = {failure.sequence for failure in failures}
+        """Ack the retried records that neither failed nor are open, and decide upon those that failed."""
+        unfinished = outcome.unfinished
+        attempts = {retry.sequence: retry.attempt for retry in retries}
         exhausted: list[Exhausted] = []
-        for failure in failures:
+        for failure in outcome.failures:
             if failure.held:
                 self.withdraw(failure.sequence, failure.partition_key, now)
                 continue
             decision = self.fail(
                 failure.sequence,
                 now,
+                attempt=attempts.get(failure.sequence, 0),
                 random=random,
                 partition_key=failure.partition_key,
                 rejected=failure.rejected,
@@ -295,8 +340,11 @@ class LocalShardState:
             if isinstance(decision, Exhausted):
                 exhausted.append(decision)
         for retry in retries:
-            if retry.sequence not in failed:
+            if retry.sequence not in unfinished:
                 self.ack(retry.sequence, now)
+        for delivery in outcome.open_records:
+            if self.is_out(delivery.sequence, delivery.attempt):
+                self._start_deadline(delivery.sequence, now)
         return exhausted
 
     def withdraw(self, sequence: SequenceNumber, partition_key: str | None, now: float) -> None:
@@ -358,15 +406,15 @@ class LocalShardState:
                 f"expected no record of {self.shard.shard_id} after its end was read, got {sequence}: "
                 "report the end only when all that was fetched before it is handed out"
             )
-        if self._fetched == self.tracker.base and not self.tracker.restored_anchor_read(sequence):
+        if not self.tracker.restored_anchor_read(sequence):
             self._changed()
 
-    def _decide(self, failure: FailedRecord, random: float) -> Retry | GiveUp | None:
+    def _decide(self, failure: FailedRecord, random: Callable[[], float]) -> Retry | GiveUp | None:
         if failure.held:
             return None
         return self._retry.decide(
             attempts=failure.attempt,
-            random=random,
+            random=random(),
             rejected=failure.rejected,
             delay_seconds=failure.delay_seconds,
         )
@@ -375,6 +423,10 @@ class LocalShardState:
         return Exhausted(
             shard_id=self.shard.shard_id, sequence=sequence, attempts=attempts, rejected=rejected
         )
+
+    def _start_deadline(self, sequence: SequenceNumber, now: float) -> None:
+        if self._timeout_seconds is not None:
+            self.tracker.start_deadline(sequence, now + self._timeout_seconds)
 
     def _finished(self, sequence: SequenceNumber, now: float) -> None:
         self.retries.finished(sequence, now)
@@ -400,4 +452,14 @@ def _carved(failure: FailedRecord, decision: Retry | GiveUp | None) -> Carved:
         previous=failure.previous,
         state=RecordState.EXHAUSTED if isinstance(decision, GiveUp) else RecordState.WAITING,
         attempts=failure.attempt,
+    )
+
+
+def _in_flight(delivery: OpenRecord) -> Carved:
+    return Carved(
+        index=delivery.index,
+        sequence=delivery.sequence,
+        previous=delivery.previous,
+        state=RecordState.IN_FLIGHT,
+        attempts=delivery.attempt,
     )

@@ -42,11 +42,12 @@ class OrderedRetries:
         self._due_at: dict[SequenceNumber, float] = {}
         """Of the records that wait for a delivery, at the head of their line or behind it."""
         self._lines: dict[_Line, list[SequenceNumber]] = {}
-        self._line_of: dict[SequenceNumber, _Line] = {}
+        self.line_of: dict[SequenceNumber, _Line] = {}
+        """Of every record that is in line: empty means that no record has to be looked for here."""
 
     def __len__(self) -> int:
         """How many records are in line, those being delivered again included."""
-        return len(self._line_of)
+        return len(self.line_of)
 
     def blocks(self, partition_key: str | None) -> bool:
         """Tell whether a record of that key, read now, must be held behind an earlier one."""
@@ -85,10 +86,10 @@ class OrderedRetries:
 
     def finished(self, sequence: SequenceNumber, now: float) -> None:
         """Take a record out of its line. The one behind it comes next, once its own delay is over too."""
-        if sequence not in self._line_of:
+        if sequence not in self.line_of:
             return
         self.take(sequence)
-        name = self._line_of.pop(sequence)
+        name = self.line_of.pop(sequence)
         line = self._lines[name]
         del line[bisect_left(line, sequence)]
         if not line:
@@ -111,9 +112,9 @@ class OrderedRetries:
         Those held behind it, as far as the first that is itself out, given up, or not due at ``now``: nobody
         may overtake that.
         """
-        if self._order is Order.UNORDERED or sequence not in self._line_of:
+        if self._order is Order.UNORDERED or sequence not in self.line_of:
             return []
-        line = self._lines[self._line_of[sequence]]
+        line = self._lines[self.line_of[sequence]]
         held: list[SequenceNumber] = []
         for other in line[bisect_left(line, sequence) + 1 :]:
             if self._due_at.get(other, math.inf) > now:
@@ -126,10 +127,10 @@ class OrderedRetries:
         return self._queue.next_due()
 
     def _join(self, sequence: SequenceNumber, partition_key: str | None) -> list[SequenceNumber]:
-        if sequence in self._line_of:
-            return self._lines[self._line_of[sequence]]
+        if sequence in self.line_of:
+            return self._lines[self.line_of[sequence]]
         name = self._line_name(sequence, partition_key)
-        self._line_of[sequence] = name
+        self.line_of[sequence] = name
         line = self._lines.setdefault(name, [])
         insort(line, sequence)
         if line[0] == sequence and len(line) > 1:

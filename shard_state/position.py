@@ -2,6 +2,10 @@
 
 LATEST is only ever a wish. It is resolved once, to the time of the first start, and stored before the first
 read (invariant 9): resolved again after a restart it would skip what was written in between.
+
+Kinesis knows no places inside an aggregated record. A position there is read AT the whole aggregate, whose
+first user records must then be skipped: ``includes`` says of each record that comes whether it was asked for.
+So ``at`` and ``after`` the user record ``(7, sub 2)`` are read alike, and differ in whether they include it.
 """
 
 from dataclasses import dataclass
@@ -30,6 +34,8 @@ class Position:
     sequence_number: SequenceNumber | None = None
     timestamp: float | None = None
     """Seconds since the epoch; with AT_TIMESTAMP only."""
+    is_done: bool = False
+    """The user record inside an aggregate that the position names is not of it; with AT_SEQUENCE_NUMBER only."""
 
     @classmethod
     def trim_horizon(cls) -> "Position":
@@ -48,15 +54,28 @@ class Position:
 
     @classmethod
     def at(cls, sequence_number: SequenceNumber) -> "Position":
-        """That very record."""
+        """That very record. In an aggregate: the aggregate, the user records before this one skipped."""
         return cls(type=PositionType.AT_SEQUENCE_NUMBER, sequence_number=sequence_number)
 
     @classmethod
     def after(cls, sequence_number: SequenceNumber) -> "Position":
-        """The record that follows. In an aggregate: the aggregate again, its first part skipped."""
+        """The record that follows. In an aggregate: the aggregate again, this user record skipped as well."""
         if sequence_number.is_whole:
             return cls(type=PositionType.AFTER_SEQUENCE_NUMBER, sequence_number=sequence_number)
-        return cls.at(sequence_number)
+        return cls(type=PositionType.AT_SEQUENCE_NUMBER, sequence_number=sequence_number, is_done=True)
+
+    def includes(self, sequence: SequenceNumber) -> bool:
+        """Tell whether a record that was read from here on is of what was asked for, and not to be skipped.
+
+        An aggregate as a whole is, if any of its user records is.
+        """
+        begin = self.sequence_number
+        if begin is None:
+            return True
+        if begin.is_whole:
+            excluded = self.type is PositionType.AFTER_SEQUENCE_NUMBER
+            return sequence.number > begin.number or (sequence.number == begin.number and not excluded)
+        return sequence > begin or (sequence == begin and not self.is_done)
 
     def resolved(self, now: float) -> "Position":
         """This position with LATEST turned into the time ``now`` (seconds since the epoch)."""
@@ -73,6 +92,9 @@ class Position:
             document["sequence_number"] = str(self.sequence_number)
         if self.timestamp is not None:
             document["timestamp"] = self.timestamp
+        if self.is_done:
+            # Who does not know of it reads one user record again, and loses none.
+            document["is_done"] = True
         return document
 
     @classmethod
@@ -90,11 +112,15 @@ class Position:
             case PositionType.LATEST:
                 raise ValueError("expected a resolved start, got LATEST")
             case (PositionType.AT_SEQUENCE_NUMBER | PositionType.AFTER_SEQUENCE_NUMBER) as type_:
-                return cls(type=type_, sequence_number=SequenceNumber.parse(document["sequence_number"]))
+                sequence_number = SequenceNumber.parse(document["sequence_number"])
+                if document.get("is_done", False) is True:
+                    return cls.after(sequence_number)
+                return cls(type=type_, sequence_number=sequence_number)
 
     def __str__(self) -> str:
         detail = self.sequence_number if self.sequence_number is not None else self.timestamp
-        return self.type.value if detail is None else f"{self.type.value}({detail})"
+        type_ = PositionType.AFTER_SEQUENCE_NUMBER if self.is_done else self.type
+        return type_.value if detail is None else f"{type_.value}({detail})"
 
 
 def _seconds(value: object) -> float:

@@ -6,13 +6,13 @@ the tip, says that more is waiting; reaching the tip ends it. A shard under susp
 only a driver that holds the records can halve them.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from shard_state.errors import OutOfOrder
 from shard_state.isolation import Isolation
 from shard_state.local_shard_state import LocalShardState
-from shard_state.sequence_number import SequenceNumber
-from shard_state.slices import Exhausted, FailedRecord, SliceKind, SliceOutcome, SlicePlan
+from shard_state.slices import Exhausted, FailedRecord, Redelivery, SliceKind, SliceOutcome, SlicePlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +129,9 @@ class ShardSlices:
             )
         self.state.end_read()
 
-    def settle(self, plan: SlicePlan, outcome: SliceOutcome, now: float, *, random: float) -> list[Exhausted]:
+    def settle(
+        self, plan: SlicePlan, outcome: SliceOutcome, now: float, *, random: Callable[[], float]
+    ) -> list[Exhausted]:
         """Take in what came of a slice. Returns what must be dead-lettered.
 
         A slice that is not out (it settled or died before, and may be planned again) changes nothing.
@@ -141,14 +143,13 @@ class ShardSlices:
             if plan.kind is SliceKind.READ:
                 self.backlog = not outcome.at_tip
             return self.state.settle_fresh(outcome, now, random=random)
-        failed = {failure.sequence for failure in outcome.failures}
-        exhausted = self.state.settle_retries(plan.retries, outcome.failures, now, random=random)
-        for acked in {retry.sequence for retry in plan.retries} - failed:
+        exhausted = self.state.settle_retries(plan.retries, outcome, now, random=random)
+        for acked in {retry.sequence for retry in plan.retries} - outcome.unfinished:
             self._isolation[False].acquit(acked)
         return self._acquitted(exhausted)
 
     def died(
-        self, plan: SlicePlan, carried: FailedRecord | None, now: float, *, random: float
+        self, plan: SlicePlan, carried: FailedRecord | None, now: float, *, random: Callable[[], float]
     ) -> list[Exhausted]:
         """Take in that the job of a slice died: it is planned again, alone, then halved.
 
@@ -167,17 +168,19 @@ class ShardSlices:
             )
             return self._acquitted(self.state.settle_fresh(outcome, now, random=random))
         if convicted:
-            return self._convict_retry(plan.retries[0].sequence, carried, now, random)
+            return self._convict_retry(plan.retries[0], carried, now, random)
         for retry in plan.retries:
             self.state.withdraw(retry.sequence, None, now)
         return []
 
     def _convict_retry(
-        self, sequence: SequenceNumber, carried: FailedRecord | None, now: float, random: float
+        self, retry: Redelivery, carried: FailedRecord | None, now: float, random: Callable[[], float]
     ) -> list[Exhausted]:
-        self._isolation[False].convict(sequence)
+        self._isolation[False].convict(retry.sequence)
         key = None if carried is None else carried.partition_key
-        decision = self.state.fail(sequence, now, random=random, partition_key=key)
+        decision = self.state.fail(
+            retry.sequence, now, attempt=retry.attempt, random=random, partition_key=key
+        )
         return self._acquitted([decision] if isinstance(decision, Exhausted) else [])
 
     def _returned(self, plan: SlicePlan) -> bool:

@@ -7,10 +7,20 @@ slice of retries are out at a time, so fresh slices never overlap.
 
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import NamedTuple
 
 from shard_state.checkpoint import Hole
 from shard_state.position import Position
 from shard_state.sequence_number import SequenceNumber
+
+
+class Delivery(NamedTuple):
+    """One delivery of one record, under the present ownership of its shard."""
+
+    shard_id: str
+    sequence: SequenceNumber
+    attempt: int
+    """Which delivery of the record it is, from 1."""
 
 
 class SliceKind(Enum):
@@ -43,7 +53,11 @@ class SlicePlan:
     limit: int
     """At most so many records."""
     position: Position
-    """Where a READ slice begins; where a CARRIED slice's first record was expected."""
+    """Where a READ slice begins; where a CARRIED slice's first record was expected.
+
+    It may lie inside an aggregate, which is read from its start again: only what ``position.includes`` is of
+    the slice.
+    """
     max_failures: int
     """The slice ends early once so many of its records are unfinished: there is no room to track more of them, or
     more holes between them."""
@@ -90,17 +104,45 @@ class FailedRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OpenRecord:
+    """A record of a slice that was delivered and whose outcome is not known yet.
+
+    It stays in flight when its slice has settled, as if it had been emitted by itself: it is acked or failed
+    by itself later, and its message time-out begins when the slice settles.
+    """
+
+    index: int
+    """Its place in the slice, as a ``FailedRecord`` has it."""
+    sequence: SequenceNumber
+    previous: SequenceNumber | None
+    """The record read just before it in the slice."""
+    attempt: int
+    """Which delivery this is, from 1: what its ``fail`` has to name."""
+    partition_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SliceOutcome:
-    """What came of a slice. For a fresh one, ``first`` .. ``last`` are the records read, all of them."""
+    """What came of a slice. For a fresh one, ``first`` .. ``last`` are the records read, all of them.
+
+    A record that is neither in ``failures`` nor in ``open_records`` was acked.
+    """
 
     first: SequenceNumber | None = None
     last: SequenceNumber | None = None
     count: int = 0
     failures: tuple[FailedRecord, ...] = ()
+    open_records: tuple[OpenRecord, ...] = ()
     at_end: bool = False
     """The end of a closed shard was read: nothing follows."""
     at_tip: bool = False
     """Everything written so far was read."""
+
+    @property
+    def unfinished(self) -> frozenset[SequenceNumber]:
+        """The records that were not acked."""
+        failed = {failure.sequence for failure in self.failures}
+        return frozenset(failed.union(delivery.sequence for delivery in self.open_records))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,14 +14,16 @@ The obligations of the shell: call from one thread; pass a ``now`` that never go
 for every ``Exhausted`` it is given, and report it; give a record to the user only on ``Emission.deliver`` or
 from ``take_retry``; report shards as listed again after an end was read, so that the children are found; make
 one commit at a time, the next ``to_commit`` only when the outcome of the last is known and was reported: of two
-that are under way the older could be stored last, and move the checkpoint back (invariant 1).
+that are under way the older could be stored last, and move the checkpoint back (invariant 1); report a ``fail``
+only of a delivery that was made under the present epoch of its shard (invariant 17).
 """
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from shard_state.checkpoint import Checkpoint
-from shard_state.deadlines import Deadlines
 from shard_state.inflight_record_tracker import RecordEvent
 from shard_state.life_cycle import ACQUIRABLE, ShardEvent, ShardPhase, next_phase
 from shard_state.lineage import Lineage, Shard, parents_first
@@ -32,7 +34,9 @@ from shard_state.retry_policy import Retry, RetryPolicy
 from shard_state.round_robin import RoundRobin
 from shard_state.sequence_number import SequenceNumber
 from shard_state.shard_slices import ShardSlices, SliceLimits
-from shard_state.slices import Exhausted, FailedRecord, Redelivery, SliceOutcome, SlicePlan
+from shard_state.slices import Delivery, Exhausted, FailedRecord, Redelivery, SliceOutcome, SlicePlan
+
+_READING: Final = ShardPhase.READING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +83,9 @@ class StateManager:
         self._order = order
         self._capacity = capacity or Capacity()
         self._limits = limits or SliceLimits()
-        self._deadlines = Deadlines(message_timeout_seconds)
+        self._timeout_seconds = message_timeout_seconds
+        self._expires_at = -math.inf
+        """No delivery times out before."""
         self._phases: dict[str, ShardPhase] = {}
         self._lineage = Lineage()
         self._owned: dict[str, ShardSlices] = {}
@@ -131,6 +137,7 @@ class StateManager:
             retry=self._retry,
             order=self._order,
             capacity=self._capacity,
+            message_timeout_seconds=self._timeout_seconds,
         )
         self._owned[shard_id] = ShardSlices(state, self._limits)
         self._phases[shard_id] = state.phase
@@ -142,7 +149,6 @@ class StateManager:
             slices = self._owned.pop(shard_id, None)
             if slices is not None:
                 self._turns.remove(shard_id)
-                self._deadlines.forget(shard_id)
                 self._phases[shard_id] = next_phase(slices.state.phase, ShardEvent.OWNERSHIP_LOST)
 
     @property
@@ -180,27 +186,23 @@ class StateManager:
         self, shard_id: str, sequence: SequenceNumber, partition_key: str | None, now: float
     ) -> Emission:
         """Decide upon a record just read of an owned shard, and track it."""
-        emission = self._owned[shard_id].state.emit(sequence, partition_key, now)
-        if emission.deliver:
-            self._deadlines.start(shard_id, sequence, now)
-        return emission
+        return self._owned[shard_id].state.emit(sequence, partition_key, now)
 
     def take_retry(self, shard_id: str, now: float) -> Redelivery | None:
         """Hand out the record of a shard whose retry is due first, if any is."""
         slices = self._owned.get(shard_id)
-        taken = () if slices is None else slices.state.take_retries(now, 1, whole_lines=False)
-        if not taken:
-            return None
-        self._deadlines.start(shard_id, taken[0].sequence, now)
-        return taken[0]
+        return None if slices is None else slices.state.take_retry(now)
 
     def ack(self, shard_id: str, sequence: SequenceNumber, now: float) -> bool:
-        """Finish a record. False if that changes nothing: late, duplicate, unknown, or not ours any more."""
+        """Finish a record. False if that changes nothing: late, duplicate, unknown, or not ours any more.
+
+        The ack of an earlier delivery finishes the record too.
+        """
         slices = self._owned.get(shard_id)
         if slices is None or not slices.state.ack(sequence, now):
             return False
-        self._deadlines.end(shard_id, sequence)
-        self._synchronise(shard_id)
+        if slices.state.phase is not _READING:
+            self._synchronise(shard_id)
         return True
 
     def fail(
@@ -209,29 +211,48 @@ class StateManager:
         sequence: SequenceNumber,
         now: float,
         *,
+        attempt: int,
         partition_key: str | None = None,
         rejected: bool = False,
         delay_seconds: float | None = None,
         event: RecordEvent = RecordEvent.FAIL,
     ) -> Retry | Exhausted | None:
-        """Decide upon a failed record: when it comes again, or that it is exhausted. None: no change."""
+        """Decide upon a record whose delivery number ``attempt`` failed, under the present ownership.
+
+        Returns:
+            When it comes again, or that it is exhausted. None if nothing changes: that delivery has ended.
+        """
         slices = self._owned.get(shard_id)
         if slices is None:
             return None
-        self._deadlines.end(shard_id, sequence)
         return slices.state.fail(
             sequence,
             now,
-            random=self._random(),
+            attempt=attempt,
+            random=self._random,
             event=event,
             partition_key=partition_key,
             rejected=rejected,
             delay_seconds=delay_seconds,
         )
 
-    def expired(self, now: float) -> list[tuple[str, SequenceNumber]]:
-        """Name the records whose message time-out has passed. The shell fails them, with TIME_OUT."""
-        return list(self._deadlines.expired(now))
+    def expired(self, now: float) -> list[Delivery]:
+        """Name the deliveries whose message time-out has passed. The shell fails them, with TIME_OUT.
+
+        Costs nothing until the time that an earlier call has found: no deadline passes before it.
+        """
+        if self._timeout_seconds is None or now < self._expires_at:
+            return []
+        late: list[Delivery] = []
+        self._expires_at = now + self._timeout_seconds
+        for shard_id, slices in self._owned.items():
+            tracker = slices.state.tracker
+            late.extend(
+                Delivery(shard_id, sequence, tracker.attempts(sequence)) for sequence in tracker.expired(now)
+            )
+            if tracker.next_deadline is not None:
+                self._expires_at = min(self._expires_at, tracker.next_deadline)
+        return late
 
     def end_read(self, shard_id: str) -> None:
         """Note that the end of a closed shard was read, or that retention trimmed the shard away.
@@ -296,12 +317,13 @@ class StateManager:
     def settle(self, plan: SlicePlan, outcome: SliceOutcome, now: float) -> list[Exhausted]:
         """Take in what came of a slice.
 
-        One of an ownership that ended, or one that settled or died before, changes nothing.
+        Its open records are in flight from now on: each is acked or failed by itself, or times out. A slice
+        of an ownership that ended, or one that settled or died before, changes nothing.
         """
         slices = self._of_epoch(plan)
         if slices is None:
             return []
-        exhausted = slices.settle(plan, outcome, now, random=self._random())
+        exhausted = slices.settle(plan, outcome, now, random=self._random)
         self._synchronise(plan.shard_id)
         return exhausted
 
@@ -314,7 +336,7 @@ class StateManager:
             now: the time.
         """
         slices = self._of_epoch(plan)
-        return [] if slices is None else slices.died(plan, carried, now, random=self._random())
+        return [] if slices is None else slices.died(plan, carried, now, random=self._random)
 
     # Finishing and storing
 

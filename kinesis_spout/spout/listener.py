@@ -3,6 +3,8 @@
 A listener only looks on. It is called on the thread that called the spout, after the spout's work is done and
 outside of its lock, so it may call the spout. What it raises is logged with its traceback and goes no
 further: the record's fate is decided by then, and an observer's mistake must not lose a tuple.
+
+A message id names one delivery, as ``next_tuple`` gave it; the part before the ``#`` names the record.
 """
 
 import logging
@@ -29,7 +31,7 @@ class SpoutListener:
         """A tuple was handed out, for the ``attempt``-th time (1 at first)."""
 
     def acked(self, message_id: str) -> None:
-        """A record was finished by an ack. Late and duplicate acks are not told."""
+        """A record was finished by an ack, of this delivery. Acks that changed nothing are not told."""
 
     def failed(self, message_id: str, reason: FailReason, error: str, retry_in: float | None) -> None:
         """A delivery failed. It comes again after ``retry_in`` seconds; None: ``exhausted`` follows."""

@@ -10,7 +10,6 @@ Every tuple that ``next_tuple`` gives must be acked or failed; one of which noth
 message time-out. A failed one comes again, until the retry limit; then it is dead-lettered.
 """
 
-import re
 from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import replace
@@ -26,12 +25,11 @@ from kinesis_spout.scheme import resolve
 from kinesis_spout.spout.consumer import Consumer
 from kinesis_spout.spout.counters import Counters
 from kinesis_spout.spout.listener import Announcements, FailReason, SpoutListener
+from kinesis_spout.spout.message_id import MessageId
 from kinesis_spout.spout.open_ports import open_ports
 from kinesis_spout.spout.ports import Ports
 from kinesis_spout.spout.shard_readers import ShardReaders
 from shard_state import Exhausted, RecordEvent, Retry, SequenceNumber, ShardStatus
-
-_MESSAGE_ID: Final = re.compile(r"([A-Za-z0-9_.-]+):(\d{1,129}(?::\d{1,18})?)", re.ASCII)
 
 _STEP_SECONDS: Final = 0.005
 """Between two looks for the next tuple, when iterating."""
@@ -46,8 +44,9 @@ class Emitted(NamedTuple):
     """A tuple that was handed out, to be acked or failed by its id."""
 
     message_id: str
-    """``shardId:sequence``, or ``shardId:sequence:sub`` for a user record inside an aggregate. The same at
-    every delivery of a record."""
+    """``shardId:sequence#epoch.attempt``: this delivery of the record, another one at every delivery. What stands
+    before the ``#`` is the record's own id, which its dead letter has too; inside an aggregate it ends with
+    ``:sub``."""
     values: Any
     """What the scheme made of the record; with "raw" the ``Record`` itself."""
 
@@ -171,16 +170,18 @@ class RecordSpout:
             self._fail_expired(consumer, readers)
             for _ in range(_MAX_BROKEN_PER_CALL):
                 with consumer.lock:
-                    record = readers.take(consumer.now) if self._active else None
-                    consumer.counters.delivered += record is not None
-                if record is None:
-                    return None
-                message_id = record.message_id
+                    taken = readers.take(consumer.now) if self._active else None
+                    if taken is None:
+                        return None
+                    consumer.counters.delivered += 1
+                    record, sequence = taken.record, taken.sequence
+                    delivery = _delivery(consumer, record.shard_id, sequence, record.attempt)
                 try:
                     values = self._scheme(record)
                 except Exception as error:  # noqa: BLE001 - whatever a scheme raises fails its record
-                    self._fail(consumer, readers, message_id, failure_of(error), FailReason.FAIL)
+                    self._fail(consumer, readers, delivery, failure_of(error), FailReason.FAIL)
                     continue
+                message_id = str(delivery)
                 self._announcements.add(partial(self._listener.emitted, message_id, record.attempt))
                 return Emitted(message_id, values)
             return None
@@ -207,7 +208,7 @@ class RecordSpout:
             consumer.ports.clock.sleep(_STEP_SECONDS)
 
     def ack(self, message_id: str) -> bool:
-        """Finish a record. Also a late ack does, of a record that waits for its retry: it is cancelled.
+        """Finish a record. A late ack does too, of a delivery that had failed: the record's retry is cancelled.
 
         Returns:
             False if that changes nothing: the record is finished already, or no longer (or never was) ours.
@@ -217,12 +218,12 @@ class RecordSpout:
             SpoutClosed: it was closed, or never activated.
         """
         consumer, readers = self._opened()
-        shard_id, sequence = _parsed(message_id)
+        delivery = MessageId.parse(message_id)
         with consumer.lock:
-            acked = consumer.manager.ack(shard_id, sequence, consumer.now)
+            acked = consumer.manager.ack(delivery.shard_id, delivery.sequence, consumer.now)
             if acked:
                 consumer.counters.acked += 1
-                readers.retained.finished(message_id)
+                readers.retained.finished(delivery.shard_id, delivery.sequence)
         if acked:
             self._announcements.add(partial(self._listener.acked, message_id))
             self._announcements.make()
@@ -237,25 +238,32 @@ class RecordSpout:
                 ``RetryLater`` chooses the delay.
 
         Returns:
-            False if that changes nothing: the delivery has ended already, or is no longer ours.
+            False if that changes nothing: the delivery has ended already, or is no longer ours. A later
+            delivery of the record is not touched.
 
         Raises:
             ValueError: this is no message id.
             SpoutClosed: it was closed, or never activated.
         """
         consumer, readers = self._opened()
-        _parsed(message_id)
-        failed = self._fail(consumer, readers, message_id, _failure(reason), FailReason.FAIL)
+        delivery = MessageId.parse(message_id)
+        failed = self._fail(consumer, readers, delivery, _failure(reason), FailReason.FAIL)
         self._announcements.make()
         return failed
 
     # Looking in
 
     def record(self, message_id: str) -> Record | None:
-        """Give the record of a tuple that is in flight or waits for its retry; None for any other."""
+        """Give the record of a tuple, as it was delivered last; None if it is finished, given up or unknown.
+
+        Raises:
+            ValueError: this is no message id.
+            SpoutClosed: it was closed, or never activated.
+        """
         consumer, readers = self._opened()
+        delivery = MessageId.parse(message_id)
         with consumer.lock:
-            retained = readers.retained.get(message_id)
+            retained = readers.retained.get(delivery.shard_id, delivery.sequence)
             return None if retained is None else retained.record
 
     @property
@@ -308,27 +316,30 @@ class RecordSpout:
 
     def _fail_expired(self, consumer: Consumer, readers: ShardReaders) -> None:
         with consumer.lock:
-            for shard_id, sequence in consumer.manager.expired(consumer.now):
+            for shard_id, sequence, attempt in consumer.manager.expired(consumer.now):
                 failure = Failure(error_text=f"timed out after {self.config.message_timeout_seconds:g} s")
-                self._fail(consumer, readers, f"{shard_id}:{sequence}", failure, FailReason.TIME_OUT)
+                delivery = _delivery(consumer, shard_id, sequence, attempt)
+                self._fail(consumer, readers, delivery, failure, FailReason.TIME_OUT)
 
     def _fail(
         self,
         consumer: Consumer,
         readers: ShardReaders,
-        message_id: str,
+        delivery: MessageId,
         failure: Failure,
         reason: FailReason,
     ) -> bool:
+        shard_id, sequence, epoch, attempt = delivery
         with consumer.lock:
-            retained = readers.retained.get(message_id)
-            if retained is None:
+            retained, state = readers.retained.get(shard_id, sequence), consumer.manager.shard(shard_id)
+            if retained is None or state is None or state.epoch != epoch:
                 return False
-            record, now = retained.record, consumer.now
+            record = retained.record
             decision = consumer.manager.fail(
-                record.shard_id,
-                retained.sequence,
-                now,
+                shard_id,
+                sequence,
+                consumer.now,
+                attempt=attempt,
                 partition_key=record.partition_key,
                 rejected=failure.rejected,
                 delay_seconds=failure.delay_seconds,
@@ -339,8 +350,8 @@ class RecordSpout:
             consumer.counters.timed_out += reason is FailReason.TIME_OUT
             if isinstance(decision, Exhausted):
                 consumer.bury(decision, record, failure.error_text)
-                readers.retained.given_up(message_id)
-            self._announce_failed(message_id, failure, reason, decision)
+                readers.retained.given_up(shard_id, sequence)
+            self._announce_failed(str(delivery), failure, reason, decision)
         return True
 
     def _announce_failed(
@@ -361,11 +372,8 @@ def _failure(reason: str | BaseException) -> Failure:
     return replace(failure_of(Reject(reason.strip() or "failed without a reason")), rejected=False)
 
 
-def _parsed(message_id: str) -> tuple[str, SequenceNumber]:
-    matched = _MESSAGE_ID.fullmatch(message_id)
-    if matched is None:
-        raise ValueError(
-            f"expected a message id as next_tuple gives it, 'shardId:sequence' or 'shardId:sequence:sub', "
-            f"got {message_id[:200]!r}"
-        )
-    return matched[1], SequenceNumber.parse(matched[2])
+def _delivery(consumer: Consumer, shard_id: str, sequence: SequenceNumber, attempt: int) -> MessageId:
+    """Name a delivery under the present ownership. Call under the lock."""
+    state = consumer.manager.shard(shard_id)
+    assert state is not None, "what is delivered is of a shard that is owned"
+    return MessageId(shard_id, sequence, state.epoch, attempt)

@@ -22,41 +22,43 @@ class Retained:
 
 
 class RetainedRecords:
-    """The retained records of one spout, by message id. Mutable; not thread-safe."""
+    """The retained records of one spout, by their place in their shard. Mutable; not thread-safe."""
 
     def __init__(self, full_at_bytes: int) -> None:
         self._full_at_bytes = full_at_bytes
-        self._by_id: dict[str, Retained] = {}
+        self._of_shard: dict[str, dict[SequenceNumber, Retained]] = {}
         self._given_up: deque[Retained] = deque()
         self.size_bytes = 0
         """What the data and the keys weigh."""
 
     def __len__(self) -> int:
-        return len(self._by_id) + len(self._given_up)
+        return sum(map(len, self._of_shard.values())) + len(self._given_up)
 
     @property
     def is_full(self) -> bool:
         """Whether no fresh record may be added. The last one may have gone beyond the limit."""
         return self.size_bytes >= self._full_at_bytes
 
-    def add(self, message_id: str, record: Record, sequence: SequenceNumber, size_bytes: int) -> None:
+    def add(self, record: Record, sequence: SequenceNumber, size_bytes: int) -> Retained:
         """Retain a record that was just read."""
-        self._by_id[message_id] = Retained(record, sequence, size_bytes)
+        retained = Retained(record, sequence, size_bytes)
+        self._of_shard.setdefault(record.shard_id, {})[sequence] = retained
         self.size_bytes += size_bytes
+        return retained
 
-    def get(self, message_id: str) -> Retained | None:
-        """Give the record that is in flight or waits under this id."""
-        return self._by_id.get(message_id)
+    def get(self, shard_id: str, sequence: SequenceNumber) -> Retained | None:
+        """Give the record that is in flight or waits there."""
+        return self._of_shard.get(shard_id, {}).get(sequence)
 
-    def finished(self, message_id: str) -> None:
+    def finished(self, shard_id: str, sequence: SequenceNumber) -> None:
         """Drop a record; unknown ones are passed over."""
-        retained = self._by_id.pop(message_id, None)
+        retained = self._of_shard.get(shard_id, {}).pop(sequence, None)
         if retained is not None:
             self.size_bytes -= retained.size_bytes
 
-    def given_up(self, message_id: str) -> None:
+    def given_up(self, shard_id: str, sequence: SequenceNumber) -> None:
         """Note that a record waits for its dead letter only."""
-        self._given_up.append(self._by_id.pop(message_id))
+        self._given_up.append(self._of_shard[shard_id].pop(sequence))
 
     def drop_buried(self, is_buried: Callable[[str, SequenceNumber], bool]) -> None:
         """Drop those given up, in the order in which they were, as long as ``is_buried`` says so."""
@@ -69,12 +71,10 @@ class RetainedRecords:
 
     def drop_shards(self, shard_ids: Collection[str]) -> None:
         """Drop every record of some shards."""
-        self._by_id = {
-            message_id: retained
-            for message_id, retained in self._by_id.items()
-            if retained.record.shard_id not in shard_ids
-        }
-        self._given_up = deque(
-            retained for retained in self._given_up if retained.record.shard_id not in shard_ids
-        )
-        self.size_bytes = sum(retained.size_bytes for retained in (*self._by_id.values(), *self._given_up))
+        for shard_id in shard_ids:
+            gone = self._of_shard.pop(shard_id, {})
+            self.size_bytes -= sum(retained.size_bytes for retained in gone.values())
+        kept = deque(retained for retained in self._given_up if retained.record.shard_id not in shard_ids)
+        self.size_bytes += sum(retained.size_bytes for retained in kept)
+        self.size_bytes -= sum(retained.size_bytes for retained in self._given_up)
+        self._given_up = kept

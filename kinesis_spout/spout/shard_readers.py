@@ -13,9 +13,8 @@ from typing import Final
 from kinesis_spout.errors import ShardNotFound
 from kinesis_spout.kinesis import BufferedShardGetter, Prefetcher
 from kinesis_spout.kinesis.reactions import Reaction, reaction_to
-from kinesis_spout.record import Record
 from kinesis_spout.spout.consumer import Consumer
-from kinesis_spout.spout.retained_records import RetainedRecords
+from kinesis_spout.spout.retained_records import Retained, RetainedRecords
 from kinesis_spout.spout.turns import Turns
 from shard_state import RecordState, SequenceNumber, ShardPhase
 
@@ -66,7 +65,7 @@ class ShardReaders:
 
     # What the spout asks
 
-    def take(self, now: float) -> Record | None:
+    def take(self, now: float) -> Retained | None:
         """Give the next record to deliver, tracked and retained; None if there is none now.
 
         Raises:
@@ -76,13 +75,13 @@ class ShardReaders:
         self.retained.drop_buried(self._is_buried)
         while (shard_id := self._turns.current(now)) is not None:
             try:
-                record = self._due_retry(shard_id, now) or self._fresh(shard_id, now)
+                taken = self._due_retry(shard_id, now) or self._fresh(shard_id, now)
             except Exception:
                 self._turns.rest(now)
                 raise
-            if record is not None:
+            if taken is not None:
                 self._turns.served()
-                return record
+                return taken
             self._turns.rest(now)
         return None
 
@@ -117,19 +116,19 @@ class ShardReaders:
         total_bytes = (1 - _RETAINED_SHARE) * self._consumer.config.max_buffered_bytes
         return max(_MIN_READ_AHEAD_BYTES, int(total_bytes / self._shares))
 
-    def _due_retry(self, shard_id: str, now: float) -> Record | None:
+    def _due_retry(self, shard_id: str, now: float) -> Retained | None:
         redelivery = self._consumer.manager.take_retry(shard_id, now)
         if redelivery is None:
             return None
-        retained = self.retained.get(f"{shard_id}:{redelivery.sequence}")
+        retained = self.retained.get(shard_id, redelivery.sequence)
         assert retained is not None, "every record that waits is retained"
         # A copy: the receiver of an earlier delivery may still hold that one.
-        record = retained.record = copy(retained.record)
-        record.attempt = redelivery.attempt
+        retained.record = copy(retained.record)
+        retained.record.attempt = redelivery.attempt
         self._consumer.counters.retried += redelivery.attempt > 1
-        return record
+        return retained
 
-    def _fresh(self, shard_id: str, now: float) -> Record | None:
+    def _fresh(self, shard_id: str, now: float) -> Retained | None:
         manager, getter = self._consumer.manager, self._getters.get(shard_id)
         while getter is not None and not self.retained.is_full and manager.may_read(shard_id):
             try:
@@ -148,9 +147,9 @@ class ShardReaders:
             self._consumer.counters.bytes_read += size_bytes
             if emission.deliver or emission.held:
                 record.attempt = emission.attempt
-                self.retained.add(f"{shard_id}:{sequence}", record, sequence, size_bytes)
-            if emission.deliver:
-                return record
+                retained = self.retained.add(record, sequence, size_bytes)
+                if emission.deliver:
+                    return retained
         return None
 
     def _end(self, shard_id: str) -> None:

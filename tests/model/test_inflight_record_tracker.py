@@ -19,7 +19,8 @@ from shard_state import (
     RecordState,
     SequenceNumber,
 )
-from shard_state.inflight_record_tracker import TRANSITIONS, Carved, within
+from shard_state.inflight_record_tracker import TRANSITIONS, within
+from shard_state.span import Carved
 
 IN_FLIGHT, WAITING, EXHAUSTED, FINISHED = RecordState
 UNFINISHED = (IN_FLIGHT, WAITING, EXHAUSTED)
@@ -153,7 +154,7 @@ class TrackerMachine(RuleBasedStateMachine):
             read.state = FINISHED
             # What was finished before the restart is skipped by the reader: it cannot fail.
             if not self.was_finished(record) and data.draw(st.booleans()):
-                read.state = data.draw(st.sampled_from((WAITING, EXHAUSTED)))
+                read.state = data.draw(st.sampled_from(UNFINISHED))
                 read.attempts = data.draw(st.integers(0, 3))
                 carved.append(
                     Carved(
@@ -177,7 +178,9 @@ class TrackerMachine(RuleBasedStateMachine):
             and sum(other.slice_first == read.slice_first for other in self.read.values()) == 1
         )
         expected = read.state if read.slice_first and not slice_of_one else TRANSITIONS[read.state, event]
-        assert self.tracker.apply(record, event) == (expected is not read.state)
+        written_out = event is RecordEvent.ACK and data.draw(st.booleans())
+        changed = self.tracker.acked(record) if written_out else self.tracker.apply(record, event)
+        assert changed == (expected is not read.state)
         if expected is read.state:
             return
         read.state, read.slice_first = expected, None

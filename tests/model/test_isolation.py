@@ -169,7 +169,7 @@ class PoisonedShardMachine(RuleBasedStateMachine):
                 record.finished = True
             for record in delivered.failed:
                 self.failures.add(record)
-            gone = self.slices.settle(plan, delivered.outcome, self.now, random=0.5)
+            gone = self.slices.settle(plan, delivered.outcome, self.now, random=lambda: 0.5)
             self.exhausted += gone
             self.convicted -= {record.sequence for record in delivered.acked}
             self.convicted -= {exhausted.sequence for exhausted in gone}
@@ -185,7 +185,7 @@ class PoisonedShardMachine(RuleBasedStateMachine):
         records = self.records_of(plan)
         first = records[0]
         before = self.state.position
-        gone = self.slices.died(plan, first_as_failure(plan, records), self.now, random=0.5)
+        gone = self.slices.died(plan, first_as_failure(plan, records), self.now, random=lambda: 0.5)
         waits = self.state.tracker.state(first.sequence) is RecordState.WAITING
         alone = plan.alone and min(plan.limit, len(records)) == 1
         convicted = bool(gone) or (alone and waits and plan.kind is not SliceKind.READ)

@@ -17,6 +17,7 @@ from shard_state import (
     Exhausted,
     FailedRecord,
     LocalShardState,
+    OpenRecord,
     Order,
     Position,
     RecordEvent,
@@ -167,15 +168,24 @@ class LocalShardMachine(RuleBasedStateMachine):
         event=st.sampled_from((RecordEvent.FAIL, RecordEvent.TIME_OUT)),
     )
     def fail(self, data: st.DataObject, event: RecordEvent, *, rejected: bool) -> None:
-        """Fail anything, whatever its state: late, twice."""
+        """Fail any delivery of anything, whatever its state: late, twice."""
         sequence = data.draw(st.sampled_from(list(self.read)))
-        self.fail_one(sequence, event=event, rejected=rejected)
+        attempts = self.read[sequence].attempts
+        attempt = data.draw(st.sampled_from((attempts, attempts - 1, attempts + 1)))
+        self.fail_one(sequence, attempt, event=event, rejected=rejected)
 
-    def fail_one(self, sequence: SequenceNumber, *, event: RecordEvent, rejected: bool) -> None:
+    def fail_one(self, sequence: SequenceNumber, attempt: int, *, event: RecordEvent, rejected: bool) -> None:
         decision = self.shard.fail(
-            sequence, self.now, random=0.5, event=event, partition_key=self.keys[sequence], rejected=rejected
+            sequence,
+            self.now,
+            attempt=attempt,
+            random=lambda: 0.5,
+            event=event,
+            partition_key=self.keys[sequence],
+            rejected=rejected,
         )
-        assert (decision is None) == (self.read[sequence].state is not RecordState.IN_FLIGHT)
+        entry = self.read[sequence]
+        assert (decision is None) == (entry.state is not RecordState.IN_FLIGHT or entry.attempts != attempt)
         if decision is not None:
             self.decided(sequence, decision, rejected=rejected)
 
@@ -232,10 +242,11 @@ class LocalShardMachine(RuleBasedStateMachine):
         if not self.read and not fits(tracker.anchor, records[0]):
             holes, attempts = (), {}
         failures: list[FailedRecord] = []
+        still_open: list[OpenRecord] = []
         rejections: dict[SequenceNumber, bool] = {}
         read: list[SequenceNumber] = []
         for sequence in records:
-            if len(failures) >= room:
+            if len(failures) + len(still_open) >= room:
                 break
             previous = read[-1] if read else None
             index, key = len(read), self.keys[sequence]
@@ -253,8 +264,22 @@ class LocalShardMachine(RuleBasedStateMachine):
                 attempt += 1
                 self.delivered(sequence, attempt)
                 self.read[sequence].attempts = attempt
-                if data.draw(st.booleans()):
+                said = data.draw(st.sampled_from(("ack", "open", "fail")))
+                if said == "ack":
                     self.finish(sequence)
+                    continue
+                if said == "open":
+                    self.read[sequence].state = RecordState.IN_FLIGHT
+                    self.read[sequence].failed = attempt > 1
+                    still_open.append(
+                        OpenRecord(
+                            index=index,
+                            sequence=sequence,
+                            previous=previous,
+                            attempt=attempt,
+                            partition_key=key,
+                        )
+                    )
                     continue
                 rejections[sequence] = data.draw(st.booleans())
             failures.append(
@@ -270,8 +295,16 @@ class LocalShardMachine(RuleBasedStateMachine):
             )
             if key is not None:
                 blocked.add(key)
-        outcome = SliceOutcome(first=read[0], last=read[-1], count=len(read), failures=tuple(failures))
-        exhausted = {gone.sequence: gone for gone in self.shard.settle_fresh(outcome, self.now, random=0.5)}
+        outcome = SliceOutcome(
+            first=read[0],
+            last=read[-1],
+            count=len(read),
+            failures=tuple(failures),
+            open_records=tuple(still_open),
+        )
+        exhausted = {
+            gone.sequence: gone for gone in self.shard.settle_fresh(outcome, self.now, random=lambda: 0.5)
+        }
         assert tracker.holes_read <= CAPACITY.holes
         for sequence, rejected in rejections.items():
             decision = exhausted.get(sequence) or self.expected_retry(sequence)
@@ -284,6 +317,7 @@ class LocalShardMachine(RuleBasedStateMachine):
 
     @rule(limit=st.integers(1, 5), data=st.data())
     def run_slice_of_retries(self, limit: int, data: st.DataObject) -> None:
+        still_open: list[OpenRecord] = []
         running = Running(retries=self.take(limit, whole_lines=True))
         stopped: set[str | None] = set()
         rejections: dict[SequenceNumber, bool] = {}
@@ -292,7 +326,13 @@ class LocalShardMachine(RuleBasedStateMachine):
             held = (self.order is Order.SHARD and bool(stopped)) or (
                 self.order is Order.KEY and key in stopped
             )
-            if not held and data.draw(st.booleans()):
+            said = data.draw(st.sampled_from(("ack", "open", "fail")))
+            if not held and said == "ack":
+                continue
+            if not held and said == "open":
+                still_open.append(
+                    OpenRecord(index=index, sequence=sequence, previous=None, attempt=retry.attempt)
+                )
                 continue
             if held or key is not None or self.order is Order.SHARD:
                 stopped.add(key)
@@ -310,9 +350,10 @@ class LocalShardMachine(RuleBasedStateMachine):
                 )
             )
         failures = tuple(data.draw(st.permutations(running.failures)))
+        outcome = SliceOutcome(failures=failures, open_records=tuple(still_open))
         exhausted = {
             gone.sequence: gone
-            for gone in self.shard.settle_retries(running.retries, failures, self.now, random=0.5)
+            for gone in self.shard.settle_retries(running.retries, outcome, self.now, random=lambda: 0.5)
         }
         for failure in failures:
             entry = self.read[failure.sequence]
@@ -322,7 +363,7 @@ class LocalShardMachine(RuleBasedStateMachine):
             else:
                 decision = exhausted.get(failure.sequence) or self.expected_retry(failure.sequence)
                 self.decided(failure.sequence, decision, rejected=rejections[failure.sequence])
-        for sequence in {retry.sequence for retry in running.retries} - {f.sequence for f in failures}:
+        for sequence in {retry.sequence for retry in running.retries} - outcome.unfinished:
             self.finish(sequence)
 
     # Committing, crashing

@@ -11,6 +11,7 @@ from hypothesis.stateful import invariant, precondition, rule
 from shard_state import (
     SHARD_START,
     Checkpoint,
+    Delivery,
     Exhausted,
     Order,
     RecordEvent,
@@ -23,7 +24,7 @@ from tests.model.stream_in_memory import StoredRecord
 KEYS = st.sampled_from((None, "a", "b"))
 TIMEOUT_SECONDS = 20.0
 
-Delivery = tuple[str, SequenceNumber]
+Place = tuple[str, SequenceNumber]
 
 
 class RecordShell(ShellModel):
@@ -33,11 +34,11 @@ class RecordShell(ShellModel):
         super().__init__()
         self.reached: dict[str, SequenceNumber] = {}
         """How far each owned shard was read."""
-        self.out: dict[Delivery, float] = {}
-        """What is in flight under the present ownership, and when it times out."""
-        self.handled: list[Delivery] = []
-        """Everything that was ever delivered: users may report on any of it."""
-        self.exhausted: list[Delivery] = []
+        self.out: dict[Place, tuple[int, float]] = {}
+        """What is in flight under the present ownership: its attempt, and when it times out."""
+        self.handled: list[tuple[Delivery, int]] = []
+        """Everything that was ever delivered, and under which epoch: users may report on any of it."""
+        self.exhausted: list[Place] = []
 
     def crash(self) -> None:
         for held in (self.reached, self.out, self.exhausted):
@@ -59,7 +60,7 @@ class RecordShell(ShellModel):
         return checkpoint
 
     def drop(self, shard_ids: set[str]) -> None:
-        self.out = {delivery: at for delivery, at in self.out.items() if delivery[0] not in shard_ids}
+        self.out = {place: out for place, out in self.out.items() if place[0] not in shard_ids}
         self.exhausted = [gone for gone in self.exhausted if gone[0] not in shard_ids]
 
     # Record by record
@@ -99,14 +100,18 @@ class RecordShell(ShellModel):
         return [record for record in self.stream.shards[shard_id].records if record.sequence > reached]
 
     def delivered(self, record: StoredRecord, attempt: int) -> None:
-        delivery = (record.shard_id, record.sequence)
-        assert delivery not in self.out
+        place = (record.shard_id, record.sequence)
+        assert place not in self.out
         assert self.policy.limit is not None
         assert attempt <= 1 + self.policy.limit
         self.stream.check_parents_finished(record.shard_id)
         self.failures.check_delivery(record)
-        self.out[delivery] = self.now + TIMEOUT_SECONDS
-        self.handled.append(delivery)
+        self.out[place] = attempt, self.now + TIMEOUT_SECONDS
+        self.handled.append((Delivery(*place, attempt), self.epoch(record.shard_id)))
+
+    def epoch(self, shard_id: str) -> int:
+        state = self.manager.shard(shard_id)
+        return 0 if state is None else state.epoch
 
     @precondition(lambda self: self.manager.owned)
     @rule()
@@ -121,28 +126,33 @@ class RecordShell(ShellModel):
     @rule(data=st.data())
     def ack(self, data: st.DataObject) -> None:
         """Ack anything that was ever delivered, under whatever ownership."""
-        delivery = data.draw(st.sampled_from(self.handled))
-        self.ack_one(delivery)
+        (shard_id, sequence, _), _ = data.draw(st.sampled_from(self.handled))
+        self.ack_one((shard_id, sequence))
 
-    def ack_one(self, delivery: Delivery) -> None:
-        self.stream.record(*delivery).finished = True
-        changed = self.manager.ack(*delivery, self.now)
-        assert changed or delivery not in self.out
-        self.out.pop(delivery, None)
-        if delivery in self.exhausted:
-            self.exhausted.remove(delivery)
-        assert not self.manager.ack(*delivery, self.now)
+    def ack_one(self, place: Place) -> None:
+        self.stream.record(*place).finished = True
+        changed = self.manager.ack(*place, self.now)
+        assert changed or place not in self.out
+        self.out.pop(place, None)
+        if place in self.exhausted:
+            self.exhausted.remove(place)
+        assert not self.manager.ack(*place, self.now)
 
     @precondition(lambda self: self.handled)
     @rule(data=st.data(), rejected=st.booleans())
     def fail(self, data: st.DataObject, *, rejected: bool) -> None:
-        """Fail anything that was ever delivered, under whatever ownership."""
-        delivery = data.draw(st.sampled_from(self.handled))
-        self.fail_one(delivery, RecordEvent.FAIL, rejected=rejected)
+        """Fail any delivery of the present ownership, however old. The shell keeps others' fails away."""
+        delivery, epoch = data.draw(st.sampled_from(self.handled))
+        if epoch == self.epoch(delivery.shard_id):
+            self.fail_one(delivery, RecordEvent.FAIL, rejected=rejected)
 
     @rule()
     def time_out(self) -> None:
-        late = {delivery for delivery, deadline in self.out.items() if deadline <= self.now}
+        late = {
+            Delivery(*place, attempt)
+            for place, (attempt, deadline) in self.out.items()
+            if deadline <= self.now
+        }
         expired = self.manager.expired(self.now)
         assert set(expired) == late
         assert len(expired) == len(late)
@@ -150,23 +160,30 @@ class RecordShell(ShellModel):
             self.fail_one(delivery, RecordEvent.TIME_OUT, rejected=False)
 
     def fail_one(self, delivery: Delivery, event: RecordEvent, *, rejected: bool) -> None:
-        record = self.stream.record(*delivery)
+        place = delivery.shard_id, delivery.sequence
+        record = self.stream.record(*place)
         decision = self.manager.fail(
-            *delivery, self.now, partition_key=record.key, rejected=rejected, event=event
+            *place,
+            self.now,
+            attempt=delivery.attempt,
+            partition_key=record.key,
+            rejected=rejected,
+            event=event,
         )
-        assert (decision is None) == (delivery not in self.out)
+        attempt, _ = self.out.get(place, (None, None))
+        assert (decision is None) == (attempt != delivery.attempt)
         if decision is None:
             return
-        del self.out[delivery]
+        del self.out[place]
         self.failures.add(record)
         if isinstance(decision, Exhausted):
-            self.exhausted.append(delivery)
+            self.exhausted.append(place)
         else:
             assert isinstance(decision, Retry)
             assert not rejected
             next_due = self.manager.next_due()
             assert next_due is not None or self.order is not Order.UNORDERED
-        assert self.manager.fail(*delivery, self.now, partition_key=record.key) is None
+        assert self.manager.fail(*place, self.now, attempt=delivery.attempt, partition_key=record.key) is None
 
     # Finishing
 
@@ -175,11 +192,11 @@ class RecordShell(ShellModel):
     def write_a_dead_letter(self, data: st.DataObject) -> None:
         self.bury(data.draw(st.sampled_from(self.exhausted)))
 
-    def bury(self, delivery: Delivery) -> None:
-        self.exhausted.remove(delivery)
-        self.stream.record(*delivery).finished = True
-        assert self.manager.dead_lettered(*delivery, self.now)
-        assert not self.manager.dead_lettered(*delivery, self.now)
+    def bury(self, place: Place) -> None:
+        self.exhausted.remove(place)
+        self.stream.record(*place).finished = True
+        assert self.manager.dead_lettered(*place, self.now)
+        assert not self.manager.dead_lettered(*place, self.now)
 
     # Always
 
@@ -189,10 +206,10 @@ class RecordShell(ShellModel):
         assert sum(status.exhausted for status in self.manager.status()) == len(self.exhausted)
 
     def work_off(self) -> None:
-        for delivery in list(self.out):
-            self.ack_one(delivery)
-        for delivery in list(self.exhausted):
-            self.bury(delivery)
+        for place in list(self.out):
+            self.ack_one(place)
+        for place in list(self.exhausted):
+            self.bury(place)
         self.serve_a_round()
         self.read_to_the_end()
 

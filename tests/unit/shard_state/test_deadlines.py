@@ -1,43 +1,52 @@
+from shard_state import SequenceNumber
 from shard_state.deadlines import Deadlines
-from shard_state.sequence_number import SequenceNumber
-
-ONE, TWO, THREE = (SequenceNumber(number) for number in (1, 2, 3))
+from shard_state.span import RecordState, Span
 
 
-def test_a_delivery_times_out_when_its_deadline_has_passed_and_only_once() -> None:
-    deadlines = Deadlines(30)
-    deadlines.start("a", ONE, now=0)
-    assert list(deadlines.expired(29.9)) == []
-    assert list(deadlines.expired(30)) == [("a", ONE)]
-    assert list(deadlines.expired(31)) == []
+def delivery(number: int) -> Span:
+    return Span(SequenceNumber(number), SequenceNumber(number), 1, RecordState.IN_FLIGHT, 1)
 
 
-def test_a_delivery_that_ended_is_not_kept() -> None:
-    deadlines = Deadlines(30)
+def test_the_delivery_that_began_first_times_out_first() -> None:
+    deadlines, one, two = Deadlines(), delivery(1), delivery(2)
+    deadlines.start(one, 30.0, unresolved=1)
+    deadlines.start(two, 31.0, unresolved=2)
+    assert deadlines.next() is one
+    one.deadline = None
+    assert deadlines.next() is two
+    two.deadline = None
+    assert deadlines.next() is None
+
+
+def test_a_second_delivery_stands_behind_those_that_began_before_it() -> None:
+    deadlines, one, two = Deadlines(), delivery(1), delivery(2)
+    deadlines.start(one, 30.0, unresolved=1)
+    deadlines.start(two, 35.0, unresolved=2)
+    one.deadline = None
+    deadlines.start(one, 40.0, unresolved=2)
+    assert deadlines.next() is two
+    two.deadline = None
+    assert deadlines.next() is one
+
+
+def test_deliveries_that_ended_are_not_kept() -> None:
+    deadlines, stuck = Deadlines(), delivery(0)
+    deadlines.start(stuck, 0.0, unresolved=1)
+    for number in range(1, 10_000):
+        ended = delivery(number)
+        deadlines.start(ended, float(number), unresolved=2)
+        ended.deadline = None
+    assert len(deadlines) < 100
+    assert deadlines.next() is stuck
+
+
+def test_a_record_that_is_delivered_again_and_again_is_not_kept_each_time() -> None:
+    deadlines, stuck, retried = Deadlines(), delivery(0), delivery(1)
+    deadlines.start(stuck, 0.0, unresolved=1)
     for number in range(10_000):
-        deadlines.start("a", SequenceNumber(number), now=0)
-        deadlines.end("a", SequenceNumber(number))
-    assert len(deadlines) == 0
-
-
-def test_a_second_delivery_has_a_deadline_of_its_own_behind_those_that_began_before_it() -> None:
-    deadlines = Deadlines(30)
-    deadlines.start("a", ONE, now=0)
-    deadlines.start("b", TWO, now=5)
-    deadlines.start("a", ONE, now=10)
-    assert list(deadlines.expired(35)) == [("b", TWO)]
-    assert list(deadlines.expired(40)) == [("a", ONE)]
-
-
-def test_the_deliveries_of_a_lost_shard_are_forgotten() -> None:
-    deadlines = Deadlines(30)
-    deadlines.start("a", ONE, now=0)
-    deadlines.start("b", TWO, now=0)
-    deadlines.forget("a")
-    assert list(deadlines.expired(100)) == [("b", TWO)]
-
-
-def test_without_a_timeout_nothing_is_kept() -> None:
-    deadlines = Deadlines(None)
-    deadlines.start("a", THREE, now=0)
-    assert len(deadlines) == 0
+        retried.deadline = None
+        deadlines.start(retried, float(number), unresolved=2)
+    assert len(deadlines) < 100
+    stuck.deadline = None
+    assert deadlines.next() is retried
+    assert retried.deadline == 9_999.0

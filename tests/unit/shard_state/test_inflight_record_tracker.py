@@ -10,9 +10,13 @@ from shard_state import (
     SequenceNumber,
 )
 from shard_state.errors import OutOfOrder
-from shard_state.inflight_record_tracker import TRANSITIONS, Carved
+from shard_state.inflight_record_tracker import TRANSITIONS
+from shard_state.span import Carved
 
 S, E = RecordState, RecordEvent
+
+INTO = {S.IN_FLIGHT: (), S.WAITING: (E.FAIL,), S.EXHAUSTED: (E.EXHAUST,), S.FINISHED: (E.ACK,)}
+"""What brings a record that was emitted into each state."""
 
 
 def n(number: int) -> SequenceNumber:
@@ -317,3 +321,30 @@ class TestTheHoleMap:
         tracker.emitted(n(2))
         assert tracker.restored_anchor_read(n(3))
         assert tracker.was_finished(n(5))
+
+
+@pytest.mark.parametrize("state", S)
+@pytest.mark.parametrize("deadline", [None, 30.0])
+def test_acked_does_what_the_table_says_of_an_ack(state: RecordState, deadline: float | None) -> None:
+    by_table, written_out = restored(), restored()
+    for tracker in (by_table, written_out):
+        for number in (1, 2, 3):
+            tracker.emitted(n(number), deadline=deadline)
+        for event in INTO[state]:
+            tracker.apply(n(2), event)
+    assert TRANSITIONS[state, E.ACK] is S.FINISHED
+    assert written_out.acked(n(2)) == by_table.apply(n(2), E.ACK) == (state is not S.FINISHED)
+    for tracker in (by_table, written_out):
+        assert not tracker.acked(n(2))
+        assert tracker.state(n(2)) is None
+        assert (tracker.in_flight, tracker.waiting, tracker.exhausted, tracker.holes) == (2, 0, 0, 1)
+        assert tracker.expired(30.0) == ([] if deadline is None else [n(1), n(3)])
+    assert written_out.hole_map() == by_table.hole_map()
+
+
+def test_a_record_inside_an_unsettled_slice_cannot_be_acked_by_itself() -> None:
+    tracker = restored()
+    tracker.emitted_span(n(1), n(3), 3)
+    assert not tracker.acked(n(1))
+    assert tracker.settle(n(1))
+    assert tracker.base == n(3)

@@ -67,7 +67,9 @@ def emit(state: LocalShardState, *numbers: int, key: str | None = None) -> list[
 
 
 def fail(state: LocalShardState, number: int, now: float = 0.0, **how: Any) -> Retry | Exhausted | None:
-    return state.fail(n(number), now, random=0.0, **how)
+    """Fail the present delivery, unless ``how`` names another attempt."""
+    how = {"attempt": state.tracker.attempts(n(number))} | how
+    return state.fail(n(number), now, random=lambda: 0.0, **how)
 
 
 def take(
@@ -88,7 +90,7 @@ def settle(
     outcome = SliceOutcome(
         first=n(first), last=n(last), count=last - first + 1, failures=failures, at_end=at_end
     )
-    return state.settle_fresh(outcome, 0.0, random=0.0)
+    return state.settle_fresh(outcome, 0.0, random=lambda: 0.0)
 
 
 def commit(state: LocalShardState) -> Checkpoint:
@@ -131,6 +133,36 @@ class TestRetries:
         assert state.tracker.base == SHARD_START
         state.dead_lettered(n(1), 0.0)
         assert commit(state).base == n(2)
+
+    def test_a_fail_of_another_delivery_changes_nothing(self) -> None:
+        state = owned()
+        emit(state, 1)
+        fail(state, 1)
+        assert take(state, 10.0) == [(1, 2)]
+        revision = state.revision
+        assert fail(state, 1, 11.0, attempt=1) is None
+        assert fail(state, 1, 11.0, attempt=3) is None
+        assert (state.tracker.state(n(1)), state.revision) == (RecordState.IN_FLIGHT, revision)
+        assert fail(state, 1, 11.0, attempt=2)
+
+    def test_after_a_withdrawn_delivery_a_fail_of_an_older_one_still_changes_nothing(self) -> None:
+        state = owned()
+        emit(state, 1)
+        fail(state, 1)
+        assert take(state, 10.0) == [(1, 2)]
+        state.withdraw(n(1), None, 11.0)
+        assert fail(state, 1, 11.0, attempt=1) is None
+        assert take(state, 11.0) == [(1, 2)]
+        assert fail(state, 1, 12.0, attempt=1) is None
+        assert state.tracker.in_flight == 1
+
+    def test_a_record_delivered_before_the_restart_makes_the_shard_dirty_when_it_is_emitted(self) -> None:
+        """The delivery counts: a crash before the next commit would forget it."""
+        state = owned(replace(FRESH, attempts=((n(1), 1),)))
+        assert not is_dirty(state)
+        assert emit(state, 1) == [Emission(deliver=True, attempt=2)]
+        assert is_dirty(state)
+        assert commit(state).attempts == ((n(1), 2),)
 
     def test_a_record_is_delivered_one_time_more_than_the_limit_says(self) -> None:
         state = owned(limit=3)
@@ -292,7 +324,8 @@ class TestOrder:
         fail(state, 1, partition_key="k")
         emit(state, 2, key="k")
         retries = state.take_retries(10.0, 9, whole_lines=True)
-        state.settle_retries(retries, (failed(1, 2, partition_key="k"),), 10.0, random=0.0)
+        second = failed(1, 2, attempt=retries[1].attempt, partition_key="k")
+        state.settle_retries(retries, SliceOutcome(failures=(second,)), 10.0, random=lambda: 0.0)
         assert state.tracker.base == n(1)
         assert take(state, 19.9) == []
         assert take(state, 20.0) == [(2, 2)]
@@ -424,7 +457,7 @@ class TestTheEnd:
 
     def test_an_empty_closed_shard_ends_too(self) -> None:
         state = owned()
-        state.settle_fresh(SliceOutcome(at_end=True), 0.0, random=0.0)
+        state.settle_fresh(SliceOutcome(at_end=True), 0.0, random=lambda: 0.0)
         assert is_dirty(state)
         assert commit(state).is_shard_end
 
@@ -509,7 +542,8 @@ class TestSlices:
         for number in (1, 2, 3):
             fail(state, number)
         retries = state.take_retries(10.0, 9, whole_lines=True)
-        gone = state.settle_retries(retries, (failed(1, 2), failed(2, 3, held=True)), 10.0, random=0.0)
+        outcome = SliceOutcome(failures=(failed(1, 2, attempt=2), failed(2, 3, attempt=2, held=True)))
+        gone = state.settle_retries(retries, outcome, 10.0, random=lambda: 0.0)
         assert [record.sequence for record in gone] == [n(2)]
         assert state.tracker.base == n(1)
         assert take(state, 10.0) == [(3, 2)]

@@ -8,6 +8,7 @@ from shard_state import (
     Checkpoint,
     FailedRecord,
     LocalShardState,
+    OpenRecord,
     Order,
     Position,
     RecordState,
@@ -93,13 +94,13 @@ def read(first: int, last: int, *failures: FailedRecord, **how: Any) -> SliceOut
 def settle(
     slices: ShardSlices, plan: SlicePlan, outcome: SliceOutcome, now: float = 0.0
 ) -> list[SequenceNumber]:
-    return [gone.sequence for gone in slices.settle(plan, outcome, now, random=0.0)]
+    return [gone.sequence for gone in slices.settle(plan, outcome, now, random=lambda: 0.0)]
 
 
 def die(
     slices: ShardSlices, plan: SlicePlan, carried: FailedRecord | None = None, now: float = 0.0
 ) -> list[SequenceNumber]:
-    return [gone.sequence for gone in slices.died(plan, carried, now, random=0.0)]
+    return [gone.sequence for gone in slices.died(plan, carried, now, random=lambda: 0.0)]
 
 
 class TestFreshSlices:
@@ -241,6 +242,19 @@ class TestOutcomes:
         settle(slices, plan, SliceOutcome(count=1), now=10.0)
         assert slices.state.tracker.state(n(1)) is RecordState.WAITING
 
+    def test_a_late_outcome_of_retries_leaves_those_that_are_out_now_alone(self) -> None:
+        slices = owned()
+        settle(slices, fresh(slices), read(1, 2, failed(0, 1), failed(1, 2)))
+        stale = due(slices, 10.0)
+        die(slices, stale, now=10.0)
+        again = due(slices, 10.0)
+        settle(slices, stale, SliceOutcome(count=2), now=10.0)
+        assert not idle(slices)
+        assert slices.state.tracker.in_flight == 2
+        settle(slices, again, SliceOutcome(count=2), now=10.0)
+        assert idle(slices)
+        assert slices.state.tracker.base == n(2)
+
     def test_the_end_is_not_reported_beside_a_slice_that_is_out(self) -> None:
         slices = owned()
         plan = fresh(slices)
@@ -316,6 +330,25 @@ class TestDeaths:
         die(slices, fresh(slices))
         assert die(slices, fresh(slices, carried=1), failed(0, 1)) == [n(1)]
         assert not slices._isolation[False]._convicts
+
+    def test_a_convict_that_was_acked_is_remembered_no_more(self) -> None:
+        slices = owned()
+        die(slices, fresh(slices))
+        die(slices, fresh(slices, carried=1), failed(0, 1))
+        plan = due(slices, 10.0)
+        assert slices._isolation[False].is_convict(n(1))
+        settle(slices, plan, SliceOutcome(count=1), now=10.0)
+        assert not slices._isolation[False].is_convict(n(1))
+
+    def test_a_convict_whose_outcome_is_open_is_still_retried_alone(self) -> None:
+        slices = owned()
+        die(slices, fresh(slices))
+        die(slices, fresh(slices, carried=1), failed(0, 1))
+        plan = due(slices, 10.0)
+        still_open = OpenRecord(index=0, sequence=n(1), previous=None, attempt=plan.retries[0].attempt)
+        settle(slices, plan, SliceOutcome(count=1, open_records=(still_open,)), now=10.0)
+        slices.state.fail(n(1), 10.0, attempt=still_open.attempt, random=lambda: 0.0)
+        assert due(slices, 1e9).alone
 
     def test_the_retries_of_a_job_that_died_are_due_again_and_uncounted(self) -> None:
         slices = owned(limit=1)

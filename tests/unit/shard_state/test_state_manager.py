@@ -10,9 +10,11 @@ from shard_state import (
     Emission,
     Exhausted,
     FailedRecord,
+    OpenRecord,
     Order,
     Position,
     RecordEvent,
+    Redelivery,
     Retry,
     RetryPolicy,
     SequenceNumber,
@@ -316,7 +318,7 @@ class TestOwnership:
         manager.emit("a", n(1), None, 0.0)
         manager.lost(["a", "unknown"])
         assert not manager.ack("a", n(1), 0.0)
-        assert manager.fail("a", n(1), 0.0) is None
+        assert manager.fail("a", n(1), 0.0, attempt=1) is None
         assert not manager.dead_lettered("a", n(1), 0.0)
         assert manager.take_retry("a", 1e9) is None
         assert not manager.may_read("a")
@@ -360,7 +362,14 @@ class TestOwnership:
         store.acquire(manager, "a")
         manager.emit("a", n(1), None, 20.0)
         assert manager.expired(49.9) == []
-        assert manager.expired(50.0) == [("a", n(1))]
+        assert manager.expired(50.0) == [("a", n(1), 1)]
+
+    def test_the_deadlines_of_a_lost_shard_are_forgotten(self) -> None:
+        manager = owner_of("a", "b", timeout=30.0)
+        manager.emit("a", n(1), None, 0.0)
+        manager.emit("b", n(1), None, 0.0)
+        manager.lost(["a"])
+        assert manager.expired(1e9) == [("b", n(1), 1)]
 
     def test_a_late_ack_from_before_the_loss_finishes_the_record_that_was_read_again(self) -> None:
         store = Store()
@@ -384,7 +393,7 @@ class TestRecordByRecord:
         manager = owner_of("a", store=store)
         for number in (1, 2, 3):
             manager.emit("a", n(number), None, 0.0)
-        assert isinstance(manager.fail("a", n(2), 0.0), Retry)
+        assert isinstance(manager.fail("a", n(2), 0.0, attempt=1), Retry)
         manager.ack("a", n(1), 0.0)
         manager.ack("a", n(3), 0.0)
         store.commit(manager)
@@ -399,13 +408,13 @@ class TestRecordByRecord:
         """KafkaSpout retried a poison message without delay and without limit, alone."""
         manager = owner_of("a", limit=2)
         manager.emit("a", n(1), None, 0.0)
-        decisions, now = [manager.fail("a", n(1), 0.0)], 0.0
+        decisions, now = [manager.fail("a", n(1), 0.0, attempt=1)], 0.0
         while isinstance(decisions[-1], Retry):
             assert manager.take_retry("a", now + decisions[-1].delay_seconds - 0.1) is None
             assert manager.may_read("a")
             now += decisions[-1].delay_seconds
             assert manager.take_retry("a", now) is not None
-            decisions.append(manager.fail("a", n(1), now))
+            decisions.append(manager.fail("a", n(1), now, attempt=len(decisions) + 1))
         assert decisions[-1] == Exhausted(shard_id="a", sequence=n(1), attempts=3, rejected=False)
         assert len(decisions) == 3
 
@@ -427,30 +436,144 @@ class TestRecordByRecord:
         manager.emit("a", n(2), None, 0.0)
         manager.ack("a", n(2), 1.0)
         assert manager.expired(29.9) == []
-        assert manager.expired(30.0) == [("a", n(1))]
-        assert isinstance(manager.fail("a", n(1), 30.0, event=RecordEvent.TIME_OUT), Retry)
+        assert manager.expired(30.0) == [("a", n(1), 1)]
+        assert isinstance(manager.fail("a", n(1), 30.0, attempt=1, event=RecordEvent.TIME_OUT), Retry)
         assert manager.expired(1e9) == []
 
     def test_a_redelivery_has_a_deadline_of_its_own(self) -> None:
         manager = owner_of("a", timeout=30.0)
         manager.emit("a", n(1), None, 0.0)
-        manager.fail("a", n(1), 5.0)
+        manager.fail("a", n(1), 5.0, attempt=1)
         manager.take_retry("a", 15.0)
         assert manager.expired(44.9) == []
-        assert manager.expired(45.0) == [("a", n(1))]
+        assert manager.expired(45.0) == [("a", n(1), 2)]
+
+    def test_a_late_or_repeated_fail_of_an_old_delivery_leaves_the_present_one_alone(self) -> None:
+        manager = owner_of("a", timeout=30.0, limit=1)
+        manager.emit("a", n(1), None, 0.0)
+        manager.fail("a", n(1), 0.0, attempt=1)
+        assert manager.take_retry("a", 10.0) == Redelivery(sequence=n(1), attempt=2)
+        assert manager.fail("a", n(1), 11.0, attempt=1) is None
+        assert manager.fail("a", n(1), 11.0, attempt=1, event=RecordEvent.TIME_OUT) is None
+        assert manager.expired(40.0) == [("a", n(1), 2)], "the fail of an old delivery ended a deadline"
+        assert manager.ack("a", n(1), 41.0)
+
+    def test_a_late_ack_of_an_old_delivery_finishes_the_record(self) -> None:
+        manager = owner_of("a", timeout=30.0)
+        manager.emit("a", n(1), None, 0.0)
+        manager.fail("a", n(1), 0.0, attempt=1)
+        manager.take_retry("a", 10.0)
+        assert manager.ack("a", n(1), 11.0)
+        assert manager.fail("a", n(1), 11.0, attempt=2) is None
+        assert manager.expired(1e9) == []
+
+    def test_deadlines_of_many_shards_pass_each_in_its_time(self) -> None:
+        manager = owner_of("a", "b", timeout=30.0)
+        manager.emit("a", n(1), None, 0.0)
+        assert manager.expired(10.0) == []
+        manager.emit("b", n(1), None, 10.0)
+        manager.emit("a", n(2), None, 20.0)
+        named = [(now, late.shard_id, late.sequence) for now in range(60) for late in manager.expired(now)]
+        assert named == [(30, "a", n(1)), (40, "b", n(1)), (50, "a", n(2))]
 
     def test_a_held_record_has_no_deadline_until_it_is_delivered(self) -> None:
         manager = owner_of("a", timeout=30.0, order=Order.KEY)
         manager.emit("a", n(1), "k", 0.0)
-        manager.fail("a", n(1), 0.0, partition_key="k")
+        manager.fail("a", n(1), 0.0, attempt=1, partition_key="k")
         assert manager.emit("a", n(2), "k", 0.0) == Emission(deliver=False, held=True, attempt=0)
         assert manager.expired(1e9) == []
 
     def test_the_random_number_shortens_the_delay(self) -> None:
         manager = owner_of("a", random=lambda: 0.5)
         manager.emit("a", n(1), None, 0.0)
-        assert manager.fail("a", n(1), 0.0) == Retry(delay_seconds=7.5)
+        assert manager.fail("a", n(1), 0.0, attempt=1) == Retry(delay_seconds=7.5)
         assert manager.next_due() == 7.5
+
+    def test_each_record_that_fails_in_a_slice_has_a_delay_of_its_own(self) -> None:
+        numbers = iter(range(10))
+        manager = owner_of("a", random=lambda: next(numbers) / 10)
+        (plan,) = manager.plan(0.0, {})
+        failures = tuple(
+            FailedRecord(index=at, sequence=n(at + 1), previous=n(at) if at else None, attempt=1)
+            for at in range(4)
+        )
+        manager.settle(plan, SliceOutcome(first=n(1), last=n(9), count=9, failures=failures), 0.0)
+        due_at = []
+        while (due := manager.next_due()) is not None:
+            due_at.append(due)
+            assert manager.take_retry("a", due)
+        assert due_at == [8.5, 9.0, 9.5, 10.0]
+
+
+class TestOpenRecords:
+    """Tuples whose tree is not decided when their slice settles."""
+
+    @staticmethod
+    def settled(manager: StateManager) -> StateManager:
+        (plan,) = manager.plan(0.0, {})
+        open_records = tuple(
+            OpenRecord(index=number - 1, sequence=n(number), previous=n(number - 1), attempt=1)
+            for number in (2, 3)
+        )
+        outcome = SliceOutcome(first=n(1), last=n(4), count=4, open_records=open_records)
+        assert manager.settle(plan, outcome, 5.0) == []
+        assert manager.settle(plan, outcome, 6.0) == []
+        return manager
+
+    def test_they_stay_in_flight_when_their_slice_settles_and_are_acked_one_by_one(self) -> None:
+        manager = self.settled(owner_of("a"))
+        state = manager.shard("a")
+        assert state is not None
+        assert (state.tracker.base, state.tracker.in_flight, state.tracker.waiting) == (n(1), 2, 0)
+        assert manager.ack("a", n(3), 7.0)
+        assert state.tracker.base == n(1)
+        assert manager.ack("a", n(2), 7.0)
+        assert state.tracker.base == n(4)
+
+    def test_one_that_fails_is_retried_by_itself(self) -> None:
+        manager = self.settled(owner_of("a"))
+        assert manager.fail("a", n(2), 7.0, attempt=2) is None
+        assert isinstance(manager.fail("a", n(2), 7.0, attempt=1), Retry)
+        assert manager.take_retry("a", 17.0) == Redelivery(sequence=n(2), attempt=2)
+
+    def test_their_deadlines_begin_when_the_slice_settles(self) -> None:
+        manager = self.settled(owner_of("a", timeout=30.0))
+        assert manager.ack("a", n(2), 7.0)
+        assert manager.expired(34.9) == []
+        assert manager.expired(35.0) == [("a", n(3), 1)]
+
+    def test_those_of_a_slice_of_retries_stay_in_flight_too(self) -> None:
+        manager = self.settled(owner_of("a", timeout=30.0))
+        for number in (2, 3):
+            manager.fail("a", n(number), 7.0, attempt=1)
+        plan = next(plan for plan in manager.plan(17.0, {}) if plan.retries)
+        still_open = OpenRecord(index=1, sequence=n(3), previous=n(2), attempt=2)
+        manager.settle(plan, SliceOutcome(count=2, open_records=(still_open,)), 18.0)
+        state = manager.shard("a")
+        assert state is not None
+        assert (state.tracker.base, state.tracker.in_flight) == (n(2), 1)
+        assert manager.expired(47.9) == []
+        assert manager.expired(48.0) == [("a", n(3), 2)]
+        assert manager.fail("a", n(3), 48.0, attempt=2)
+
+    def test_an_open_retry_that_a_late_ack_has_finished_does_not_time_out(self) -> None:
+        manager = self.settled(owner_of("a", timeout=30.0))
+        manager.fail("a", n(2), 7.0, attempt=1)
+        manager.ack("a", n(3), 7.0)
+        plan = next(plan for plan in manager.plan(17.0, {}) if plan.retries)
+        manager.ack("a", n(2), 17.5)
+        still_open = OpenRecord(index=0, sequence=n(2), previous=None, attempt=2)
+        manager.settle(plan, SliceOutcome(count=1, open_records=(still_open,)), 18.0)
+        assert manager.expired(1e9) == []
+
+    def test_one_delivered_before_the_restart_holds_up_its_key_as_an_emitted_one_does(self) -> None:
+        store = Store()
+        store.checkpoints["a"] = Checkpoint(start=Position.trim_horizon(), attempts=((n(1), 1),))
+        manager = owner_of("a", store=store, order=Order.KEY)
+        (plan,) = manager.plan(0.0, {})
+        first = OpenRecord(index=0, sequence=n(1), previous=None, attempt=2, partition_key="k")
+        manager.settle(plan, SliceOutcome(first=n(1), last=n(1), count=1, open_records=(first,)), 0.0)
+        assert manager.emit("a", n(2), "k", 0.0).held
 
 
 class TestSliceBySlice:
@@ -527,7 +650,7 @@ class TestCommitting:
         manager.emit("a", n(1), None, 0.0)
         manager.emit("a", n(2), None, 0.0)
         manager.ack("a", n(1), 0.0)
-        manager.fail("a", n(2), 0.0)
+        manager.fail("a", n(2), 0.0, attempt=1)
         assert not manager.may_read("a")
         (commit,) = manager.to_commit()
         assert commit.checkpoint.base == n(1)
@@ -544,7 +667,7 @@ class TestCommitting:
         store = Store()
         manager = owner_of("a", store=store, limit=0)
         manager.emit("a", n(1), None, 0.0)
-        manager.fail("a", n(1), 0.0)
+        manager.fail("a", n(1), 0.0, attempt=1)
         manager.end_read("a")
         assert store.commit(manager) == []
         assert manager.dead_lettered("a", n(1), 0.0)
@@ -561,7 +684,7 @@ class TestStatus:
             manager.emit("z", n(number), None, 0.0)
         manager.ack("z", n(1), 0.0)
         manager.ack("z", n(3), 0.0)
-        manager.fail("z", n(2), 0.0)
+        manager.fail("z", n(2), 0.0, attempt=1)
         described = manager.status()
         assert [status.shard_id for status in described] == ["a", "z", "c"]
         z = described[1]

@@ -250,7 +250,7 @@ def test_the_tracker_agrees_with_a_plain_account_of_what_was_acked(data: st.Data
                 failures=tuple(delivery.failures),
             ),
             0.0,
-            random=0.0,
+            random=lambda: 0.0,
         )
 
         assert 1 <= reached <= slice_plan.limit

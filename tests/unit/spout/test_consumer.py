@@ -83,11 +83,11 @@ def test_a_letter_under_way_says_nothing_of_the_next_ownership_of_its_shard(worl
     spout = world.spout(retry_limit=0)
     (message_id,) = world.put("one")
     world.take(spout, 1)
-    spout.fail(message_id, "at first")
+    spout.fail(f"{message_id}#1.1", "at first")
     world.until(lambda: sink.begun == 1, "the first letter is on its way")
     world.zookeeper.expire("member-1")
     world.take(spout, 1)
-    spout.fail(message_id, "after all")
+    spout.fail(f"{message_id}#2.1", "after all")
     sink.passes.release()
 
     world.until(lambda: sink.begun == 2, "the second letter is on its way")
@@ -107,10 +107,10 @@ def test_closing_waits_for_a_sink_that_hangs_but_not_for_ever(
     spout = world.spout(retry_limit=0, commit_interval_seconds=NEVER)
     one, two = world.put("one", "two")
     world.take(spout, 2)
-    spout.ack(one)
+    spout.ack(f"{one}#1.1")
     if not begun_before:
         _rest_undertaker(spout)
-    spout.fail(two)
+    spout.fail(f"{two}#1.1")
     if begun_before:
         world.until(lambda: sink.begun == 1, "the letter is on its way")
     errors: list[DeadLetterError] = []
@@ -144,7 +144,7 @@ def _spout_with_one_acked(world: World) -> tuple[RecordSpout, StoreThatFails, st
     ).open()
     (message_id,) = world.put("one")
     world.take(spout, 1)
-    spout.ack(message_id)
+    spout.ack(f"{message_id}#1.1")
     return spout, store, message_id
 
 

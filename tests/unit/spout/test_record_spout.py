@@ -18,6 +18,7 @@ from kinesis_spout.errors import (
 from kinesis_spout.handler import Reject, RetryLater
 from kinesis_spout.record import Record
 from kinesis_spout.spout.listener import FailReason, SpoutListener
+from kinesis_spout.spout.message_id import MessageId
 from kinesis_spout.spout.record_spout import RecordSpout
 from shard_state import SequenceNumber, ShardPhase
 from tests.unit.spout.world import FIRST, NEVER, SECOND, Diary, World, values_of
@@ -127,7 +128,9 @@ class TestTheDefectsOfKinesisStormSpout:
             spout.ack(emitted.message_id)
         spout.fail(of_parent[0].message_id)
         (retried,) = world.take(spout, 1)
-        assert retried == of_parent[0], "a record of a child came before its parent was finished"
+        assert retried.values == of_parent[0].values, (
+            "a record of a child came before its parent was finished"
+        )
         assert spout.next_tuple() is None
         spout.ack(retried.message_id)
         assert sorted(values_of(world.settle(spout, 20))) == sorted(after)
@@ -318,11 +321,11 @@ class TestDelivery:
         world.clock.advance(11)
         assert spout.next_tuple() is None
         assert diary.lines == [
-            ("emitted", one, 1),
-            ("failed", one, FailReason.TIME_OUT, "timed out after 10 s", 1.0),
-            ("emitted", one, 2),
-            ("failed", one, FailReason.TIME_OUT, "timed out after 10 s", None),
-            ("exhausted", one, 2, "timed out after 10 s"),
+            ("emitted", f"{one}#1.1", 1),
+            ("failed", f"{one}#1.1", FailReason.TIME_OUT, "timed out after 10 s", 1.0),
+            ("emitted", f"{one}#1.2", 2),
+            ("failed", f"{one}#1.2", FailReason.TIME_OUT, "timed out after 10 s", None),
+            ("exhausted", f"{one}#1.2", 2, "timed out after 10 s"),
         ]
         assert [letter.error for letter in world.letters(1)] == ["timed out after 10 s"]
 
@@ -340,8 +343,9 @@ class TestDelivery:
     def test_a_scheme_that_raises_fails_its_record_and_the_next_one_comes(self, world: World) -> None:
         spout = world.spout(scheme="json", retry_limit=1)
         _, last = world.put("{ no json", '{"good": 1}')
-        assert values_of(world.take(spout, 1)) == [{"good": 1}]
-        spout.ack(last)
+        (good,) = world.take(spout, 1)
+        assert good.values == {"good": 1}
+        spout.ack(good.message_id)
         assert world.settle(spout, 0) == []
         (letter,) = world.letters(1)
         assert letter.attempts == 2
@@ -379,7 +383,7 @@ class TestDelivery:
         world.clock.advance(29)
         assert spout.next_tuple() is None
         world.clock.advance(1)
-        assert spout.next_tuple() == one
+        assert values_of(world.take(spout, 1)) == ["one"]
 
     def test_a_failure_without_a_reason_says_so(self, world: World) -> None:
         spout = world.spout(retry_limit=0)
@@ -405,7 +409,7 @@ class TestDelivery:
         assert spout.next_tuple() is None, "more than three quarters of max_buffered_bytes is out"
         spout.fail(taken[0].message_id)
         (retried,) = world.take(spout, 1)
-        assert retried.message_id == taken[0].message_id
+        assert retried.values.sequence == taken[0].values.sequence
         assert spout.next_tuple() is None
         spout.ack(retried.message_id)
         world.take(spout, 1)
@@ -469,7 +473,7 @@ class TestMessageIds:
         world.put("one")
         (one,) = world.take(spout, 1)
         assert spout.ack(one.message_id)
-        foreign = ["shardId-000000000077:5", f"{FIRST}:999999", f"{FIRST}:7:3"]
+        foreign = ["shardId-000000000077:5#1.1", f"{FIRST}:999999#1.1", f"{FIRST}:7:3#1.1"]
         for message_id in [one.message_id, *foreign]:
             assert not spout.ack(message_id)
             assert not spout.fail(message_id)
@@ -477,7 +481,19 @@ class TestMessageIds:
         assert spout.counters.acked == 1
 
     @pytest.mark.parametrize(
-        "garbled", ["", "12", "shard", "shard:", "shard:x", "shard:1:2:3", ":1", "a b:1"]
+        "garbled",
+        [
+            *("", "12", "shard", "shard:", "shard:x#1.1", "shard:1:2:3#1.1", ":1#1.1", "a b:1#1.1"),
+            *(
+                "shard:1",
+                "shard:1#1",
+                "shard:1#1.",
+                "shard:1#.1",
+                "shard:1#0.1",
+                "shard:1#1.01",
+                "shard:01#1.1",
+            ),
+        ],
     )
     def test_a_text_that_is_no_message_id_is_the_callers_mistake(self, world: World, garbled: str) -> None:
         spout = world.spout()
@@ -485,6 +501,64 @@ class TestMessageIds:
             spout.ack(garbled)
         with pytest.raises(ValueError, match=r"expected a message id .* got "):
             spout.fail(garbled)
+        with pytest.raises(ValueError, match=r"expected a message id .* got "):
+            spout.record(garbled)
+
+    def test_a_message_id_names_the_record_and_then_the_delivery(self, world: World) -> None:
+        spout = world.spout()
+        (one,) = world.put("one")
+        (first,) = world.take(spout, 1)
+        spout.fail(first.message_id)
+        (second,) = world.take(spout, 1)
+        assert (first.message_id, second.message_id) == (f"{one}#1.1", f"{one}#1.2")
+        assert str(MessageId.parse(second.message_id)) == second.message_id
+        inside = MessageId.parse(f"{FIRST}:7:3#2.1")
+        assert inside == (FIRST, SequenceNumber(7, 3), 2, 1)
+
+    def test_a_late_fail_of_an_old_delivery_does_not_bury_a_record_whose_present_one_succeeds(
+        self, world: World
+    ) -> None:
+        spout = world.spout(retry_limit=1)
+        (one,) = world.put("one")
+        (first,) = world.take(spout, 1)
+        assert spout.fail(first.message_id)
+        (second,) = world.take(spout, 1)
+        assert not spout.fail(first.message_id, "once more")
+        assert spout.ack(second.message_id)
+        world.until_stored(one)
+        assert world.dead_letters.letters == []
+
+    def test_a_fail_after_the_time_out_of_its_delivery_leaves_the_next_one_alone(self, world: World) -> None:
+        spout = world.spout(message_timeout_seconds=10.0, retry_limit=1)
+        world.put("one")
+        (slow,) = world.take(spout, 1)
+        world.clock.advance(11)
+        (again,) = world.take(spout, 1)
+        assert not spout.fail(slow.message_id)
+        assert spout.ack(again.message_id)
+
+    def test_a_fail_of_an_earlier_ownership_leaves_the_delivery_of_the_present_one_alone(
+        self, world: World
+    ) -> None:
+        """Both are the first attempt, as far as is stored."""
+        spout = world.spout(retry_limit=0)
+        world.put("one")
+        (before,) = world.take(spout, 1)
+        world.zookeeper.expire("member-1")
+        world.until(lambda: world.stored().epoch == 2, "the next epoch")
+        (now,) = world.take(spout, 1)
+        assert not spout.fail(before.message_id)
+        assert spout.ack(now.message_id)
+
+    def test_an_ack_of_an_earlier_delivery_finishes_the_record(self, world: World) -> None:
+        spout = world.spout()
+        (one,) = world.put("one")
+        (first,) = world.take(spout, 1)
+        spout.fail(first.message_id)
+        (second,) = world.take(spout, 1)
+        assert spout.ack(first.message_id)
+        assert not spout.fail(second.message_id)
+        world.until_stored(one)
 
     def test_an_ack_of_a_record_that_waits_for_its_dead_letter_finishes_it(self, world: World) -> None:
         world.dead_letters.fail_writes(1_000_000)
@@ -648,17 +722,17 @@ class TestListener:
         spout = world.spout(retry_limit=1, listener=diary)
         (one,) = world.put("one")
         world.take(spout, 1)
-        spout.fail(one, "first")
+        spout.fail(f"{one}#1.1", "first")
         world.take(spout, 1)
-        spout.fail(one, "second")
+        spout.fail(f"{one}#1.2", "second")
         assert diary.lines == [
-            ("emitted", one, 1),
-            ("failed", one, FailReason.FAIL, "first", 1.0),
-            ("emitted", one, 2),
-            ("failed", one, FailReason.FAIL, "second", None),
-            ("exhausted", one, 2, "second"),
+            ("emitted", f"{one}#1.1", 1),
+            ("failed", f"{one}#1.1", FailReason.FAIL, "first", 1.0),
+            ("emitted", f"{one}#1.2", 2),
+            ("failed", f"{one}#1.2", FailReason.FAIL, "second", None),
+            ("exhausted", f"{one}#1.2", 2, "second"),
         ]
-        (two,) = world.put("two")
+        (two,) = (f"{message_id}#1.1" for message_id in world.put("two"))
         world.take(spout, 1)
         spout.ack(two)
         spout.ack(two)
@@ -676,7 +750,7 @@ class TestListener:
         assert values_of(world.settle(spout, 1)) == ["one"]
         world.until_stored(one)
         assert "a SpoutListener raised" in caplog.text
-        assert f"cannot note {one}, 1" in caplog.text
+        assert f"cannot note {one}#1.1, 1" in caplog.text
 
     def test_it_may_call_the_spout(self, world: World) -> None:
         class AckAtOnce(SpoutListener):
@@ -697,7 +771,7 @@ def test_a_record_carries_its_place_and_its_attempt(world: World) -> None:
     spout = world.spout(scheme="raw")
     (one,) = world.put("one")
     (first,) = world.take(spout, 1)
-    spout.fail(one)
+    spout.fail(first.message_id)
     (second,) = world.take(spout, 1)
     assert (first.values.attempt, second.values.attempt) == (1, 2)
     assert second.values.message_id == one
