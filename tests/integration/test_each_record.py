@@ -350,9 +350,12 @@ def test_a_micro_batch_that_failed_is_delivered_again_from_the_first_record(
 ) -> None:
     def act(payload: str, attempt: int) -> None:
         if payload == "b":
+            if not blocked.exists():
+                blocked.touch()
+                dead.touch()  # no directory can be made there any more: the letter cannot be written
             raise Reject(f"bad at {attempt}")
 
-    dead.touch()  # no directory can be made there: the letter cannot be written
+    blocked = tmp_path / "blocked"
     function = each_record(
         logging_handler(log, act), dead_letters=str(dead), app="billing", clock=ManualClock()
     )
@@ -363,3 +366,16 @@ def test_a_micro_batch_that_failed_is_delivered_again_from_the_first_record(
 
     assert log.counts() == {"a": 2, "b": 2, "c": 2}
     assert [letter.data for letter in letters(dead)] == [b"b"]
+
+
+def test_a_place_that_cannot_be_written_to_is_noticed_before_the_first_record(
+    spark: SparkSession, log: DeliveryLog, dead: Path, tmp_path: Path
+) -> None:
+    dead.touch()
+    function = each_record(
+        logging_handler(log, lambda _payload, _attempt: None), dead_letters=str(dead), app="b"
+    )
+    with pytest.raises(StreamingQueryException, match="expected to be able to write below"):
+        start(spark, tmp_path, function).awaitTermination()
+
+    assert log.counts() == {}
