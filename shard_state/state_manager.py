@@ -30,7 +30,7 @@ from shard_state.retry_policy import Retry, RetryPolicy
 from shard_state.round_robin import RoundRobin
 from shard_state.sequence_number import SequenceNumber
 from shard_state.shard_slices import ShardSlices, SliceLimits
-from shard_state.slices import Exhausted, FailedRecord, Redelivery, SliceOutcome, SlicePlan
+from shard_state.slices import Exhausted, Redelivery, SliceOutcome, SlicePlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,16 +306,27 @@ class StateManager:
         self._synchronise(plan.shard_id)
         return exhausted
 
-    def died(self, plan: SlicePlan, carried: FailedRecord | None, now: float) -> list[Exhausted]:
-        """Take in that the job of a slice died, or outlived the message time-out.
+    def died(self, plan: SlicePlan, held: SliceOutcome | None, now: float) -> list[Exhausted]:
+        """Take in that the job of a slice died, or outlived the message time-out, nobody knows at which record.
 
         Args:
             plan: the slice.
-            carried: the first record of a CARRIED slice, as the failure it becomes if it is convicted.
+            held: its records, as far as the driver knows them, all of them held: None for a READ slice. If the
+                slice is a suspect one, it moves the shard forward by them: they wait, to be halved.
             now: the time.
         """
         slices = self._of_epoch(plan)
-        return [] if slices is None else slices.died(plan, carried, now, random=self._random())
+        if slices is None:
+            return []
+        exhausted = slices.died(plan, held, now, random=self._random())
+        self._synchronise(plan.shard_id)
+        return exhausted
+
+    def suspect(self, plan: SlicePlan, count: int) -> None:
+        """Note that the worker of a slice, which is settled, died with the next ``count`` records in its hands."""
+        slices = self._of_epoch(plan)
+        if slices is not None:
+            slices.suspect(plan, count)
 
     # Finishing and storing
 

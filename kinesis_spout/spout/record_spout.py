@@ -177,8 +177,10 @@ class RecordSpout:
                 message_id = record.message_id
                 try:
                     values = self._scheme(record)
-                except Exception as error:  # noqa: BLE001 - whatever a scheme raises fails its record
+                except BaseException as error:
                     self._fail(consumer, readers, message_id, failure_of(error), FailReason.FAIL)
+                    if isinstance(error, KeyboardInterrupt):
+                        raise  # it may be the caller's Ctrl-C; see kinesis_spout.handler
                     continue
                 self._announcements.add(partial(self._listener.emitted, message_id, record.attempt))
                 return Emitted(message_id, values)

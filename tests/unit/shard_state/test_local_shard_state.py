@@ -206,7 +206,7 @@ class TestRetries:
         fail(state, 1)
         for now in (10.0, 11.0, 12.0):
             assert take(state, now) == [(1, 2)]
-            state.withdraw(n(1), None, now)
+            state.withdraw(n(1), None)
 
     def test_a_convict_is_handed_out_by_itself(self) -> None:
         state = owned()

@@ -4,7 +4,7 @@ import pytest
 
 from kinesis_spout.ports import Page
 from kinesis_spout.record import Record
-from kinesis_spout.spark.batch import Batch, pack
+from kinesis_spout.spark.batch import pack
 from kinesis_spout.spark.retry_buffer import RetryBuffer
 from kinesis_spout.spark.shard_reader import ShardReader
 from kinesis_spout.spark.work import WorkSlice
@@ -52,13 +52,6 @@ def test_every_core_gets_work_before_slices_share_a_task(
     assert [len(each) for each in packs] == sizes
     shards = [work.plan.shard_id for each in packs for work in each]
     assert sorted(shards) == sorted(work.plan.shard_id for work in works(slices))
-
-
-def test_a_batch_finds_the_records_that_travel_with_it() -> None:
-    batch = Batch(number=0, tag="t", works=works(2), started=0.0)
-
-    assert batch.record("shard-1", SequenceNumber(1)) == record(1)
-    assert batch.record("shard-0", SequenceNumber(1)) is None
 
 
 # RetryBuffer
