@@ -13,7 +13,6 @@ from shard_state import (
     LocalShardState,
     Order,
     Position,
-    RecordState,
     RetryPolicy,
     SequenceNumber,
     Shard,
@@ -63,7 +62,7 @@ class IsolationMachine(RuleBasedStateMachine):
             elif self.isolation.died(size, alone=True):
                 assert (size, bad) == (1, 0)
                 break
-        assert jobs <= self.suspected.bit_length() + 1
+        assert jobs <= self.suspected.bit_length() + 2
         assert not self.isolation.alone
 
     @precondition(lambda self: self.isolation.alone)
@@ -75,7 +74,7 @@ class IsolationMachine(RuleBasedStateMachine):
             self.isolation.survived(size, alone=True)
             left, jobs = left - size, jobs + 1
         assert left == 0
-        assert jobs <= self.suspected.bit_length() + 1
+        assert jobs <= self.suspected.bit_length() + 2
         assert self.isolation.limit(10_000) == 10_000
 
     @invariant()
