@@ -29,7 +29,7 @@ class EngineSettings:
     def rest_after(self, deaths: int) -> float:
         """Say how long a shard rests after a job of its slices died.
 
-        While a killer is looked for it does not rest: jobs die then, but those of other records end well in between.
+        While a killer is looked for it does not rest: then jobs of other records end well in between.
 
         Args:
             deaths: how many jobs, of any shard, have died since records were handled last.

@@ -1,5 +1,6 @@
 """How the user's code is called: by record and by Arrow batch, and what it may say."""
 
+import asyncio
 from typing import Any
 
 import pyarrow as pa
@@ -103,3 +104,36 @@ def test_a_handler_is_loaded_once_per_worker_and_keeps_its_state() -> None:
         "ValueError: the second call of one and the same object"
     ]
     assert packed.load() is packed.load()
+
+
+class UnspeakableError(Exception):
+    def __str__(self) -> str:
+        raise KeyboardInterrupt
+
+
+ENDS = [asyncio.CancelledError(), KeyboardInterrupt(), GeneratorExit(), SystemExit(3), UnspeakableError()]
+
+
+@pytest.mark.parametrize("raised", ENDS, ids=lambda error: type(error).__name__)
+def test_whatever_a_record_handler_raises_fails_that_record_only(raised: BaseException) -> None:
+    def handle(record: Record) -> None:
+        if record.data == b"b":
+            raise raised
+
+    reached, failed = RecordHandler(handle, lambda record: record)(records("a", "b", "c"), NEVER, NOTES)
+
+    assert reached == 3
+    assert [(at, failure.error_text.startswith(type(raised).__name__)) for at, failure in failed] == [
+        (1, True)
+    ]
+
+
+@pytest.mark.parametrize("raised", ENDS, ids=lambda error: type(error).__name__)
+def test_whatever_an_arrow_handler_raises_fails_that_row_only(raised: BaseException) -> None:
+    def handle(batch: pa.RecordBatch, _: ArrowCollector) -> None:
+        if b"b" in batch.column("data").to_pylist():
+            raise raised
+
+    reached, failed = ArrowHandler(handle)(records("a", "b", "c"), NEVER, NOTES)
+
+    assert (reached, [at for at, _ in failed]) == (3, [1])
