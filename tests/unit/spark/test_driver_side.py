@@ -7,7 +7,7 @@ from kinesis_spout.record import Record
 from kinesis_spout.spark.batch import pack
 from kinesis_spout.spark.retry_buffer import RetryBuffer
 from kinesis_spout.spark.shard_reader import ShardReader
-from kinesis_spout.spark.work import WorkSlice
+from kinesis_spout.spark.work import Cursor, WorkSlice
 from shard_state import Position, SequenceNumber, SliceKind, SlicePlan
 
 
@@ -139,3 +139,17 @@ def test_the_tip_counts_as_seen_from_when_the_poll_began() -> None:
     reader.fetching_since = 7.0
     reader.take_in(page(record(1)))
     assert reader.tip_seen_at == 5.0
+
+
+# ShardReader
+
+
+def test_a_page_that_is_dropped_takes_the_place_behind_it_along() -> None:
+    """Executors that read on there would skip what was dropped."""
+    reader = ShardReader(epoch=1, cursor=Cursor(iterator="behind"))
+    reader.take_left([record(1), record(2)])
+    assert reader.carried(5) == (record(1), record(2))
+    assert reader.size_bytes == sum(len(each.data) for each in (record(1), record(2)))
+    reader.drop_page()
+
+    assert (reader.cursor.iterator, reader.size_bytes, reader.is_idle) == (None, 0, True)

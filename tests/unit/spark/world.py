@@ -52,6 +52,8 @@ FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
 NEVER = 1e6
 
 Handle = Callable[[Record], None]
+Death = type[HandlerKilledWorker]
+"""How a job ends of which nobody knows how far it came."""
 
 
 class KillsWorker(BaseException):
@@ -116,7 +118,7 @@ class MortalHandler:
 class InProcessRunner:
     """A ``BatchRunner`` without Spark. Mutable."""
 
-    def __init__(self, settings: TaskSettings, handle: Handle, *, blind: bool = False) -> None:
+    def __init__(self, settings: TaskSettings, handle: Handle, *, blind: Death | None = None) -> None:
         self._settings = settings
         self._handle = handle
         self._blind = blind
@@ -161,7 +163,7 @@ class InProcessRunner:
             except KillsWorker:
                 remains = journal.read(file)
         if self._blind:
-            raise HandlerKilledWorker("the Spark job died: Python worker exited unexpectedly")
+            raise self._blind("the Spark job died: Python worker exited unexpectedly")
         assert remains is not None
         return salvage(pack, remains, self._settings, "the worker died")
 
@@ -229,7 +231,7 @@ class EngineWorld:
         *,
         hanging: bool = False,
         queueing: bool = False,
-        blind: bool = False,
+        blind: Death | None = None,
         engine: dict[str, Any] | None = None,
         task: dict[str, Any] | None = None,
         **settings: Any,
