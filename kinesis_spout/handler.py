@@ -76,8 +76,9 @@ def failure_of(error: BaseException) -> Failure:
 def _delay(error: RetryLater) -> float | None:
     """Give the delay that was asked for; None if a subclass left something else in its place."""
     seconds = getattr(error, "seconds", None)
-    wished = isinstance(seconds, (int, float)) and math.isfinite(seconds) and seconds >= 0
-    return float(seconds) if wished else None
+    if isinstance(seconds, (int, float)) and math.isfinite(seconds) and seconds >= 0:
+        return float(seconds)
+    return None
 
 
 def _text(error: BaseException) -> str:

@@ -13,6 +13,13 @@ A shell (the plain-Python spout, the micro-batch engine) does all the I/O and ca
 The obligations of the shell: call from one thread; pass a ``now`` that never goes back; write a dead letter
 for every ``Exhausted`` it is given, and report it; give a record to the user only on ``Emission.deliver`` or
 from ``take_retry``; report shards as listed again after an end was read, so that the children are found.
+
+Where the limit on deliveries ends (invariant 4): what counts are deliveries whose end was reported, by ``fail``,
+``settle`` or ``died``, and committed. A delivery that is under way when the whole process dies was never reported.
+Of a record's first one nothing is stored, so it comes again as the first, at every start; of a later one the number
+is stored, at most the limit's, so it comes again under that number. A record that ends its whole process each time
+is therefore never given up. On Spark a handler runs in a worker, whose death is reported; in plain Python it does
+not.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
