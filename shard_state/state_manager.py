@@ -15,8 +15,8 @@ for every ``Exhausted`` it is given, and report it; give a record to the user on
 from ``take_retry``; report shards as listed again after an end was read, so that the children are found.
 
 Where the limit on deliveries ends (invariant 4): what counts are deliveries whose end was reported, by ``fail``,
-``settle`` or ``died``, and committed. A delivery that is under way when the whole process dies was never reported.
-Of a record's first one nothing is stored, so it comes again as the first, at every start; of a later one the number
+``settle`` or ``died``, and committed. One that is under way when the whole process dies was never reported. Of a
+record's first one nothing is stored, so it comes again as the first, at every start; of a later one the number
 is stored, at most the limit's, so it comes again under that number. A record that ends its whole process each time
 is therefore never given up. On Spark a handler runs in a worker, whose death is reported; in plain Python it does
 not.
