@@ -147,7 +147,8 @@ class ShardSlices:
             self._convict(outcome)
             return self._acquitted(self.state.settle_fresh(outcome, now, random=random))
         if not self._is_convict(plan):
-            isolation.survived(len(plan.retries), alone=plan.alone)
+            held = sum(failure.held for failure in outcome.failures)
+            isolation.survived(len(plan.retries) - held, alone=plan.alone)
         self._convict(outcome)
         failed = {failure.sequence for failure in outcome.failures}
         exhausted = self.state.settle_retries(plan.retries, outcome.failures, now, random=random)

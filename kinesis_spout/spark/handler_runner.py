@@ -185,7 +185,11 @@ def salvage_job(
     cancelled = guilty is None and "cancel" in str(death)
     if not cancelled and guilty is None:
         return None
-    found = [_stopped(file(task)) for task in range(len(packs))]
+    files = [file(task) for task in range(len(packs))]
+    for each in files:
+        journal.ask_to_stop(each)
+    until = monotonic() + _STOP_SECONDS
+    found = [_stopped(each, until) for each in files]
     if not any(found):
         return None
     since = monotonic() - settings.max_seconds
@@ -212,10 +216,8 @@ def _not_begun(pack: Sequence[WorkSlice], settings: TaskSettings) -> list[WorkRe
     return salvage(pack, Remains(counts=(0,) * len(pack)), settings, None)
 
 
-def _stopped(file: Path) -> Remains | None:
-    """Read what a task has noted, once it hands nothing over any more."""
-    until = monotonic() + _STOP_SECONDS
-    journal.ask_to_stop(file)
+def _stopped(file: Path, until: float) -> Remains | None:
+    """Read what a task has noted, once it hands nothing over any more, or at the monotonic time ``until``."""
     remains = journal.read(file)
     while remains is not None and not remains.is_over and monotonic() < until:
         sleep(_LOOK_SECONDS)

@@ -289,6 +289,16 @@ class TestDeaths:
         die(slices, fresh(slices, carried=8), all_held(1, 8))
         assert slices.plan_fresh(8) is None
 
+    def test_suspects_that_were_not_reached_in_time_stay_suspects(self) -> None:
+        slices = owned()
+        die(slices, fresh(slices))
+        die(slices, fresh(slices, carried=8), all_held(1, 8))
+        held = tuple(failed(at, at + 1, attempt=0, held=True) for at in range(1, 4))
+        settle(slices, due(slices, 0.0), SliceOutcome(count=4, failures=held))
+        sizes = [len(due(slices, 0.0).retries)]
+        assert sizes == [4]
+        assert slices._isolation[False]._among == 7
+
     def test_suspects_come_before_what_else_is_due(self) -> None:
         """Halving counts on it: the suspects must be the next records."""
         slices = owned()
