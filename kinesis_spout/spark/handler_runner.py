@@ -14,7 +14,7 @@ import re
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -81,7 +81,7 @@ class RunSlices:
         self._handler = handler
         self._folder = folder
 
-    def __call__(self, packs: Iterator[Sequence[WorkSlice]]) -> Iterator[WorkResult]:
+    def __call__(self, packs: Iterable[Sequence[WorkSlice]]) -> Iterator[WorkResult]:
         """Carry out the slices of one task; of its second attempt, say what came of them in the first."""
         context = TaskContext.get()
         assert context is not None
@@ -127,7 +127,7 @@ class HandlerRunner:
         self._context = context
         self._settings = settings
         self._handler = handler
-        self._is_local = re.match(r"local(\[|$)", context.master) is not None
+        self._is_local = re.match(r"local(\[|$)", context.master or "") is not None
         self._root = Path(tempfile.gettempdir()) / f"kinesis-spout-{uuid.uuid4().hex}"
 
     def run(self, tag: str, packs: Sequence[Sequence[WorkSlice]]) -> list[WorkResult]:

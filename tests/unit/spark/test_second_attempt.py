@@ -60,8 +60,8 @@ class Machine:
             finally:
                 os._exit(0)
         os.waitpid(child, 0)
-        results: list[WorkResult] = pickle.loads(returned.read_bytes()) if returned.exists() else []
-        return results
+        came: list[WorkResult] = pickle.loads(returned.read_bytes()) if returned.exists() else []
+        return came
 
 
 @pytest.fixture
