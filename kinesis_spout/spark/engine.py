@@ -29,7 +29,7 @@ from kinesis_spout.spark.shard_reader import ShardReader
 from kinesis_spout.spark.tip_poller import DENIED_SECONDS, TipPoller
 from kinesis_spout.spark.work import WorkResult, WorkSlice
 from kinesis_spout.spout.consumer import Consumer
-from shard_state import Order, RecordState, SliceKind, SliceOutcome, SlicePlan
+from shard_state import Order, RecordState, SequenceNumber, SliceKind, SliceOutcome, SlicePlan
 
 _REREAD_SECONDS: Final = 5.0
 """How long a batch may read again what is to be retried. The rest of it comes later."""
@@ -413,12 +413,11 @@ class MicroBatchEngine:
         """Sort out the slices whose worker died; gives those of which it is known how far they came."""
         if any(result.delivered > len(result.unfinished) for result in results):
             self._deaths = 0
-        killed = [each for each in results if any(failed.killed_worker for failed in each.outcome.failures)]
-        if not (killed or any(result.lost or result.suspects for result in results)):
+        if not any(result.lost or result.suspects or _killed(result) for result in results):
             return results
         if self._stopping.is_set():
             # Who was under way when the stop cancelled the job did nothing wrong.
-            return [result for result in results if result not in killed and not result.lost]
+            return [result for result in results if not (result.lost or _killed(result))]
         self._deaths += 1
         reason = batch.cancelled_for or "its worker died"
         if batch.cancelled_for is not None:
@@ -431,7 +430,7 @@ class MicroBatchEngine:
             reader = self._reader_of(result.plan)
             if result.lost:
                 self._died(works[result.plan.shard_id, result.plan.kind], error, reason)
-            elif reader is not None and (result in killed or result.suspects):
+            elif reader is not None and (result.suspects or _killed(result)):
                 reader.barred_until = now + self._settings.rest_after(self._deaths)
         return [result for result in results if not result.lost]
 
@@ -478,9 +477,14 @@ class MicroBatchEngine:
         return now + min(_LONGEST_WAIT_SECONDS, timeout / 10)
 
 
+def _killed(result: WorkResult) -> set[SequenceNumber]:
+    """Name the record of a slice that was under way when its worker died."""
+    return {failed.sequence for failed in result.outcome.failures if failed.killed_worker}
+
+
 def _timed_out(result: WorkResult, reason: str) -> WorkResult:
     """Say of the record that was under way that it took too long."""
-    killed = {failed.sequence for failed in result.outcome.failures if failed.killed_worker}
+    killed = _killed(result)
     unfinished = tuple(
         replace(each, error=reason) if each.record.sequence in killed else each for each in result.unfinished
     )
