@@ -270,3 +270,33 @@ def test_a_job_that_failed_for_no_task_is_planned_again(tmp_path: Path, stream: 
     packs = [[WorkSlice(plan=plan(SliceKind.READ))]]
 
     assert salvage_job(packs, lambda _: tmp_path / "0.0", Task(tmp_path, stream).settings, death) is None
+
+
+CANCELLED = HandlerKilledWorker("the Spark job died: Job 3 cancelled part of cancelled job tag orders-3")
+
+
+@pytest.mark.parametrize(("max_seconds", "blamed"), [(0.0, 1), (3_600.0, 0)])
+def test_of_a_job_that_was_cancelled_the_record_is_blamed_that_took_longer_than_a_task_may(
+    tmp_path: Path, stream: InMemoryStream, max_seconds: float, blamed: int
+) -> None:
+    pack = [WorkSlice(plan=plan(SliceKind.CARRIED), records=tuple(put(stream, FIRST, 3)))]
+    task = Task(tmp_path, stream)
+    task.run(pack, acts(b"2"))
+    settings = task_settings(StreamClient(stream), max_seconds=max_seconds)
+    results = salvage_job([pack], lambda _: task.file, settings, CANCELLED)
+
+    assert results is not None
+    assert sum(each.killed_worker for each in results[0].outcome.failures) == blamed
+
+
+def test_where_reading_takes_longer_than_the_time_out_the_driver_is_to_read(
+    tmp_path: Path, stream: InMemoryStream
+) -> None:
+    """Nothing was under way: planned again as it was, the slice would meet the same end for ever."""
+    pack = [WorkSlice(plan=plan(SliceKind.READ))]
+    task = Task(tmp_path, stream)
+    Journal(task.file, 1).close()
+    results = salvage_job([pack], lambda _: task.file, task.settings, CANCELLED)
+
+    assert results is not None
+    assert results[0].lost
