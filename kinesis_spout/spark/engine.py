@@ -413,6 +413,7 @@ class MicroBatchEngine:
         """Sort out the slices whose worker died; gives those of which it is known how far they came."""
         if any(result.delivered > len(result.unfinished) for result in results):
             self._deaths = 0
+        self._consumer.counters.timed_out += batch.cancelled_for is not None
         if not any(result.lost or result.suspects or _killed(result) for result in results):
             return results
         if self._stopping.is_set():
@@ -421,7 +422,6 @@ class MicroBatchEngine:
         self._deaths += 1
         reason = batch.cancelled_for or "its worker died"
         if batch.cancelled_for is not None:
-            self._consumer.counters.timed_out += 1
             results = [_timed_out(result, reason) for result in results]
         _log.warning("batch %d: %s; what it had finished counts", batch.number, reason)
         works = {(work.plan.shard_id, work.plan.kind): work for work in batch.works}

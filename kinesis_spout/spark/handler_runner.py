@@ -55,10 +55,17 @@ class _Folder:
         """Name the file of a task."""
         return self.path / f"{task}.{attempt}"
 
-    def open(self, task: int, attempt: int, slices: int) -> Journal | None:
-        """Begin the journal of a task; None where none can be written."""
+    def make(self) -> None:
+        """Make the folder, if that can be done."""
         try:
             self.path.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            _log.warning("%s cannot be made (%s): a death costs more deliveries", self.path, error)
+
+    def open(self, task: int, attempt: int, slices: int) -> Journal | None:
+        """Begin the journal of a task; None where none can be written."""
+        self.make()
+        try:
             return Journal(self.file(task, attempt), slices)
         except OSError as error:
             _log.warning(
@@ -138,11 +145,13 @@ class HandlerRunner:
         )
         run_slices_of = RunSlices(self._settings, self._handler, folder)
         try:
+            if self._is_local:
+                folder.make()
             with tagged(self._context, tag):
                 return self._context.parallelize(packs, len(packs)).mapPartitions(run_slices_of).collect()
         except HandlerKilledWorker as death:
-            if not self._is_local:
-                raise
+            if not (self._is_local and folder.path.is_dir()):
+                raise  # on other machines, or not to be written
             results = salvage_job(packs, folder.file, self._settings, death)
             if results is None:
                 raise
@@ -178,7 +187,7 @@ def salvage_job(
         death: how the job failed.
 
     Returns:
-        None if it failed in a way that blames no task, or of no task anything is known.
+        None if it failed in a way that blames no task.
     """
     failed = _FAILED_TASK.search(str(death))
     guilty = None if failed is None else int(failed[1])
@@ -190,20 +199,19 @@ def salvage_job(
         journal.ask_to_stop(each)
     until = monotonic() + _STOP_SECONDS
     found = [_stopped(each, until) for each in files]
-    if not any(found):
-        return None
     since = monotonic() - settings.max_seconds
     anybody_hangs = any(remains is not None and remains.hangs_since(since) for remains in found)
     results: list[WorkResult] = []
     for task, (pack, remains) in enumerate(zip(packs, found, strict=True)):
         if remains is None:
-            # It had not begun. A task that died before it could note anything says nothing either.
+            # Its worker had not begun: a time-out that was spent on starting it blames no record. One that died
+            # before it could note anything says nothing either.
             results += [lost(work) for work in pack] if task == guilty else _not_begun(pack, settings)
             continue
         hangs = cancelled and remains.hangs_since(since)
         blame = f"{_DIED}: {death}" if task == guilty else str(death) if hangs else None
         results += salvage(pack, remains, settings, blame)
-    if cancelled and not anybody_hangs:
+    if cancelled and any(found) and not anybody_hangs:
         # Then it is the reading that takes too long: the driver should read these shards.
         return [
             replace(each, lost=each.plan.kind is SliceKind.READ and not each.outcome.count)

@@ -300,3 +300,14 @@ def test_where_reading_takes_longer_than_the_time_out_the_driver_is_to_read(
 
     assert results is not None
     assert results[0].lost
+
+
+def test_a_time_out_that_was_spent_on_starting_the_worker_blames_no_record(
+    tmp_path: Path, stream: InMemoryStream
+) -> None:
+    pack = [WorkSlice(plan=plan(SliceKind.CARRIED), records=tuple(put(stream, FIRST, 1)))]
+    task = Task(tmp_path, stream)
+    results = salvage_job([pack], lambda _: task.file, task.settings, CANCELLED)
+
+    assert results is not None
+    assert (results[0].outcome.count, results[0].outcome.failures, results[0].lost) == (0, (), False)
