@@ -26,8 +26,8 @@ from pyspark.sql import SparkSession
 from kinesis_spout import KinesisSpout, Record
 from kinesis_spout.kinesis import KinesisClientSettings, KinesisShardLister, PollingShardGetter
 from kinesis_spout.spark.batch import pack
+from kinesis_spout.spark.handler_runner import HandlerRunner
 from kinesis_spout.spark.handlers import Door, HandlerBytes
-from kinesis_spout.spark.jobs import HandlerRunner
 from kinesis_spout.spark.start import task_settings
 from kinesis_spout.spark.work import Cursor, WorkSlice
 from shard_state import Position, SliceKind, SlicePlan
@@ -112,7 +112,7 @@ def _job(
     context = spark.sparkContext
     config = spout_config(kinesis, stream, place)
     handler = HandlerBytes.of(Door.RECORD, lambda _record: None, lambda record: record)
-    runner = HandlerRunner(context, task_settings(config), handler)
+    runner = HandlerRunner(context, task_settings(config, context.defaultParallelism), handler)
     works = [_work(client, stream, number, kind) for number in range(shards)]
     packs = pack(works, per_task=config.shards_per_task, parallelism=context.defaultParallelism)
 

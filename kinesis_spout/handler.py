@@ -1,7 +1,14 @@
 """What a record handler may say by raising, and how an error is read.
 
-Returning acks the record; any exception fails it, to be retried until the retry limit. Two exceptions say
+Returning acks the record; whatever it raises fails it, to be retried until the retry limit. Two exceptions say
 more: `Reject` gives the record up at once, `RetryLater` chooses when it is tried again.
+
+"Whatever" is any ``BaseException``: `asyncio.CancelledError`, `SystemExit`, `GeneratorExit`, `KeyboardInterrupt`
+fail the record that the handler was given, like any other. They must: let through, each of them would end the
+worker at the same record again and again. Nothing that has to end a task is lost by it. Spark ends one by killing
+its worker process or closing its socket, never by raising in it; and Ctrl-C reaches the main thread of the driver
+only, where no handler runs. The one exception is the plain-Python door, whose scheme runs on the caller's own
+thread: there a `KeyboardInterrupt` fails its record *and* goes on to the caller.
 
 This module travels to the executors with every handler, so it imports nothing of ours.
 """
@@ -44,7 +51,7 @@ class RetryLater(Exception):  # noqa: N818
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """What an exception of a handler means for its record."""
+    """What the end of a delivery means for its record."""
 
     error_text: str
     """One line of at most `MAX_ERROR_CHARS`: "ValueError: bad amount", or a `Reject`'s reason."""
@@ -52,6 +59,8 @@ class Failure:
     """Whether the record is given up at once."""
     delay_seconds: float | None = None
     """When to try again, if the handler chose; None leaves it to the back-off."""
+    killed_worker: bool = False
+    """Whether the worker died, or hung, while the record was handled. It is retried in a job of its own."""
 
 
 def failure_of(error: BaseException) -> Failure:
@@ -59,15 +68,23 @@ def failure_of(error: BaseException) -> Failure:
     if isinstance(error, Reject):
         return Failure(error_text=_one_line(_text(error)) or "rejected without a reason", rejected=True)
     if isinstance(error, RetryLater):
-        return Failure(error_text=_one_line(f"RetryLater: {_text(error)}"), delay_seconds=error.seconds)
+        return Failure(error_text=_one_line(f"RetryLater: {_text(error)}"), delay_seconds=_delay(error))
     text = _text(error)
     return Failure(error_text=_one_line(f"{type(error).__name__}: {text}" if text else type(error).__name__))
+
+
+def _delay(error: RetryLater) -> float | None:
+    """Give the delay that was asked for; None if a subclass left something else in its place."""
+    seconds = getattr(error, "seconds", None)
+    if isinstance(seconds, (int, float)) and math.isfinite(seconds) and seconds >= 0:
+        return float(seconds)
+    return None
 
 
 def _text(error: BaseException) -> str:
     try:
         return _without_traceback(str(error).strip())
-    except Exception as broken:  # noqa: BLE001 - a user's __str__ may raise anything; the failure still counts
+    except BaseException as broken:  # noqa: BLE001 - a user's __str__ may raise anything; the failure still counts
         return f"(its text cannot be had: __str__ raised {type(broken).__name__})"
 
 

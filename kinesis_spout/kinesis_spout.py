@@ -89,20 +89,21 @@ class KinesisSpout(RecordSpout):
 
         self._refuse_order("foreach_batch")
         context = classic_context(spark)
-        runner = DataFrameRunner(spark, context, task_settings(self.config), handler)
+        settings = task_settings(self.config, context.defaultParallelism)
+        runner = DataFrameRunner(spark, context, settings, handler)
         return start_query(self.config, self._given_ports or open_ports(self.config), context, runner, name)
 
     def _run_handler(
         self, spark: "SparkSession", door: "Door", handler: Callable[..., None], name: str | None
     ) -> "SpoutQuery":
+        from kinesis_spout.spark.handler_runner import HandlerRunner  # noqa: PLC0415
         from kinesis_spout.spark.handlers import HandlerBytes  # noqa: PLC0415
-        from kinesis_spout.spark.jobs import HandlerRunner, classic_context  # noqa: PLC0415
+        from kinesis_spout.spark.jobs import classic_context  # noqa: PLC0415
         from kinesis_spout.spark.start import start_query, task_settings  # noqa: PLC0415
 
         context = classic_context(spark)
-        runner = HandlerRunner(
-            context, task_settings(self.config), HandlerBytes.of(door, handler, self._scheme)
-        )
+        settings = task_settings(self.config, context.defaultParallelism)
+        runner = HandlerRunner(context, settings, HandlerBytes.of(door, handler, self._scheme))
         return start_query(self.config, self._given_ports or open_ports(self.config), context, runner, name)
 
     def _refuse_order(self, door: str) -> None:

@@ -1,54 +1,74 @@
-"""Finding the record that kills its worker, without blaming its neighbours.
+"""Finding the record that kills its worker where nobody saw which one it was.
 
-When a job dies, any of its slices may be the cause. So each of them is planned again *alone*, in a job of its
-own: the innocent ones pass and are trusted again. One that dies alone is halved, and halved again, until it is
-a single record; when that dies alone, the record is convicted. It is failed like any other, and retried alone,
-so that it can never take others down again. After a success the limit doubles, up to the size that was first
-suspected; then the shard is trusted again.
+Mostly it is seen: a task notes which record is under way, and its death blames that one only. This is for the
+other deaths: a whole DataFrame whose handler raised, a machine that is gone with its notes.
+
+When such a job dies, any of its slices may be the cause. So each of them is planned again *alone*, in a job of its
+own: the innocent ones pass and are trusted again. One that dies alone is halved. Of a half that passes the other
+half is suspected, so each job halves what is left, and the killer among n records stands alone after about
+log2(n) jobs. When it dies alone it is convicted: failed like any other, and retried alone, so that it can never
+take others down again.
 """
 
 from shard_state.sequence_number import SequenceNumber
+
+_PORTIONS = 100
 
 
 class Isolation:
     """The suspicion against the slices of one kind, fresh or retried, of one shard. Mutable."""
 
     def __init__(self) -> None:
-        self._suspected: int | None = None
-        """The size of the slice that fell under suspicion; None: all is well."""
+        self._among = 0
+        """The killer is among so many of the next records; 0: all is well."""
         self._limit = 0
         self._convicts: set[SequenceNumber] = set()
 
     @property
     def alone(self) -> bool:
         """Whether the next slice must have a job of its own."""
-        return self._suspected is not None
+        return self._among > 0
 
     def limit(self, wished: int) -> int:
-        """Bound the size of the next slice."""
-        return wished if self._suspected is None else min(wished, self._limit)
+        """Say how large the next slice is to be."""
+        return self._limit if self.alone else wished
+
+    @property
+    def portion(self) -> int | None:
+        """How many records a handler that takes several at a time should be given; None: as many as there are.
+
+        What is under way is noted portion by portion. So the next death names a hundredth of 10,000 records, and
+        the one after it the record: three deliveries for each of the others.
+        """
+        return max(1, self._limit // _PORTIONS) if self.alone else None
+
+    def suspect(self, count: int) -> None:
+        """Note that the worker died with the next ``count`` records in its hands, or may have."""
+        self._among = self._limit = count
 
     def died(self, count: int, *, alone: bool) -> bool:
-        """Note that a job died with a slice of at most ``count`` records in it.
+        """Note that a job died with a slice of at most ``count`` records in it, and nobody saw at which.
 
         Returns:
             Whether that convicts the slice's one record.
         """
-        if not alone:
-            self._suspected, self._limit = max(count, self._suspected or 0), count
-            return False
-        if self._suspected is None:
-            self._suspected = count
-        self._limit = max(1, count // 2)
-        return count == 1
+        if alone and count == 1:
+            self.trust()
+            return True
+        self.suspect(count)
+        if alone:
+            self._limit = count // 2
+        return False
 
-    def survived(self, *, alone: bool) -> None:
-        """Note that a slice ended well."""
-        if not alone or self._suspected is None:
-            return
-        self._limit *= 2
-        if self._limit > self._suspected:
-            self._suspected = None
+    def survived(self, count: int, *, alone: bool) -> None:
+        """Note that a slice of ``count`` records ended well."""
+        if alone:
+            self._among = max(0, self._among - count)
+            self._limit = max(1, min(self._limit, (self._among + 1) // 2))
+
+    def trust(self) -> None:
+        """Note that everything suspected has passed."""
+        self._among = 0
 
     def convict(self, sequence: SequenceNumber) -> None:
         """Remember a record that killed its worker."""

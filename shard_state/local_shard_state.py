@@ -9,7 +9,7 @@ so the shard stays dirty (and is committed again) although that commit succeeds.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from math import ceil
+from math import ceil, inf
 from typing import Final
 
 from shard_state.checkpoint import Checkpoint
@@ -292,7 +292,7 @@ class LocalShardState:
             self.tracker.settle(outcome.first, carved)
             for failure, decision in decided:
                 if failure.held:
-                    self.retries.hold(failure.sequence, failure.partition_key, now)
+                    self.retries.hold(failure.sequence, failure.partition_key, -inf)
                 elif isinstance(decision, Retry):
                     due_at = now + decision.delay_seconds
                     self.retries.wait(failure.sequence, failure.partition_key, due_at)
@@ -326,7 +326,7 @@ class LocalShardState:
         exhausted: list[Exhausted] = []
         for failure in outcome.failures:
             if failure.held:
-                self.withdraw(failure.sequence, failure.partition_key, now)
+                self.withdraw(failure.sequence, failure.partition_key)
                 continue
             decision = self.fail(
                 failure.sequence,
@@ -347,10 +347,13 @@ class LocalShardState:
                 self._start_deadline(delivery.sequence, now)
         return exhausted
 
-    def withdraw(self, sequence: SequenceNumber, partition_key: str | None, now: float) -> None:
-        """Take back a delivery that did not reach the handler: the record waits on, uncounted."""
+    def withdraw(self, sequence: SequenceNumber, partition_key: str | None) -> None:
+        """Take back a delivery that did not reach the handler: the record waits on, uncounted.
+
+        It was the first to be due and is so again: what is halved must meet the same records at its front.
+        """
         if self.tracker.apply(sequence, RecordEvent.WITHDRAW):
-            self.retries.hold(sequence, partition_key, now)
+            self.retries.hold(sequence, partition_key, -inf)
             self._changed()
 
     # Committing

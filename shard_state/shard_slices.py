@@ -3,16 +3,17 @@
 At most one fresh slice and one slice of retries are out at a time. Whether a fresh slice is read by an
 executor or carried by the driver follows from the *backlog*: a page that came back full, or an end far behind
 the tip, says that more is waiting; reaching the tip ends it. A shard under suspicion is carried as well, for
-only a driver that holds the records can halve them.
+only a driver that holds the records can halve them. Records among which is one that kills its worker, nobody
+knows which, wait from then on as retries: so the shard goes on while they are halved, as far as its order lets it.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shard_state.errors import OutOfOrder
 from shard_state.isolation import Isolation
 from shard_state.local_shard_state import LocalShardState
-from shard_state.slices import Exhausted, FailedRecord, Redelivery, SliceKind, SliceOutcome, SlicePlan
+from shard_state.slices import Exhausted, SliceKind, SliceOutcome, SlicePlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +84,7 @@ class ShardSlices:
             max_failures=len(retries),
             retries=retries,
             alone=isolation.alone or convict,
+            portion=isolation.portion,
         )
         return self._retries_out
 
@@ -103,7 +105,7 @@ class ShardSlices:
             shard_id=self.state.shard.shard_id,
             epoch=self.state.epoch,
             kind=SliceKind.CARRIED if carried else SliceKind.READ,
-            limit=isolation.limit(min(carried or self._limits.records, self._limits.records)),
+            limit=min(isolation.limit(self._limits.records), carried or self._limits.records),
             position=self.state.position,
             max_failures=self.state.max_failures,
             room=room,
@@ -112,6 +114,7 @@ class ShardSlices:
             attempts=self.state.restored_attempts,
             blocked_keys=self.state.retries.blocked_keys,
             alone=isolation.alone,
+            portion=isolation.portion,
         )
         return self._fresh_out
 
@@ -138,50 +141,79 @@ class ShardSlices:
         """
         if not self._returned(plan):
             return []
-        self._isolation[plan.is_fresh].survived(alone=plan.alone)
+        isolation = self._isolation[plan.is_fresh]
         if plan.is_fresh:
             if plan.kind is SliceKind.READ:
                 self.backlog = not outcome.at_tip
-            return self.state.settle_fresh(outcome, now, random=random)
+            isolation.survived(outcome.count, alone=plan.alone)
+            if plan.alone and not self.backlog:
+                isolation.trust()  # The job that died can have read no further than the tip.
+            self._convict(outcome)
+            return self._acquitted(self.state.settle_fresh(outcome, now, random=random))
+        if not self._is_convict(plan):
+            held = sum(failure.held for failure in outcome.failures)
+            isolation.survived(len(plan.retries) - held, alone=plan.alone)
+        self._convict(outcome)
         exhausted = self.state.settle_retries(plan.retries, outcome, now, random=random)
         for acked in {retry.sequence for retry in plan.retries} - outcome.unfinished:
             self._isolation[False].acquit(acked)
         return self._acquitted(exhausted)
 
-    def died(
-        self, plan: SlicePlan, carried: FailedRecord | None, now: float, *, random: Callable[[], float]
-    ) -> list[Exhausted]:
-        """Take in that the job of a slice died: it is planned again, alone, then halved.
+    def suspect(self, plan: SlicePlan, count: int) -> None:
+        """Note that the worker of a slice died with the ``count`` records in its hands that come next now."""
+        self._isolation[plan.is_fresh].suspect(count)
 
-        ``carried`` is the first record of a CARRIED slice, as the failure it becomes if it is convicted.
+    def died(
+        self, plan: SlicePlan, held: SliceOutcome | None, now: float, *, random: Callable[[], float]
+    ) -> list[Exhausted]:
+        """Take in that the job of a slice died, nobody knows at which record: it is planned again, alone.
+
+        If it was alone it is halved, or its one record is convicted.
+
+        Args:
+            plan: the slice.
+            held: its records, as far as the driver knows them, all of them held: None for a READ slice.
+            now: the time.
+            random: see ``LocalShardState``.
         """
         if not self._returned(plan):
             return []
-        count = len(plan.retries) if plan.kind is SliceKind.RETRY else plan.limit
-        convicted = self._isolation[plan.is_fresh].died(count, alone=plan.alone)
         if plan.is_fresh:
-            if not convicted or carried is None:
-                return []
-            self._isolation[False].convict(carried.sequence)
-            outcome = SliceOutcome(
-                first=carried.sequence, last=carried.sequence, count=1, failures=(carried,)
+            return self._fresh_died(plan, held, now, random)
+        if self._is_convict(plan) or self._isolation[False].died(len(plan.retries), alone=plan.alone):
+            retry = plan.retries[0]
+            self._isolation[False].convict(retry.sequence)
+            key = held.failures[0].partition_key if held and held.failures else None
+            decision = self.state.fail(
+                retry.sequence, now, attempt=retry.attempt, random=random, partition_key=key
             )
-            return self._acquitted(self.state.settle_fresh(outcome, now, random=random))
-        if convicted:
-            return self._convict_retry(plan.retries[0], carried, now, random)
+            return self._acquitted([decision] if isinstance(decision, Exhausted) else [])
         for retry in plan.retries:
-            self.state.withdraw(retry.sequence, None, now)
+            self.state.withdraw(retry.sequence, None)
         return []
 
-    def _convict_retry(
-        self, retry: Redelivery, carried: FailedRecord | None, now: float, random: Callable[[], float]
+    def _fresh_died(
+        self, plan: SlicePlan, held: SliceOutcome | None, now: float, random: Callable[[], float]
     ) -> list[Exhausted]:
-        self._isolation[False].convict(retry.sequence)
-        key = None if carried is None else carried.partition_key
-        decision = self.state.fail(
-            retry.sequence, now, attempt=retry.attempt, random=random, partition_key=key
-        )
-        return self._acquitted([decision] if isinstance(decision, Exhausted) else [])
+        fresh, retried = self._isolation[True], self._isolation[False]
+        if not plan.alone or held is None:
+            fresh.died(plan.limit, alone=False)
+            return []
+        fresh.survived(held.count, alone=True)
+        suspects = [failure for failure in held.failures if failure.held]
+        if retried.died(len(suspects), alone=True):
+            guilty = replace(suspects[0], held=False, attempt=suspects[0].attempt + 1, killed_worker=True)
+            held = replace(held, failures=(guilty,))
+            self._convict(held)
+        return self._acquitted(self.state.settle_fresh(held, now, random=random))
+
+    def _convict(self, outcome: SliceOutcome) -> None:
+        for failure in outcome.failures:
+            if failure.killed_worker:
+                self._isolation[False].convict(failure.sequence)
+
+    def _is_convict(self, plan: SlicePlan) -> bool:
+        return len(plan.retries) == 1 and self._isolation[False].is_convict(plan.retries[0].sequence)
 
     def _returned(self, plan: SlicePlan) -> bool:
         """Note that a slice is out no more; False if it was not out."""

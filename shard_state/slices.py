@@ -76,6 +76,8 @@ class SlicePlan:
     """The records of a RETRY slice, in the order of delivery."""
     alone: bool = False
     """Run it in a job of its own: a job with it died before, and this tells who is to blame."""
+    portion: int | None = None
+    """A handler that takes several records at a time is given no more than that; None: as many as there are."""
 
     @property
     def is_fresh(self) -> bool:
@@ -101,6 +103,8 @@ class FailedRecord:
     """The handler said that no retry can help."""
     delay_seconds: float | None = None
     """The handler's own wish for the delay before the next attempt."""
+    killed_worker: bool = False
+    """The worker died, or hung, while it was handled: it is retried alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

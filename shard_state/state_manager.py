@@ -16,6 +16,13 @@ from ``take_retry``; report shards as listed again after an end was read, so tha
 one commit at a time, the next ``to_commit`` only when the outcome of the last is known and was reported: of two
 that are under way the older could be stored last, and move the checkpoint back (invariant 1); report a ``fail``
 only of a delivery that was made under the present epoch of its shard (invariant 17).
+
+Where the limit on deliveries ends (invariant 4): what counts are deliveries whose end was reported, by ``fail``,
+``settle`` or ``died``, and committed. One that is under way when the whole process dies was never reported. Of a
+record's first one nothing is stored, so it comes again as the first, at every start; of a later one the number
+is stored, at most the limit's, so it comes again under that number. A record that ends its whole process each time
+is therefore never given up. On Spark a handler runs in a worker, whose death is reported; in plain Python it does
+not.
 """
 
 import math
@@ -34,7 +41,7 @@ from shard_state.retry_policy import Retry, RetryPolicy
 from shard_state.round_robin import RoundRobin
 from shard_state.sequence_number import SequenceNumber
 from shard_state.shard_slices import ShardSlices, SliceLimits
-from shard_state.slices import Delivery, Exhausted, FailedRecord, Redelivery, SliceOutcome, SlicePlan
+from shard_state.slices import Delivery, Exhausted, Redelivery, SliceOutcome, SlicePlan
 
 _READING: Final = ShardPhase.READING
 
@@ -327,16 +334,27 @@ class StateManager:
         self._synchronise(plan.shard_id)
         return exhausted
 
-    def died(self, plan: SlicePlan, carried: FailedRecord | None, now: float) -> list[Exhausted]:
-        """Take in that the job of a slice died, or outlived the message time-out.
+    def died(self, plan: SlicePlan, held: SliceOutcome | None, now: float) -> list[Exhausted]:
+        """Take in that the job of a slice died, or outlived the message time-out, nobody knows at which record.
 
         Args:
             plan: the slice.
-            carried: the first record of a CARRIED slice, as the failure it becomes if it is convicted.
+            held: its records, as far as the driver knows them, all of them held: None for a READ slice. If the
+                slice is a suspect one, it moves the shard forward by them: they wait, to be halved.
             now: the time.
         """
         slices = self._of_epoch(plan)
-        return [] if slices is None else slices.died(plan, carried, now, random=self._random)
+        if slices is None:
+            return []
+        exhausted = slices.died(plan, held, now, random=self._random)
+        self._synchronise(plan.shard_id)
+        return exhausted
+
+    def suspect(self, plan: SlicePlan, count: int) -> None:
+        """Note that the worker of a slice, which is settled, died with the next ``count`` records in its hands."""
+        slices = self._of_epoch(plan)
+        if slices is not None:
+            slices.suspect(plan, count)
 
     # Finishing and storing
 

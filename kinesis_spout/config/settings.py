@@ -167,7 +167,9 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     ] = 1.0
     max_batch_seconds: Annotated[
         Seconds,
-        Meta(description="How long the slices of a micro-batch go on reading and handling records."),
+        Meta(
+            description="How long a micro-batch goes on handling records; at most twice that, and one read."
+        ),
     ] = 5.0
     shard_list_interval_seconds: Annotated[
         SomeSeconds, Meta(description="How often the stream's shards are listed, to notice resharding.")

@@ -4,9 +4,8 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kinesis_spout.record import Record
 from kinesis_spout.spark.work import WorkSlice
-from shard_state import SequenceNumber, SliceKind
+from shard_state import SliceKind
 
 
 @dataclass(slots=True, kw_only=True)
@@ -22,15 +21,6 @@ class Batch:
     """When its first task was seen to run; its time-out counts from there."""
     cancelled_for: str | None = None
     """Why it was cancelled; None if it was not."""
-
-    def record(self, shard_id: str, sequence: SequenceNumber) -> Record | None:
-        """Find a record that travelled with the batch."""
-        for work in self.works:
-            if work.plan.shard_id == shard_id:
-                for record in work.records:
-                    if record.sequence == sequence:
-                        return record
-        return None
 
 
 def pack(works: Sequence[WorkSlice], *, per_task: int, parallelism: int) -> list[list[WorkSlice]]:

@@ -17,13 +17,13 @@ from pyspark import SparkContext, StorageLevel, cloudpickle
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as sf
 
-from kinesis_spout.errors import HandlerKilledWorker, InvalidConfig
+from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.handler import Failure, failure_of
 from kinesis_spout.kinesis import SCHEMA
 from kinesis_spout.kinesis.arrow import batch_of_records
 from kinesis_spout.record import Record
 from kinesis_spout.spark.delivery import DeliverySettings, SliceDelivery
-from kinesis_spout.spark.jobs import HandlerBroken, cancel, has_begun, tagged
+from kinesis_spout.spark.jobs import HandlerBroken, HandlerRaised, cancel, has_begun, tagged
 from kinesis_spout.spark.task import TaskSettings, run_slices
 from kinesis_spout.spark.work import Unfinished, WorkResult, WorkSlice
 from shard_state import FailedRecord, SequenceNumber, SliceKind
@@ -132,10 +132,8 @@ class DataFrameRunner:
                 self._function(rows.select(*COLUMNS), collector)
             except InvalidConfig:
                 raise  # a misuse of the collector: no row is to blame
-            except (Exception, SystemExit) as error:
-                raise HandlerKilledWorker(
-                    f"the DataFrame handler raised {failure_of(error).error_text}"
-                ) from error
+            except BaseException as error:
+                raise HandlerRaised(f"the DataFrame handler raised {failure_of(error).error_text}") from error
             if collector.failures:
                 return _with_failures(results, rows, collector.failures)
         return results

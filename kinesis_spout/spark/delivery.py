@@ -6,12 +6,13 @@ first); what was not reached is read, or carried, again.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from kinesis_spout.handler import Failure
 from kinesis_spout.record import Record
+from kinesis_spout.spark.journal import SliceNotes
 from kinesis_spout.spark.work import Unfinished, WorkSlice
 from shard_state import FailedRecord, Order, SequenceNumber, SliceKind
 from shard_state.checkpoint import fits
@@ -24,8 +25,12 @@ Failed = tuple[int, Failure]
 class Handler(Protocol):
     """Calls the user's code, on an executor."""
 
-    def __call__(self, records: Sequence[Record], until: float) -> tuple[int, list[Failed]]:
-        """Deliver records in order, stopping at the monotonic time ``until``.
+    def __call__(
+        self, records: Sequence[Record], until: float, notes: SliceNotes
+    ) -> tuple[int, list[Failed]]:
+        """Deliver records in order, stopping at the monotonic time ``until``, or when the notes say so.
+
+        What is called for which record, and what it said, is noted as it happens.
 
         Returns:
             How many were delivered, counted from the first (at least one), and which of those failed.
@@ -35,11 +40,13 @@ class Handler(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliverySettings:
-    """The rules of a delivery that are the same for every slice."""
+    """The rules of a delivery."""
 
     order: Order
     clock: Callable[[], float]
     """Monotonic."""
+    notes: SliceNotes = field(default_factory=lambda: SliceNotes(None, 0))
+    """Of this slice."""
 
 
 class SliceDelivery(ABC):
@@ -140,9 +147,12 @@ class SliceDelivery(ABC):
                 partition_key=record.partition_key,
                 rejected=failure is not None and failure.rejected,
                 delay_seconds=None if failure is None else failure.delay_seconds,
+                killed_worker=failure is not None and failure.killed_worker,
             )
         )
         self.unfinished.append(Unfinished(record=record, error=error))
+        if self._settings.order is Order.KEY and record.partition_key is not None:
+            self._blocked.add(record.partition_key)
 
     def pass_over(self, record: Record) -> None:
         """Enter a record that is dealt with."""
@@ -156,25 +166,79 @@ class HandlerDelivery(SliceDelivery):
     def __init__(self, work: WorkSlice, handler: Handler, settings: DeliverySettings) -> None:
         super().__init__(work, settings)
         self._handler = handler
+        self._notes = settings.notes
 
     def deliver_run(self, run: Sequence[Record], until: float) -> int:
         """See ``SliceDelivery``."""
         reached = 0
-        while reached < len(run) and self.room:
+        while reached < len(run) and self.room and not self._notes.must_stop:
             # Every record may fail, so no more are handed over at a time than failures can be kept.
-            part = run[reached : reached + self._plan.max_failures - len(self.failures)]
-            delivered, failed = self._handler(part, until)
-            for at, failure in failed:
-                self._note(part[at], at, part[at - 1] if at else None, failure)
-            self.delivered += delivered
-            self.count += delivered
-            self.last = part[delivered - 1].sequence
+            most = self._plan.max_failures - len(self.failures)
+            part = run[reached : reached + min(most, self._plan.portion or most)]
+            delivered = self._hand_over(part, until)
             reached += delivered
-            if delivered < len(part):
+            if delivered < len(part) or self._settings.clock() >= until:
                 break
         return reached
 
-    def _note(self, record: Record, at: int, previous: Record | None, failure: Failure) -> None:
-        self.note_failed(record, failure.error_text, self.count + at, previous, failure)
-        if self._settings.order is Order.KEY and record.partition_key is not None:
-            self._blocked.add(record.partition_key)
+    def _hand_over(self, part: Sequence[Record], until: float) -> int:
+        self._notes.begin(self.count)
+        delivered, failed = self._handler(part, until, self._notes)
+        for at, failure in failed:
+            self.note_failed(
+                part[at], failure.error_text, self.count + at, part[at - 1] if at else None, failure
+            )
+        self.delivered += delivered
+        self.count += delivered
+        self.last = part[delivered - 1].sequence
+        self._notes.reached(self.count)
+        return delivered
+
+
+class ReplayedDelivery(SliceDelivery):
+    """Enters what another delivery of the slice came to before its worker died. Calls no handler. Mutable.
+
+    Args:
+        work: the slice.
+        settings: the rules.
+        reached: how many of its records were dealt with.
+        failures: what was said of those that failed, by their index.
+    """
+
+    def __init__(
+        self, work: WorkSlice, settings: DeliverySettings, reached: int, failures: Mapping[int, Failure]
+    ) -> None:
+        super().__init__(work, settings)
+        self._reached = reached
+        self._failures = failures
+
+    @property
+    def room(self) -> bool:
+        """See ``SliceDelivery``."""
+        return super().room and self.count < self._reached
+
+    def deliver_run(self, run: Sequence[Record], until: float) -> int:
+        """See ``SliceDelivery``. What was done took its time already."""
+        del until
+        at = 0
+        for at, record in enumerate(run, 1):
+            if self.count >= self._reached:
+                return at - 1
+            failure = self._failures.get(self.count)
+            if failure is not None:
+                self.note_failed(record, failure.error_text, self.count, None, failure)
+            self.delivered += 1
+            self.pass_over(record)
+        return at
+
+
+class HeldDelivery(SliceDelivery):
+    """Holds every record of a slice: none of them was delivered, as far as anybody knows. Mutable."""
+
+    def deliver_run(self, run: Sequence[Record], until: float) -> int:
+        """See ``SliceDelivery``."""
+        del until
+        part = run[: self._plan.max_failures - len(self.failures)]
+        for record in part:
+            self._hold(record)
+        return len(part)

@@ -10,11 +10,13 @@ at most, or a few times that while a job runs. While all jobs that may run do ru
 """
 
 import logging
+import math
 import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from time import monotonic
 from typing import Any, Final
 
@@ -22,8 +24,9 @@ from kinesis_spout.errors import HandlerKilledWorker, KinesisSpoutError
 from kinesis_spout.handler import failure_of
 from kinesis_spout.kinesis.reactions import reaction_to
 from kinesis_spout.spark.batch import Batch, pack
+from kinesis_spout.spark.delivery import DeliverySettings, HeldDelivery
 from kinesis_spout.spark.engine_settings import EngineSettings
-from kinesis_spout.spark.jobs import BatchRunner, HandlerBroken
+from kinesis_spout.spark.jobs import BatchRunner, HandlerBroken, HandlerRaised
 from kinesis_spout.spark.progress import batch_progress
 from kinesis_spout.spark.reread import Reread, read_missing
 from kinesis_spout.spark.retry_buffer import RetryBuffer
@@ -31,7 +34,7 @@ from kinesis_spout.spark.shard_reader import ShardReader
 from kinesis_spout.spark.tip_poller import TipPoller
 from kinesis_spout.spark.work import WorkResult, WorkSlice
 from kinesis_spout.spout.consumer import Consumer
-from shard_state import FailedRecord, RecordState, SequenceNumber, SliceKind, SliceOutcome, SlicePlan
+from shard_state import Order, RecordState, SequenceNumber, SliceKind, SliceOutcome, SlicePlan
 
 _REREAD_SECONDS: Final = 5.0
 """How long a batch may read again what is to be retried. The rest of it comes later."""
@@ -62,6 +65,8 @@ class MicroBatchEngine:
         self._batches = 0
         self._plan_at = 0.0
         """When to plan next, unless polls bring records before; monotonic."""
+        self._deaths = 0
+        """How many jobs have died since records were handled last."""
         self._stopping = threading.Event()
         self._abandoned = threading.Event()
         self._ended = threading.Event()
@@ -351,6 +356,7 @@ class MicroBatchEngine:
     def _batch_done(self, batch: Batch, results: list[WorkResult]) -> None:
         del self._running[batch.number]
         now = self._consumer.now
+        results = self._judge(batch, results, now)
         for result in results:
             self._settle(result, now)
         self._look_again(batch, now)
@@ -370,7 +376,6 @@ class MicroBatchEngine:
         reader = self._reader_of(plan)
         if reader is None:
             return
-        reader.deaths = 0
         if result.error is None:
             self._tip.recovered(reader)
         records = {unfinished.record.sequence: unfinished for unfinished in result.unfinished}
@@ -389,10 +394,13 @@ class MicroBatchEngine:
             self._tip.end_if_drained(shard_id, reader)
         elif plan.kind is SliceKind.READ:
             self._read_settled(reader, result, now)
+            reader.take_left(result.left)
         elif result.error is not None:
             pause = max(_REREAD_PAUSE_SECONDS, reaction_to(result.error).wait_seconds)
             reader.barred_until = now + pause
             self._tip.reading_failed(shard_id, reader, result.error)
+        if result.suspects:
+            self._manager.suspect(plan, result.suspects)
 
     def _read_settled(self, reader: ShardReader, result: WorkResult, now: float) -> None:
         reader.cursor = result.cursor
@@ -429,40 +437,63 @@ class MicroBatchEngine:
         reason = batch.cancelled_for or str(error)
         if batch.cancelled_for is not None:
             self._consumer.counters.timed_out += 1
-        self._died(batch, error, reason)
+        _log.warning("batch %d died (%s); its slices are planned again", batch.number, reason)
+        self._deaths += not isinstance(error, HandlerRaised)
+        for work in batch.works:
+            self._died(work, error, reason)
         self._look_again(batch, self._consumer.now)
 
-    def _died(self, batch: Batch, error: KinesisSpoutError, reason: str) -> None:
-        _log.warning("batch %d died (%s); its slices are planned again", batch.number, reason)
-        self._consumer.last_error = error
-        now = self._consumer.now
-        for work in batch.works:
-            plan = work.plan
-            reader = self._reader_of(plan)
-            if reader is None:
-                continue
-            pause = self._settings.death_backoff_seconds * 2.0 ** min(reader.deaths, 8)
-            reader.barred_until = now + min(self._settings.death_backoff_cap_seconds, pause)
-            reader.deaths += 1
-            reader.error = error
-            carried = _first_as_failure(work)
-            for given_up in self._manager.died(plan, carried, now):
-                record = batch.record(plan.shard_id, given_up.sequence)
-                assert record is not None
-                self._consumer.bury(given_up, record, reason)
-                self._retry_data.drop(plan.shard_id, [given_up.sequence])
-            if plan.kind is SliceKind.CARRIED and carried is not None:
-                self._take_convict(work, reader, carried.sequence)
+    def _judge(self, batch: Batch, results: list[WorkResult], now: float) -> list[WorkResult]:
+        """Sort out the slices whose worker died; gives those of which it is known how far they came."""
+        if any(result.delivered > len(result.unfinished) for result in results):
+            self._deaths = 0
+        self._consumer.counters.timed_out += batch.cancelled_for is not None
+        if not any(result.lost or result.suspects or _killed(result) for result in results):
+            return results
+        if self._stopping.is_set():
+            # Who was under way when the stop cancelled the job did nothing wrong.
+            return [result for result in results if not (result.lost or _killed(result))]
+        self._deaths += 1
+        reason = batch.cancelled_for or "its worker died"
+        if batch.cancelled_for is not None:
+            results = [_timed_out(result, reason) for result in results]
+        _log.warning("batch %d: %s; what it had finished counts", batch.number, reason)
+        works = {(work.plan.shard_id, work.plan.kind): work for work in batch.works}
+        error = HandlerKilledWorker(f"batch {batch.number}: {reason}")
+        for result in results:
+            reader = self._reader_of(result.plan)
+            if result.lost:
+                self._died(works[result.plan.shard_id, result.plan.kind], error, reason)
+            elif reader is not None and (result.suspects or _killed(result)):
+                reader.barred_until = now + self._settings.rest_after(self._deaths)
+        return [result for result in results if not result.lost]
 
-    def _take_convict(self, work: WorkSlice, reader: ShardReader, sequence: SequenceNumber) -> None:
-        state = self._manager.shard(work.plan.shard_id)
-        convicted = None if state is None else state.tracker.state(sequence)
-        if convicted is None:
+    def _died(self, work: WorkSlice, error: KinesisSpoutError, reason: str) -> None:
+        """Have a slice planned again of which nobody knows how far it came."""
+        plan, now = work.plan, self._consumer.now
+        reader = self._reader_of(plan)
+        if reader is None:
             return
-        if convicted is RecordState.WAITING:
-            self._retry_data.keep(work.plan.shard_id, work.records[0])
-        reader.settled(1)
-        self._tip.end_if_drained(work.plan.shard_id, reader)
+        reader.barred_until = now + self._settings.rest_after(self._deaths)
+        self._consumer.last_error = reader.error = error
+        held = HeldDelivery(work, DeliverySettings(order=Order.UNORDERED, clock=monotonic))
+        held.deliver(work.records, math.inf)
+        outcome = SliceOutcome(
+            first=held.first, last=held.last, count=held.count, failures=tuple(held.failures)
+        )
+        before = self._manager.shard(plan.shard_id)
+        position = None if before is None else before.position
+        for given_up in self._manager.died(plan, None if plan.kind is SliceKind.READ else outcome, now):
+            record = next(record for record in work.records if record.sequence == given_up.sequence)
+            self._consumer.bury(given_up, record, reason)
+            self._retry_data.drop(plan.shard_id, [given_up.sequence])
+        if plan.kind is SliceKind.CARRIED and before is not None and before.position != position:
+            # They wait now, to be halved.
+            for unfinished in held.unfinished:
+                if before.tracker.state(unfinished.record.sequence) is RecordState.WAITING:
+                    self._retry_data.keep(plan.shard_id, unfinished.record)
+            reader.settled(held.count)
+            self._tip.end_if_drained(plan.shard_id, reader)
 
     def _look_again(self, batch: Batch, now: float) -> None:
         """See to the shards of a batch that has ended: they may be polled, and planned for, again."""
@@ -486,19 +517,18 @@ class MicroBatchEngine:
         return now + min(_LONGEST_WAIT_SECONDS, timeout / 10)
 
 
-def _first_as_failure(work: WorkSlice) -> FailedRecord | None:
-    """Say what the slice's first record becomes if it is convicted of killing its worker."""
-    if not work.records:
-        return None
-    record = work.records[0]
-    delivered = dict(work.plan.attempts).get(record.sequence, 0)
-    return FailedRecord(
-        index=0,
-        sequence=record.sequence,
-        previous=None,
-        attempt=delivered + 1,
-        partition_key=record.partition_key,
+def _killed(result: WorkResult) -> set[SequenceNumber]:
+    """Name the record of a slice that was under way when its worker died."""
+    return {failed.sequence for failed in result.outcome.failures if failed.killed_worker}
+
+
+def _timed_out(result: WorkResult, reason: str) -> WorkResult:
+    """Say of the record that was under way that it took too long."""
+    killed = _killed(result)
+    unfinished = tuple(
+        replace(each, error=reason) if each.record.sequence in killed else each for each in result.unfinished
     )
+    return replace(result, unfinished=unfinished)
 
 
 def _nothing() -> None:

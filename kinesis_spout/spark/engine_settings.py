@@ -19,8 +19,24 @@ class EngineSettings:
     gather_seconds: float = 0.05
     """How long records wait for those of other shards, so that one job takes them all."""
     batch_timeout_seconds: float | None
+    quick_deaths: int = 16
+    """So many jobs may die in a row, with nothing handled in between, before that is an outage: what it
+    takes to halve 10,000 records down to one."""
     death_backoff_seconds: float = 0.5
-    """How long a shard rests after a job of its slices died; twice as long after each further one."""
+    """How long a shard rests in an outage after a job of its slices died; twice as long after each further."""
     death_backoff_cap_seconds: float = 30.0
     abandon_seconds: float = 30.0
     """How long a stop waits for batches after it has cancelled them."""
+
+    def rest_after(self, deaths: int) -> float:
+        """Say how long a shard rests after a job of its slices died.
+
+        While a killer is looked for it does not rest: then jobs of other records end well in between.
+
+        Args:
+            deaths: how many jobs, of any shard, have died since records were handled last.
+        """
+        in_outage = deaths - self.quick_deaths
+        if in_outage <= 0:
+            return 0.0
+        return min(self.death_backoff_cap_seconds, self.death_backoff_seconds * 2.0 ** min(in_outage - 1, 8))

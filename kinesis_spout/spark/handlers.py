@@ -18,6 +18,10 @@ from kinesis_spout.handler import Failure, failure_of
 from kinesis_spout.kinesis.arrow import batch_of_records
 from kinesis_spout.record import Record
 from kinesis_spout.spark.delivery import Failed, Handler
+from kinesis_spout.spark.journal import UNDER_WAY, SliceNotes
+
+_LOOK_UP_SECONDS: Final = 0.1
+"""How often a record handler looks up from its records: whether anybody still waits for them."""
 
 ArrowFunction = Callable[[pa.RecordBatch, "ArrowCollector"], None]
 RecordFunction = Callable[[Any], None]
@@ -66,19 +70,27 @@ class RecordHandler:
         self._function = function
         self._scheme = scheme
 
-    def __call__(self, records: Sequence[Record], until: float) -> tuple[int, list[Failed]]:
+    def __call__(
+        self, records: Sequence[Record], until: float, notes: SliceNotes
+    ) -> tuple[int, list[Failed]]:
         """See ``Handler``."""
         failed: list[Failed] = []
-        function, scheme = self._function, self._scheme
-        at = 0
-        for at, record in enumerate(records):
+        function, scheme, words = self._function, self._scheme, notes.words
+        look_up_at, index = min(until, monotonic() + _LOOK_UP_SECONDS), notes.base - 1
+        for index, record in enumerate(records, notes.base):
+            words[UNDER_WAY] = index
             try:
                 function(scheme(record))
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it raises fails its record
-                failed.append((at, failure_of(error)))
-            if monotonic() >= until:
-                break
-        return at + 1, failed
+            except BaseException as error:  # noqa: BLE001 - whatever it raises fails its record
+                failure = failure_of(error)
+                failed.append((index - notes.base, failure))
+                notes.failed(index - notes.base, failure)
+            now = monotonic()
+            if now >= look_up_at:
+                if notes.tick() or now >= until:
+                    break
+                look_up_at = min(until, now + _LOOK_UP_SECONDS)
+        return index + 1 - notes.base, failed
 
 
 class ArrowCollector:
@@ -116,21 +128,27 @@ class ArrowHandler:
     def __init__(self, function: ArrowFunction) -> None:
         self._function = function
 
-    def __call__(self, records: Sequence[Record], until: float) -> tuple[int, list[Failed]]:
+    def __call__(
+        self, records: Sequence[Record], until: float, notes: SliceNotes
+    ) -> tuple[int, list[Failed]]:
         """See ``Handler``. A batch that was begun is finished, whatever the time."""
         del until
-        return len(records), self._handle(
-            batch_of_records(records, stream=records[0].stream, shard_id=records[0].shard_id), 0
-        )
+        batch = batch_of_records(records, stream=records[0].stream, shard_id=records[0].shard_id)
+        return len(records), self._handle(batch, 0, notes)
 
-    def _handle(self, batch: pa.RecordBatch, offset: int) -> list[Failed]:
+    def _handle(self, batch: pa.RecordBatch, offset: int, notes: SliceNotes) -> list[Failed]:
         collector = ArrowCollector(batch.num_rows)
+        notes.together(offset, batch.num_rows)
+        notes.tick()
         try:
             self._function(batch, collector)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it raises fails its row
-            if batch.num_rows == 1:
-                return [(offset, failure_of(error))]
-            half = batch.num_rows // 2
-            first, second = batch.slice(0, half), batch.slice(half)
-            return self._handle(first, offset) + self._handle(second, offset + half)
-        return [(offset + row, failure) for row, failure in sorted(collector.failures.items())]
+        except BaseException as error:  # noqa: BLE001 - whatever it raises fails its row
+            if batch.num_rows > 1:
+                half = batch.num_rows // 2
+                first, second = batch.slice(0, half), batch.slice(half)
+                return self._handle(first, offset, notes) + self._handle(second, offset + half, notes)
+            collector.failures = {0: failure_of(error)}
+        failed = [(offset + row, failure) for row, failure in sorted(collector.failures.items())]
+        for at, failure in failed:
+            notes.failed(at, failure)
+        return failed

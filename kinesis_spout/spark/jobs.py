@@ -15,8 +15,6 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException, PythonException
 
 from kinesis_spout.errors import HandlerKilledWorker, InvalidConfig, KinesisSpoutError
-from kinesis_spout.spark.handlers import HandlerBytes
-from kinesis_spout.spark.task import RunSlices, TaskSettings
 from kinesis_spout.spark.work import WorkResult, WorkSlice
 
 _WORKER_GONE: Final = (
@@ -45,6 +43,10 @@ class HandlerBroken(KinesisSpoutError):  # noqa: N818 - a query's end, told in t
     """The handler fails outside of any record: it, or what it needs, cannot be loaded on the executors."""
 
 
+class HandlerRaised(HandlerKilledWorker):
+    """A DataFrame handler raised: its batch failed as a whole, and the executors are well."""
+
+
 class SparkGone(KinesisSpoutError):  # noqa: N818
     """The SparkContext was stopped, or its JVM has ended: no job can run, and no record is to blame."""
 
@@ -57,6 +59,7 @@ class BatchRunner(Protocol):
 
         Raises:
             HandlerKilledWorker: the job died; nothing is known of its slices.
+            HandlerRaised: nobody died, but nobody knows which record is to blame.
             HandlerBroken, SparkGone: the query cannot go on.
         """
         ...
@@ -68,27 +71,6 @@ class BatchRunner(Protocol):
     def cancel(self, tag: str) -> None:
         """Make the job that runs under ``tag``, if any does, die. Never raises an Exception."""
         ...
-
-
-class HandlerRunner:
-    """Runs record and Arrow handlers inside the tasks that fetch. The data never leaves the Python worker."""
-
-    def __init__(self, context: SparkContext, settings: TaskSettings, handler: HandlerBytes) -> None:
-        self._context = context
-        self._task = RunSlices(settings, handler)
-
-    def run(self, tag: str, packs: Sequence[Sequence[WorkSlice]]) -> list[WorkResult]:
-        """See ``BatchRunner``."""
-        with tagged(self._context, tag):
-            return self._context.parallelize(packs, len(packs)).mapPartitions(self._task).collect()
-
-    def has_begun(self, tag: str) -> bool:
-        """See ``BatchRunner``."""
-        return has_begun(self._context, tag)
-
-    def cancel(self, tag: str) -> None:
-        """See ``BatchRunner``."""
-        cancel(self._context, tag)
 
 
 class tagged:  # noqa: N801 - a context manager, used like a function

@@ -5,6 +5,7 @@ fetched page waits here until a slice carries it away.
 """
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kinesis_spout.errors import KinesisSpoutError
@@ -42,8 +43,6 @@ class ShardReader:
     """The monotonic time before which executors should not read, for the shard's read limits."""
     barred_until: float = 0.0
     """The monotonic time before which nothing of the shard goes out."""
-    deaths: int = 0
-    """How many jobs of the shard died in a row."""
     error: KinesisSpoutError | None = None
     """What went wrong last with the shard and is tried again."""
 
@@ -74,12 +73,18 @@ class ShardReader:
             self.tip_seen_at = self.fetching_since
         self.fetching_since = None
 
+    def take_left(self, records: Sequence[Record]) -> None:
+        """Keep what executors have fetched and not handled: a slice carries it, then they go on at the cursor."""
+        self.records.extend(records)
+        self.size_bytes += sum(len(record.data) for record in records)
+
     def drop_page(self) -> None:
         """Forget what no slice has carried away; the next poll begins there again."""
         self.records.clear()
         self.size_bytes = 0
         self.at_end = False
         self.getter = None
+        self.cursor = Cursor()
 
     def carried(self, limit: int) -> tuple[Record, ...]:
         """Give the first records, for a slice; they stay until ``settled``."""

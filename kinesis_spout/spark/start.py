@@ -16,9 +16,15 @@ from kinesis_spout.spout.ports import Ports
 from shard_state import Order
 
 
-def task_settings(config: SpoutConfig) -> TaskSettings:
-    """Say what every task needs to know."""
-    # A batch that goes on reading for as long as it may must not look like one that hangs.
+def task_settings(config: SpoutConfig, parallelism: int) -> TaskSettings:
+    """Say what every task needs to know.
+
+    Args:
+        config: the query's.
+        parallelism: how many tasks may run at a time.
+    """
+    # A batch that goes on for as long as it may must not look like one that hangs: it handles for twice this time
+    # at most, and has as long again for its first fetch.
     timeout = config.message_timeout_seconds or math.inf
     return TaskSettings(
         stream=config.stream,
@@ -27,7 +33,8 @@ def task_settings(config: SpoutConfig) -> TaskSettings:
         fail_on_data_loss=config.fail_on_data_loss,
         records_per_fetch=config.max_records_per_fetch,
         bytes_per_slice=config.max_bytes_per_slice,
-        max_seconds=min(config.max_batch_seconds, timeout / 2),
+        max_seconds=min(config.max_batch_seconds, timeout / 4),
+        max_left_bytes=config.max_buffered_bytes // 4 // parallelism,
     )
 
 

@@ -59,5 +59,11 @@ class WorkResult:
     throttles: int = 0
     trimmed: bool = False
     """The shard does not exist any more; what was unread of it is lost."""
+    left: tuple[Record, ...] = ()
+    """Records that follow on the last one dealt with: they were fetched, and there was no time to handle them."""
+    suspects: int = 0
+    """The worker died while the handler had so many records together: those that follow on the outcome."""
+    lost: bool = False
+    """The worker died, and nothing is known of what it did with the slice."""
     error: KinesisError | None = None
     """Why reading stopped early, if an error was the reason. What was read before it counts all the same."""

@@ -178,8 +178,10 @@ class RecordSpout:
                     delivery = _delivery(consumer, record.shard_id, sequence, record.attempt)
                 try:
                     values = self._scheme(record)
-                except Exception as error:  # noqa: BLE001 - whatever a scheme raises fails its record
+                except BaseException as error:
                     self._fail(consumer, readers, delivery, failure_of(error), FailReason.FAIL)
+                    if isinstance(error, KeyboardInterrupt):
+                        raise  # it may be the caller's Ctrl-C; see kinesis_spout.handler
                     continue
                 message_id = str(delivery)
                 self._announcements.add(partial(self._listener.emitted, message_id, record.attempt))

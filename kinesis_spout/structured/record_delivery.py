@@ -151,7 +151,7 @@ class DeliverRecords:
                 delivered += 1
                 try:
                     handler(record)
-                except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it raises fails its record
+                except BaseException as error:  # noqa: BLE001 - whatever it raises fails its record
                     failure = failure_of(error)
                     failed.append((at, failure))
                     failed_bytes += len(record.data) + len(failure.error_text) + _OVERHEAD_BYTES

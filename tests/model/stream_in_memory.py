@@ -278,11 +278,31 @@ def deliver_slice(
     )
 
 
-def first_as_failure(plan: SlicePlan, records: list[StoredRecord]) -> FailedRecord | None:
-    """Give the first record of a slice as the failure that it becomes if it is convicted."""
+def all_held(plan: SlicePlan, records: list[StoredRecord]) -> SliceOutcome | None:
+    """Give what the shell knows of a slice whose job died: its records, none of them delivered."""
     if plan.kind is SliceKind.READ or not records:
         return None
-    retried = plan.retries[0].attempt if plan.retries else dict(plan.attempts).get(records[0].sequence, 0) + 1
-    return FailedRecord(
-        index=0, sequence=records[0].sequence, previous=None, attempt=retried, partition_key=records[0].key
+    holes, attempts = plan.holes, dict(plan.attempts)
+    if plan.anchor not in (None, records[0].sequence):
+        holes, attempts = (), {}
+    attempts.update({retry.sequence: retry.attempt - 1 for retry in plan.retries})
+    read: list[StoredRecord] = []
+    failures: list[FailedRecord] = []
+    for record in records[: plan.limit]:
+        if len(failures) == plan.max_failures:
+            break
+        if not within(holes, record.sequence):
+            failures.append(
+                FailedRecord(
+                    index=len(read),
+                    sequence=record.sequence,
+                    previous=read[-1].sequence if read else None,
+                    attempt=attempts.get(record.sequence, 0),
+                    held=True,
+                    partition_key=record.key,
+                )
+            )
+        read.append(record)
+    return SliceOutcome(
+        first=read[0].sequence, last=read[-1].sequence, count=len(read), failures=tuple(failures)
     )

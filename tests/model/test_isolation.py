@@ -13,7 +13,6 @@ from shard_state import (
     LocalShardState,
     Order,
     Position,
-    RecordState,
     RetryPolicy,
     SequenceNumber,
     Shard,
@@ -23,7 +22,7 @@ from shard_state import (
 )
 from shard_state.isolation import Isolation
 from shard_state.shard_slices import ShardSlices
-from tests.model.stream_in_memory import Failures, StoredRecord, Verdict, deliver_slice, first_as_failure
+from tests.model.stream_in_memory import Failures, StoredRecord, Verdict, all_held, deliver_slice
 
 SHARD = "shard-0"
 
@@ -55,25 +54,27 @@ class IsolationMachine(RuleBasedStateMachine):
         while True:
             jobs += 1
             size = self.isolation.limit(left)
+            assert size <= left
             if bad >= size:
-                self.isolation.survived(alone=True)
+                self.isolation.survived(size, alone=True)
                 left, bad = left - size, bad - size
-                if not self.isolation.alone:
-                    return
+                assert self.isolation.alone
             elif self.isolation.died(size, alone=True):
-                assert size == 1
-                assert bad == 0
+                assert (size, bad) == (1, 0)
                 break
-        assert jobs <= 2 * self.suspected.bit_length() ** 2 + 2
+        assert jobs <= self.suspected.bit_length() + 2
+        assert not self.isolation.alone
 
     @precondition(lambda self: self.isolation.alone)
     @rule()
     def all_goes_well_from_now(self) -> None:
-        jobs = 0
+        left, jobs = self.suspected, 0
         while self.isolation.alone:
-            self.isolation.survived(alone=True)
-            jobs += 1
-        assert jobs <= self.suspected.bit_length() + 1
+            size = self.isolation.limit(left)
+            self.isolation.survived(size, alone=True)
+            left, jobs = left - size, jobs + 1
+        assert left == 0
+        assert jobs <= self.suspected.bit_length() + 2
         assert self.isolation.limit(10_000) == 10_000
 
     @invariant()
@@ -183,22 +184,26 @@ class PoisonedShardMachine(RuleBasedStateMachine):
 
     def die(self, plan: SlicePlan) -> None:
         records = self.records_of(plan)
-        first = records[0]
+        held = all_held(plan, records)
         before = self.state.position
-        gone = self.slices.died(plan, first_as_failure(plan, records), self.now, random=lambda: 0.5)
-        waits = self.state.tracker.state(first.sequence) is RecordState.WAITING
-        alone = plan.alone and min(plan.limit, len(records)) == 1
-        convicted = bool(gone) or (alone and waits and plan.kind is not SliceKind.READ)
-        assert first.poison or not convicted
-        if convicted:
-            event("convicted" if not gone else "convicted and given up")
-            self.failures.add(first)
-            self.convicted.add(first.sequence)
-        self.convicted -= {exhausted.sequence for exhausted in gone}
+        gone = self.slices.died(plan, held, self.now, random=lambda: 0.5)
         self.exhausted += gone
-        if self.state.position != before:
-            assert plan.kind is SliceKind.CARRIED
-            self.page = self.page[1:]
+        self.convicted -= {exhausted.sequence for exhausted in gone}
+        moved = self.state.position != before
+        assert moved == (plan.kind is SliceKind.CARRIED and plan.alone)
+        if moved:
+            assert held is not None
+            self.page = self.page[held.count :]
+        if not plan.alone or held is None or len(held.failures) != 1:
+            assert not gone
+            return
+        first = next(record for record in records if record.sequence == held.failures[0].sequence)
+        assert first.poison
+        assert self.slices._isolation[False].is_convict(first.sequence) != bool(gone)
+        event("convicted" if not gone else "convicted and given up")
+        self.failures.add(first)
+        if not gone:
+            self.convicted.add(first.sequence)
 
     @precondition(lambda self: self.exhausted)
     @rule()

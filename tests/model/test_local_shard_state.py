@@ -193,7 +193,7 @@ class LocalShardMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def withdraw(self, data: st.DataObject) -> None:
         sequence = data.draw(st.sampled_from(list(self.read)))
-        self.shard.withdraw(sequence, self.keys[sequence], self.now)
+        self.shard.withdraw(sequence, self.keys[sequence])
         entry = self.read[sequence]
         if entry.state is RecordState.IN_FLIGHT:
             entry.state, entry.due_at = RecordState.WAITING, self.now

@@ -21,8 +21,8 @@ from tests.model.stream_in_memory import (
     Delivered,
     StoredRecord,
     Verdict,
+    all_held,
     deliver_slice,
-    first_as_failure,
 )
 
 KEYS = st.sampled_from((None, "a", "b"))
@@ -198,26 +198,28 @@ class SliceShell(ShellModel):
     def die(self, plan: SlicePlan, *, alone: bool, killer: StoredRecord | None) -> None:
         current = self.is_current(plan)
         records = self.records_of(plan)
-        carried = first_as_failure(plan, records)
-        before = {gone.sequence for gone in self.exhausted if gone.shard_id == plan.shard_id}
+        held = all_held(plan, records)
         waiting = self.unresolved(plan.shard_id)
-        exhausted = self.manager.died(plan, carried, self.now)
+        exhausted = self.manager.died(plan, held, self.now)
         self.exhausted += exhausted
         if not current:
             assert not exhausted
             return
-        convicted = carried is not None and plan.alone and alone and min(plan.limit, len(records)) == 1
-        if plan.kind is SliceKind.CARRIED:
-            assert self.unresolved(plan.shard_id) == waiting + convicted
-        if convicted and carried is not None:
-            self.failures.add(records[0])
-            assert carried.sequence not in before
-            if not exhausted:
-                self.convicts.add((plan.shard_id, carried.sequence))
-            if plan.kind is SliceKind.CARRIED:
-                self.take_from_page(plan.shard_id, 1)
-        assert killer is None or not convicted or killer is records[0]
+        if plan.kind is SliceKind.CARRIED and held is not None:
+            moved = len(held.failures) if plan.alone else 0
+            assert self.unresolved(plan.shard_id) == waiting + moved
+            if plan.alone:
+                self.take_from_page(plan.shard_id, held.count)
+        convicted = held is not None and plan.alone and alone and len(held.failures) == 1
         assert convicted or not exhausted
+        if not convicted:
+            return
+        assert held is not None
+        first = self.stream.record(plan.shard_id, held.failures[0].sequence)
+        assert killer in (None, first)
+        self.failures.add(first)
+        if not exhausted:
+            self.convicts.add((plan.shard_id, first.sequence))
 
     def unresolved(self, shard_id: str) -> int:
         state = self.manager.shard(shard_id)

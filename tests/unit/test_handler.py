@@ -79,3 +79,23 @@ def test_an_error_that_cannot_say_what_it_is_still_fails_its_record() -> None:
             raise TypeError("no words")
 
     assert failure_of(Mute()).error_text == "Mute: (its text cannot be had: __str__ raised TypeError)"
+
+
+class UnspeakableError(Exception):
+    def __str__(self) -> str:
+        raise SystemExit
+
+
+def test_an_error_whose_text_ends_the_process_still_fails_its_record() -> None:
+    assert failure_of(UnspeakableError()).error_text == (
+        "UnspeakableError: (its text cannot be had: __str__ raised SystemExit)"
+    )
+
+
+class Forgetful(RetryLater):
+    def __init__(self) -> None:
+        """Without what every RetryLater has."""
+
+
+def test_a_retry_later_without_its_delay_leaves_it_to_the_back_off() -> None:
+    assert failure_of(Forgetful()).delay_seconds is None

@@ -35,29 +35,50 @@ def test_a_slice_that_dies_alone_is_halved_until_one_record_is_convicted() -> No
 def test_an_innocent_slice_is_trusted_after_it_passed_alone() -> None:
     isolation = Isolation()
     isolation.died(100, alone=False)
-    isolation.survived(alone=True)
+    isolation.survived(100, alone=True)
     assert not isolation.alone
 
 
-def test_trust_grows_back_by_doubling_up_to_the_size_first_suspected() -> None:
+def test_of_a_half_that_passed_the_other_half_is_suspected_and_halved_in_turn() -> None:
     isolation = Isolation()
     isolation.died(8, alone=True)
-    while not isolation.died(isolation.limit(8), alone=True):
-        pass
     sizes = []
-    while isolation.alone:
+    for _ in range(2):
         sizes.append(isolation.limit(500))
-        isolation.survived(alone=True)
-    assert sizes == [1, 2, 4, 8]
+        isolation.survived(sizes[-1], alone=True)
+    sizes.append(isolation.limit(500))
+    isolation.died(sizes[-1], alone=True)
+    assert sizes == [4, 2, 1]
+    assert not isolation.alone
+
+
+def test_suspicion_ends_with_the_last_of_the_suspects() -> None:
+    isolation = Isolation()
+    isolation.died(8, alone=True)
+    passed = 0
+    while isolation.alone:
+        passed += isolation.limit(500)
+        isolation.survived(isolation.limit(500), alone=True)
+    assert passed == 8
     assert isolation.limit(500) == 500
 
 
 def test_a_success_in_company_proves_nothing() -> None:
     isolation = Isolation()
     isolation.died(8, alone=False)
-    isolation.survived(alone=False)
+    isolation.survived(8, alone=False)
     assert isolation.alone
     assert isolation.limit(500) == 8
+
+
+def test_suspects_of_a_handler_that_takes_many_records_are_known_after_two_more_deaths() -> None:
+    isolation = Isolation()
+    isolation.suspect(10_000)
+    assert (isolation.limit(500), isolation.portion) == (10_000, 100)
+    isolation.suspect(100)
+    assert (isolation.limit(500), isolation.portion) == (100, 1)
+    isolation.survived(100, alone=True)
+    assert isolation.portion is None
 
 
 def test_a_convict_is_remembered_until_it_is_acquitted() -> None:

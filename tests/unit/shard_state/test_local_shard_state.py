@@ -150,7 +150,7 @@ class TestRetries:
         emit(state, 1)
         fail(state, 1)
         assert take(state, 10.0) == [(1, 2)]
-        state.withdraw(n(1), None, 11.0)
+        state.withdraw(n(1), None)
         assert fail(state, 1, 11.0, attempt=1) is None
         assert take(state, 11.0) == [(1, 2)]
         assert fail(state, 1, 12.0, attempt=1) is None
@@ -238,7 +238,7 @@ class TestRetries:
         fail(state, 1)
         for now in (10.0, 11.0, 12.0):
             assert take(state, now) == [(1, 2)]
-            state.withdraw(n(1), None, now)
+            state.withdraw(n(1), None)
 
     def test_a_convict_is_handed_out_by_itself(self) -> None:
         state = owned()

@@ -98,9 +98,14 @@ def settle(
 
 
 def die(
-    slices: ShardSlices, plan: SlicePlan, carried: FailedRecord | None = None, now: float = 0.0
+    slices: ShardSlices, plan: SlicePlan, held: SliceOutcome | None = None, now: float = 0.0
 ) -> list[SequenceNumber]:
-    return [gone.sequence for gone in slices.died(plan, carried, now, random=lambda: 0.0)]
+    return [gone.sequence for gone in slices.died(plan, held, now, random=lambda: 0.0)]
+
+
+def all_held(first: int, last: int) -> SliceOutcome:
+    numbers = range(first, last + 1)
+    return read(first, last, *(failed(at, number, attempt=0, held=True) for at, number in enumerate(numbers)))
 
 
 class TestFreshSlices:
@@ -285,17 +290,80 @@ class TestDeaths:
         again = fresh(slices, carried=8)
         assert (again.alone, again.kind, again.limit) == (True, SliceKind.CARRIED, 8)
 
-    def test_a_page_that_dies_is_halved_until_its_first_record_is_convicted(self) -> None:
+    def test_a_page_that_dies_alone_waits_to_be_halved_until_one_record_is_convicted(self) -> None:
         slices = owned(limit=1)
         die(slices, fresh(slices))
-        limits = []
-        while slices.state.tracker.state(n(1)) is None:
-            plan = fresh(slices, carried=8)
-            limits.append(plan.limit)
-            die(slices, plan, failed(0, 1))
-        assert limits == [8, 4, 2, 1]
-        assert slices.state.tracker.state(n(1)) is RecordState.WAITING
-        assert slices.state.position == Position.after(n(1))
+        die(slices, fresh(slices, carried=8), all_held(1, 8))
+        assert slices.state.position == Position.after(n(8))
+        sizes = []
+        while slices.state.tracker.attempts(n(3)) != 1 or slices._retries_out:
+            plan = due(slices, 0.0)
+            assert plan.alone
+            sequences = [retry.sequence for retry in plan.retries]
+            sizes.append(len(sequences))
+            if n(3) in sequences:
+                die(slices, plan)
+            else:
+                settle(slices, plan, SliceOutcome(count=len(sequences)))
+            if slices._isolation[False].is_convict(n(3)):
+                break
+        assert sizes == [4, 2, 1]
+        assert slices.state.tracker.state(n(3)) is RecordState.WAITING
+        assert slices.state.tracker.attempts(n(3)) == 1
+
+    def test_the_shard_goes_on_while_a_page_of_it_is_halved(self) -> None:
+        slices = owned()
+        die(slices, fresh(slices))
+        die(slices, fresh(slices, carried=8), all_held(1, 8))
+        assert wants_page(slices)
+        plan = fresh(slices, carried=4)
+        assert plan.position == Position.after(n(8))
+        assert due(slices, 0.0).alone
+
+    def test_in_its_order_the_shard_waits_while_a_page_of_it_is_halved(self) -> None:
+        slices = owned(order=Order.SHARD)
+        die(slices, fresh(slices))
+        die(slices, fresh(slices, carried=8), all_held(1, 8))
+        assert slices.plan_fresh(8) is None
+
+    def test_suspects_that_were_not_reached_in_time_stay_suspects(self) -> None:
+        slices = owned()
+        die(slices, fresh(slices))
+        die(slices, fresh(slices, carried=8), all_held(1, 8))
+        held = tuple(failed(at, at + 1, attempt=0, held=True) for at in range(1, 4))
+        settle(slices, due(slices, 0.0), SliceOutcome(count=4, failures=held))
+        sizes = [len(due(slices, 0.0).retries)]
+        assert sizes == [4]
+        assert slices._isolation[False]._among == 7
+
+    def test_suspects_come_before_what_else_is_due(self) -> None:
+        """Halving counts on it: the suspects must be the next records."""
+        slices = owned()
+        settle(slices, fresh(slices), read(1, 2, failed(0, 1), failed(1, 2)))
+        die(slices, fresh(slices))
+        die(slices, fresh(slices, carried=4), all_held(3, 6), now=20.0)
+        assert [retry.sequence for retry in due(slices, 20.0).retries] == [n(3), n(4)]
+
+    def test_a_record_whose_worker_was_seen_to_die_at_it_is_retried_alone_and_nothing_is_suspected(
+        self,
+    ) -> None:
+        slices = owned()
+        settle(slices, fresh(slices), read(1, 2, failed(0, 1), failed(1, 2, killed_worker=True)))
+        plans = [due(slices, 10.0)]
+        settle(slices, plans[0], SliceOutcome(count=1), now=10.0)
+        plans.append(due(slices, 10.0))
+        assert [(plan.alone, plan.retries[0].sequence) for plan in plans] == [(False, n(1)), (True, n(2))]
+        assert not fresh(slices).alone
+
+    def test_all_that_a_dead_slice_may_have_read_is_suspected_until_the_tip(self) -> None:
+        slices = owned()
+        die(slices, fresh(slices))
+        slices.backlog = True
+        settle(slices, fresh(slices, carried=8), read(1, 8))
+        assert fresh(slices, carried=8).alone
+        slices.backlog = False
+        settle(slices, slices._fresh_out, read(9, 16))  # type: ignore[arg-type]
+        assert not fresh(slices, carried=8).alone
 
     def test_a_convict_is_retried_alone_and_given_up_like_any_other_record(self) -> None:
         slices = owned(limit=2)
@@ -315,7 +383,7 @@ class TestDeaths:
     def test_a_convict_among_other_due_records_has_a_job_of_its_own(self) -> None:
         slices = owned()
         die(slices, fresh(slices))
-        die(slices, fresh(slices, carried=1), failed(0, 1))
+        die(slices, fresh(slices, carried=1), all_held(1, 1))
         settle(slices, fresh(slices, carried=1), read(2, 2, failed(0, 2)))
         plans = [due(slices, 10.0)]
         settle(slices, plans[0], SliceOutcome(count=1), now=10.0)
@@ -328,13 +396,13 @@ class TestDeaths:
     def test_records_that_are_never_delivered_again_are_no_convicts_any_more(self) -> None:
         slices = owned(limit=0)
         die(slices, fresh(slices))
-        assert die(slices, fresh(slices, carried=1), failed(0, 1)) == [n(1)]
+        assert die(slices, fresh(slices, carried=1), all_held(1, 1)) == [n(1)]
         assert not slices._isolation[False]._convicts
 
     def test_a_convict_that_was_acked_is_remembered_no_more(self) -> None:
         slices = owned()
         die(slices, fresh(slices))
-        die(slices, fresh(slices, carried=1), failed(0, 1))
+        die(slices, fresh(slices, carried=1), all_held(1, 1))
         plan = due(slices, 10.0)
         assert slices._isolation[False].is_convict(n(1))
         settle(slices, plan, SliceOutcome(count=1), now=10.0)
@@ -343,7 +411,7 @@ class TestDeaths:
     def test_a_convict_whose_outcome_is_open_is_still_retried_alone(self) -> None:
         slices = owned()
         die(slices, fresh(slices))
-        die(slices, fresh(slices, carried=1), failed(0, 1))
+        die(slices, fresh(slices, carried=1), all_held(1, 1))
         plan = due(slices, 10.0)
         still_open = OpenRecord(index=0, sequence=n(1), previous=None, attempt=plan.retries[0].attempt)
         settle(slices, plan, SliceOutcome(count=1, open_records=(still_open,)), now=10.0)

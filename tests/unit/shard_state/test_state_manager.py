@@ -626,7 +626,8 @@ class TestSliceBySlice:
 
     def test_a_convicted_record_is_reported_when_it_is_given_up(self) -> None:
         manager = owner_of("a", limit=0)
-        carried = FailedRecord(index=0, sequence=n(1), previous=None, attempt=1)
+        held = FailedRecord(index=0, sequence=n(1), previous=None, attempt=0, held=True)
+        carried = SliceOutcome(first=n(1), last=n(1), count=1, failures=(held,))
         manager.died(manager.plan(0.0, {})[0], None, 0.0)
         (plan,) = manager.plan(0.0, {"a": 1})
         assert [gone.sequence for gone in manager.died(plan, carried, 0.0)] == [n(1)]

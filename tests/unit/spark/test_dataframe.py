@@ -6,8 +6,8 @@ import pytest
 from pyspark import SparkContext, cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
-from kinesis_spout.errors import HandlerKilledWorker
 from kinesis_spout.spark.dataframe import Collector, DataFrameRunner
+from kinesis_spout.spark.jobs import HandlerRaised
 from kinesis_spout.spark.work import WorkResult
 from shard_state import Position, SliceKind, SliceOutcome, SlicePlan
 
@@ -39,8 +39,10 @@ class FetchedFrame:
         return [{"_result": cloudpickle.dumps(result)}]  # type: ignore[no-untyped-call]
 
 
-@pytest.mark.parametrize("raised", [ValueError("no"), SystemExit("no")], ids=repr)
-def test_whatever_a_handler_raises_its_batch_died_and_is_halved(raised: BaseException) -> None:
+@pytest.mark.parametrize(
+    "raised", [ValueError("no"), SystemExit("no"), KeyboardInterrupt("no"), GeneratorExit("no")], ids=repr
+)
+def test_whatever_a_handler_raises_its_batch_is_halved_and_nobody_has_died(raised: BaseException) -> None:
     def handler(frame: DataFrame, collector: Collector) -> None:
         del frame, collector
         raise raised
@@ -48,5 +50,5 @@ def test_whatever_a_handler_raises_its_batch_died_and_is_halved(raised: BaseExce
     runner = DataFrameRunner(
         cast("SparkSession", None), cast("SparkContext", None), cast("TaskSettings", None), handler
     )
-    with pytest.raises(HandlerKilledWorker, match=f"{type(raised).__name__}: no"):
+    with pytest.raises(HandlerRaised, match=f"{type(raised).__name__}: no"):
         runner._handle(cast("DataFrame", FetchedFrame()))

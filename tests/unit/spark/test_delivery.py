@@ -11,6 +11,7 @@ from kinesis_spout.handler import Failure
 from kinesis_spout.record import Record
 from kinesis_spout.spark.delivery import DeliverySettings, Failed, HandlerDelivery
 from kinesis_spout.spark.handlers import RecordHandler
+from kinesis_spout.spark.journal import SliceNotes
 from kinesis_spout.spark.work import WorkSlice
 from shard_state import (
     Capacity,
@@ -67,8 +68,10 @@ class Recording:
     def numbers(self) -> list[int]:
         return [number for number, _ in self.seen]
 
-    def __call__(self, records: Sequence[Record], until: float) -> tuple[int, list[Failed]]:
-        del until
+    def __call__(
+        self, records: Sequence[Record], until: float, notes: SliceNotes
+    ) -> tuple[int, list[Failed]]:
+        del until, notes
         part = records[: self._stop_after]
         self.seen += [(int(each.sequence_number), each.attempt) for each in part]
         failure = Failure(error_text="no")

@@ -4,10 +4,10 @@ import pytest
 
 from kinesis_spout.ports import Page
 from kinesis_spout.record import Record
-from kinesis_spout.spark.batch import Batch, pack
+from kinesis_spout.spark.batch import pack
 from kinesis_spout.spark.retry_buffer import RetryBuffer
 from kinesis_spout.spark.shard_reader import ShardReader
-from kinesis_spout.spark.work import WorkSlice
+from kinesis_spout.spark.work import Cursor, WorkSlice
 from shard_state import Position, SequenceNumber, SliceKind, SlicePlan
 
 
@@ -68,13 +68,6 @@ def test_records_that_travel_are_spread_by_their_number() -> None:
     packs = pack([*small, *large], per_task=8, parallelism=2)
 
     assert sorted(sum(len(work.records) for work in each) for each in packs) == [70, 100]
-
-
-def test_a_batch_finds_the_records_that_travel_with_it() -> None:
-    batch = Batch(number=0, tag="t", works=works(2), started=0.0)
-
-    assert batch.record("shard-1", SequenceNumber(1)) == record(1)
-    assert batch.record("shard-0", SequenceNumber(1)) is None
 
 
 # RetryBuffer
@@ -162,3 +155,17 @@ def test_the_tip_counts_as_seen_from_when_the_poll_began() -> None:
     reader.fetching_since = 7.0
     reader.take_in(page(record(1)))
     assert reader.tip_seen_at == 5.0
+
+
+# ShardReader
+
+
+def test_a_page_that_is_dropped_takes_the_place_behind_it_along() -> None:
+    """Executors that read on there would skip what was dropped."""
+    reader = ShardReader(epoch=1, cursor=Cursor(iterator="behind"))
+    reader.take_left([record(1), record(2)])
+    assert reader.carried(5) == (record(1), record(2))
+    assert reader.size_bytes == sum(len(each.data) for each in (record(1), record(2)))
+    reader.drop_page()
+
+    assert (reader.cursor.iterator, reader.size_bytes, reader.is_idle) == (None, 0, True)

@@ -575,11 +575,13 @@ def test_due_retries_that_cannot_go_out_do_not_keep_the_engine_busy(two_shards: 
 def test_due_retries_of_a_shard_that_rests_do_not_keep_the_engine_busy(world: EngineWorld) -> None:
     world.put("a")
     running = world.start(
-        Diary(a=[ValueError("no")]), engine={"death_backoff_seconds": 60.0}, retry_backoff_seconds=0.5
+        Diary(a=[ValueError("no")]),
+        engine={"death_backoff_seconds": 60.0, "quick_deaths": 0},
+        retry_backoff_seconds=0.5,
     )
     wait_until(lambda: running.query.counters.retried == 1, "the record has failed")
     running.runner.failures = [HandlerKilledWorker("an executor was lost")]
-    wait_until(lambda: running.engine._readers[FIRST].deaths == 1, "the job of the retry has died")
+    wait_until(lambda: running.engine._deaths == 1, "the job of the retry has died")
 
     with running.consumer.lock:
         running.engine._readers[FIRST].next_poll_at = running.consumer.now + 60

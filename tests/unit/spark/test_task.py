@@ -16,6 +16,7 @@ from kinesis_spout.spark.work import Cursor, WorkResult, WorkSlice
 from kinesis_spout.testing import InMemoryStream, ManualClock
 from shard_state import Order, Position, SliceKind, SlicePlan
 from tests.unit.spark.world import FIRST, SECOND, StreamClient, task_settings
+from tests.zookeeper_server import wait_until
 
 
 def read_slice(shard_id: str = FIRST, position: Position | None = None, **changes: Any) -> WorkSlice:
@@ -241,3 +242,60 @@ def test_a_task_takes_no_longer_than_its_slowest_shard_needs() -> None:
 
     assert sum(result.outcome.count for result in results) == 200
     assert monotonic() - started < 1.2
+
+
+# Time
+
+
+class SlowClient(StreamClient):
+    """Each page comes after longer than a task may handle."""
+
+    SECONDS = 0.1
+
+    def get_records(self, **request: Any) -> dict[str, Any]:
+        began = monotonic()
+        page = super().get_records(**request)
+        wait_until(lambda: monotonic() > began + 2 * self.SECONDS, "the page is here")
+        return page
+
+
+def test_a_page_that_came_late_is_handled_all_the_same(world: World) -> None:
+    """The fetch takes longer than ``max_seconds``: the time for handling begins when the page is there."""
+    world.put(1_000)
+    settings = task_settings(SlowClient(world.stream), max_seconds=SlowClient.SECONDS, records_per_fetch=500)
+    (result,) = run(settings, read_slice())
+
+    assert result.outcome.count >= 500
+
+
+def test_of_several_pages_that_came_late_each_has_its_share_of_the_time() -> None:
+    world = World(shards=2)
+    for number in range(400):
+        world.stream.put(b"x", str(number))
+    settings = task_settings(SlowClient(world.stream), max_seconds=SlowClient.SECONDS)
+    results = list(run(settings, read_slice(FIRST), read_slice(SECOND)))
+
+    assert sum(result.outcome.count for result in results) == 400
+
+
+def test_what_is_left_of_a_page_is_given_back_with_the_place_behind_it(world: World) -> None:
+    records = world.put(10)
+    settings = task_settings(world.client, max_seconds=0.0, records_per_fetch=5, max_left_bytes=1_000)
+    (result,) = run(settings, read_slice())
+
+    assert result.outcome.count == 1
+    assert [record.data for record in result.left] == data_of(records[1:5])
+    assert result.cursor.iterator is not None
+    seen: list[Record] = []
+    behind = read_slice(position=Position.after(records[4].sequence), cursor=result.cursor)
+    list(run(task_settings(world.client), behind, handle=seen.append))
+    assert data_of(seen) == data_of(records[5:])
+
+
+def test_where_there_is_no_room_for_all_that_is_left_the_place_behind_it_is_not_given(world: World) -> None:
+    records = world.put(10)
+    settings = task_settings(world.client, max_seconds=0.0, max_left_bytes=3)
+    (result,) = run(settings, read_slice())
+
+    assert [record.data for record in result.left] == data_of(records[1:4])
+    assert result.cursor.iterator is None

@@ -1,27 +1,34 @@
 """The micro-batch engine over a stream, a ZooKeeper and a sink in memory; its "executors" are this process.
 
 The tasks' own code runs (``run_slices``, the real getter over a client in memory). Only Spark is not there: a
-job dies when the handler raises ``KillsWorker``, when a test says so, or when it is cancelled. Kinesis' read
-limits cost no time on the driver; executors keep to them, by the real clock.
+worker dies when the handler raises ``KillsWorker``, a job when a test says so, or when it is cancelled. What a
+task noted is found after its death, unless a test is ``blind``. Kinesis' read limits cost no time on the driver;
+executors keep to them, by the real clock.
 """
 
 import itertools
 import pickle
 import threading
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
 from kinesis_spout.config import SpoutConfig
 from kinesis_spout.errors import HandlerKilledWorker
+from kinesis_spout.handler import failure_of
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.ports import ShardGetter
 from kinesis_spout.record import Record
-from kinesis_spout.spark.delivery import DeliverySettings, HandlerDelivery, SliceDelivery
+from kinesis_spout.spark import journal
+from kinesis_spout.spark.delivery import DeliverySettings, Failed, HandlerDelivery, SliceDelivery
 from kinesis_spout.spark.engine import MicroBatchEngine
 from kinesis_spout.spark.engine_settings import EngineSettings
-from kinesis_spout.spark.handlers import RecordHandler
+from kinesis_spout.spark.journal import UNDER_WAY, Journal, SliceNotes
 from kinesis_spout.spark.query import SpoutQuery
+from kinesis_spout.spark.salvage import salvage
 from kinesis_spout.spark.task import TaskSettings, run_slices
 from kinesis_spout.spark.work import WorkResult, WorkSlice
 from kinesis_spout.spout.consumer import Consumer
@@ -45,6 +52,8 @@ FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
 NEVER = 1e6
 
 Handle = Callable[[Record], None]
+Death = type[HandlerKilledWorker]
+"""How a job ends of which nobody knows how far it came."""
 
 
 class KillsWorker(BaseException):
@@ -82,12 +91,37 @@ def task_settings(client: InMemoryKinesisClient, **changes: Any) -> TaskSettings
     return TaskSettings(client=InMemorySettings(), **settings)
 
 
+class MortalHandler:
+    """Does what ``RecordHandler`` does, but ``KillsWorker`` goes through it, as the death of a process does."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+
+    def __call__(
+        self, records: Sequence[Record], until: float, notes: SliceNotes
+    ) -> tuple[int, list[Failed]]:
+        failed: list[Failed] = []
+        for at, record in enumerate(records):
+            notes.words[UNDER_WAY] = notes.base + at
+            try:
+                self._handle(record)
+            except KillsWorker:
+                raise
+            except BaseException as error:  # noqa: BLE001 - as RecordHandler does
+                failed.append((at, failure_of(error)))
+                notes.failed(*failed[-1])
+            if monotonic() >= until:
+                return at + 1, failed
+        return len(records), failed
+
+
 class InProcessRunner:
     """A ``BatchRunner`` without Spark. Mutable."""
 
-    def __init__(self, settings: TaskSettings, handle: Handle) -> None:
+    def __init__(self, settings: TaskSettings, handle: Handle, *, blind: Death | None = None) -> None:
         self._settings = settings
         self._handle = handle
+        self._blind = blind
         self.batches: list[list[WorkSlice]] = []
         """Every batch that was run, in order."""
         self.failures: list[BaseException] = []
@@ -112,16 +146,26 @@ class InProcessRunner:
         if self.failures:
             raise self.failures.pop(0)
 
-        def deliver(work: WorkSlice, rules: DeliverySettings) -> SliceDelivery:
-            return HandlerDelivery(work, RecordHandler(self._handle, lambda record: record), rules)
-
         travelled = pickle.loads(pickle.dumps(packs))
-        try:
-            results = [result for pack in travelled for result in run_slices(pack, self._settings, deliver)]
-        except KillsWorker:
-            raise HandlerKilledWorker("the Spark job died: Python worker exited unexpectedly") from None
+        results = [result for pack in travelled for result in self._run_task(pack)]
         returned: list[WorkResult] = pickle.loads(pickle.dumps(results))
         return returned
+
+    def _run_task(self, pack: Sequence[WorkSlice]) -> list[WorkResult]:
+        def deliver(work: WorkSlice, rules: DeliverySettings) -> SliceDelivery:
+            return HandlerDelivery(work, MortalHandler(self._handle), rules)
+
+        with TemporaryDirectory() as folder:
+            file = Path(folder, "notes")
+            try:
+                with closing(Journal(file, len(pack))) as notes:
+                    return list(run_slices(pack, self._settings, deliver, notes))
+            except KillsWorker:
+                remains = journal.read(file)
+        if self._blind:
+            raise self._blind("the Spark job died: Python worker exited unexpectedly")
+        assert remains is not None
+        return salvage(pack, remains, self._settings, "the worker died")
 
     def has_begun(self, tag: str) -> bool:
         return tag in self.begun and not self.queueing
@@ -187,6 +231,7 @@ class EngineWorld:
         *,
         hanging: bool = False,
         queueing: bool = False,
+        blind: Death | None = None,
         engine: dict[str, Any] | None = None,
         task: dict[str, Any] | None = None,
         **settings: Any,
@@ -229,6 +274,7 @@ class EngineWorld:
                 **(task or {}),
             ),
             handle,
+            blind=blind,
         )
         runner.queueing = queueing
         if hanging:

@@ -1,5 +1,6 @@
 """The plain-Python door, through its public face. The first part names each defect of kinesis-storm-spout."""
 
+import asyncio
 import logging
 from collections.abc import Iterator
 from typing import Any
@@ -246,6 +247,25 @@ class TestRestart:
         again.fail(retried.message_id, "still bad")
         assert [letter.attempts for letter in world.letters(1)] == [2]
 
+    def test_a_delivery_that_the_end_of_the_process_cut_off_is_made_again_under_its_number(
+        self, world: World
+    ) -> None:
+        """Where invariant 4 ends: nobody reported how it went. It comes until its end is reported once."""
+        world.put("one")
+        for crash, attempt in enumerate((1, 1, 1, 2, 2, 2), 1):
+            spout = world.spout(retry_limit=1, scheme="raw")
+            (one,) = world.take(spout, 1)
+            assert one.values.attempt == attempt
+            if crash == 3:
+                spout.fail(one.message_id)
+                world.until(lambda: bool(world.stored().attempts), "the failure to be stored")
+            world.crash(spout)
+        assert world.dead_letters.letters == []
+        spout = world.spout(retry_limit=1)
+        (one,) = world.take(spout, 1)
+        spout.fail(one.message_id)
+        assert [letter.attempts for letter in world.letters(1)] == [2]
+
     def test_after_a_crash_everything_unfinished_comes_again(self, world: World) -> None:
         spout = world.spout()
         ids = world.put(*"abc")
@@ -351,6 +371,36 @@ class TestDelivery:
         assert letter.attempts == 2
         assert letter.error.startswith("DecodeError: ")
         world.until_stored(last)
+
+    @pytest.mark.parametrize("raised", [asyncio.CancelledError(), SystemExit(3), GeneratorExit()], ids=repr)
+    def test_whatever_a_scheme_raises_fails_its_record(self, world: World, raised: BaseException) -> None:
+        def broken(record: Record) -> bytes:
+            if record.data == b"bad":
+                raise raised
+            return record.data
+
+        spout = world.spout(scheme=broken, retry_limit=0)
+        _, last = world.put("bad", "good")
+        (good,) = world.take(spout, 1)
+        assert (good.message_id, good.values) == (last, b"good")
+        assert world.letters(1)[0].error.startswith(type(raised).__name__)
+
+    def test_a_keyboard_interrupt_in_a_scheme_fails_its_record_and_reaches_the_caller(
+        self, world: World
+    ) -> None:
+        """It may be Ctrl-C. If it is the record's own, it is counted, so no restart meets it for ever."""
+
+        def broken(record: Record) -> bytes:
+            if record.data == b"bad":
+                raise KeyboardInterrupt
+            return record.data
+
+        spout = world.spout(scheme=broken, retry_limit=0)
+        world.put("bad", "good")
+        with pytest.raises(KeyboardInterrupt):
+            world.take(spout, 1)
+        assert world.letters(1)[0].error == "KeyboardInterrupt"
+        assert values_of(world.take(spout, 1)) == [b"good"]
 
     def test_a_scheme_that_always_raises_does_not_hold_the_caller(self, world: World) -> None:
         calls = 0

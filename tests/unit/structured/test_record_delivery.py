@@ -82,15 +82,16 @@ def test_what_failed_comes_back_with_its_data_and_what_its_handler_said() -> Non
         b"c": Reject("never"),
         b"d": RetryLater(7, "busy"),
         b"e": SystemExit(3),
+        b"f": KeyboardInterrupt(),
     }
 
     def handle(record: Record) -> None:
         if record.data in errors:
             raise errors[record.data]
 
-    failures, end = delivered(handle, batch("a", "b", "c"), batch("d", "e", attempt=2))
+    failures, end = delivered(handle, batch("a", "b", "c"), batch("d", "e", "f", attempt=2))
 
-    assert end["delivered"] == 5
+    assert end["delivered"] == 6
     assert [
         (row["data"], row["attempt"], row["error"], row["rejected"], row["delaySeconds"]) for row in failures
     ] == [
@@ -98,6 +99,7 @@ def test_what_failed_comes_back_with_its_data_and_what_its_handler_said() -> Non
         (b"c", 1, "never", True, None),
         (b"d", 2, "RetryLater: busy", False, 7.0),
         (b"e", 2, "SystemExit: 3", False, None),
+        (b"f", 2, "KeyboardInterrupt", False, None),
     ]
     assert all(row["delivered"] is None for row in failures)
 
