@@ -251,11 +251,11 @@ class RecordSpout:
     # Looking in
 
     def record(self, message_id: str) -> Record | None:
-        """Give the record of a tuple that is in flight or waits for its retry; None for any other."""
+        """Give a copy of the record of a tuple that is in flight or waits for its retry; None for any other."""
         consumer, readers = self._opened()
         with consumer.lock:
             retained = readers.retained.get(message_id)
-            return None if retained is None else retained.record
+            return None if retained is None else copy(retained.record)
 
     @property
     def counters(self) -> Counters:

@@ -17,6 +17,7 @@ from kinesis_spout.errors import HandlerKilledWorker
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.ports import ShardGetter
 from kinesis_spout.record import Record
+from kinesis_spout.scheme import resolve
 from kinesis_spout.spark.delivery import DeliverySettings, HandlerDelivery, SliceDelivery
 from kinesis_spout.spark.engine import MicroBatchEngine
 from kinesis_spout.spark.engine_settings import EngineSettings
@@ -113,7 +114,7 @@ class InProcessRunner:
             raise self.failures.pop(0)
 
         def deliver(work: WorkSlice, rules: DeliverySettings) -> SliceDelivery:
-            return HandlerDelivery(work, RecordHandler(self._handle, lambda record: record), rules)
+            return HandlerDelivery(work, RecordHandler(self._handle, resolve("raw")), rules)
 
         travelled = pickle.loads(pickle.dumps(packs))
         try:
