@@ -43,6 +43,8 @@ _DOOR, _SOURCE = "foreach_batch", 'format("kinesis") with foreachBatch'
 _RECORDS: Final = 1_600_000
 _QUICK_RECORDS: Final = 800_000
 _DEADLINE_SECONDS: Final = 600.0
+_PATIENCE: Final = {"spark.python.authenticate.socketTimeout": "120s"}
+"""A Python worker may take long to begin on a busy machine, where this is to run as well."""
 
 
 def figures(*, quick: bool) -> Iterator[Figure]:
@@ -51,7 +53,7 @@ def figures(*, quick: bool) -> Iterator[Figure]:
         place = Path(directory)
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parent), *sys.path]))
         kinesis = stack.enter_context(CannedKinesis())
-        spark = stack.enter_context(local_session(**LOCAL_CHECKPOINTS))
+        spark = stack.enter_context(local_session(**LOCAL_CHECKPOINTS, **_PATIENCE))
         spark.dataSource.register(UnpacedKinesis)
         session = Session(spark=spark, kinesis=kinesis, checkpoints=place / "checkpoints")
         for size in SIZES:
