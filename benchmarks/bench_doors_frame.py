@@ -1,4 +1,4 @@
-"""What ``foreach_batch`` costs beside ``format("kinesis")`` with ``foreachBatch``: a backlog, counted batch by batch.
+"""What ``foreach_batch`` costs beside ``format("kinesis")`` with ``foreachBatch``: counting a backlog by batches.
 
 Both read the same kind of stream of one endpoint on loopback, in the same session, and do the same with a batch:
 one ``count``. The spout's door keeps every batch, so that a second action sees the same rows; the source does not.
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from bench_sources import Cost, Load, Reading, Session
 from canned_kinesis import CannedKinesis
-from figures import Figure, ProcessTree
+from figures import Figure
 from local_spark import Batches, local_session, spark_processes, spout_config
 from pyspark.sql import DataFrame
 from unpaced import UnpacedKinesis, lift_read_limits

@@ -28,6 +28,7 @@ from kinesis_spout.kinesis import SCHEMA
 from kinesis_spout.kinesis.arrow import sequence_at
 from kinesis_spout.record import Record
 from kinesis_spout.spark.delivery import DeliverySettings
+from kinesis_spout.spark.jobs import SparkGone
 from kinesis_spout.spark.keeping_delivery import KeepingDelivery, Run
 from kinesis_spout.spark.task import TaskSettings, run_slices
 from kinesis_spout.spark.work import WorkResult, WorkSlice
@@ -92,6 +93,7 @@ class RowKeeper:
 
         Raises:
             HandlerKilledWorker: an executor was lost at the wrong moment; nothing is known of the slices.
+            SparkGone: the driver lost the outcomes.
             What Spark raises.
         """
         fetch = FetchBlocks(self._settings, self._outcomes, tag)
@@ -109,9 +111,16 @@ class RowKeeper:
 
     def _kept(self, tag: str, planned: int) -> list[KeptSlice]:
         pickled = list(self._outcomes.value.get(tag, ()))
-        if len(pickled) != planned:
+        if len(pickled) < planned:
+            # Every task has ended well, so nothing was lost on its way but by the driver: no record is to blame.
+            raise SparkGone(
+                f"expected the outcomes of {planned} slices, got {len(pickled)}: Spark could not pass on what its "
+                "tasks accumulated; the driver's log says why. Start the query again"
+            )
+        if len(pickled) > planned:
             raise HandlerKilledWorker(
-                f"expected one outcome of each of {planned} slices, got {len(pickled)}: an executor was lost"
+                f"expected the outcomes of {planned} slices, got {len(pickled)}: blocks were lost with an "
+                "executor and fetched again, to another end"
             )
         return [pickle.loads(each) for each in pickled]  # noqa: S301 - pickled by our own tasks
 

@@ -16,9 +16,10 @@ from kinesis_spout.record import Record
 from kinesis_spout.spark.dataframe import with_failures
 from kinesis_spout.spark.delivery import DeliverySettings, HandlerDelivery
 from kinesis_spout.spark.handlers import RecordHandler
+from kinesis_spout.spark.jobs import SparkGone
 from kinesis_spout.spark.kept_rows import FetchBlocks, FindRows, FoundRow, KeptSlice, RowKeeper
 from kinesis_spout.spark.task import TaskSettings, run_slices
-from kinesis_spout.spark.work import Cursor, WorkResult, WorkSlice
+from kinesis_spout.spark.work import WorkResult, WorkSlice
 from kinesis_spout.testing import InMemoryStream, ManualClock
 from shard_state import Position, Redelivery, SequenceNumber, SliceKind, SlicePlan
 from tests.unit.spark.world import FIRST, StreamClient, task_settings
@@ -243,11 +244,13 @@ def test_a_session_that_speculates_is_refused_because_two_attempts_read_differen
         keeper(world, Context(spark__speculation="true"))
 
 
-@pytest.mark.parametrize("outcomes", [0, 1, 3])
-def test_a_batch_that_lost_outcomes_or_has_some_twice_died(world: World, outcomes: int) -> None:
+@pytest.mark.parametrize(("outcomes", "error"), [(0, SparkGone), (1, SparkGone), (3, HandlerKilledWorker)])
+def test_outcomes_that_are_missing_blame_no_record_and_those_given_twice_mean_that_blocks_were_lost(
+    world: World, outcomes: int, error: type[Exception]
+) -> None:
     made = keeper(world, Context(spark__speculation="false"))
-    kept = world.keep(WorkSlice(plan=plan(), cursor=Cursor()))
+    kept = world.keep(WorkSlice(plan=plan()))
     made._outcomes.add({TAG: [pickle.dumps(kept.slices[0])] * outcomes})
 
-    with pytest.raises(HandlerKilledWorker, match=f"one outcome of each of 2 slices, got {outcomes}"):
+    with pytest.raises(error, match=f"the outcomes of 2 slices, got {outcomes}"):
         made._kept(TAG, 2)
