@@ -70,7 +70,7 @@ class KeepingDelivery(SliceDelivery):
 
     def __init__(self, work: WorkSlice, settings: DeliverySettings) -> None:
         super().__init__(work, settings)
-        self._most = min(work.plan.limit, work.plan.max_failures)
+        self._most_rows = work.plan.max_failures
         self._fetched = 0
         self.batches: list[pa.RecordBatch] = []
         """The rows, in order."""
@@ -84,11 +84,11 @@ class KeepingDelivery(SliceDelivery):
     @property
     def room(self) -> bool:
         """See ``SliceDelivery``."""
-        return super().room and self.delivered < self._plan.max_failures
+        return super().room and self.delivered < self._most_rows
 
     def fetch(self, getter: "PollingShardGetter", limit: int) -> Page:
         """See ``SliceDelivery``."""
-        page = getter.read_arrow(max(1, min(limit, self._most - self._fetched)))
+        page = getter.read_arrow(min(limit, self._still_to_fetch))
         self._fetched += page.batch.num_rows
         return Page(
             records=ArrowRows(page.batch),
@@ -101,12 +101,12 @@ class KeepingDelivery(SliceDelivery):
     def wants_more_than(self, page: Page) -> bool:
         """See ``SliceDelivery``."""
         del page
-        return self._fetched < self._most
+        return self._still_to_fetch > 0
 
     def deliver_run(self, run: Sequence[Record], until: float) -> int:
         """See ``SliceDelivery``."""
         del until
-        rows = _rows(run[: self._plan.max_failures - self.delivered])
+        rows = _rows(run[: self._most_rows - self.delivered])
         latest = self.runs[-1] if self.runs else None
         if latest is None or self.count - latest.index != self.delivered - latest.row:
             self.runs.append(Run(self.delivered, self.count, self.last))
@@ -115,6 +115,10 @@ class KeepingDelivery(SliceDelivery):
         self.count += len(rows)
         self.last = rows[-1].sequence
         return len(rows)
+
+    @property
+    def _still_to_fetch(self) -> int:
+        return min(self._plan.limit, self._most_rows) - self._fetched
 
 
 def _rows(run: Sequence[Record]) -> ArrowRows:
