@@ -11,7 +11,7 @@ from pyspark import Accumulator, SparkConf, SparkContext
 
 from kinesis_spout.errors import HandlerKilledWorker, InvalidConfig
 from kinesis_spout.handler import Failure
-from kinesis_spout.kinesis import SCHEMA
+from kinesis_spout.kinesis import SCHEMA, pacing
 from kinesis_spout.record import Record
 from kinesis_spout.spark.dataframe import with_failures
 from kinesis_spout.spark.delivery import DeliverySettings, HandlerDelivery
@@ -92,7 +92,9 @@ class World:
 
 
 @pytest.fixture
-def world() -> World:
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    # The read limits of a shard are no business of these tests.
+    monkeypatch.setattr(pacing, "MIN_INTERVAL_SECONDS", 0.0)
     return World()
 
 
@@ -197,7 +199,7 @@ def test_failed_rows_end_as_the_failed_records_of_the_record_door_do(world: Worl
     work = WorkSlice(
         plan=plan(holes=tuple(holes), attempts=tuple(attempts) if seed % 2 else (), anchor=anchor)
     )
-    settings = world.settings(records_per_fetch=source.randint(1, 20))
+    settings = world.settings(records_per_fetch=source.randint(1, 20), max_seconds=100.0)
     kept = Kept(settings, work)
     bad = set(source.sample(kept.data, source.randint(0, len(kept.data))))
     failures = {
