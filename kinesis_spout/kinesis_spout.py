@@ -80,8 +80,12 @@ class KinesisSpout(RecordSpout):
         given to ``collector.fail(rows, reason)``. When it raises, the batch is planned again shard by shard,
         then halved, until the rows that make it raise stand alone.
 
+        The batch is kept on the executors while the handler runs, in memory or on disk. Every row of it may
+        fail, so ``max_pending`` bounds how many there are of one shard.
+
         Raises:
-            InvalidConfig: an order other than "unordered" is set; a batch cannot wait for one of its rows.
+            InvalidConfig: an order other than "unordered" is set; a batch cannot wait for one of its rows. Or
+                the session has ``spark.speculation``: two attempts of a task would read different rows.
         """
         from kinesis_spout.spark.dataframe import DataFrameRunner  # noqa: PLC0415
         from kinesis_spout.spark.jobs import classic_context  # noqa: PLC0415

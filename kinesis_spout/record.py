@@ -5,6 +5,7 @@ added by whoever fetched it. One object per record, no copy in between.
 """
 
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 
@@ -12,7 +13,7 @@ from shard_state import SequenceNumber
 
 
 class Record(msgspec.Struct):
-    """One record of a shard. Treat it as read-only; it is not frozen only because decoding is faster so."""
+    """One record of a shard. Not frozen, because decoding is faster so; a handler is given its own copy."""
 
     data: bytes = msgspec.field(name="Data")
     """The payload, at most 10 MiB."""
@@ -28,6 +29,10 @@ class Record(msgspec.Struct):
     shard_id: str = ""
     attempt: int = 1
     """Which delivery this is: 1 at first, 2 for the first retry."""
+
+    if TYPE_CHECKING:  # every struct has it, which msgspec's stubs do not say
+
+        def __copy__(self) -> Self: ...
 
     @property
     def sequence(self) -> SequenceNumber:

@@ -2,10 +2,15 @@
 
 The scheme runs where the handler runs. What it raises fails its record, like an error of the handler: it is
 retried, and dead-lettered in the end. It never ends the spout.
+
+What was read is what is retried and dead-lettered (invariant 16), but handlers do change their records
+(``record.data = decompress(record.data)``). So no record that is kept leaves this module: handlers, and schemes of
+users, are given a copy.
 """
 
 import importlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -23,8 +28,8 @@ class Scheme(Protocol):
 
 
 def raw(record: Record) -> Record:
-    """Give the record itself."""
-    return record
+    """Give the record, as a copy of its own."""
+    return record.__copy__()
 
 
 def text(record: Record) -> str:
@@ -49,7 +54,7 @@ BUILT_IN: Final[dict[str, Scheme]] = {"raw": raw, "text": text, "json": json}
 
 
 def resolve(scheme: str | Callable[[Record], Any]) -> Callable[[Record], Any]:
-    """Find the scheme: "raw", "text" or "json", ``"module:callable"``, or a callable, which is given back.
+    """Find the scheme: "raw", "text" or "json", ``"module:callable"``, or a callable, which is given copies.
 
     The built-in ones and those found by name can be pickled to the executors.
 
@@ -59,7 +64,7 @@ def resolve(scheme: str | Callable[[Record], Any]) -> Callable[[Record], Any]:
     if not isinstance(scheme, str):
         if not callable(scheme):
             raise InvalidConfig(f"scheme: expected {_ALLOWED}, got {scheme!r}")
-        return scheme
+        return _OnCopies(scheme)
     if scheme in BUILT_IN:
         return BUILT_IN[scheme]
     module_name, colon, path = scheme.partition(":")
@@ -76,7 +81,18 @@ def resolve(scheme: str | Callable[[Record], Any]) -> Callable[[Record], Any]:
         ) from error
     if not callable(found):
         raise InvalidConfig(f"scheme: expected {scheme!r} to be callable, got a {type(found).__name__}")
-    return found  # type: ignore[no-any-return]
+    return found if found in BUILT_IN.values() else _OnCopies(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _OnCopies:
+    """A scheme that may give its record back, or change it. Picklable if the scheme is."""
+
+    scheme: Callable[[Record], Any]
+
+    def __call__(self, record: Record) -> Any:
+        """Let the scheme have a copy of the record."""
+        return self.scheme(record.__copy__())
 
 
 _ALLOWED: Final = f"one of {', '.join(BUILT_IN)}, a callable, or 'module:callable'"

@@ -128,6 +128,11 @@ class ArrowForm:
         )
 
 
+def sequence_at(batch: pa.RecordBatch, row: int) -> SequenceNumber:
+    """Give the sequence number of a row of a batch with ``SCHEMA``."""
+    return SequenceNumber(int(batch.column("sequenceNumber")[row].as_py()))
+
+
 def decode_to_arrow(body: bytes, *, stream: str, shard_id: str) -> pa.RecordBatch:
     """Decode the body of a good JSON reply of GetRecords into columns of ``SCHEMA``.
 

@@ -8,15 +8,19 @@ first); what was not reached is read, or carried, again.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kinesis_spout.handler import Failure
+from kinesis_spout.ports import Page
 from kinesis_spout.record import Record
 from kinesis_spout.spark.journal import SliceNotes
 from kinesis_spout.spark.work import Unfinished, WorkSlice
 from shard_state import FailedRecord, Order, SequenceNumber, SliceKind
 from shard_state.checkpoint import fits
 from shard_state.inflight_record_tracker import within
+
+if TYPE_CHECKING:
+    from kinesis_spout.kinesis import PollingShardGetter
 
 Failed = tuple[int, Failure]
 """The index of a record in what was handed over, and what its handler said."""
@@ -73,6 +77,14 @@ class SliceDelivery(ABC):
         if self._settings.order is Order.SHARD and self.failures:
             return False
         return self.count < self._plan.limit and len(self.failures) < self._plan.max_failures
+
+    def fetch(self, getter: "PollingShardGetter", limit: int) -> Page:
+        """Read a page of the slice, of at most ``limit`` records, on a fetching thread."""
+        return getter.read(limit)
+
+    def wants_more_than(self, page: Page) -> bool:
+        """Tell whether records that follow on a page, not delivered yet, would still be of the slice."""
+        return self.count + len(page.records) < self._plan.limit
 
     def deliver(self, records: Sequence[Record], until: float) -> int:
         """Deal with records that follow on those before. Returns how many; the others were not reached."""

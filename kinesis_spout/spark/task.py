@@ -173,7 +173,7 @@ class _Read:
         """Read the next page, waiting for the shard's read limits."""
         if self._getter is None:
             self._getter = self._open()
-        return self._getter.read(self._settings.records_per_fetch)
+        return self._delivery.fetch(self._getter, self._settings.records_per_fetch)
 
     def take(self, done: Future[Page]) -> Page | None:
         """Look at a fetched page. None: the slice ends here."""
@@ -193,11 +193,10 @@ class _Read:
 
     def reads_on(self, page: Page, time: _HandlingTime) -> bool:
         """Tell whether the page after this one is wanted, as far as one can tell before handling this one."""
-        expected = self._delivery.count + len(page.records)
         return (
             not self._at_tip
             and self._bytes < self._settings.bytes_per_slice
-            and expected < self._work.plan.limit
+            and self._delivery.wants_more_than(page)
             and not time.is_over
             and self._getter is not None
             and self._getter.ready_at < time.until

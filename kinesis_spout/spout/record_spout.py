@@ -256,7 +256,7 @@ class RecordSpout:
     # Looking in
 
     def record(self, message_id: str) -> Record | None:
-        """Give the record of a tuple, as it was delivered last; None if it is finished, given up or unknown.
+        """Give a copy of a tuple's record, as it was delivered last; None if it is finished, given up or unknown.
 
         Raises:
             ValueError: this is no message id.
@@ -266,7 +266,7 @@ class RecordSpout:
         delivery = MessageId.parse(message_id)
         with consumer.lock:
             retained = readers.retained.get(delivery.shard_id, delivery.sequence)
-            return None if retained is None else retained.record
+            return None if retained is None else copy(retained.record)
 
     @property
     def counters(self) -> Counters:

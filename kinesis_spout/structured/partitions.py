@@ -15,6 +15,7 @@ from pyspark.sql.datasource import InputPartition
 
 from kinesis_spout.errors import DataLoss, KinesisSpoutError, ShardNotFound, Throttled
 from kinesis_spout.kinesis import ArrowPage, KinesisClientSettings, KinesisShardLister, PollingShardGetter
+from kinesis_spout.kinesis.arrow import sequence_at
 from kinesis_spout.structured.page_buffer import Segment
 from kinesis_spout.structured.page_channel import PageServerAddress
 from kinesis_spout.structured.page_client import fetch_segments
@@ -127,7 +128,7 @@ class _Range:
 
     def _hand_out(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         self._rows += batch.num_rows
-        self._done = _sequence(batch, batch.num_rows - 1)
+        self._done = sequence_at(batch, batch.num_rows - 1)
         yield from in_chunks(batch)
 
     def _from_kinesis(self) -> Iterator[pa.RecordBatch]:
@@ -196,10 +197,6 @@ def _rows_at_once(row_bytes: float) -> int:
 def _up_to(batch: pa.RecordBatch, last: SequenceNumber) -> pa.RecordBatch:
     """Cut off what follows ``last``."""
     rows = batch.num_rows
-    while rows and _sequence(batch, rows - 1) > last:
+    while rows and sequence_at(batch, rows - 1) > last:
         rows -= 1
     return batch.slice(0, rows)
-
-
-def _sequence(batch: pa.RecordBatch, row: int) -> SequenceNumber:
-    return SequenceNumber(int(batch.column("sequenceNumber")[row].as_py()))

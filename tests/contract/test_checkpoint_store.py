@@ -103,9 +103,11 @@ def test_who_begins_late_changes_nothing_of_what_another_has_begun(real_place: R
     """It claimed the beginning, was slow, and another claimed it after that and was quick."""
     slow, quick = real_place.process("slow"), real_place.process("quick")
     other_start = Position.trim_horizon()
-    real_place.proxy(slow).before_next_transaction(lambda: quick.store.open(CREATED, other_start, [A]))
-    assert slow.store.open(CREATED, START, [B]) == other_start
-    assert slow.store.load() == {A: Checkpoint(start=other_start)}
+    real_place.proxy(slow).before_next_transaction(
+        lambda: quick.store.open(CREATED, other_start, shards_named(A))
+    )
+    assert slow.store.open(CREATED, START, shards_named(B)) == other_start
+    assert slow.store.load() == {A: Checkpoint(start=other_start, parents=())}
 
 
 def test_progress_that_is_gone_is_an_error_and_not_nothing(place: Place) -> None:

@@ -281,7 +281,7 @@ def test_a_deleted_owner_node_is_noticed_after_a_short_cut_too(real_place: RealP
 def test_nothing_is_acquired_of_what_another_began_anew_after_a_loss(real_place: RealPlace) -> None:
     one, two = really_begun(real_place), real_place.process("two")
     real_place.lose_data()
-    two.store.open(CREATED, Position.at_timestamp(1_700_000_999.0), [A])
+    two.store.open(CREATED, Position.at_timestamp(1_700_000_999.0), shards_named(A))
     real_place.expire(one)
     wait_until(lambda: two.coordinator.members() == ["one"], "it is registered by its new session")
     with pytest.raises(ProgressLost):

@@ -206,7 +206,7 @@ def test_a_server_that_returns_to_a_directory_that_was_emptied_is_no_fresh_start
     with EmbeddedZooKeeper(folder, tick_millis=200) as server:
         session = ZooKeeperSession(server, session_timeout_seconds=1.0)
         with ZooKeeperBackend(session, Paths(app="billing", stream="orders")) as backend:
-            backend.store.open(1.0, Position.trim_horizon(), ["shardId-000000000000"])
+            backend.store.open(1.0, Position.trim_horizon(), shards_named("shardId-000000000000"))
             guard = json.loads((folder / "server.json").read_text())["pid"]
             shutil.rmtree(folder)
             os.killpg(guard, signal.SIGKILL)

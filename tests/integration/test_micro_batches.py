@@ -14,6 +14,7 @@ from kinesis_spout.record import Record
 from kinesis_spout.spark import ArrowCollector, Collector
 from kinesis_spout.spark.jobs import HandlerBroken
 from tests.micro_batch_world import MakeWorld, MicroBatchWorld, logging_handler
+from tests.zookeeper_server import wait_until
 
 pytestmark = [
     pytest.mark.spark,
@@ -155,6 +156,47 @@ def test_a_data_frame_handler_that_raises_is_halved_until_the_poison_stands_alon
     (letter,) = world.dead_letters()
     assert letter.data == b"r2"
     assert "ValueError: poison" in letter.error
+
+
+def test_the_rows_of_a_batch_and_its_outcome_take_one_job(
+    spark: SparkSession, world: MicroBatchWorld
+) -> None:
+    world.put(texts(20))
+    context = spark.sparkContext
+    jobs: list[int] = []
+
+    def handle(_: DataFrame, __: Collector) -> None:
+        group = context.getLocalProperty("spark.jobGroup.id")
+        assert group is not None
+        wait_until(lambda: bool(context.statusTracker().getJobIdsForGroup(group)), "Spark tells of the job")
+        jobs.append(len(context.statusTracker().getJobIdsForGroup(group)))
+
+    with world.spout().foreach_batch(spark, handle) as query:
+        query.processAllAvailable()
+        assert query.counters.acked == 20
+
+    assert set(jobs) == {1}
+
+
+def test_rows_that_are_lost_with_an_executor_are_never_fetched_anew_under_the_handler(
+    spark: SparkSession, make_world: MakeWorld
+) -> None:
+    world = make_world(shards=1)
+    world.put(texts(20))
+    counts: list[int] = []
+
+    def handle(df: DataFrame, _: Collector) -> None:
+        counts.append(df.count())
+        if len(counts) == 1:
+            for blocks in spark.sparkContext._jsc.getPersistentRDDs().values():
+                blocks.unpersist(True)
+            counts.append(df.count())
+
+    with world.spout(retry_limit=0).foreach_batch(spark, handle) as query:
+        query.processAllAvailable()
+        assert (query.counters.acked, query.counters.dead_lettered) == (20, 0)
+
+    assert counts == [20, 20]
 
 
 @pytest.mark.parametrize(

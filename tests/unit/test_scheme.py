@@ -18,9 +18,36 @@ def record(data: bytes) -> Record:
     return Record(data=data, sequence_number="1")
 
 
-def test_raw_gives_the_record_itself() -> None:
+def itself(given: Record) -> Record:
+    return given
+
+
+def test_raw_gives_the_record() -> None:
     given = record(b"\xff")
-    assert scheme.resolve("raw")(given) is given
+    assert scheme.resolve("raw")(given) == given
+
+
+@pytest.mark.parametrize("chosen", ["raw", "kinesis_spout.scheme:raw", itself], ids=str)
+def test_what_a_handler_does_to_its_record_stays_with_the_handler(
+    chosen: "str | Callable[[Record], Any]",
+) -> None:
+    given = record(b"\xff")
+    values = scheme.resolve(chosen)(given)
+    values.data = None
+    values.partition_key = "another"
+
+    assert given == record(b"\xff")
+
+
+def test_a_scheme_may_change_its_record_too() -> None:
+    def unwrapped(given: Record) -> Record:
+        given.data = given.data[1:]
+        return given
+
+    given = record(b"_payload")
+
+    assert scheme.resolve(unwrapped)(given).data == b"payload"
+    assert given == record(b"_payload")
 
 
 def test_text_gives_utf_8() -> None:
@@ -43,13 +70,18 @@ def test_a_callable_is_its_own_scheme() -> None:
 
 def test_a_scheme_is_found_by_module_and_name() -> None:
     assert scheme.resolve("kinesis_spout.scheme:json") is scheme.json
-    assert scheme.resolve("kinesis_spout.record:Record.__repr__") is Record.__repr__
+    assert scheme.resolve("kinesis_spout.record:Record.__repr__")(record(b"x")) == repr(record(b"x"))
 
 
 @pytest.mark.parametrize("name", ["raw", "text", "json", "kinesis_spout.scheme:text"])
 def test_a_named_scheme_travels_to_executors(name: str) -> None:
     found: Callable[[Record], Any] = pickle.loads(pickle.dumps(scheme.resolve(name)))
     assert found is scheme.resolve(name)
+
+
+def test_a_scheme_of_a_user_travels_to_executors() -> None:
+    found: Callable[[Record], Any] = pickle.loads(pickle.dumps(scheme.resolve(itself)))
+    assert found(record(b"x")) == record(b"x")
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from kinesis_spout.handler import failure_of
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.ports import ShardGetter
 from kinesis_spout.record import Record
+from kinesis_spout.scheme import resolve
 from kinesis_spout.spark import journal
 from kinesis_spout.spark.delivery import DeliverySettings, Failed, HandlerDelivery, SliceDelivery
 from kinesis_spout.spark.engine import MicroBatchEngine
@@ -96,6 +97,7 @@ class MortalHandler:
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
+        self._scheme = resolve("raw")
 
     def __call__(
         self, records: Sequence[Record], until: float, notes: SliceNotes
@@ -104,7 +106,7 @@ class MortalHandler:
         for at, record in enumerate(records):
             notes.words[UNDER_WAY] = notes.base + at
             try:
-                self._handle(record)
+                self._handle(self._scheme(record))
             except KillsWorker:
                 raise
             except BaseException as error:  # noqa: BLE001 - as RecordHandler does

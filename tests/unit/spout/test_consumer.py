@@ -256,15 +256,15 @@ def test_what_was_fenced_is_dropped_with_its_letters_and_taken_again_from_what_i
     ).open()
     one, two = world.put("one", "two")
     world.take(spout, 2)
-    spout.fail(two)
+    spout.fail(f"{two}#1.1")
     assert spout._started is not None
     started, _ = spout._started
     store.fences_next = True
-    spout.ack(one)
+    spout.ack(f"{one}#1.1")
 
     world.until(lambda: started.manager.shard(FIRST) is None, "the shard is dropped")
     assert not started.letters
-    assert not spout.ack(two), "the delivery was of an ownership that ended"
+    assert not spout.ack(f"{two}#1.1"), "the delivery was of an ownership that ended"
     assert spout.next_tuple() is None
     started._list_soon()
     sink.passes.release(10)

@@ -382,7 +382,7 @@ class TestDelivery:
         spout = world.spout(scheme=broken, retry_limit=0)
         _, last = world.put("bad", "good")
         (good,) = world.take(spout, 1)
-        assert (good.message_id, good.values) == (last, b"good")
+        assert (good.message_id, good.values) == (f"{last}#1.1", b"good")
         assert world.letters(1)[0].error.startswith(type(raised).__name__)
 
     def test_a_keyboard_interrupt_in_a_scheme_fails_its_record_and_reaches_the_caller(
