@@ -139,7 +139,7 @@ class ReadAhead:
                 plan = None
                 if self._fetches.has_news:
                     # Once, when all is gathered: with many shards it is what this thread mostly does.
-                    plan = plan_batch(start, self._buffer, self._fetches.ended(), limits, self._batches)
+                    plan = self._plan(start, limits)
                 now = self._clock.monotonic()
                 if plan is not None and (self._until is not None or self._is_enough(plan, start)):
                     return self._chosen(plan, now)
@@ -151,6 +151,11 @@ class ReadAhead:
                     self._changed.wait(deadline - now)
                 else:
                     return None
+
+    def _plan(self, start: QueryOffset, limits: BatchLimits) -> BatchPlan | None:
+        fetches = self._fetches
+        until = fetches.await_furthest_behind()
+        return plan_batch(start, self._buffer, fetches.ended(), limits, self._batches, until=until)
 
     def _gather(self, limits: BatchLimits) -> None:
         """If there is something new, wait for what may soon come as well."""
