@@ -62,7 +62,7 @@ class FetchRoom:
     is_gathering: bool = False
     """The reader has records for a batch, and waits only for the reads under way to end."""
     awaited: ShardKey | None = None
-    """The shard that all records at hand wait for. It may read a page though there is no room: only that makes any."""
+    """The shard that all records at hand wait for. It may read a page although there is no room."""
 
     def has_room(self, shard: ShardKey) -> bool:
         """Tell whether a page of the shard may be read now: there is room, and it has no more than its share."""

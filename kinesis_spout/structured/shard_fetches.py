@@ -94,12 +94,20 @@ class ShardFetches:
         return {key: fetch.at_end for key, fetch in self._fetches.items()}
 
     def behind(self) -> list[int]:
-        """Give how many milliseconds each shard is behind its latest record, as far as that is known."""
-        return [
-            fetch.millis_behind_latest
-            for fetch in self._fetches.values()
-            if fetch.millis_behind_latest is not None
-        ]
+        """Give how many milliseconds each shard is behind, as far as that is known.
+
+        That is how far behind its latest record the last read of it ended, or the age of its oldest record that
+        is not done, whichever is more: what waits in the buffer is not done.
+        """
+        now = self._clock.time()
+        behind: list[int] = []
+        for key, fetch in self._fetches.items():
+            if fetch.millis_behind_latest is None:
+                continue
+            oldest = self.buffer.oldest_arrival(key, self._freed.get(key))
+            age_millis = 0 if oldest is None else round(now * 1000 - oldest / 1000)
+            behind.append(max(fetch.millis_behind_latest, age_millis))
+        return behind
 
     def await_furthest_behind(self) -> int:
         """Say up to which arrival records may be handed out, in microseconds since the epoch.

@@ -204,7 +204,9 @@ def test_a_batch_takes_the_oldest_arrivals_first_over_all_shards() -> None:
 def test_a_limit_of_bytes_takes_the_oldest_arrivals_first_as_well() -> None:
     buffer = arriving(hot=[[1, 2, 3, 4]], cold=[[2.5, 7.5]])
     row = buffer.size_bytes / 6
-    plan = plan_batch(start_of("hot", "cold"), buffer, reading("hot", "cold"), BatchLimits(bytes=int(3.5 * row)))
+    plan = plan_batch(
+        start_of("hot", "cold"), buffer, reading("hot", "cold"), BatchLimits(bytes=int(3.5 * row))
+    )
     assert rows_by_shard(plan, "hot", "cold") == {"hot": 2, "cold": 1}
 
 
