@@ -32,6 +32,8 @@ class BatchLimits:
 
     rows: int | None = None
     bytes: int | None = None
+    takes_all: bool = False
+    """It waits for all that is available: there is no batch after it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,3 +36,26 @@ def test_options_of_any_use_have_columns(options: dict[str, str]) -> None:
 def test_options_that_cannot_be_right_have_no_columns(options: dict[str, str]) -> None:
     with pytest.raises(InvalidConfig, match=next(iter(options))):
         columns_of(options)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("maxRecordsPerTrigger", "many"),
+        ("minFetchPeriod", "1ms"),
+        ("failOnDataLoss", "maybe"),
+        ("initialPosition", "yesterday"),
+        ("endingPosition", "trim_horizon"),
+        ("endpointUrl", "localhost:4566"),
+    ],
+)
+def test_a_wrong_value_is_refused_when_the_columns_are_asked_for_whatever_it_is_for(
+    option: str, value: str
+) -> None:
+    with pytest.raises(InvalidConfig, match=f"option {option}: "):
+        columns_of({"streamName": "orders", option: value})
+
+
+def test_what_spark_adds_for_a_table_is_passed_over() -> None:
+    given = {"streamName": "orders", "region": "us-east-1"}
+    assert columns_of(given | {f"option.{name.lower()}": value for name, value in given.items()})

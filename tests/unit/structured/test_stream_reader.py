@@ -16,6 +16,7 @@ from kinesis_spout.errors import (
     AccessDenied,
     CheckpointUnreadable,
     DataLoss,
+    InvalidConfig,
     StreamNotFound,
     StreamRecreated,
 )
@@ -205,10 +206,10 @@ def test_a_batch_keeps_to_its_byte_limit_and_has_a_record_at_least(query: Start)
     assert [len(batch.rows) for batch in spark.batches] == [1] * 5
 
 
-def test_a_limit_of_spark_that_says_all_sets_the_options_limits_aside(query: Start) -> None:
-    stream = InMemoryStream()
+def test_a_query_that_is_triggered_once_takes_all_that_is_available_in_one_batch(query: Start) -> None:
+    stream = InMemoryStream(shards=3)
     put(stream, 100)
-    spark = query(stream, maxRecordsPerTrigger="10")
+    spark = query(stream, maxRecordsPerTrigger="10", maxRecordsPerFetch="7")
     start = spark.reader.initialOffset()
     end = spark.reader.latestOffset(start, ReadAllAvailable())
     assert len(rows_of(list(spark.reader.partitions(start, end)))) == 100
@@ -580,6 +581,25 @@ def test_the_others_wait_for_a_shard_that_cannot_be_read_and_go_on_after_a_minut
     spark = query(stream)
     assert spark.trigger() is None
     monkeypatch.setattr(shard_fetch, "_OUTAGE_SECONDS", 0.0)  # the minute is over
-    rows = spark.until_idle()
-    assert {shard for shard, _, _ in rows} == {SECOND}
+    assert within(spark, 10.0)
+    assert {shard for shard, _, _ in spark.batches[0].rows} == {SECOND}
     assert "the other shards wait for it no longer" in caplog.text
+
+
+def test_a_query_that_is_triggered_once_says_what_does_not_fit_into_its_batch(
+    query: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    stream = InMemoryStream()
+    put(stream, 2_000)
+    spark = query(stream, room_bytes=100_000, maxRecordsPerFetch="400")
+    start = spark.reader.initialOffset()
+    end = spark.reader.latestOffset(start, ReadAllAvailable())
+    assert 400 <= len(rows_of(list(spark.reader.partitions(start, end)))) < 2_000
+    assert "trigger(availableNow=True)" in caplog.text
+
+
+def test_a_start_that_is_yet_to_come_is_refused_when_the_query_opens(query: Start) -> None:
+    tomorrow = json.dumps({"at_timestamp": time.time() + 86400})
+    spark = query(InMemoryStream(), initialPosition=tomorrow)
+    with pytest.raises(InvalidConfig, match="initialPosition: expected a time that is over"):
+        spark.reader.initialOffset()
