@@ -56,6 +56,10 @@ def test_a_wrong_value_is_refused_when_the_columns_are_asked_for_whatever_it_is_
         columns_of({"streamName": "orders", option: value})
 
 
-def test_what_spark_adds_for_a_table_is_passed_over() -> None:
-    given = {"streamName": "orders", "region": "us-east-1"}
-    assert columns_of(given | {f"option.{name.lower()}": value for name, value in given.items()})
+@pytest.mark.parametrize("beside", [{}, {"streamName": "orders", "extraColumns": "millisBehindLatest"}])
+def test_the_options_of_a_table_are_read_like_any_others(beside: dict[str, str]) -> None:
+    of_table = {"option.streamname": "orders", "option.extraColumns": "millisBehindLatest"}
+    properties = {"provider": "kinesis", "owner": "root", "Location": "file:/x"}
+    assert columns_of(of_table | properties | beside) == f"{USUAL}, millisBehindLatest bigint"
+    with pytest.raises(InvalidConfig, match="provider"):
+        columns_of({"streamName": "orders", "provider": "kinesis"})
