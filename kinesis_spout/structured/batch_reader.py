@@ -11,7 +11,6 @@ a batch is whole anyway, and whoever wants an order sorts.
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
@@ -24,8 +23,9 @@ from kinesis_spout.kinesis import KinesisClientSettings, KinesisShardLister
 from kinesis_spout.kinesis.client import stream_arguments
 from kinesis_spout.kinesis.errors import ResourceNotFound, expected, translated
 from kinesis_spout.structured.options import BatchReadOptions, EndPositions, StartPositions
+from kinesis_spout.structured.options.positions import moment
 from kinesis_spout.structured.partitions import RangeReading, in_chunks
-from kinesis_spout.structured.shard_interval import MARGIN_SECONDS, IntervalRead, ShardInterval
+from kinesis_spout.structured.shard_interval import IntervalRead, ShardInterval
 from kinesis_spout.structured.stream_shards import persistently
 from kinesis_spout.worker_memory import set_aside_imports
 from shard_state import Shard
@@ -143,12 +143,6 @@ class KinesisBatchReader(DataSourceReader):
     def _plan(self) -> BatchPlan:
         options = self._options
         end = options.end.resolved(self._now)
-        for position in (end.default, *end.shards.values()):
-            if position.timestamp is not None and position.timestamp > self._now + MARGIN_SECONDS:
-                raise InvalidConfig(
-                    f"option endingPosition: expected a time that is over, got {_moment(position.timestamp)}, "
-                    "which is yet to come: a batch read ends at latest at the latest"
-                )
         client = options.client.connect()
         listers = {stream: KinesisShardLister(client, stream) for stream in options.streams}
         listed = {
@@ -191,8 +185,8 @@ class KinesisBatchReader(DataSourceReader):
             horizon = self._now - hours * 3600
             if max(start, created) < horizon:
                 self._lose(
-                    f"startingPosition {_moment(start)} is behind the retention of stream {stream!r}, {hours} "
-                    f"hours: what arrived before {_moment(horizon)} is gone",
+                    f"startingPosition {moment(start)} is behind the retention of stream {stream!r}, {hours} "
+                    f"hours: what arrived before {moment(horizon)} is gone",
                     "to read what is left, or start at trim_horizon, which asks for no more",
                 )
 
@@ -241,7 +235,3 @@ def _kept(settings: KinesisClientSettings, stream: str) -> tuple[float, int]:
     summary = expected(reply, "StreamDescriptionSummary", call)
     created: float = summary["StreamCreationTimestamp"].timestamp()
     return created, int(expected(summary, "RetentionPeriodHours", call))
-
-
-def _moment(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat()

@@ -2,6 +2,9 @@
 
 Per shard they are consecutive, in order. A batch takes a run of rows from the front; rows are addressed by page
 number and place in the page, so that a batch limit may cut a page without copying it.
+
+A row's *arrival* is the latest ``approximateArrivalTimestamp`` of its page up to it, in microseconds since the
+epoch: Kinesis does not promise that it grows, and a shard's order must stay.
 """
 
 import itertools
@@ -11,7 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kinesis_spout.shared_memory import SharedMemory
 from shard_state import SequenceNumber
@@ -42,6 +48,8 @@ class StoredPage:
     first: SequenceNumber
     last: SequenceNumber
     size_bytes: int
+    arrivals: npt.NDArray[np.int64]
+    """Of its rows; never decreasing."""
 
     @property
     def rows(self) -> int:
@@ -61,6 +69,12 @@ class StoredPage:
     def rows_up_to(self, last: SequenceNumber) -> int:
         """Count the rows from the beginning to ``last``."""
         return bisect_right(range(self.rows), last, key=self.sequence)
+
+    def rows_arrived_by(self, moment: int) -> int:
+        """Count the rows from the beginning that arrived at ``moment`` or before."""
+        if self.arrivals[-1] <= moment:
+            return self.rows
+        return int(np.searchsorted(self.arrivals, moment, side="right"))
 
 
 class PageBuffer:
@@ -86,6 +100,7 @@ class PageBuffer:
             first=SequenceNumber(int(sequences[0].as_py())),
             last=SequenceNumber(int(sequences[-1].as_py())),
             size_bytes=data_bytes + batch.num_rows * ROW_OVERHEAD_BYTES,
+            arrivals=_arrivals(batch),
         )
         self._pages[page.number] = page
         self._by_shard.setdefault(shard, deque()).append(page)
@@ -132,8 +147,20 @@ class PageBuffer:
             self._drop(shard, page)
         self._bytes_by_shard.pop(shard, None)
 
+    def oldest_arrival(self, shard: ShardKey, last: SequenceNumber | None) -> int | None:
+        """Tell when the first row beyond ``last`` (None: the first of all) arrived; None if there is none."""
+        for page, row in self.after(shard, last):
+            return int(page.arrivals[row])
+        return None
+
     def _drop(self, shard: ShardKey, page: StoredPage) -> None:
         del self._pages[page.number]
         self._bytes_by_shard[shard] -= page.size_bytes
         self.size_bytes -= page.size_bytes
         self.rows -= page.rows
+
+
+def _arrivals(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    # A record without a time arrived when the one before it did, as far as anybody knows.
+    known = pc.fill_null(batch.column("approximateArrivalTimestamp").cast(pa.int64()), 0)
+    return np.maximum.accumulate(known.to_numpy(zero_copy_only=False))

@@ -18,7 +18,7 @@ class SourceProgress(msgspec.Struct, frozen=True, kw_only=True):
     mode: str
     """The consumer mode: "polling" or "efo"."""
     min_ms_behind_latest: int = msgspec.field(name="minMsBehindLatest")
-    """Milliseconds between the end of the shard that is furthest ahead and what was read of it."""
+    """Of the shard that is furthest ahead: the age of its oldest record that is not done, read or not."""
     avg_ms_behind_latest: int = msgspec.field(name="avgMsBehindLatest")
     max_ms_behind_latest: int = msgspec.field(name="maxMsBehindLatest")
     total_shards: int = msgspec.field(name="numTotalShards")

@@ -139,9 +139,9 @@ class ReadAhead:
                 plan = None
                 if self._fetches.has_news:
                     # Once, when all is gathered: with many shards it is what this thread mostly does.
-                    plan = plan_batch(start, self._buffer, self._fetches.ended(), limits, self._batches)
+                    plan = self._plan(start, limits)
                 now = self._clock.monotonic()
-                if plan is not None and (self._until is not None or self._is_enough(plan, start)):
+                if plan is not None and self._is_enough(plan, start, limits):
                     return self._chosen(plan, now)
                 if self._until is not None:
                     if self._fetches.is_through:
@@ -151,6 +151,11 @@ class ReadAhead:
                     self._changed.wait(deadline - now)
                 else:
                     return None
+
+    def _plan(self, start: QueryOffset, limits: BatchLimits) -> BatchPlan | None:
+        fetches = self._fetches
+        until = fetches.await_furthest_behind()
+        return plan_batch(start, self._buffer, fetches.ended(), limits, self._batches, until=until)
 
     def _gather(self, limits: BatchLimits) -> None:
         """If there is something new, wait for what may soon come as well."""
@@ -263,7 +268,11 @@ class ReadAhead:
 
     # Batches
 
-    def _is_enough(self, plan: BatchPlan, start: QueryOffset) -> bool:
+    def _is_enough(self, plan: BatchPlan, start: QueryOffset, limits: BatchLimits) -> bool:
+        if limits.takes_all:
+            return self._fetches.is_through or self._is_all_that_fits()
+        if self._until is not None:
+            return True
         wanted = self._options.min_records_per_trigger
         if wanted is None or plan.rows >= wanted or start.unlogged:
             return True
@@ -271,6 +280,15 @@ class ReadAhead:
             return True  # more comes only after it
         waited = self._clock.monotonic() - self._last_batch_at
         return waited >= self._options.max_trigger_delay_seconds
+
+    def _is_all_that_fits(self) -> bool:
+        if not self._fetches.room.is_short():
+            return False
+        _log.warning(
+            "trigger(once=True) takes one batch, and more is available than the reader keeps: the next query goes "
+            "on behind it. Use trigger(availableNow=True), or a larger maxBufferedBytes"
+        )
+        return True
 
     def _raise_failure(self) -> None:
         for stream in self._streams.values():

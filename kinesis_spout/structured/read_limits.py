@@ -1,6 +1,10 @@
 """Spark's read limits, which came with PySpark 4.2; before it, Spark does not ask for any."""
 
+from typing import Final
+
 from kinesis_spout.structured.options import StreamReadOptions
+
+_NO_LIMIT: Final = (1 << 63) - 1
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -43,14 +47,17 @@ except ImportError:  # PySpark 4.0 and 4.1
 
 
 def default_limit(options: StreamReadOptions) -> ReadLimit:
-    """Give the limit that Spark passes back; ReadAllAvailable stands for none."""
+    """Give the limit that Spark passes back.
+
+    Never ``ReadAllAvailable``: so when Spark passes that, it means a query that takes what is available, once.
+    """
     if options.max_records_per_trigger is not None:
         return ReadMaxRows(options.max_records_per_trigger)
     if options.max_bytes_per_trigger is not None:
         return ReadMaxBytes(options.max_bytes_per_trigger)
     if options.min_records_per_trigger is not None:
         return ReadMinRows(options.min_records_per_trigger)
-    return ReadAllAvailable()
+    return ReadMaxRows(_NO_LIMIT)
 
 
 __all__ = ["ReadAllAvailable", "ReadLimit", "SupportsTriggerAvailableNow", "default_limit"]

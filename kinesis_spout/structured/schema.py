@@ -29,7 +29,10 @@ def columns_of(options: Mapping[str, str]) -> str:
     Spark asks for them before it says what the options are for, so an option of any use is taken here.
 
     Raises:
-        InvalidConfig: an option is unknown or given twice, or a column is not one of the extra ones.
+        InvalidConfig: an option is unknown or given twice, its value is not what it takes, or a column is not
+            one of the extra ones.
     """
-    schema = arrow_schema(extra_columns(GivenOptions(options, *Use)))
+    given = GivenOptions(options, *Use)
+    given.check_values()
+    schema = arrow_schema(extra_columns(given))
     return ", ".join(f"{field.name} {_SPARK_TYPES[field.type]}" for field in schema)

@@ -1,6 +1,7 @@
 """Reads one shard ahead of Spark, page by page, within what the buffer has room for."""
 
 import logging
+import math
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from kinesis_spout.errors import KinesisSpoutError, ShardNotFound, Throttled
 from kinesis_spout.kinesis import ArrowPage, PollingShardGetter
 from kinesis_spout.shared_memory import SharedMemoryPool
 from kinesis_spout.structured.page_buffer import PageBuffer, ShardKey
-from shard_state import Shard
+from shard_state import Position, Shard
 
 PAGE_BYTES: Final = 10 * 1024 * 1024
 """AWS: the most that one GetRecords gives. So much is set aside for every read under way."""
@@ -24,6 +25,10 @@ _IDLE_AFTER: Final = 5
 """Empty reads in a row, before reads become rarer."""
 _CLOCK_SKEW_SECONDS: Final = 5.0
 """By how much this machine's clock is trusted to differ from the service's, at most."""
+_LIVE_SECONDS: Final = 1.0
+"""A shard no further behind its tip is read as it is written: fresh records of the others do not wait for it."""
+_OUTAGE_SECONDS: Final = 60.0
+"""How long the other shards wait for one that cannot be read."""
 
 _log = logging.getLogger(__name__)
 
@@ -56,10 +61,21 @@ class FetchRoom:
     """How many shards share the room."""
     is_gathering: bool = False
     """The reader has records for a batch, and waits only for the reads under way to end."""
+    awaited: ShardKey | None = None
+    """The shard that all records at hand wait for. It may read a page although there is no room."""
 
     def has_room(self, shard: ShardKey) -> bool:
         """Tell whether a page of the shard may be read now: there is room, and it has no more than its share."""
         return self._has_room(shard, self.under_way)
+
+    def read_awaited(self, shard: ShardKey | None) -> None:
+        """Have a shard read that all records at hand wait for; None: there is none."""
+        self.awaited = shard
+        for fetch in self.parked:
+            if fetch.shard == shard and self.has_room(shard):
+                self.parked.remove(fetch)
+                self.resume(fetch)
+                return
 
     def is_short(self) -> bool:
         """Tell whether somebody waits for room that only a batch makes, however the reads under way end."""
@@ -69,6 +85,8 @@ class FetchRoom:
         free = self.max_bytes - self.buffer.size_bytes - under_way * PAGE_BYTES
         share = self.max_bytes // max(1, self.fetches)
         held = self.buffer.bytes_of(shard)
+        if held == 0 and shard == self.awaited:
+            return True
         return free >= PAGE_BYTES and (held == 0 or held < share)
 
     def read_ended(self) -> None:
@@ -98,6 +116,7 @@ class ShardFetch:
         until: for a query that ends with what is available: seconds since the epoch. What arrived later is not
             read, roughly; None reads on for ever.
         fail_on_data_loss: whether a shard that retention took away is an error, or over.
+        position: where the getter stands.
     """
 
     def __init__(
@@ -115,6 +134,7 @@ class ShardFetch:
         fail_on_data_loss: bool,
         clock: Clock,
         found_children: Callable[[str, tuple[Shard, ...]], None],
+        position: Position,
     ) -> None:
         self.shard = shard
         self.getter = getter
@@ -139,6 +159,22 @@ class ShardFetch:
         self.millis_behind_latest: int | None = None
         self.failure: Exception | None = None
         """What reading ended with; nothing more comes."""
+        self.read_until = -math.inf if position.timestamp is None else position.timestamp
+        """What arrived later may be unread: seconds since the epoch."""
+        self._is_behind = self._clock.time() - self.read_until > _LIVE_SECONDS
+        self._failing_since: float | None = None
+        self._is_given_up = False
+        """It could not be read for so long that the others go on."""
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether records of other shards that arrived after ``read_until`` wait until this one is read further.
+
+        So it is while more is known to be waiting in it, but for a shard that could not be read for a minute.
+        """
+        if self.at_end or self.is_through or not self._is_behind:
+            return False
+        return not self._is_given_up
 
     def close(self) -> None:
         """Read no more."""
@@ -187,6 +223,7 @@ class ShardFetch:
             self._counters.bytes += page.size_bytes
         self._empty_reads = 0 if rows else self._empty_reads + 1
         self.millis_behind_latest = page.millis_behind_latest
+        self._note_reached(page)
         self.at_end = page.at_end
         self.is_through = not page.at_end and self._until is not None and _is_through(page, self._until)
         if page.at_end:
@@ -200,6 +237,20 @@ class ShardFetch:
         paced = started + page.size_bytes / self._bytes_per_second
         behind = page.millis_behind_latest > 0
         return max(self.getter.ready_at, paced, started + (0.0 if behind else self._period()))
+
+    def _note_reached(self, page: ArrowPage) -> None:
+        behind_seconds = page.millis_behind_latest / 1000
+        # A full page has more behind it, also where the endpoint does not say so.
+        is_full = page.batch.num_rows >= self._records_per_fetch
+        self._is_behind = is_full or behind_seconds > _LIVE_SECONDS
+        self._failing_since = None
+        self._is_given_up = False
+        newest = _newest_arrival(page)
+        if newest is not None:
+            self.read_until = max(self.read_until, newest)
+        elif page.batch.num_rows == 0:
+            # Nothing is there until so long before now, as far as the two clocks agree.
+            self.read_until = max(self.read_until, self._clock.time() - behind_seconds)
 
     def _period(self) -> float:
         shortest, longest = self._periods
@@ -223,7 +274,21 @@ class ShardFetch:
         with self._changed:
             self._room.read_ended()
             self._count()
+            self._note_failure()
         return max(self.getter.ready_at, self._clock.monotonic() + _MIN_RETRY_SECONDS)
+
+    def _note_failure(self) -> None:
+        now = self._clock.monotonic()
+        if self._failing_since is None:
+            self._failing_since = now
+        elif now - self._failing_since >= _OUTAGE_SECONDS and not self._is_given_up:
+            self._is_given_up = True
+            _log.warning(
+                "%s could not be read for %g s: the other shards wait for it no longer. Its records come late, "
+                "and a watermark may drop them",
+                self.shard[1],
+                _OUTAGE_SECONDS,
+            )
 
     def _ended_with(self, error: Exception) -> None:
         with self._changed:
@@ -245,8 +310,14 @@ def _is_through(page: ArrowPage, until: float) -> bool:
     """
     if page.batch.num_rows == 0:
         return page.millis_behind_latest == 0
-    arrival = pc.max(page.batch.column("approximateArrivalTimestamp")).as_py()
+    arrival = _newest_arrival(page)
     if arrival is None:
         return False
     margin = 0.0 if page.millis_behind_latest == 0 else _CLOCK_SKEW_SECONDS
-    return bool(arrival.timestamp() > until + margin)
+    return arrival > until + margin
+
+
+def _newest_arrival(page: ArrowPage) -> float | None:
+    """Tell when the newest record arrived, in seconds since the epoch; None if no record says it."""
+    newest = pc.max(page.batch.column("approximateArrivalTimestamp")).as_py()
+    return None if newest is None else float(newest.timestamp())

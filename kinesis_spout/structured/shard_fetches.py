@@ -1,5 +1,6 @@
 """The shards that a query reads ahead: one fetch each, from where the query stands, into one buffer."""
 
+import math
 import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from kinesis_spout.structured.fetch_processes import FetchProcesses
 from kinesis_spout.structured.offsets import ShardOffset
 from kinesis_spout.structured.options import StreamReadOptions
 from kinesis_spout.structured.page_buffer import PageBuffer, ShardKey
-from kinesis_spout.structured.planning import read_up_to
+from kinesis_spout.structured.planning import EVERYTHING, read_up_to
 from kinesis_spout.structured.shard_fetch import FetchCounters, FetchRoom, ShardFetch
 from kinesis_spout.structured.stream_shards import KnownShards, StreamShards
 from shard_state import SequenceNumber, Shard
@@ -93,12 +94,35 @@ class ShardFetches:
         return {key: fetch.at_end for key, fetch in self._fetches.items()}
 
     def behind(self) -> list[int]:
-        """Give how many milliseconds each shard is behind its latest record, as far as that is known."""
-        return [
-            fetch.millis_behind_latest
-            for fetch in self._fetches.values()
-            if fetch.millis_behind_latest is not None
-        ]
+        """Give how many milliseconds each shard is behind, as far as that is known.
+
+        That is how far behind its latest record the last read of it ended, or the age of its oldest record that
+        is not done, whichever is more: what waits in the buffer is not done.
+        """
+        now = self._clock.time()
+        behind: list[int] = []
+        for key, fetch in self._fetches.items():
+            if fetch.millis_behind_latest is None:
+                continue
+            oldest = self.buffer.oldest_arrival(key, self._freed.get(key))
+            age_millis = 0 if oldest is None else round(now * 1000 - oldest / 1000)
+            behind.append(max(fetch.millis_behind_latest, age_millis))
+        return behind
+
+    def await_furthest_behind(self) -> int:
+        """Say up to which arrival records may be handed out, in microseconds since the epoch.
+
+        Later ones wait: another shard may have unread ones that arrived before them (invariant 18). The shard
+        that they wait for is read though there is no room.
+        """
+        behind = [fetch for fetch in self._fetches.values() if fetch.is_waited_for]
+        furthest = min(behind, key=lambda fetch: fetch.read_until, default=None)
+        self.room.read_awaited(None if furthest is None else furthest.shard)
+        if furthest is None:
+            return EVERYTHING
+        if math.isinf(furthest.read_until):
+            return 0
+        return round((furthest.read_until + self._options.max_arrival_skew_seconds) * 1_000_000)
 
     def late_seconds(self) -> float:
         """Say how late the records that are here are at least; 0 if it is no use to wait for more of them."""
@@ -164,6 +188,7 @@ class ShardFetches:
             fail_on_data_loss=options.fail_on_data_loss,
             clock=self._clock,
             found_children=self._found_children,
+            position=shard.position,
         )
 
     def _submit(self, fetch: ShardFetch) -> None:

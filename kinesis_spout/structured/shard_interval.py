@@ -28,12 +28,10 @@ import pyarrow.compute as pc
 from kinesis_spout.clock import Clock
 from kinesis_spout.errors import DataLoss, KinesisError, KinesisSpoutError, ShardNotFound, Throttled
 from kinesis_spout.kinesis import ArrowPage, KinesisShardLister, PollingShardGetter
+from kinesis_spout.structured.options.positions import MARGIN_SECONDS
 from kinesis_spout.structured.partitions import RangeReading
 from shard_state import Position, SequenceNumber, Shard
 from shard_state.position import PositionType
-
-MARGIN_SECONDS: Final = 5.0
-"""What is allowed for: records out of the order of their arrival, and clocks that differ, together."""
 
 _MIN_RETRY_SECONDS: Final = 0.2
 

@@ -86,11 +86,14 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Args:
             start: where the last batch ended; None under PySpark before 4.2.
-            limit: the query's own, or ``ReadAllAvailable``, which sets the options' limits aside.
+            limit: the query's own, or ``ReadAllAvailable``: ``trigger(once=True)`` takes all that is available
+                in one batch, but for the children of shards that end in it.
 
         Raises:
             What ends a query: see ``ReadAhead``. Throttles, time-outs and lost connections do not.
         """
+        if isinstance(limit, ReadAllAvailable) and self._until is None:
+            self.prepareForTriggerAvailableNow()
         document = start if start is not None else self._latest
         if document is None:
             document = self.initialOffset()
@@ -172,7 +175,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _limits(self, limit: ReadLimit | None) -> BatchLimits:
         if isinstance(limit, ReadAllAvailable):
-            return BatchLimits()
+            return BatchLimits(takes_all=True)
         return BatchLimits(
             rows=self._options.max_records_per_trigger, bytes=self._options.max_bytes_per_trigger
         )

@@ -7,6 +7,11 @@ from kinesis_spout.structured.options.specs import Use
 OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
 """In lower case. Spark puts them among the options of a streaming write, for itself."""
 
+OF_TABLES: Final = frozenset(
+    {"provider", "owner", "location", "comment", "collation", "external", "is_managed_location", "table_type"}
+)
+"""In lower case. Spark's own properties of a table, which it puts among its options."""
+
 _NO_PATH: Final = "Kinesis has no paths; name the stream with the option streamName or streamARN instead"
 _NOT_FAN_OUT: Final = "enhanced fan-out is not there yet; leave it out, and shards are polled"
 _PER_SHARD: Final = "a micro-batch is bounded as a whole; use maxRecordsPerTrigger or maxBytesPerTrigger"

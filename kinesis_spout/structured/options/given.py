@@ -6,13 +6,19 @@ from typing import Final, TypeVar
 
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.structured.options import values
-from kinesis_spout.structured.options.elsewhere import HINTS, INSTEAD, OF_SPARK
-from kinesis_spout.structured.options.specs import OptionSpec, Use
+from kinesis_spout.structured.options.elsewhere import HINTS, INSTEAD, OF_SPARK, OF_TABLES
+from kinesis_spout.structured.options.position_text import end_positions, start_positions
+from kinesis_spout.structured.options.specs import Kind, OptionSpec, Use
 from kinesis_spout.structured.options.table import OPTIONS
 
 T = TypeVar("T")
 
 _LONGEST_NAME_SHOWN: Final = 100
+_OF_TABLE: Final = "option."
+_POSITIONS: Final[Mapping[Kind, Callable[[str], object]]] = {
+    Kind.START: start_positions,
+    Kind.END: end_positions,
+}
 
 
 class GivenOptions:
@@ -36,7 +42,7 @@ class GivenOptions:
         }
         self._texts: dict[str, str] = {}
         self._spelled: dict[str, str] = {}
-        for written, text in options.items():
+        for written, text in _without_table(options).items():
             if written.lower() not in OF_SPARK:
                 self._take(written, text.strip(), uses)
 
@@ -61,6 +67,15 @@ class GivenOptions:
 
     def __contains__(self, name: str) -> bool:
         return name in self._texts
+
+    def check_values(self) -> None:
+        """Check each value by itself, where it is not known yet what the options are given to."""
+        for name in self._texts:
+            spec = self._specs[name]
+            if spec.kind in _POSITIONS:
+                self.positions(name, _POSITIONS[spec.kind])
+            elif spec.kind in values.READERS:
+                self._optional(name, values.READERS[spec.kind])
 
     def text(self, name: str) -> str | None:
         """Give the text, or the default."""
@@ -129,6 +144,26 @@ class GivenOptions:
     def _optional(self, name: str, read: Callable[[OptionSpec, str], T]) -> T | None:
         text = self.text(name)
         return None if text is None else read(self._specs[name], text)
+
+
+def _without_table(options: Mapping[str, str]) -> dict[str, str]:
+    """Read the options of a table (``CREATE TABLE … USING kinesis``) like any others.
+
+    Spark gives each of them as ``option.*``, at times beside its plain name, and adds properties that every
+    table has.
+    """
+    of_table = {
+        name[len(_OF_TABLE) :]: text for name, text in options.items() if name.lower().startswith(_OF_TABLE)
+    }
+    if not of_table:
+        return dict(options)
+    passed_over = OF_TABLES | {name.lower() for name in of_table}
+    plain = {
+        name: text
+        for name, text in options.items()
+        if name.lower() not in passed_over and not name.lower().startswith(_OF_TABLE)
+    }
+    return of_table | plain
 
 
 def _unknown(written: str, uses: tuple[Use, ...], spellings: list[str]) -> str:

@@ -182,6 +182,16 @@ BATCHES: Final = (
         doc="The longest wait for minRecordsPerTrigger.",
     ),
     OptionSpec(
+        name="maxArrivalSkew",
+        uses=_STREAM_READ,
+        kind=Kind.DURATION,
+        default="0s",
+        at_least="0s",
+        doc="How much earlier than a record of a batch one may have arrived that comes in a later batch, while a "
+        "backlog is read. With 0s a watermark drops nothing that was only unread; with more, shards with little "
+        "in them wait less for those with much.",
+    ),
+    OptionSpec(
         name="extraColumns",
         uses=_READS,
         kind=Kind.LIST,

@@ -37,6 +37,8 @@ class StreamReadOptions:
     min_records_per_trigger: int | None
     max_trigger_delay_seconds: float
     """Means something with ``min_records_per_trigger`` only."""
+    max_arrival_skew_seconds: float
+    """How much earlier than a record of a batch one may have arrived that comes in a later batch."""
     max_buffered_bytes: int
     fetch_threads: int
     """At least ``fetch_processes``: each has a thread that waits for it."""
@@ -84,6 +86,7 @@ class StreamReadOptions:
             max_bytes_per_trigger=given.optional_size("maxBytesPerTrigger"),
             min_records_per_trigger=least,
             max_trigger_delay_seconds=given.seconds("maxTriggerDelay"),
+            max_arrival_skew_seconds=given.seconds("maxArrivalSkew"),
             max_buffered_bytes=given.size("maxBufferedBytes"),
             fetch_threads=threads,
             fetch_processes=processes,

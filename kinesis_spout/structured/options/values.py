@@ -4,13 +4,13 @@ Raises, from every function: ``InvalidConfig``, naming the option, what it takes
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Final, NoReturn
 from urllib.parse import urlsplit
 
 from kinesis_spout.errors import InvalidConfig
-from kinesis_spout.structured.options.specs import OptionSpec
+from kinesis_spout.structured.options.specs import Kind, OptionSpec
 
 MEGABYTE: Final = 1_000_000
 """AWS counts the read limit of a shard, 2 MB/s, in these."""
@@ -120,3 +120,16 @@ def _size(text: str) -> Decimal | None:
 
 def _rate(text: str) -> Decimal | None:
     return Decimal(text) if re.fullmatch(_NUMBER, text) else None
+
+
+READERS: Final[Mapping[Kind, Callable[[OptionSpec, str], object]]] = {
+    Kind.LIST: names,
+    Kind.FLAG: flag,
+    Kind.CHOICE: choice,
+    Kind.COUNT: count,
+    Kind.DURATION: seconds,
+    Kind.SIZE: size,
+    Kind.RATE: bytes_per_second,
+    Kind.URL: url,
+}
+"""What reads an option of a kind. Any text will do for TEXT; positions have a module of their own."""

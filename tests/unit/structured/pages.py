@@ -1,6 +1,6 @@
 """Pages of records for tests: their sequence numbers, their sizes."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pyarrow as pa
 
@@ -9,14 +9,19 @@ from kinesis_spout.record import Record
 
 
 def page_of(
-    sequences: Iterable[int], *, stream: str = "orders", shard_id: str = "a", width: int = 0
+    sequences: Iterable[int],
+    *,
+    stream: str = "orders",
+    shard_id: str = "a",
+    width: int = 0,
+    arrival: Callable[[int], float | None] = lambda _: 1.0,
 ) -> pa.RecordBatch:
     records = [
         Record(
             data=str(number).zfill(width).encode(),
             sequence_number=str(number),
             partition_key="k",
-            arrival_timestamp=1.0,
+            arrival_timestamp=arrival(number),
         )
         for number in sequences
     ]

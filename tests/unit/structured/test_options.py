@@ -62,6 +62,7 @@ def test_a_stream_is_all_that_a_streaming_read_needs() -> None:
         max_bytes_per_trigger=None,
         min_records_per_trigger=None,
         max_trigger_delay_seconds=900.0,
+        max_arrival_skew_seconds=0.0,
         max_buffered_bytes=256 * 1024 * 1024,
         fetch_threads=8,
         fetch_processes=0,

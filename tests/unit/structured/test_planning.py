@@ -1,3 +1,4 @@
+import itertools
 from typing import Any
 
 import pytest
@@ -6,7 +7,7 @@ from hypothesis import strategies as st
 
 from kinesis_spout.structured.offsets import QueryOffset, ReadRange, ShardOffset, StreamOffset
 from kinesis_spout.structured.page_buffer import PageBuffer
-from kinesis_spout.structured.planning import BatchLimits, patience_seconds, plan_batch
+from kinesis_spout.structured.planning import BatchLimits, BatchPlan, patience_seconds, plan_batch
 from shard_state import Position, SequenceNumber
 from tests.unit.structured.pages import page_of, sequences_of
 
@@ -166,3 +167,104 @@ def test_batches_cover_everything_once_in_order_within_their_limits(
         turn += 1
     assert read == {shard: list(range(sum(of_shard))) for shard, of_shard in sizes.items()}
     assert buffer.size_bytes == 0
+
+
+# --- oldest arrivals first
+
+
+def arriving(**arrivals: list[list[float | None]]) -> PageBuffer:
+    """Give a buffer of pages whose records, numbered from 1 in each shard, arrived at these seconds."""
+    buffer = PageBuffer()
+    for shard, pages in arrivals.items():
+        number = 1
+        for page in pages:
+            numbered = dict(enumerate(page, start=number))
+            number += len(page)
+            batch = page_of(numbered, shard_id=shard, arrival=numbered.__getitem__)
+            buffer.append(("orders", shard), batch, data_bytes=0)
+    return buffer
+
+
+def rows_by_shard(plan: BatchPlan | None, *shards: str) -> dict[str, int]:
+    assert plan is not None
+    reads = {shard: entry(plan.end, shard).read for shard in shards}
+    return {shard: read.rows for shard, read in reads.items() if read is not None}
+
+
+def test_a_batch_takes_the_oldest_arrivals_first_over_all_shards() -> None:
+    buffer = arriving(hot=[[1, 2, 3, 4], [5, 6, 7, 8]], cold=[[2.5, 7.5]])
+    start = start_of("hot", "cold")
+    first = plan_batch(start, buffer, reading("hot", "cold"), BatchLimits(rows=5))
+    assert rows_by_shard(first, "hot", "cold") == {"hot": 4, "cold": 1}
+    assert first is not None
+    second = plan_batch(first.end, buffer, reading("hot", "cold"), BatchLimits(rows=3))
+    assert rows_by_shard(second, "hot", "cold") == {"hot": 3}
+
+
+def test_a_limit_of_bytes_takes_the_oldest_arrivals_first_as_well() -> None:
+    buffer = arriving(hot=[[1, 2, 3, 4]], cold=[[2.5, 7.5]])
+    row = buffer.size_bytes / 6
+    plan = plan_batch(
+        start_of("hot", "cold"), buffer, reading("hot", "cold"), BatchLimits(bytes=int(3.5 * row))
+    )
+    assert rows_by_shard(plan, "hot", "cold") == {"hot": 2, "cold": 1}
+
+
+def test_shards_take_turns_among_records_of_the_same_millisecond() -> None:
+    buffer = arriving(a=[[1, 1, 1, 1]], b=[[1, 1, 1, 1]], c=[[0.5]])
+    plan = plan_batch(start_of("a", "b", "c"), buffer, reading("a", "b", "c"), BatchLimits(rows=5))
+    assert rows_by_shard(plan, "a", "b", "c") == {"a": 2, "b": 2, "c": 1}
+
+
+def test_records_that_arrived_after_what_may_be_unread_wait() -> None:
+    buffer = arriving(a=[[1, 2, 3]], b=[[2, 9]])
+    plan = plan_batch(start_of("a", "b"), buffer, reading("a", "b"), NO_LIMITS, until=2_500_000)
+    assert rows_by_shard(plan, "a", "b") == {"a": 2, "b": 1}
+    assert plan is not None
+    assert not plan.is_full
+    assert plan_batch(plan.end, buffer, reading("a", "b"), NO_LIMITS, until=2_500_000) is None
+
+
+def test_a_shard_whose_last_records_wait_is_not_drained() -> None:
+    buffer = arriving(a=[[1, 2, 3]])
+    plan = plan_batch(start_of("a"), buffer, reading("a", ended=True), NO_LIMITS, until=2_000_000)
+    assert plan is not None
+    assert not entry(plan.end, "a").drained
+
+
+def test_a_record_that_arrived_before_its_predecessor_or_at_no_known_time_keeps_its_place() -> None:
+    buffer = arriving(a=[[5, 1, None, 6]], b=[[4]])
+    plan = plan_batch(start_of("a", "b"), buffer, reading("a", "b"), BatchLimits(rows=2))
+    assert rows_by_shard(plan, "a", "b") == {"a": 1, "b": 1}
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from("abcd"),
+        st.lists(st.lists(st.integers(0, 40), min_size=1, max_size=6), min_size=1, max_size=3),
+        min_size=1,
+    ),
+    st.integers(1, 12),
+)
+def test_no_batch_has_a_record_a_millisecond_newer_than_one_that_it_leaves(
+    milliseconds: dict[str, list[list[int]]], rows: int
+) -> None:
+    arrivals = {
+        shard: list(itertools.accumulate(itertools.chain(*pages), max))
+        for shard, pages in milliseconds.items()
+    }
+    buffer = arriving(
+        **{shard: [[at / 1000 for at in page] for page in pages] for shard, pages in milliseconds.items()}
+    )
+    offset = start_of(*arrivals)
+    done = dict.fromkeys(arrivals, 0)
+    turn = 0
+    while (plan := plan_batch(offset, buffer, reading(*arrivals), BatchLimits(rows=rows), turn)) is not None:
+        taken = rows_by_shard(plan, *arrivals)
+        newest = max(arrivals[shard][done[shard] + count - 1] for shard, count in taken.items())
+        for shard, count in taken.items():
+            done[shard] += count
+        left = [of_shard[done[shard]] for shard, of_shard in arrivals.items() if done[shard] < len(of_shard)]
+        assert newest <= min(left, default=newest)
+        offset, turn = plan.end, turn + 1
+    assert done == {shard: len(of_shard) for shard, of_shard in arrivals.items()}

@@ -36,3 +36,30 @@ def test_options_of_any_use_have_columns(options: dict[str, str]) -> None:
 def test_options_that_cannot_be_right_have_no_columns(options: dict[str, str]) -> None:
     with pytest.raises(InvalidConfig, match=next(iter(options))):
         columns_of(options)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("maxRecordsPerTrigger", "many"),
+        ("minFetchPeriod", "1ms"),
+        ("failOnDataLoss", "maybe"),
+        ("initialPosition", "yesterday"),
+        ("endingPosition", "trim_horizon"),
+        ("endpointUrl", "localhost:4566"),
+    ],
+)
+def test_a_wrong_value_is_refused_when_the_columns_are_asked_for_whatever_it_is_for(
+    option: str, value: str
+) -> None:
+    with pytest.raises(InvalidConfig, match=f"option {option}: "):
+        columns_of({"streamName": "orders", option: value})
+
+
+@pytest.mark.parametrize("beside", [{}, {"streamName": "orders", "extraColumns": "millisBehindLatest"}])
+def test_the_options_of_a_table_are_read_like_any_others(beside: dict[str, str]) -> None:
+    of_table = {"option.streamname": "orders", "option.extraColumns": "millisBehindLatest"}
+    properties = {"provider": "kinesis", "owner": "root", "Location": "file:/x"}
+    assert columns_of(of_table | properties | beside) == f"{USUAL}, millisBehindLatest bigint"
+    with pytest.raises(InvalidConfig, match="provider"):
+        columns_of({"streamName": "orders", "provider": "kinesis"})

@@ -11,6 +11,7 @@ from kinesis_spout.kinesis import Prefetcher
 from kinesis_spout.structured.options import StreamReadOptions
 from kinesis_spout.structured.shard_fetches import ShardFetches
 from kinesis_spout.testing import ManualClock
+from shard_state import SequenceNumber
 from tests.unit.structured.pages import page_of
 
 
@@ -18,6 +19,7 @@ class Reading:
     """Shards that are being read, as far as the question goes."""
 
     def __init__(self, prefetcher: Prefetcher) -> None:
+        self.clock = ManualClock()
         self.fetches = ShardFetches(
             StreamReadOptions.of({"streamName": "orders", "region": "us-east-1"}),
             client=cast("Any", None),
@@ -27,7 +29,7 @@ class Reading:
             listers={},
             changed=threading.Condition(),
             until=None,
-            clock=ManualClock(),
+            clock=self.clock,
         )
 
     def shard(self, name: str, *, behind: int | None, records: int = 0, **more: Any) -> None:
@@ -89,3 +91,17 @@ def test_what_is_through_does_not_count(reading: Reading) -> None:
     reading.shard("a", behind=60_000, records=1)
     reading.shard("b", behind=100, records=1, is_through=True)
     assert reading.fetches.late_seconds() == 60
+
+
+def test_a_shard_is_as_far_behind_as_the_oldest_of_its_records_that_are_not_done(reading: Reading) -> None:
+    reading.shard("a", behind=0)
+    reading.shard("b", behind=7_000)
+    reading.shard("not read yet", behind=None)
+    now = reading.clock.time()
+    page = page_of(range(3), arrival=lambda number: now - 3600 + number)
+    reading.fetches.buffer.append(("orders", "a"), page, data_bytes=1)
+    assert reading.fetches.behind() == [3_600_000, 7_000]
+    reading.fetches._freed["orders", "a"] = SequenceNumber(1)
+    assert reading.fetches.behind() == [3_598_000, 7_000]
+    reading.clock.advance(10)
+    assert reading.fetches.behind() == [3_608_000, 7_000]

@@ -1,11 +1,13 @@
 """The streaming reader under a Spark in memory, over a stream in memory."""
 
+import itertools
 import json
 import logging
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,16 +16,17 @@ from kinesis_spout.errors import (
     AccessDenied,
     CheckpointUnreadable,
     DataLoss,
+    InvalidConfig,
     StreamNotFound,
     StreamRecreated,
 )
-from kinesis_spout.structured import shard_fetches
+from kinesis_spout.structured import shard_fetch, shard_fetches
 from kinesis_spout.structured.page_buffer import PageBuffer
 from kinesis_spout.structured.read_limits import ReadAllAvailable
 from kinesis_spout.testing import InMemoryStream, ManualClock
 from tests.in_memory_kinesis_client import InMemoryKinesisClient, client_error
 from tests.unit.structured import spark_in_memory
-from tests.unit.structured.spark_in_memory import Row, SparkInMemory, options, rows_of
+from tests.unit.structured.spark_in_memory import Batch, Row, SparkInMemory, options, rows_of
 
 FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
 
@@ -34,8 +37,13 @@ Start = Callable[..., SparkInMemory]
 def query() -> Iterator[Start]:
     started: list[SparkInMemory] = []
 
-    def start(stream: InMemoryStream, *, available_now: bool = False, **given: str) -> SparkInMemory:
-        started.append(SparkInMemory(options(stream, **given), available_now=available_now))
+    def start(
+        stream: InMemoryStream, *, available_now: bool = False, room_bytes: int | None = None, **given: str
+    ) -> SparkInMemory:
+        asked = options(stream, **given)
+        if room_bytes is not None:  # less than a user may ask for
+            asked = replace(asked, max_buffered_bytes=shard_fetch.PAGE_BYTES + room_bytes)
+        started.append(SparkInMemory(asked, available_now=available_now))
         return started[-1]
 
     yield start
@@ -198,10 +206,10 @@ def test_a_batch_keeps_to_its_byte_limit_and_has_a_record_at_least(query: Start)
     assert [len(batch.rows) for batch in spark.batches] == [1] * 5
 
 
-def test_a_limit_of_spark_that_says_all_sets_the_options_limits_aside(query: Start) -> None:
-    stream = InMemoryStream()
+def test_a_query_that_is_triggered_once_takes_all_that_is_available_in_one_batch(query: Start) -> None:
+    stream = InMemoryStream(shards=3)
     put(stream, 100)
-    spark = query(stream, maxRecordsPerTrigger="10")
+    spark = query(stream, maxRecordsPerTrigger="10", maxRecordsPerFetch="7")
     start = spark.reader.initialOffset()
     end = spark.reader.latestOffset(start, ReadAllAvailable())
     assert len(rows_of(list(spark.reader.partitions(start, end)))) == 100
@@ -504,3 +512,94 @@ def test_a_page_that_cannot_be_kept_ends_the_query_and_hangs_nobody(
     put(stream, 10)
     with pytest.raises(MemoryError):
         query(stream, available_now=True).trigger()
+
+
+# --- oldest arrivals first
+
+
+def put_for_an_hour(stream: InMemoryStream, clock: ManualClock) -> None:
+    """Put a record a second into the first shard, and one a minute into the second."""
+    keys = keys_of_both_shards(stream)
+    for second in range(3600):
+        clock.advance(1)
+        for key, period in zip(keys, (1, 60), strict=True):
+            if second % period == 0:
+                stream.put(str(second).encode(), partition_key=key)
+
+
+def keys_of_both_shards(stream: InMemoryStream) -> tuple[str, str]:
+    """Find a partition key of each shard, with a record of each that says so: at the stream's beginning."""
+    keys: dict[str, str] = {}
+    for number in itertools.count():
+        keys.setdefault(stream.put(b"0", partition_key=str(number)).shard_id, str(number))
+        if len(keys) == 2:
+            return keys[FIRST], keys[SECOND]
+    raise AssertionError
+
+
+def seconds_late(batches: list[Batch]) -> int:
+    """Tell by how much a record came after those of an earlier batch that were put later, at most."""
+    newest, late = 0, 0
+    for batch in batches:
+        seconds = [int(data) for _, _, data in batch.rows]
+        late = max(late, newest - min(seconds))
+        newest = max(newest, *seconds)
+    return late
+
+
+@pytest.mark.parametrize("limits", [{}, {"maxRecordsPerTrigger": "500"}, {"maxBytesPerTrigger": "50k"}])
+def test_a_backlog_larger_than_the_buffer_is_read_oldest_first_over_very_unequal_shards(
+    query: Start, limits: dict[str, str]
+) -> None:
+    clock = ManualClock()
+    stream = InMemoryStream(shards=2, clock=clock)
+    put_for_an_hour(stream, clock)
+    spark = query(stream, room_bytes=150_000, maxRecordsPerFetch="400", **limits)
+    rows = spark.until_idle()
+    shards = [stream.records(shard.shard_id) for shard in stream.list_shards()]
+    assert data_of(rows) == Counter(record.data for records in shards for record in records)
+    assert len(spark.batches) > 1
+    assert seconds_late(spark.batches) <= 1
+
+
+def test_where_order_does_not_matter_shards_go_on_by_themselves(query: Start) -> None:
+    clock = ManualClock()
+    stream = InMemoryStream(shards=2, clock=clock)
+    put_for_an_hour(stream, clock)
+    spark = query(stream, room_bytes=150_000, maxRecordsPerFetch="400", maxArrivalSkew="24h")
+    assert len(spark.until_idle()) >= 3660
+    assert seconds_late(spark.batches) > 60
+
+
+def test_the_others_wait_for_a_shard_that_cannot_be_read_and_go_on_after_a_minute(
+    query: Start, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+    stream = InMemoryStream(shards=2, clock=clock)
+    put_for_an_hour(stream, clock)
+    stream.make_unavailable(times=1_000_000, shard_id=FIRST)
+    spark = query(stream)
+    assert spark.trigger() is None
+    monkeypatch.setattr(shard_fetch, "_OUTAGE_SECONDS", 0.0)  # the minute is over
+    assert within(spark, 10.0)
+    assert {shard for shard, _, _ in spark.batches[0].rows} == {SECOND}
+    assert "the other shards wait for it no longer" in caplog.text
+
+
+def test_a_query_that_is_triggered_once_says_what_does_not_fit_into_its_batch(
+    query: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    stream = InMemoryStream()
+    put(stream, 2_000)
+    spark = query(stream, room_bytes=100_000, maxRecordsPerFetch="400")
+    start = spark.reader.initialOffset()
+    end = spark.reader.latestOffset(start, ReadAllAvailable())
+    assert 400 <= len(rows_of(list(spark.reader.partitions(start, end)))) < 2_000
+    assert "trigger(availableNow=True)" in caplog.text
+
+
+def test_a_start_that_is_yet_to_come_is_refused_when_the_query_opens(query: Start) -> None:
+    tomorrow = json.dumps({"at_timestamp": time.time() + 86400})
+    spark = query(InMemoryStream(), initialPosition=tomorrow)
+    with pytest.raises(InvalidConfig, match="initialPosition: expected a time that is over"):
+        spark.reader.initialOffset()
