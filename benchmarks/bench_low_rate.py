@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 from urllib.request import Request, urlopen
 
+from backlog_reading import let_processes_import_benchmarks
 from canned_kinesis import CannedKinesis
 from figures import Figure, ProcessTree
 from local_spark import local_session, spark_processes, spout_config
@@ -45,6 +46,7 @@ _FORM: Final = struct.Struct("d")
 
 
 def figures(*, quick: bool) -> Iterator[Figure]:
+    let_processes_import_benchmarks()
     with CannedKinesis() as kinesis, tempfile.TemporaryDirectory() as directory, local_session() as spark:
         bench = _Bench(spark, kinesis, Path(directory))
         yield from _rounds(bench, rounds=10 if quick else 30)

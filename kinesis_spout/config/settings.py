@@ -161,7 +161,7 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         Meta(
             ge=0.2, description="The pause between reads of a shard at its tip; AWS allows 5 calls/s a shard."
         ),
-    ] = 0.2
+    ] = 0.4
     idle_poll_interval_seconds: Annotated[
         Seconds, Meta(description="How rare polls of a shard get on Spark, while nothing comes.")
     ] = 1.0

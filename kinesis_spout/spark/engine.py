@@ -41,7 +41,7 @@ _REREAD_SECONDS: Final = 5.0
 _REREAD_PAUSE_SECONDS: Final = 1.0
 _CANCEL_AGAIN_SECONDS: Final = 0.5
 _LONGEST_WAIT_SECONDS: Final = 1.0
-_PATIENCE_WHILE_RUNNING: Final = 4.0
+_PATIENCE_WHILE_RUNNING: Final = 8.0
 """How many times the gather time records wait for polls while a job runs: one beside it would slow both."""
 _RECENT_PROGRESS: Final = 100
 
