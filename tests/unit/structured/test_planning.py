@@ -1,4 +1,5 @@
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -172,7 +173,7 @@ def test_batches_cover_everything_once_in_order_within_their_limits(
 # --- oldest arrivals first
 
 
-def arriving(**arrivals: list[list[float | None]]) -> PageBuffer:
+def arriving(**arrivals: Sequence[Sequence[float | None]]) -> PageBuffer:
     """Give a buffer of pages whose records, numbered from 1 in each shard, arrived at these seconds."""
     buffer = PageBuffer()
     for shard, pages in arrivals.items():
