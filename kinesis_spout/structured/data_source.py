@@ -38,8 +38,8 @@ class KinesisDataSource(DataSource):
         """Give the name for ``format(...)``."""
         return "kinesis"
 
-    def schema(self) -> str:
-        """Give the columns, as DDL. Raises InvalidConfig for options that are unknown or contradict."""
+    def schema(self) -> "StructType":
+        """Give the columns. Raises InvalidConfig for options that are unknown or wrong."""
         from kinesis_spout.structured.schema import columns_of
 
         return columns_of(dict(self.options))
@@ -48,18 +48,21 @@ class KinesisDataSource(DataSource):
         """Give the reader of ``spark.read``."""
         from kinesis_spout.structured.batch_reader import KinesisBatchReader
         from kinesis_spout.structured.options import BatchReadOptions
+        from kinesis_spout.structured.schema import with_those_of_table
 
-        return KinesisBatchReader(BatchReadOptions.of(dict(self.options)), now=self._made_at)
+        options = with_those_of_table(self.options, schema)
+        return KinesisBatchReader(BatchReadOptions.of(options), now=self._made_at)
 
     def streamReader(self, schema: "StructType") -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Give the reader of ``spark.readStream``."""
         from kinesis_spout.errors import InvalidConfig
         from kinesis_spout.structured.options import StreamReadOptions
         from kinesis_spout.structured.refused_reader import RefusedStreamReader
+        from kinesis_spout.structured.schema import with_those_of_table
         from kinesis_spout.structured.stream_reader import KinesisStreamReader
 
         try:
-            options = StreamReadOptions.of(dict(self.options))
+            options = StreamReadOptions.of(with_those_of_table(self.options, schema))
         except InvalidConfig as error:
             return RefusedStreamReader(str(error))
         return KinesisStreamReader(options)

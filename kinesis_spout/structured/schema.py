@@ -1,9 +1,16 @@
-"""The columns of a read: the six that every Kinesis source has, and those asked for beside them."""
+"""The columns of a read: the six that every Kinesis source has, and those asked for beside them.
 
+A table (``CREATE TABLE … USING kinesis OPTIONS (…)``) is read by its columns alone: Spark keeps its options, but
+gives them to nobody when it is queried. So a table's first column carries them. Secrets are not among them, for
+whoever sees a table sees its columns.
+"""
+
+import json
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
 from kinesis_spout.kinesis.arrow import EXTRA_COLUMNS, SCHEMA
 from kinesis_spout.structured.options import Use
@@ -11,11 +18,13 @@ from kinesis_spout.structured.options.given import GivenOptions
 from kinesis_spout.structured.options.reads import extra_columns
 
 _SPARK_TYPES: Final = {
-    pa.string(): "string",
-    pa.binary(): "binary",
-    pa.int64(): "bigint",
-    pa.timestamp("us", tz="UTC"): "timestamp",
+    pa.string(): StringType(),
+    pa.binary(): BinaryType(),
+    pa.int64(): LongType(),
+    pa.timestamp("us", tz="UTC"): TimestampType(),
 }
+_OPTIONS: Final = "kinesis.options"
+"""Where a table's first column has the options."""
 
 
 def arrow_schema(extra_columns: Sequence[str] = ()) -> pa.Schema:
@@ -23,16 +32,28 @@ def arrow_schema(extra_columns: Sequence[str] = ()) -> pa.Schema:
     return pa.schema([*SCHEMA, *(pa.field(name, EXTRA_COLUMNS[name]) for name in extra_columns)])
 
 
-def columns_of(options: Mapping[str, str]) -> str:
-    """Give the columns as DDL.
+def columns_of(options: Mapping[str, str]) -> StructType:
+    """Give the columns.
 
     Spark asks for them before it says what the options are for, so an option of any use is taken here.
 
     Raises:
-        InvalidConfig: an option is unknown or given twice, its value is not what it takes, or a column is not
-            one of the extra ones.
+        InvalidConfig: an option is unknown or given twice, its value is not what it takes, a column is not one of
+            the extra ones, or a table is to keep a secret.
     """
     given = GivenOptions(options, *Use)
     given.check_values()
-    schema = arrow_schema(extra_columns(given))
-    return ", ".join(f"{field.name} {_SPARK_TYPES[field.type]}" for field in schema)
+    columns = [
+        StructField(field.name, _SPARK_TYPES[field.type]) for field in arrow_schema(extra_columns(given))
+    ]
+    if given.are_of_table:
+        columns[0].metadata = {_OPTIONS: json.dumps(given.to_keep())}
+    return StructType(columns)
+
+
+def with_those_of_table(options: Mapping[str, str], schema: StructType) -> dict[str, str]:
+    """Add to the options of a read what the table has that it reads; what the read says wins."""
+    kept = schema.fields[0].metadata.get(_OPTIONS) if schema.fields else None
+    of_table: dict[str, str] = {} if kept is None else json.loads(kept)
+    written = {name.lower() for name in options}
+    return {name: text for name, text in of_table.items() if name.lower() not in written} | dict(options)

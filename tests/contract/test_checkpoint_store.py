@@ -121,7 +121,7 @@ def test_progress_that_is_gone_is_an_error_and_not_nothing(place: Place) -> None
 def test_progress_that_is_gone_is_an_error_also_where_another_has_begun_anew(place: Place) -> None:
     process = begun(place)
     place.lose_data()
-    place.process("two").store.open(CREATED, Position.at_timestamp(1_700_000_999.0), [A, B])
+    place.process("two").store.open(CREATED, Position.at_timestamp(1_700_000_999.0), shards_named(A, B))
     with pytest.raises(ProgressLost, match=r"found .*1700000999"):
         process.store.load()
 

@@ -199,3 +199,16 @@ def test_a_stream_that_is_not_there_is_one_clear_error(
 
     with pytest.raises(PySparkException, match="expected a stream 'nowhere' in region 'us-east-1'"):
         frame.count()
+
+
+def test_a_table_of_a_stream_is_queried_with_sql(spark: SparkSession, endpoint: KinesisEndpoint) -> None:
+    stream = FilledStream(endpoint, 2)
+    given = stream.fill(f"{number}" for number in range(20))
+    options = f"streamName '{stream.name}', region 'us-east-1', endpointUrl '{endpoint.settings.endpoint_url}'"
+    secrets = "'awsAccessKey' = 'test', 'awsSecretKey' = 'test'"
+    spark.sql(f"CREATE TABLE orders_of_stream USING kinesis OPTIONS ({options})")
+    try:
+        rows = spark.sql(f"SELECT CAST(data AS string) AS text FROM orders_of_stream WITH ({secrets})")
+        assert sorted(row.text for row in rows.collect()) == sorted(given)
+    finally:
+        spark.sql("DROP TABLE orders_of_stream")

@@ -42,6 +42,8 @@ class GivenOptions:
         }
         self._texts: dict[str, str] = {}
         self._spelled: dict[str, str] = {}
+        self.are_of_table = any(name.lower().startswith(_OF_TABLE) for name in options)
+        """Whether they were given to ``CREATE TABLE``."""
         for written, text in _without_table(options).items():
             if written.lower() not in OF_SPARK:
                 self._take(written, text.strip(), uses)
@@ -67,6 +69,21 @@ class GivenOptions:
 
     def __contains__(self, name: str) -> bool:
         return name in self._texts
+
+    def to_keep(self) -> dict[str, str]:
+        """Give what a table may keep of them: all.
+
+        Raises:
+            InvalidConfig: one is a secret.
+        """
+        for name in self._texts:
+            if self._specs[name].secret:
+                raise self.refuse(
+                    name,
+                    "a table cannot keep a secret: expected credentials that boto3 finds by itself, or roleArn; "
+                    "got another value (not shown)",
+                )
+        return dict(self._texts)
 
     def check_values(self) -> None:
         """Check each value by itself, where it is not known yet what the options are given to."""
