@@ -141,7 +141,7 @@ class KeptRows:
     def frame(self) -> DataFrame:
         """Give the rows."""
         jvm: Any = self._spark._jvm  # noqa: SLF001 - made for SparkR; PySpark's own way goes through the driver
-        schema = jvm.org.apache.spark.sql.types.StructType.fromDDL(columns_of({}))
+        schema = jvm.org.apache.spark.sql.types.DataType.fromJson(columns_of({}).json())
         session = self._spark._jsparkSession  # noqa: SLF001
         rows = jvm.org.apache.spark.sql.api.r.SQLUtils.toDataFrame(self._blocks._jrdd, schema, session)  # noqa: SLF001
         return DataFrame(rows, self._spark)
