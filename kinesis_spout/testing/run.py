@@ -91,13 +91,13 @@ def _hand_out_all(
     handle: Callable[[Record], object],
 ) -> None:
     until, least_step = clock.monotonic() + for_seconds, _LEAST_STEP_SECONDS
-    while (now := clock.monotonic()) <= until:
+    while clock.monotonic() <= until:
         emitted = spout.next_tuple()
         if emitted is not None:
             story.handed_out(emitted.message_id, emitted.values)
             _handle(spout, story, emitted.message_id, handle)
             continue
-        due_at = spout.due_at
+        now, due_at = clock.monotonic(), spout.due_at
         if spout.all_done or due_at > until:
             return
         # What is due and does not come has something else to wait for: look less and less often.
