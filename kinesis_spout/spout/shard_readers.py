@@ -27,7 +27,7 @@ class ShardReaders:
 
     def __init__(self, consumer: Consumer, prefetcher: Prefetcher | None = None) -> None:
         self._consumer = consumer
-        self.prefetcher = prefetcher or Prefetcher(clock=consumer.ports.clock)
+        self._prefetcher = prefetcher or Prefetcher(clock=consumer.ports.clock)
         self._getters: dict[str, BufferedShardGetter] = {}
         """Of the shards whose end was not read yet."""
         self._turns = Turns()
@@ -45,7 +45,7 @@ class ShardReaders:
             self._drop_getter(shard_id)
             self._getters[shard_id] = BufferedShardGetter(
                 ports.open_getter(shard_id, state.position),
-                self.prefetcher,
+                self._prefetcher,
                 max_records=config.max_records_per_fetch,
                 max_bytes=self._read_ahead_bytes(),
                 idle_seconds=config.poll_interval_seconds,
@@ -104,7 +104,7 @@ class ShardReaders:
 
     def close(self) -> None:
         """Wait for the calls that are under way. Not under the lock. May be called twice."""
-        self.prefetcher.close()
+        self._prefetcher.close()
 
     # Inside
 

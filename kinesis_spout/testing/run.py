@@ -33,7 +33,7 @@ def run(
     scheme: str | Callable[[Record], Any] = "raw",
     clock: ManualClock | None = None,
     for_seconds: float = A_DAY_SECONDS,
-    zookeeper: InMemoryZooKeeper | None = None,
+    progress: InMemoryZooKeeper | None = None,
     **settings: Unpack[SpoutSettings],
 ) -> Outcomes:
     """Call ``handler(values)`` for each record, until every one is acked or dead-lettered.
@@ -53,7 +53,7 @@ def run(
             there is nothing to be done before it.
         for_seconds: the run is over when nothing is left to do before this, by the clock. With 0 it does what can
             be done now, and the test moves the clock.
-        zookeeper: where progress is kept. A second run with the same one is a restart of the application.
+        progress: where it is kept. A second run with the same one is a restart of the application.
         settings: those of ``SpoutConfig``, with other defaults: ``initial_position`` is trim_horizon,
             ``retry_jitter`` is 0, ``dead_letters`` is a place in memory. Connections are not made, so their
             settings do nothing. Environment variables are not read.
@@ -63,17 +63,18 @@ def run(
         ValueError: the stream has no ``ManualClock``, or another one than ``clock``.
     """
     stream, clock = _stream_of(records, clock)
-    defaults: SpoutSettings = {
+    chosen: SpoutSettings = {
         "stream": stream.name,
         "app": "testing",
         "initial_position": "trim_horizon",
         "retry_jitter": 0.0,
+        **settings,
     }
-    config = SpoutConfig.of(**{**defaults, **settings})
+    config = SpoutConfig.of(**chosen)
     values_of = resolve(scheme)
     ports = in_memory_ports(
         stream,
-        zookeeper or InMemoryZooKeeper(),
+        progress or InMemoryZooKeeper(),
         None if config.dead_letters is None else open_sink(config.dead_letters),
         fail_on_data_loss=config.fail_on_data_loss,
     )

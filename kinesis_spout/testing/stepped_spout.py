@@ -125,13 +125,13 @@ class SteppedSpout(RecordSpout):
         consumer = _SteppedConsumer(
             self.config, ports, message_timeout_seconds=self.config.message_timeout_seconds
         )
-        return consumer, ShardReaders(consumer, _SteppedPrefetcher(clock=ports.clock))
+        prefetcher = _SteppedPrefetcher(clock=ports.clock)
+        self._parts = consumer, prefetcher
+        return consumer, ShardReaders(consumer, prefetcher)
 
     def _stepped(self) -> "tuple[_SteppedConsumer, _SteppedPrefetcher]":
-        consumer, readers = self._opened()
-        assert isinstance(consumer, _SteppedConsumer)
-        assert isinstance(readers.prefetcher, _SteppedPrefetcher)
-        return consumer, readers.prefetcher
+        self._opened()
+        return self._parts
 
 
 def _has_read_up(manager: StateManager, stream: InMemoryStream, shard_id: str) -> bool:

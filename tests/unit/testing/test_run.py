@@ -248,18 +248,18 @@ class TestTheClock:
 
 
 class TestARestart:
-    def test_a_second_run_with_the_same_zookeeper_goes_on_where_the_first_ended(self) -> None:
-        stream, zookeeper = InMemoryStream(clock=ManualClock()), InMemoryZooKeeper()
+    def test_a_second_run_with_the_same_progress_goes_on_where_the_first_ended(self) -> None:
+        stream, progress = InMemoryStream(clock=ManualClock()), InMemoryZooKeeper()
         put(stream, "1", "2")
-        assert len(run(bill, stream, zookeeper=zookeeper)) == 2
+        assert len(run(bill, stream, progress=progress)) == 2
         put(stream, "3")
-        assert payloads(run(bill, stream, zookeeper=zookeeper)) == ["3"]
+        assert payloads(run(bill, stream, progress=progress)) == ["3"]
 
     def test_the_attempts_of_earlier_runs_count(self) -> None:
-        stream, zookeeper = InMemoryStream(clock=ManualClock()), InMemoryZooKeeper()
+        stream, progress = InMemoryStream(clock=ManualClock()), InMemoryZooKeeper()
         put(stream, "x")
-        run(handle_nothing, stream, zookeeper=zookeeper, for_seconds=0)
-        (outcome,) = run(handle_nothing, stream, zookeeper=zookeeper, retry_limit=1)
+        run(handle_nothing, stream, progress=progress, for_seconds=0)
+        (outcome,) = run(handle_nothing, stream, progress=progress, retry_limit=1)
         assert outcome.dead_lettered
         assert (outcome.attempts, len(outcome.deliveries)) == (2, 1)
 
