@@ -7,7 +7,7 @@ messages and the option tables of the README and the command line all come from 
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, Unpack
 
 import msgspec
 from msgspec import Meta
@@ -15,6 +15,7 @@ from msgspec import Meta
 from kinesis_spout.config.checks import check
 from kinesis_spout.config.initial_position import ALLOWED as INITIAL_POSITIONS
 from kinesis_spout.config.initial_position import parse_initial_position
+from kinesis_spout.config.keywords import SpoutSettings
 from kinesis_spout.config.refusals import SECRETS, shown
 from kinesis_spout.config.sources import build, from_environment, from_keywords, from_toml_file
 from kinesis_spout.config.value_types import (
@@ -191,17 +192,17 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     ] = None
 
     @classmethod
-    def of(cls, **settings: Any) -> Self:
+    def of(cls, **settings: Unpack[SpoutSettings]) -> Self:
         """Make a configuration from keyword arguments alone."""
         return build(cls, from_keywords(cls, settings))
 
     @classmethod
-    def from_env(cls, environ: Mapping[str, str] = os.environ, **overrides: Any) -> Self:
+    def from_env(cls, environ: Mapping[str, str] = os.environ, **overrides: Unpack[SpoutSettings]) -> Self:
         """Make a configuration from ``KINESIS_SPOUT_*`` variables; every such variable must be a setting."""
         return build(cls, from_environment(cls, environ) | from_keywords(cls, overrides))
 
     @classmethod
-    def from_toml(cls, path: str | Path, **overrides: Any) -> Self:
+    def from_toml(cls, path: str | Path, **overrides: Unpack[SpoutSettings]) -> Self:
         """Make a configuration from a TOML file: its table ``[kinesis_spout]``, or the file if it has none.
 
         A relative path inside the file stays relative to where the process runs.
@@ -210,7 +211,10 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @classmethod
     def load(
-        cls, path: str | Path | None = None, environ: Mapping[str, str] | None = None, **overrides: Any
+        cls,
+        path: str | Path | None = None,
+        environ: Mapping[str, str] | None = None,
+        **overrides: Unpack[SpoutSettings],
     ) -> Self:
         """Make a configuration from keyword arguments over the environment over a TOML file, if given."""
         in_file = {} if path is None else from_toml_file(cls, Path(path))

@@ -131,7 +131,9 @@ class Consumer:
         self._housekeeper = self._started("housekeeper", self._do_chores, self._chore_due)
         self._undertaker = self._started("undertaker", self._bury_letters, self._letter_due)
 
-    def _started(self, name: str, work: Callable[[float], float], due: threading.Event) -> threading.Thread:
+    def _started(
+        self, name: str, work: Callable[[float], float], due: threading.Event
+    ) -> threading.Thread | None:
         thread = threading.Thread(
             target=self._keep, args=(work, due), name=f"kinesis-spout-{name}", daemon=True
         )

@@ -15,9 +15,9 @@ from copy import copy
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self, Unpack
 
-from kinesis_spout.config import SpoutConfig
+from kinesis_spout.config import SpoutConfig, SpoutSettings
 from kinesis_spout.errors import InvalidConfig, SpoutClosed
 from kinesis_spout.handler import Failure, Reject, failure_of
 from kinesis_spout.record import Record
@@ -76,7 +76,7 @@ class RecordSpout:
         ports: Ports | None = None,
         scheme: str | Callable[[Record], Any] = "raw",
         listener: SpoutListener | None = None,
-        **settings: Any,
+        **settings: Unpack[SpoutSettings],
     ) -> None:
         if config is not None and settings:
             raise InvalidConfig(
@@ -291,9 +291,7 @@ class RecordSpout:
     # Inside
 
     def _start(self) -> None:
-        ports = self._given_ports or open_ports(self.config)
-        consumer = Consumer(self.config, ports, message_timeout_seconds=self.config.message_timeout_seconds)
-        readers = ShardReaders(consumer)
+        consumer, readers = self._new_parts(self._given_ports or open_ports(self.config))
         try:
             consumer.start(readers)
         except BaseException:
@@ -303,6 +301,10 @@ class RecordSpout:
                 readers.close()
             raise
         self._started = consumer, readers
+
+    def _new_parts(self, ports: Ports) -> tuple[Consumer, ShardReaders]:
+        consumer = Consumer(self.config, ports, message_timeout_seconds=self.config.message_timeout_seconds)
+        return consumer, ShardReaders(consumer)
 
     def _opened(self) -> tuple[Consumer, ShardReaders]:
         self._refuse_if_closed()

@@ -25,9 +25,9 @@ _MIN_READ_AHEAD_BYTES: Final = 64 * 1024
 class ShardReaders:
     """A consumer's ``Door``. Mutable; every call is made under the consumer's lock, but for ``close``."""
 
-    def __init__(self, consumer: Consumer) -> None:
+    def __init__(self, consumer: Consumer, prefetcher: Prefetcher | None = None) -> None:
         self._consumer = consumer
-        self._prefetcher = Prefetcher(clock=consumer.ports.clock)
+        self._prefetcher = prefetcher or Prefetcher(clock=consumer.ports.clock)
         self._getters: dict[str, BufferedShardGetter] = {}
         """Of the shards whose end was not read yet."""
         self._turns = Turns()

@@ -4,7 +4,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
 
-from kinesis_spout.config import SpoutConfig
+from kinesis_spout.config import SpoutConfig, SpoutSettings
 from kinesis_spout.ports import CheckpointStore, Coordinator
 from kinesis_spout.spout.open_ports import EMBEDDED_DIRECTORY
 from kinesis_spout.zookeeper import EmbeddedZooKeeper, Paths, ZooKeeperBackend, ZooKeeperSession
@@ -38,7 +38,7 @@ class ZooKeeperPlaces:
     """
 
     def __init__(self, *, zookeeper: str, root: str, app: str) -> None:
-        self._settings = {"zookeeper": zookeeper, "zookeeper_root": root, "app": app}
+        self._settings: SpoutSettings = {"zookeeper": zookeeper, "zookeeper_root": root, "app": app}
         self._opened = ExitStack()
         self._server: EmbeddedZooKeeper | None = None
 
@@ -73,4 +73,5 @@ class ZooKeeperPlaces:
         return self._server
 
     def _config(self, stream: str) -> SpoutConfig:
-        return SpoutConfig.of(stream=stream, **self._settings)
+        settings: SpoutSettings = {**self._settings, "stream": stream}
+        return SpoutConfig.of(**settings)

@@ -1,8 +1,14 @@
-"""Fakes that keep the ports' contracts, for the tests of this package and of its users."""
+"""For the tests of this package and of its users: ``run`` for a handler, and fakes that keep the ports' contracts.
+
+``run`` is enough for most; ``SteppedSpout`` is the plain-Python door on the fakes; begin reading there.
+"""
 
 from kinesis_spout.testing.clock import ManualClock
 from kinesis_spout.testing.dead_letters import InMemoryDeadLetterSink
+from kinesis_spout.testing.outcomes import Delivery, Ending, Outcome, Outcomes
+from kinesis_spout.testing.run import run
 from kinesis_spout.testing.shards import InMemoryShardGetter, InMemoryShardLister
+from kinesis_spout.testing.stepped_spout import SteppedSpout, in_memory_ports
 from kinesis_spout.testing.store import (
     InMemoryCheckpointStore,
     InMemoryCoordinator,
@@ -13,6 +19,8 @@ from kinesis_spout.testing.store import (
 from kinesis_spout.testing.stream import InMemoryStream
 
 __all__ = [
+    "Delivery",
+    "Ending",
     "InMemoryCheckpointStore",
     "InMemoryCoordinator",
     "InMemoryDeadLetterSink",
@@ -22,5 +30,10 @@ __all__ = [
     "InMemoryStream",
     "InMemoryZooKeeper",
     "ManualClock",
+    "Outcome",
+    "Outcomes",
+    "SteppedSpout",
     "StoreFault",
+    "in_memory_ports",
+    "run",
 ]

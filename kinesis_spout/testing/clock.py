@@ -6,6 +6,8 @@ import threading
 class ManualClock:
     """A ``Clock`` for tests: sleeping takes no time, but moves it. Thread-safe.
 
+    Threads that wait for each other in real time fall behind it: a spout on it should be a ``SteppedSpout``.
+
     Args:
         epoch: what ``time`` says at first, in seconds since the epoch.
     """

@@ -13,15 +13,15 @@ class InMemoryShardLister:
     """A ``ShardLister`` of an ``InMemoryStream``."""
 
     def __init__(self, stream: InMemoryStream) -> None:
-        self._stream = stream
+        self.stream = stream
 
     def summary(self) -> StreamSummary:
         """Describe the stream; see the port."""
-        return self._stream.summary()
+        return self.stream.summary()
 
     def list_shards(self) -> list[Shard]:
         """List the shards; see the port."""
-        return self._stream.list_shards()
+        return self.stream.list_shards()
 
 
 class InMemoryShardGetter:

@@ -77,11 +77,11 @@ class InMemoryZooKeeper:
         self._unavailable = False
         self._processes: dict[str, InMemoryProcess] = {}
 
-    def process(self, member: str) -> "InMemoryProcess":
-        """Connect another process, whose name nobody else has."""
-        process = InMemoryProcess(self, member)
+    def process(self, member: str | None = None) -> "InMemoryProcess":
+        """Connect another process, whose name nobody else has: the third one is ``process-3`` unless named."""
         with self.lock:
-            self._processes[member] = process
+            member = member or f"process-{len(self._processes) + 1}"
+            process = self._processes[member] = InMemoryProcess(self, member)
         return process
 
     def expire(self, member: str) -> None:

@@ -191,6 +191,16 @@ class InMemoryStream:
         with self._lock:
             return list(self._log(shard_id).records)
 
+    def unread(self, shard_id: str, position: Position) -> int:
+        """Count the records of a shard that follow a position."""
+        with self._lock:
+            log, sequence = self._log(shard_id), position.sequence_number
+            if sequence is None:
+                after = self._after(log, position)
+            else:
+                after = sequence.number - (position.type is PositionType.AT_SEQUENCE_NUMBER)
+            return sum(record.sequence.number > after for record in log.records)
+
     def shard_iterator(self, shard_id: str, position: Position) -> str:
         """Make an iterator, as GetShardIterator does.
 

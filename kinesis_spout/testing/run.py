@@ -1,0 +1,146 @@
+"""Runs a handler over records, as ``foreach_record`` would, without Spark, threads or waiting.
+
+What delivers, retries, gives up and commits is the spout itself, stepped by a ``ManualClock``: none of its rules
+is written here again.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Unpack
+
+from kinesis_spout.config import SpoutConfig, SpoutSettings
+from kinesis_spout.dead_letters.sink_url import open_sink
+from kinesis_spout.record import Record
+from kinesis_spout.scheme import resolve
+from kinesis_spout.testing.clock import ManualClock
+from kinesis_spout.testing.outcomes import Outcomes, Story
+from kinesis_spout.testing.stepped_spout import SteppedSpout, in_memory_ports
+from kinesis_spout.testing.store import InMemoryZooKeeper
+from kinesis_spout.testing.stream import ITERATOR_SECONDS, InMemoryStream
+
+A_DAY_SECONDS: Final = 86_400.0
+
+_LEAST_STEP_SECONDS: Final = 0.0001
+"""The clock moves on at least so much: a shard that had nothing rests for a moment, and sums are rounded."""
+
+_LONGEST_STEP_SECONDS: Final = ITERATOR_SECONDS / 2
+"""So that shards are polled meanwhile: an iterator that expires costs a second read, which has to wait."""
+
+
+def run(
+    handler: Callable[[Any], object],
+    records: InMemoryStream | Iterable[bytes | str | Record],
+    *,
+    scheme: str | Callable[[Record], Any] = "raw",
+    clock: ManualClock | None = None,
+    for_seconds: float = A_DAY_SECONDS,
+    progress: InMemoryZooKeeper | None = None,
+    **settings: Unpack[SpoutSettings],
+) -> Outcomes:
+    """Call ``handler(values)`` for each record, until every one is acked or dead-lettered.
+
+    It is as in ``KinesisSpout.foreach_record``: returning acks, raising (anything) fails, ``Reject`` and
+    ``RetryLater`` mean what they do there, and the handler is given a copy of the record. A handler that moves the
+    clock on by ``message_timeout_seconds`` has timed out. One thing differs: a ``KeyboardInterrupt`` fails its
+    record and then goes on to the caller, for it may be the developer's Ctrl-C.
+
+    Args:
+        handler: called here, on this thread.
+        records: payloads (text is encoded as UTF-8), or records, of which data and partition key are put on a new
+            stream of one shard; each payload has a partition key of its own. Or a stream, which is read as it is,
+            parents before children, together with what the handler itself puts on it.
+        scheme: what the values are; see ``kinesis_spout.scheme.resolve``.
+        clock: what time it is; a stream's own if one is given. The run moves it on to the next retry whenever
+            there is nothing to be done before it.
+        for_seconds: the run is over when nothing is left to do before this, by the clock. With 0 it does what can
+            be done now, and the test moves the clock.
+        progress: where it is kept. A second run with the same one is a restart of the application.
+        settings: those of ``SpoutConfig``, with other defaults: ``initial_position`` is trim_horizon,
+            ``retry_jitter`` is 0, ``dead_letters`` is a place in memory. Connections are not made, so their
+            settings do nothing. Environment variables are not read.
+
+    Raises:
+        InvalidConfig: a setting or the scheme is not valid.
+        ValueError: the stream has no ``ManualClock``, or another one than ``clock``.
+    """
+    stream, clock = _stream_of(records, clock)
+    chosen: SpoutSettings = {
+        "stream": stream.name,
+        "app": "testing",
+        "initial_position": "trim_horizon",
+        "retry_jitter": 0.0,
+        **settings,
+    }
+    config = SpoutConfig.of(**chosen)
+    values_of = resolve(scheme)
+    ports = in_memory_ports(
+        stream,
+        progress or InMemoryZooKeeper(),
+        None if config.dead_letters is None else open_sink(config.dead_letters),
+        fail_on_data_loss=config.fail_on_data_loss,
+    )
+    story = Story(clock)
+    with SteppedSpout(config, ports=ports, listener=story).open() as spout:
+        _hand_out_all(spout, story, clock, for_seconds, lambda record: handler(values_of(record)))
+    return story.outcomes()
+
+
+def _hand_out_all(
+    spout: SteppedSpout,
+    story: Story,
+    clock: ManualClock,
+    for_seconds: float,
+    handle: Callable[[Record], object],
+) -> None:
+    until, least_step = clock.monotonic() + for_seconds, _LEAST_STEP_SECONDS
+    while clock.monotonic() <= until:
+        emitted = spout.next_tuple()
+        if emitted is not None:
+            story.handed_out(emitted.message_id, emitted.values)
+            _handle(spout, story, emitted.message_id, handle)
+            continue
+        now, due_at = clock.monotonic(), spout.due_at
+        if spout.all_done or due_at > until:
+            return
+        # What is due and does not come has something else to wait for: look less and less often.
+        least_step = _LEAST_STEP_SECONDS if due_at > now else 2 * least_step
+        clock.advance(min(max(least_step, due_at - now), _LONGEST_STEP_SECONDS))
+
+
+def _handle(spout: SteppedSpout, story: Story, message_id: str, handle: Callable[[Record], object]) -> None:
+    record = spout.record(message_id)
+    assert record is not None, "what was just handed out is not finished"
+    error: BaseException | None = None
+    try:
+        handle(record)
+    except BaseException as raised:  # noqa: BLE001 - whatever it raises fails its record
+        error = raised
+    spout.do_what_is_due()
+    if not story.is_over(message_id):  # it has not timed out
+        if error is None:
+            spout.ack(message_id)
+        else:
+            spout.fail(message_id, error)
+    if isinstance(error, KeyboardInterrupt):
+        raise error
+
+
+def _stream_of(
+    records: InMemoryStream | Iterable[bytes | str | Record], clock: ManualClock | None
+) -> tuple[InMemoryStream, ManualClock]:
+    if isinstance(records, InMemoryStream):
+        if not isinstance(records.clock, ManualClock) or clock not in (None, records.clock):
+            raise ValueError(
+                f"expected a stream on the ManualClock of the run, got one on {records.clock!r}: make it with "
+                "InMemoryStream(clock=ManualClock()), and leave clock out"
+            )
+        return records, records.clock
+    if isinstance(records, (bytes, str)):
+        raise TypeError(f"expected several records, got {records!r}: put it into a list")
+    clock = clock or ManualClock()
+    stream = InMemoryStream(clock=clock)
+    for number, each in enumerate(records):
+        if isinstance(each, Record):
+            stream.put(each.data, each.partition_key)
+        else:
+            stream.put(each.encode() if isinstance(each, str) else each, f"key-{number}")
+    return stream, clock

@@ -1,0 +1,206 @@
+"""The plain-Python door without threads, for tests in which nothing happens but by the clock they hold.
+
+A ``RecordSpout`` lists, commits, buries and fetches on threads. They wait in real time, so under a ``ManualClock``
+they come too late, or act once more after a test has "killed" their process. A ``SteppedSpout`` is the same spout
+with the same rules; what the threads would do is done by ``next_tuple``, as far as it is due by the clock:
+
+    clock = ManualClock()
+    stream, zookeeper = InMemoryStream("orders", clock=clock), InMemoryZooKeeper()
+    spout = SteppedSpout(ports=in_memory_ports(stream, zookeeper), stream="orders", app="billing")
+"""
+
+import itertools
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from math import inf
+
+from kinesis_spout.clock import Clock
+from kinesis_spout.kinesis.prefetcher import Fetch, Prefetcher
+from kinesis_spout.ports import DeadLetterSink, ShardGetter
+from kinesis_spout.spout.consumer import Consumer
+from kinesis_spout.spout.ports import Ports
+from kinesis_spout.spout.record_spout import Emitted, RecordSpout
+from kinesis_spout.spout.shard_readers import ShardReaders
+from kinesis_spout.testing.dead_letters import InMemoryDeadLetterSink
+from kinesis_spout.testing.shards import InMemoryShardGetter, InMemoryShardLister
+from kinesis_spout.testing.store import InMemoryZooKeeper
+from kinesis_spout.testing.stream import InMemoryStream
+from shard_state import Position, ShardPhase, StateManager
+
+
+def in_memory_ports(
+    stream: InMemoryStream,
+    zookeeper: InMemoryZooKeeper,
+    dead_letters: DeadLetterSink | None = None,
+    *,
+    fail_on_data_loss: bool = True,
+) -> Ports:
+    """Give a new process's ports: to this stream, on its clock, and to this ZooKeeper.
+
+    Args:
+        stream: to read.
+        zookeeper: where progress is kept. Ports to the same one are those of one application.
+        dead_letters: a sink in memory unless given.
+        fail_on_data_loss: see ``PollingShardGetter``.
+    """
+    process = zookeeper.process()
+
+    def open_getter(shard_id: str, position: Position) -> ShardGetter:
+        return InMemoryShardGetter(stream, shard_id, position, fail_on_data_loss=fail_on_data_loss)
+
+    return Ports(
+        lister=InMemoryShardLister(stream),
+        open_getter=open_getter,
+        store=process.store,
+        coordinator=process.coordinator,
+        dead_letters=InMemoryDeadLetterSink() if dead_letters is None else dead_letters,
+        clock=stream.clock,
+    )
+
+
+class SteppedSpout(RecordSpout):
+    """A ``RecordSpout`` whose ``next_tuple`` does what is due by the clock. Give it ports in memory.
+
+    Mutable; one thread's. All else is as in ``RecordSpout``.
+    """
+
+    def next_tuple(self) -> Emitted | None:
+        """Do what is due, then give the next tuple; None if there is none at this time of the clock."""
+        self.do_what_is_due()
+        return super().next_tuple()
+
+    def do_what_is_due(self) -> None:
+        """List, acquire, commit, bury, fetch and time out, as far as it is due; hand out nothing."""
+        consumer, prefetcher = self._stepped()
+        _, readers = self._opened()
+        consumer.do_chores()
+        prefetcher.fetch_due()
+        consumer.check()
+        self._fail_expired(consumer, readers)
+        self._announcements.make()
+
+    def crash(self) -> None:
+        """End as a killed process does: nothing more is stored, and its shards are free at once."""
+        consumer, _ = self._stepped()
+        _, readers = self._opened()
+        self._closed, self._active = True, False
+        readers.stop()
+        consumer.close(commit=False)
+        readers.close()
+
+    @property
+    def all_done(self) -> bool:
+        """Whether all that can be read was handed out, and all of that is acked or durably dead-lettered."""
+        consumer, _ = self._stepped()
+        return not consumer.manager.unresolved and not consumer.letters and self._is_read_up(consumer)
+
+    @property
+    def due_at(self) -> float:
+        """The clock's monotonic time at which something can happen next; infinite if nothing ever will.
+
+        What is done only to look around (polling a shard that has nothing, committing) does not count.
+        """
+        consumer, prefetcher = self._stepped()
+        retry_at = consumer.manager.next_due()
+        moments = [inf if retry_at is None else retry_at]
+        if consumer.letters or not self._is_read_up(consumer):
+            moments.append(consumer.chores_at)
+        if not self._is_read_up(consumer):
+            moments.append(prefetcher.due_at)
+        return min(moments)
+
+    def _is_read_up(self, consumer: Consumer) -> bool:
+        lister, manager = consumer.ports.lister, consumer.manager
+        assert isinstance(lister, InMemoryShardLister), "of in_memory_ports"
+        phases = {shard.shard_id: shard.phase for shard in manager.status()}
+        return all(
+            phases.get(shard.shard_id) is ShardPhase.OVER
+            or (not shard.closed and _has_read_up(manager, lister.stream, shard.shard_id))
+            for shard in lister.list_shards()
+        )
+
+    def _new_parts(self, ports: Ports) -> tuple[Consumer, ShardReaders]:
+        consumer = _SteppedConsumer(
+            self.config, ports, message_timeout_seconds=self.config.message_timeout_seconds
+        )
+        prefetcher = _SteppedPrefetcher(clock=ports.clock)
+        self._parts = consumer, prefetcher
+        return consumer, ShardReaders(consumer, prefetcher)
+
+    def _stepped(self) -> "tuple[_SteppedConsumer, _SteppedPrefetcher]":
+        self._opened()
+        return self._parts
+
+
+def _has_read_up(manager: StateManager, stream: InMemoryStream, shard_id: str) -> bool:
+    state = manager.shard(shard_id)
+    return state is not None and not stream.unread(shard_id, state.position)
+
+
+@dataclass(slots=True)
+class _Work:
+    """What a thread would do again and again. Mutable."""
+
+    do: Callable[[float], float]
+    asked_for: threading.Event
+    rest_until: float = 0.0
+
+
+class _SteppedConsumer(Consumer):
+    """A consumer whose background work is done by ``do_chores``. Mutable."""
+
+    _works: tuple[_Work, ...] = ()
+
+    def _started(self, name: str, work: Callable[[float], float], due: threading.Event) -> None:
+        del name
+        self._works = (*self._works, _Work(work, due, self.now))
+
+    @property
+    def chores_at(self) -> float:
+        """When a work is due next."""
+        return min(self.now if work.asked_for.is_set() else work.rest_until for work in self._works)
+
+    def do_chores(self) -> None:
+        """Do every work that is due, or was asked for, until none is. What it raises ends the consumer."""
+        while self._fatal is None and self.chores_at <= self.now:
+            for work in self._works:
+                if work.asked_for.is_set() or work.rest_until <= self.now:
+                    work.asked_for.clear()
+                    try:
+                        work.rest_until = work.do(self.now)
+                    except Exception as error:  # noqa: BLE001 - raised by the next check, as with threads
+                        self.end_with(error)
+                        return
+
+    def _bury_the_last(self) -> None:
+        self._bury_all()
+
+
+class _SteppedPrefetcher(Prefetcher):
+    """Fetches only when it is told to. Mutable."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock=clock)
+        self._now = clock.monotonic
+        self._due: list[tuple[float, int, Fetch]] = []
+        self._numbers = itertools.count()
+
+    def submit(self, fetch: Fetch, due_at: float) -> None:
+        """Have ``fetch`` run by the first ``fetch_due`` at ``due_at`` or later."""
+        heappush(self._due, (due_at, next(self._numbers), fetch))
+
+    @property
+    def due_at(self) -> float:
+        """When a fetch is due next; infinite if none is."""
+        return self._due[0][0] if self._due else inf
+
+    def fetch_due(self) -> None:
+        """Run the fetches that are due now, in the order in which they are."""
+        now = self._now()
+        while self.due_at <= now:
+            _, _, fetch = heappop(self._due)
+            again_at = fetch()
+            if again_at is not None:
+                self.submit(fetch, again_at)
