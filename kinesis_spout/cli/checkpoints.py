@@ -68,7 +68,7 @@ def show(ctx: typer.Context, config: SpoutConfig, *, json: Json = False) -> None
             _HEADINGS,
             [_cells(row, stored[row["shard_id"]]) for row in rows],
             f"{config.app} on {config.stream_name}; members: {', '.join(members) or 'none'}",
-            folding={"owner"},
+            cutting={"owner"},
         )
     for error in unreadable.values():
         note(error)

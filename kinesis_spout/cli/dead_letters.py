@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
 from kinesis_spout.cli.failures import NotFound, WrongArguments
-from kinesis_spout.cli.output import moment, note, print_json, print_plain
+from kinesis_spout.cli.output import moment, note, print_json, print_plain, print_table
 from kinesis_spout.cli.settings import configured
 from kinesis_spout.config import SpoutConfig
 from kinesis_spout.dead_letter import DeadLetter
@@ -57,7 +57,7 @@ def list_letters(
     if json:
         print_json([_summary(letter) for letter in shown])
     elif shown:
-        print_plain(_HEADINGS, [_cells(letter) for letter in shown])
+        print_table(_HEADINGS, [_cells(letter) for letter in shown], whole={"message id"})
     else:
         note(f"no dead letters in {config.dead_letters_url}")
     if more:

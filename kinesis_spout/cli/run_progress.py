@@ -10,13 +10,12 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.logging import RichHandler
-from rich.table import Table
 from rich.text import Text
 
-from kinesis_spout.cli.output import duration, printable, shortened
+from kinesis_spout.cli.output import duration, live_table, printable
 from shard_state import ShardStatus
 
 if TYPE_CHECKING:
@@ -156,12 +155,10 @@ class _LiveTable:
         self._per_shard = per_shard
 
     def show(self, snapshot: Snapshot) -> None:
-        parts: list[Text | Table] = [Text(_line(snapshot))]
+        parts: list[RenderableType] = [Text(_line(snapshot))]
         if self._per_shard:
-            table = Table(*_SHARD_HEADINGS, box=None, pad_edge=False, header_style="bold")
-            for shard in snapshot.shards:
-                table.add_row(*map(shortened, _shard_cells(shard)))
-            parts.append(table)
+            rows = [_shard_cells(shard) for shard in snapshot.shards]
+            parts.append(live_table(_SHARD_HEADINGS, rows, self._live.console.width))
         if snapshot.last_error is not None:
             parts.append(Text(f"retrying after: {printable(snapshot.last_error)}", style="yellow"))
         self._live.update(Group(*parts), refresh=True)

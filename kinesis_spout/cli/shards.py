@@ -51,7 +51,7 @@ def shards(
     if json:
         print_json([view.document() for view in views])
     else:
-        print_table(_HEADINGS, [_cells(view) for view in views], folding={"parents", "owner"})
+        print_table(_HEADINGS, [_cells(view) for view in views], cutting={"owner"})
     problems = [view for view in views if view.problem]
     for view in problems:
         note(f"{view.shard_id}: {view.problem}")
