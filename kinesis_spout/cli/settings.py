@@ -15,6 +15,8 @@ import msgspec
 import typer
 
 from kinesis_spout.config import SpoutConfig, options
+from kinesis_spout.config.refusals import MissingSetting
+from kinesis_spout.config.sources import ENVIRONMENT_PREFIX, variable
 from kinesis_spout.errors import InvalidConfig
 
 USUAL: Final = ("stream", "app", "zookeeper", "region", "endpoint_url")
@@ -71,7 +73,16 @@ def load(file: Path | None, given: Mapping[str, str | None], assignments: Sequen
     """
     texts = dict(_assigned(assignment) for assignment in assignments)
     texts |= {name: text for name, text in given.items() if text is not None}
-    return SpoutConfig.load(file, **{name: _typed(name, text) for name, text in texts.items()})
+    try:
+        return SpoutConfig.load(file, **{name: _typed(name, text) for name, text in texts.items()})
+    except MissingSetting as missing:
+        name = missing.setting
+        raise MissingSetting(
+            name,
+            missing.allowed,
+            f"give it as --{name.replace('_', '-')}, as {variable(name)} in the environment, or in a file "
+            "(--config)",
+        ) from missing
 
 
 def _option(name: str, help_text: str) -> Any:
@@ -92,12 +103,19 @@ def _assigned(assignment: str) -> tuple[str, str]:
     name, equals, text = assignment.partition("=")
     name = name.strip().replace("-", "_")
     if name not in _TYPES:
-        near = difflib.get_close_matches(name, _TYPES)
-        advice = f"did you mean {' or '.join(near)}?" if near else "see `kinesis-spout options`"
+        near = _near(name)
+        advice = f"did you mean {' or '.join(near)}?" if near else "`kinesis-spout options` lists all"
         raise InvalidConfig(f"--set: unknown setting {name!r}: {advice}")
     if not equals:
         raise InvalidConfig(f"--set: expected {name}=VALUE, got no value")
     return name, text
+
+
+def _near(name: str) -> list[str]:
+    """Name the settings that were perhaps meant: spelled alike, or with that word in them."""
+    spelled = name.strip("_").lower().removeprefix(ENVIRONMENT_PREFIX.lower())
+    near = difflib.get_close_matches(spelled, _TYPES)
+    return near[:1] if spelled in near else near or [known for known in _TYPES if spelled in known.split("_")]
 
 
 def _typed(name: str, text: str) -> Any:
