@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from kinesis_spout.cli.confirmation import Yes, confirm
+from kinesis_spout.cli.misspelt import check_begun
 from kinesis_spout.cli.output import note, print_json, print_table
 from kinesis_spout.cli.reset_plan import Move, parse_target, place_text, plan_reset
 from kinesis_spout.cli.settings import configured
@@ -38,6 +39,7 @@ def show(ctx: typer.Context, config: SpoutConfig, *, json: Json = False) -> None
     """
     world: World = ctx.obj
     with world.progress(config) as progress:
+        check_begun(progress, config)
         application = progress.store.read_application()
         members = progress.coordinator.members()
         owners = progress.store.owners()
@@ -102,6 +104,7 @@ def reset(
     world: World = ctx.obj
     target = parse_target(to, world.time())
     with world.progress(config) as progress:
+        check_begun(progress, config)
         application = progress.store.read_application()
         if application is None:
             raise StoreError(
@@ -138,6 +141,7 @@ def forget(ctx: typer.Context, config: SpoutConfig, *, yes: Yes = False, json: J
     with world.progress(config) as progress:
         _refuse_while_alive(progress, "forget")
         shard_ids = progress.store.shard_ids()
+        check_begun(progress, config)
         if shard_ids and not json:
             typer.echo(
                 f"{config.app} on {config.stream_name}: shards with progress to remove: {len(shard_ids)}"

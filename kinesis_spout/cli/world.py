@@ -6,9 +6,10 @@ and nothing heavy is imported before it is used, so that ``--help`` is quick.
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -69,6 +70,8 @@ class Progress:
 
     store: OperatorStore
     coordinator: Coordinator
+    applications: Callable[[], Sequence[tuple[str, str]]]
+    """Names the applications that have begun in this place, each with its stream."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +121,7 @@ class RealWorld:
             Paths,
             ZooKeeperBackend,
             ZooKeeperSession,
+            begun_applications,
         )
 
         with ExitStack() as opened:
@@ -129,7 +133,11 @@ class RealWorld:
             opened.callback(session.close)
             paths = Paths(root=config.zookeeper_root, app=config.app, stream=config.stream_name)
             backend = ZooKeeperBackend(session, paths)
-            yield Progress(store=backend.store, coordinator=backend.coordinator)
+            yield Progress(
+                store=backend.store,
+                coordinator=backend.coordinator,
+                applications=partial(begun_applications, session, config.zookeeper_root),
+            )
 
     def stream(self, config: SpoutConfig) -> Stream:
         """Make a lister, and getters that refuse to skip what is lost."""

@@ -1,5 +1,6 @@
 from kinesis_spout.zookeeper.application import Application
 from kinesis_spout.zookeeper.backend import ZooKeeperBackend
+from kinesis_spout.zookeeper.begun import begun_applications
 from kinesis_spout.zookeeper.chunks import ChunkLimits
 from kinesis_spout.zookeeper.coordinator import ZooKeeperCoordinator, unique_member_name
 from kinesis_spout.zookeeper.embedded import EmbeddedZooKeeper
@@ -18,5 +19,6 @@ __all__ = [
     "ZooKeeperCheckpointStore",
     "ZooKeeperCoordinator",
     "ZooKeeperSession",
+    "begun_applications",
     "unique_member_name",
 ]

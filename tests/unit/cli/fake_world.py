@@ -48,6 +48,8 @@ class FakeWorld:
         self.zookeeper = InMemoryZooKeeper()
         self.sink: DeadLetterSink = InMemoryDeadLetterSink()
         self.puts = PutsRecords()
+        self.others: list[tuple[str, str]] = []
+        """Other applications that have begun, each with its stream."""
         self.opened: list[str] = []
         """What the commands connected to."""
         self._operators = 0
@@ -60,7 +62,7 @@ class FakeWorld:
         self.opened.append("progress")
         self._operators += 1
         process = self.zookeeper.process(f"operator-{self._operators}")
-        yield Progress(store=process.store, coordinator=process.coordinator)
+        yield Progress(store=process.store, coordinator=process.coordinator, applications=self.applications)
         process.close()
 
     def stream(self, config: SpoutConfig) -> Stream:
@@ -85,6 +87,9 @@ class FakeWorld:
         return self.clock.time()
 
     # What tests do
+
+    def applications(self) -> list[tuple[str, str]]:
+        return [*self.others, *([("billing", "orders")] if self.zookeeper.begun else [])]
 
     @property
     def shard_ids(self) -> list[str]:
