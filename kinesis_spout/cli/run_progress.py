@@ -110,11 +110,14 @@ def open_view(*, json: bool, per_shard: bool) -> Iterator[ProgressView]:
         with _logging_to(logging.StreamHandler()), contextlib.redirect_stdout(sys.stderr):
             yield _JsonLines(output, per_shard=per_shard)
     elif console.is_terminal:
-        with (
-            _logging_to(RichHandler(console=console, show_path=False)),
-            Live(Text("starting Spark"), console=console, refresh_per_second=4) as live,
-        ):
-            yield _LiveTable(live, per_shard=per_shard)
+        console.print("starting Spark")
+        # Drawn from the first snapshot on: until then the JVM writes here what it likes.
+        live = Live(console=console, refresh_per_second=4)
+        with _logging_to(RichHandler(console=console, show_path=False)):
+            try:
+                yield _LiveTable(live, per_shard=per_shard)
+            finally:
+                live.stop()
     else:
         with _logging_to(logging.StreamHandler()):
             yield _PlainLines(sys.stderr, per_shard=per_shard)
@@ -161,7 +164,9 @@ class _LiveTable:
             parts.append(live_table(_SHARD_HEADINGS, rows, self._live.console.width))
         if snapshot.last_error is not None:
             parts.append(Text(f"retrying after: {printable(snapshot.last_error)}", style="yellow"))
-        self._live.update(Group(*parts), refresh=True)
+        # An empty line at the end: what the JVM writes nevertheless begins at the left.
+        self._live.start()
+        self._live.update(Group(*parts, Text()), refresh=True)
 
 
 class _NoRepeats(logging.Filter):

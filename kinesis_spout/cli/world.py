@@ -97,6 +97,14 @@ class World(Protocol):
         """Open the sink of dead letters."""
         ...
 
+    def check(self, config: SpoutConfig) -> None:
+        """Find out whether a consumer could begin: the stream, the stored progress, the dead letters' place.
+
+        Raises:
+            KinesisSpoutError: what would end the consumer. One that is retriable may pass.
+        """
+        ...
+
     def client(self, config: SpoutConfig) -> "KinesisClient":
         """Give a client that can put records."""
         ...
@@ -152,6 +160,22 @@ class RealWorld:
             )
 
         return Stream(lister=lister, open_getter=open_getter)
+
+    def check(self, config: SpoutConfig) -> None:
+        """Look at the stream, at an ensemble's progress, and write where dead letters go.
+
+        What only Spark can reach (a Hadoop URL), or what a consumer starts itself (the embedded ZooKeeper), is
+        left to the start.
+        """
+        created = self.stream(config).lister.summary().created
+        if config.zookeeper_hosts is not None:
+            with self.progress(config) as progress:
+                application = progress.store.read_application()
+            if application is not None:
+                application.check_stream(created, f"{config.app} on {config.stream_name}")
+        if config.dead_letters_url.partition("://")[0] in {config.dead_letters_url, "file", "kinesis", "s3"}:
+            with self.dead_letters(config) as sink:
+                sink.check_writable()
 
     def dead_letters(self, config: SpoutConfig) -> AbstractContextManager[DeadLetterSink]:
         """Open the sink; only one on a stream needs Kinesis."""

@@ -25,6 +25,8 @@ from shard_state import Checkpoint, Position
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
+    from kinesis_spout.errors import KinesisSpoutError
+
 SETTINGS = ("--stream", "orders", "--app", "billing")
 START = Position.trim_horizon()
 
@@ -52,6 +54,8 @@ class FakeWorld:
         """Other applications that have begun, each with its stream."""
         self.opened: list[str] = []
         """What the commands connected to."""
+        self.problem: KinesisSpoutError | None = None
+        """What a check finds."""
         self._operators = 0
 
     # What commands see
@@ -77,6 +81,12 @@ class FakeWorld:
         assert config.app == "billing"
         self.opened.append("dead letters")
         return nullcontext(self.sink)
+
+    def check(self, config: SpoutConfig) -> None:
+        del config
+        self.opened.append("check")
+        if self.problem is not None:
+            raise self.problem
 
     def client(self, config: SpoutConfig) -> "KinesisClient":
         del config
