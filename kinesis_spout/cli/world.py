@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+from kinesis_spout.clock import SystemClock
 from kinesis_spout.config import SpoutConfig
 from kinesis_spout.errors import StoreError
 from kinesis_spout.ports import CheckpointStore, Coordinator, DeadLetterSink, ShardGetter, ShardLister
@@ -124,6 +125,7 @@ class RealWorld:
         Raises:
             StoreError: the embedded one was never used in this directory; there is nothing to look at.
         """
+        from kinesis_spout.cli.ghosts import await_ghosts  # noqa: PLC0415 - it needs what is declared here
         from kinesis_spout.zookeeper import (  # noqa: PLC0415
             EmbeddedZooKeeper,
             Paths,
@@ -134,18 +136,27 @@ class RealWorld:
 
         with ExitStack() as opened:
             opened.enter_context(_unheard("kinesis_spout.zookeeper.kazoo"))
-            hosts = config.zookeeper_hosts
+            hosts, server = config.zookeeper_hosts, None
             if hosts is None:
-                hosts = opened.enter_context(EmbeddedZooKeeper(_embedded_directory(config))).connect_string
+                server = opened.enter_context(EmbeddedZooKeeper(_embedded_directory(config)))
+                hosts = server.connect_string
             session = ZooKeeperSession(hosts, session_timeout_seconds=config.session_timeout_seconds)
             opened.callback(session.close)
             paths = Paths(root=config.zookeeper_root, app=config.app, stream=config.stream_name)
             backend = ZooKeeperBackend(session, paths)
-            yield Progress(
+            progress = Progress(
                 store=backend.store,
                 coordinator=backend.coordinator,
                 applications=partial(begun_applications, session, config.zookeeper_root),
             )
+            if server is not None:
+                await_ghosts(
+                    progress,
+                    config.session_timeout_seconds,
+                    SystemClock(),
+                    started_here=server.started_here,
+                )
+            yield progress
 
     def stream(self, config: SpoutConfig) -> Stream:
         """Make a lister, and getters that refuse to skip what is lost."""
