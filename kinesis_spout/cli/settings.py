@@ -22,6 +22,11 @@ from kinesis_spout.errors import InvalidConfig
 USUAL: Final = ("stream", "app", "zookeeper", "region", "endpoint_url")
 """The settings that every such command has an option for."""
 
+STREAM_ONLY: Final = ("stream", "region", "endpoint_url")
+"""The same for commands that look at a stream alone: they need no application's name."""
+
+_NO_APPLICATION: Final = "none"
+
 _PANEL: Final = "Settings (also as KINESIS_SPOUT_..., or in a file)"
 
 _File = Annotated[
@@ -39,9 +44,14 @@ _Assignments = Annotated[
 ]
 
 
-def configured(*more: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command's ``config`` parameter as options: the usual settings, and those named."""
-    names = (*USUAL, *more)
+def configured(
+    *more: str, usual: Sequence[str] = USUAL
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command's ``config`` parameter as options: the usual settings, and those named.
+
+    Where the usual ones are without ``app``, the application need not be given.
+    """
+    names = (*usual, *more)
     described = {option.name: option for option in options()}
     added = [
         _parameter(name, Annotated[str | None, _option(name, described[name].doc)]) for name in names
@@ -55,7 +65,8 @@ def configured(*more: str) -> Callable[[Callable[..., None]], Callable[..., None
         def with_options(**given: Any) -> None:
             settings = {name: given.pop(name) for name in names}
             file, assignments = given.pop("config_file"), given.pop("assignments")
-            command(config=load(file, settings, assignments or ()), **given)
+            config = (load if "app" in names else _load_stream)(file, settings, assignments or ())
+            command(config=config, **given)
 
         parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own, *added)]
         with_options.__dict__["__signature__"] = signature.replace(parameters=parameters)
@@ -83,6 +94,17 @@ def load(file: Path | None, given: Mapping[str, str | None], assignments: Sequen
             f"give it as --{name.replace('_', '-')}, as {variable(name)} in the environment, or in a file "
             "(--config)",
         ) from missing
+
+
+def _load_stream(
+    file: Path | None, given: Mapping[str, str | None], assignments: Sequence[str]
+) -> SpoutConfig:
+    try:
+        return load(file, given, assignments)
+    except MissingSetting as missing:
+        if missing.setting != "app":
+            raise
+        return load(file, {**given, "app": _NO_APPLICATION}, assignments)
 
 
 def _option(name: str, help_text: str) -> Any:

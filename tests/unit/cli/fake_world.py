@@ -36,9 +36,11 @@ class PutsRecords:
 
     def __init__(self) -> None:
         self.put: list[tuple[str, bytes]] = []
+        self.keys: list[str] = []
 
     def put_records(self, **request: Any) -> dict[str, Any]:
         self.put += [(request["StreamName"], entry["Data"]) for entry in request["Records"]]
+        self.keys += [entry["PartitionKey"] for entry in request["Records"]]
         results = [{"SequenceNumber": "1", "ShardId": "0"} for _ in request["Records"]]
         return {"FailedRecordCount": 0, "Records": results}
 
@@ -123,9 +125,9 @@ class FakeWorld:
     def stored(self) -> dict[str, Checkpoint]:
         return dict(self.zookeeper.process("reader").store.load())
 
-    def call(self, *arguments: str, exit_code: int = 0) -> tuple[str, str]:
-        """Call a command; give its output and its error output."""
-        result = CliRunner().invoke(app, [*arguments], obj=self)
+    def call(self, *arguments: str, exit_code: int = 0, given: bytes | None = None) -> tuple[str, str]:
+        """Call a command, with this on its standard input; give its output and its error output."""
+        result = CliRunner().invoke(app, [*arguments], input=given, obj=self)
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         assert result.exit_code == exit_code, f"{result.exit_code}: {result.output}"
