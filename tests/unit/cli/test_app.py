@@ -14,7 +14,17 @@ from tests.unit.cli.fake_world import SETTINGS, FakeWorld
 
 def test_without_arguments_the_help_names_every_command() -> None:
     out, _ = FakeWorld().call(exit_code=2)
-    for command in ("demo", "run", "shards", "checkpoints", "dead-letters", "put", "tail", "options", "Exit codes"):
+    for command in (
+        "demo",
+        "run",
+        "shards",
+        "checkpoints",
+        "dead-letters",
+        "put",
+        "tail",
+        "options",
+        "Exit codes",
+    ):
         assert command in out
 
 
