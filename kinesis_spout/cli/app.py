@@ -9,8 +9,10 @@ from kinesis_spout.cli.checkpoints import checkpoints
 from kinesis_spout.cli.dead_letters import dead_letters
 from kinesis_spout.cli.failures import OneLineErrors
 from kinesis_spout.cli.options import options
+from kinesis_spout.cli.put import put
 from kinesis_spout.cli.run import run
 from kinesis_spout.cli.shards import shards
+from kinesis_spout.cli.tail import tail
 from kinesis_spout.cli.world import RealWorld
 
 _HELP: Final = """\
@@ -85,6 +87,8 @@ app.command()(run)
 app.command()(shards)
 app.add_typer(checkpoints, name="checkpoints")
 app.add_typer(dead_letters, name="dead-letters")
+app.command()(put)
+app.command()(tail)
 app.command()(options)
 
 

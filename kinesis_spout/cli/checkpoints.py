@@ -1,12 +1,12 @@
 """``kinesis-spout checkpoints``: the stored progress, as it is, and how to change it."""
 
-import sys
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 import typer
 
-from kinesis_spout.cli.failures import ActionRefused
+from kinesis_spout.cli.confirmation import Yes, confirm
+from kinesis_spout.cli.misspelt import check_begun
 from kinesis_spout.cli.output import note, print_json, print_table
 from kinesis_spout.cli.reset_plan import Move, parse_target, place_text, plan_reset
 from kinesis_spout.cli.settings import configured
@@ -27,7 +27,6 @@ _KEYS: Final = (
 )  # fmt: skip
 """Of a shard's document; what cannot be read is null."""
 
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -40,6 +39,7 @@ def show(ctx: typer.Context, config: SpoutConfig, *, json: Json = False) -> None
     """
     world: World = ctx.obj
     with world.progress(config) as progress:
+        check_begun(progress, config)
         application = progress.store.read_application()
         members = progress.coordinator.members()
         owners = progress.store.owners()
@@ -68,7 +68,7 @@ def show(ctx: typer.Context, config: SpoutConfig, *, json: Json = False) -> None
             _HEADINGS,
             [_cells(row, stored[row["shard_id"]]) for row in rows],
             f"{config.app} on {config.stream_name}; members: {', '.join(members) or 'none'}",
-            folding={"owner"},
+            cutting={"owner"},
         )
     for error in unreadable.values():
         note(error)
@@ -104,6 +104,7 @@ def reset(
     world: World = ctx.obj
     target = parse_target(to, world.time())
     with world.progress(config) as progress:
+        check_begun(progress, config)
         application = progress.store.read_application()
         if application is None:
             raise StoreError(
@@ -120,7 +121,7 @@ def reset(
             stream.open_getter(moves[0].shard_id, target.position).read(1)
         if not json:
             print_table(("shard", "stored", "new", ""), [_move_cells(move) for move in moves])
-        _confirm("reset the progress", yes=yes)
+        confirm("reset the progress", yes=yes)
         progress.store.reset({move.shard_id: move.after for move in moves if move.after is not None})
     if json:
         print_json([_move_document(move) for move in moves])
@@ -140,11 +141,12 @@ def forget(ctx: typer.Context, config: SpoutConfig, *, yes: Yes = False, json: J
     with world.progress(config) as progress:
         _refuse_while_alive(progress, "forget")
         shard_ids = progress.store.shard_ids()
+        check_begun(progress, config)
         if shard_ids and not json:
             typer.echo(
                 f"{config.app} on {config.stream_name}: shards with progress to remove: {len(shard_ids)}"
             )
-        _confirm("forget the progress", yes=yes)
+        confirm("forget the progress", yes=yes)
         progress.store.forget()
     if json:
         print_json({"app": config.app, "stream": config.stream_name, "forgotten": shard_ids})
@@ -174,16 +176,6 @@ def _refuse_while_alive(progress: Progress, action: str) -> None:
         raise ConsumerAlive(
             f"cannot {action}: expected no living consumer, found {len(members)}: {', '.join(members)}"
         )
-
-
-def _confirm(action: str, *, yes: bool) -> None:
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise ActionRefused(f"nobody is here to confirm: to {action}, add --yes")
-    if not typer.confirm(f"{action}?", err=True):
-        note("nothing was changed")
-        raise typer.Exit(1)
 
 
 def _document(

@@ -1,21 +1,18 @@
 """``kinesis-spout dead-letters``: what was given up, why, and how to deliver it again."""
 
 import base64
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from rich.console import Console
-from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
-from kinesis_spout.cli.failures import NotFound, WrongArguments
-from kinesis_spout.cli.output import moment, note, print_json, print_plain
+from kinesis_spout.cli.failures import NotFound
+from kinesis_spout.cli.letter_choice import Choice, ErrorText, OfShard, Reason
+from kinesis_spout.cli.output import moment, note, print_json, print_plain, print_table
+from kinesis_spout.cli.redrive import redrive
 from kinesis_spout.cli.settings import configured
 from kinesis_spout.config import SpoutConfig
 from kinesis_spout.dead_letter import DeadLetter
-from kinesis_spout.ports import DeadLetterSink
 
 if TYPE_CHECKING:
     from kinesis_spout.cli.world import World
@@ -39,9 +36,9 @@ def list_letters(
     config: SpoutConfig,
     *,
     limit: Annotated[int, typer.Option(min=0, help="The most to show; 0 shows all.")] = _DEFAULT_LIMIT,
-    reason: Annotated[
-        Literal["exhausted", "rejected", "expired"] | None, typer.Option(help="Only those given up for this.")
-    ] = None,
+    reason: Reason = None,
+    shard: OfShard = None,
+    error: ErrorText = None,
     json: Json = False,
 ) -> None:
     """List the letters that were not redriven, oldest file first.
@@ -51,13 +48,13 @@ def list_letters(
     """
     world: World = ctx.obj
     with world.dead_letters(config) as sink:
-        wanted = (letter for letter in sink.read() if reason in (None, letter.reason))
+        wanted = filter(Choice(reason=reason, shard_id=shard, error=error).takes, sink.read())
         shown = list(islice(wanted, limit or None))
         more = next(iter(wanted), None) is not None
     if json:
         print_json([_summary(letter) for letter in shown])
     elif shown:
-        print_plain(_HEADINGS, [_cells(letter) for letter in shown])
+        print_table(_HEADINGS, [_cells(letter) for letter in shown], whole={"message id"})
     else:
         note(f"no dead letters in {config.dead_letters_url}")
     if more:
@@ -102,110 +99,7 @@ def show(
         )
 
 
-@dead_letters.command()
-@configured("dead_letters")
-def redrive(
-    ctx: typer.Context,
-    message_ids: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[MESSAGE_ID]...", help="As `dead-letters list` shows them.", show_default=False
-        ),
-    ] = None,
-    *,
-    config: SpoutConfig,
-    every: Annotated[bool, typer.Option("--all", help="Every letter.")] = False,
-    force: Annotated[
-        bool,
-        typer.Option(
-            "--force",
-            help="With --all: also from a sink that cannot remember what was redriven, like a stream.",
-        ),
-    ] = False,
-    json: Json = False,
-) -> None:
-    """Put letters back on their stream, as new records, to be delivered again with all their attempts.
-
-    A letter is put first and marked after, so a crash in between puts it twice, and never loses it. Consumers
-    may go on running.
-    """
-    ids = frozenset(message_ids or ())
-    if bool(ids) == every:
-        raise WrongArguments("expected message ids or --all, got " + ("both" if every else "neither"))
-    if force and not every:
-        raise WrongArguments(
-            "expected --force with --all only: single letters need a sink that remembers them"
-        )
-    from kinesis_spout.dead_letters import redrive as redriving  # noqa: PLC0415 - imports boto3
-
-    world: World = ctx.obj
-    with world.dead_letters(config) as sink, _progress(len(ids) or None) as advance:
-        watched = (
-            _Watched(sink, sink.mark_redriven, advance) if isinstance(sink, redriving.MarkingSink) else sink
-        )
-        client = world.client(config)
-        if every:
-            done = redriving.redrive_all(watched, client, force=force)
-        else:
-            done = redriving.redrive(watched, client, ids)
-    missing = sorted(done.missing)
-    if json:
-        print_json({"redriven": done.count, "missing": missing})
-    else:
-        note(f"records back on their stream: {done.count}")
-    if missing:
-        raise NotFound(f"not in {config.dead_letters_url}, or redriven before: {', '.join(missing)}")
-
-
-class _Watched:
-    """A sink that says how many letters were marked. Mutable only in what it wraps."""
-
-    def __init__(
-        self,
-        sink: DeadLetterSink,
-        mark: Callable[[Sequence[DeadLetter]], None],
-        advance: Callable[[int], None],
-    ) -> None:
-        self._sink = sink
-        self._mark = mark
-        self._advance = advance
-
-    def check_writable(self) -> None:
-        """As the sink does."""
-        self._sink.check_writable()
-
-    def write(self, letters: Sequence[DeadLetter]) -> None:
-        """As the sink does."""
-        self._sink.write(letters)
-
-    def read(self) -> Iterable[DeadLetter]:
-        """As the sink does."""
-        return self._sink.read()
-
-    def mark_redriven(self, letters: Sequence[DeadLetter]) -> None:
-        """As the sink does, and tell how many."""
-        self._mark(letters)
-        self._advance(len(letters))
-
-    def close(self) -> None:
-        """As the sink does."""
-        self._sink.close()
-
-
-@contextmanager
-def _progress(total: int | None) -> Iterator[Callable[[int], None]]:
-    """Show on a terminal how many letters are back on their stream; give what tells it of more."""
-    console = Console(stderr=True)
-    with Progress(
-        SpinnerColumn(),
-        TextColumn("letters redriven"),
-        MofNCompleteColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    ) as progress:
-        task = progress.add_task("redrive", total=total)
-        yield lambda count: progress.advance(task, count)
+dead_letters.command()(redrive)
 
 
 def _summary(letter: DeadLetter) -> dict[str, Any]:

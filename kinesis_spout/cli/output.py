@@ -12,12 +12,21 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import typer
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 _KEPT_DIGITS: Final = 12
 _LONG_NUMBER: Final = re.compile(r"\d{25,}")
+_SHARD_ID: Final = re.compile(r"shardId-0*(?=\d{4})")
+_BETWEEN: Final = 2
+"""Spaces between two columns."""
+_INDENT: Final = 2
+_PAIRS_APART: Final = 3
+_CUT_CHARS: Final = 16
+"""What is left of a cell that may be cut: of a member's name its process id and its random part."""
 _CONTROLS: Final = re.compile(
     "[\\x00-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]"
 )
@@ -41,30 +50,99 @@ def print_table(
     title: str | None = None,
     *,
     folding: Collection[str] = (),
+    cutting: Collection[str] = (),
+    whole: Collection[str] = (),
 ) -> None:
     """Print a table: on a terminal fitted to it, elsewhere in plain columns, where nothing is cut or left out.
 
-    On a terminal columns that say nothing ("-" throughout) are left out, sequence numbers are shortened to
-    their last digits, and the columns named in ``folding`` give way first.
+    On a terminal columns that say nothing ("-" or "0" throughout) are left out, sequence numbers are shortened
+    to their last digits, and the columns named in ``folding`` are wrapped. Where the rest is too wide, shard ids
+    and the columns named in ``cutting`` are cut in front, where they are alike. Where that does not help, each
+    row is printed as lines of its own. The columns named in ``whole`` are never shortened: people copy them.
     """
     console = Console()
     if not console.is_terminal:
         print_plain(headings, rows, title)
         return
-    told = [at for at, _ in enumerate(headings) if not rows or any(row[at] != "-" for row in rows)]
-    table = Table(
-        box=None,
-        pad_edge=False,
-        title=None if title is None else printable(title),
-        title_justify="left",
-        header_style="bold",
-    )
-    for at in told:
-        folds = headings[at] in folding
-        table.add_column(headings[at], no_wrap=not folds, overflow="fold" if folds else "ellipsis")
-    for row in rows:
-        table.add_row(*(Text(shortened(printable(row[at]))) for at in told))
-    console.print(table)
+    if title is not None:
+        console.print(Text(printable(title), style="italic"))
+    told = [at for at, _ in enumerate(headings) if at == 0 or not rows or any(_says(row[at]) for row in rows)]
+    names = [headings[at] for at in told]
+    cells = [
+        [text if name in whole else shortened(text) for name, text in zip(names, row, strict=True)]
+        for row in ([printable(row[at]) for at in told] for row in rows)
+    ]
+    if folding:
+        console.print(_table(names, cells, folding))
+        return
+    cut = [_cut_row(names, row, cutting, whole) for row in cells]
+    fitting = next((fit for fit in (cells, cut) if _width(names, fit) <= console.width), None)
+    console.print(_lines(names, cells, console.width) if fitting is None else _table(names, fitting))
+
+
+def live_table(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> RenderableType:
+    """Give a table that is shown again and again, fitted to so many columns; see ``print_table``."""
+    cells = [[shortened(printable(cell)) for cell in row] for row in rows]
+    cut = [[_without_zeros(cell) for cell in row] for row in cells]
+    fitting = next((fit for fit in (cells, cut) if _width(headings, fit) <= width), None)
+    return _lines(headings, cut, width) if fitting is None else _table(headings, fitting)
+
+
+def _says(cell: str) -> bool:
+    return cell not in {"-", "0"}
+
+
+def _table(headings: Sequence[str], cells: Sequence[Sequence[str]], folding: Collection[str] = ()) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in headings:
+        table.add_column(heading, no_wrap=heading not in folding, overflow="fold")
+    for row in cells:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _lines(headings: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> Group:
+    """Give for each row a line with its first cell, and indented below it what the others say."""
+    shown: list[RenderableType] = []
+    for first, *others in cells:
+        shown.append(Text(first, style="bold"))
+        line = ""
+        for pair in (
+            f"{name} {cell}" for name, cell in zip(headings[1:], others, strict=True) if cell != "-"
+        ):
+            if line and cell_len(line) + _PAIRS_APART + cell_len(pair) > width - _INDENT:
+                shown.append(_indented(line))
+                line = ""
+            line += " " * _PAIRS_APART * bool(line) + pair
+        shown.append(_indented(line))
+    return Group(*shown)
+
+
+def _indented(line: str) -> RenderableType:
+    return Padding(Text(line, overflow="fold"), (0, 0, 0, _INDENT), expand=False)
+
+
+def _width(headings: Sequence[str], cells: Sequence[Sequence[str]]) -> int:
+    widths = [max(cell_len(cell) for cell in column) for column in zip(headings, *cells, strict=True)]
+    return sum(widths) + _BETWEEN * (len(widths) - 1)
+
+
+def _cut_row(
+    headings: Sequence[str], row: Sequence[str], cutting: Collection[str], whole: Collection[str]
+) -> list[str]:
+    return [
+        cell if name in whole else _cut(cell) if name in cutting else _without_zeros(cell)
+        for name, cell in zip(headings, row, strict=True)
+    ]
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _CUT_CHARS else "…" + text[1 - _CUT_CHARS :]
+
+
+def _without_zeros(text: str) -> str:
+    """Leave of each shard id its number, which tells it from the others."""
+    return _SHARD_ID.sub("…", text)
 
 
 def print_plain(headings: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import inspect
 import os
 import signal
 import sys
@@ -17,9 +18,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from kinesis_spout.cli.failures import INTERRUPTED, SparkFailed, WrongArguments
+from kinesis_spout.cli.output import note
 from kinesis_spout.cli.run_progress import ProgressView, Reading, open_view
 from kinesis_spout.cli.settings import configured
-from kinesis_spout.cli.spark_session import start_spark
+from kinesis_spout.cli.spark_session import existing, start_spark
 from kinesis_spout.config import SpoutConfig
 from kinesis_spout.errors import InvalidConfig, KinesisSpoutError
 from kinesis_spout.scheme import resolve
@@ -27,6 +29,7 @@ from kinesis_spout.scheme import resolve
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from kinesis_spout.cli.world import World
     from kinesis_spout.spark.query import SpoutQuery
 
 _LOOK_SECONDS: Final = 0.1
@@ -44,6 +47,7 @@ class _Door(Enum):
 
 @configured("initial_position", "retry_limit", "order", "dead_letters")
 def run(
+    ctx: typer.Context,
     handler: Annotated[
         str,
         typer.Argument(
@@ -96,14 +100,17 @@ def run(
     if door is not _Door.RECORD and scheme != "raw":
         raise WrongArguments(f"--scheme: expected raw with --{door.name.lower()}, got {scheme!r}")
     function = find_handler(handler)
+    _check_parameters(function, door)
     try:
         resolve(scheme)  # refused now, rather than when Spark has started
     except InvalidConfig as error:
         raise WrongArguments(f"--{error}") from error
+    files = existing(py_files or ())
+    _check_world(ctx.obj, config)
     job = _Job(config=config, door=door, function=function, scheme=scheme)
     # From the start on: a PySpark that is interrupted while it launches its JVM leaves that running for ever.
     with open_view(json=json, per_shard=per_shard) as view, _stop_signals() as stop:
-        spark = start_spark(config.app, master, py_files or ())
+        spark = start_spark(config.app, master, files)
         try:
             stop.listen()  # again: a Spark context takes SIGINT for itself
             if stop.signal is None:
@@ -112,6 +119,16 @@ def run(
             spark.stop()
     if stop.signal is signal.SIGINT:
         raise typer.Exit(INTERRUPTED)
+
+
+def _check_world(world: "World", config: SpoutConfig) -> None:
+    """Meet now, rather than when Spark has started, what would end the run then; what may pass is only told."""
+    try:
+        world.check(config)
+    except KinesisSpoutError as error:
+        if not error.retriable:
+            raise
+        note(f"not reached yet, and tried again when Spark has started: {error}")
 
 
 def find_handler(name: str) -> Callable[..., None]:
@@ -138,6 +155,22 @@ def find_handler(name: str) -> Callable[..., None]:
     if not callable(found):
         raise WrongArguments(f"expected {name!r} to be a function, got a {type(found).__name__}")
     return found  # type: ignore[no-any-return]
+
+
+def _check_parameters(function: Callable[..., None], door: _Door) -> None:
+    """Refuse a handler that cannot be called with what its door gives."""
+    given = {_Door.RECORD: ("record",), _Door.ARROW: ("batch", "collector")}.get(door, ("rows", "collector"))
+    try:
+        signature = inspect.signature(function)
+    except ValueError:
+        return  # a function of C may not tell
+    try:
+        signature.bind(*given)
+    except TypeError as error:
+        raise WrongArguments(
+            f"expected a handler that can be called with ({', '.join(given)}), got "
+            f"{getattr(function, '__name__', type(function).__name__)}{signature}: {error}"
+        ) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,13 +10,12 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.logging import RichHandler
-from rich.table import Table
 from rich.text import Text
 
-from kinesis_spout.cli.output import duration, printable, shortened
+from kinesis_spout.cli.output import duration, live_table, printable
 from shard_state import ShardStatus
 
 if TYPE_CHECKING:
@@ -111,11 +110,14 @@ def open_view(*, json: bool, per_shard: bool) -> Iterator[ProgressView]:
         with _logging_to(logging.StreamHandler()), contextlib.redirect_stdout(sys.stderr):
             yield _JsonLines(output, per_shard=per_shard)
     elif console.is_terminal:
-        with (
-            _logging_to(RichHandler(console=console, show_path=False)),
-            Live(Text("starting Spark"), console=console, refresh_per_second=4) as live,
-        ):
-            yield _LiveTable(live, per_shard=per_shard)
+        console.print("starting Spark")
+        # Drawn from the first snapshot on: until then the JVM writes here what it likes.
+        live = Live(console=console, refresh_per_second=4)
+        with _logging_to(RichHandler(console=console, show_path=False)):
+            try:
+                yield _LiveTable(live, per_shard=per_shard)
+            finally:
+                live.stop()
     else:
         with _logging_to(logging.StreamHandler()):
             yield _PlainLines(sys.stderr, per_shard=per_shard)
@@ -156,15 +158,15 @@ class _LiveTable:
         self._per_shard = per_shard
 
     def show(self, snapshot: Snapshot) -> None:
-        parts: list[Text | Table] = [Text(_line(snapshot))]
+        parts: list[RenderableType] = [Text(_line(snapshot))]
         if self._per_shard:
-            table = Table(*_SHARD_HEADINGS, box=None, pad_edge=False, header_style="bold")
-            for shard in snapshot.shards:
-                table.add_row(*map(shortened, _shard_cells(shard)))
-            parts.append(table)
+            rows = [_shard_cells(shard) for shard in snapshot.shards]
+            parts.append(live_table(_SHARD_HEADINGS, rows, self._live.console.width))
         if snapshot.last_error is not None:
             parts.append(Text(f"retrying after: {printable(snapshot.last_error)}", style="yellow"))
-        self._live.update(Group(*parts), refresh=True)
+        # An empty line at the end: what the JVM writes nevertheless begins at the left.
+        self._live.start()
+        self._live.update(Group(*parts, Text()), refresh=True)
 
 
 class _NoRepeats(logging.Filter):

@@ -15,10 +15,17 @@ import msgspec
 import typer
 
 from kinesis_spout.config import SpoutConfig, options
+from kinesis_spout.config.refusals import MissingSetting
+from kinesis_spout.config.sources import ENVIRONMENT_PREFIX, variable
 from kinesis_spout.errors import InvalidConfig
 
 USUAL: Final = ("stream", "app", "zookeeper", "region", "endpoint_url")
 """The settings that every such command has an option for."""
+
+STREAM_ONLY: Final = ("stream", "region", "endpoint_url")
+"""The same for commands that look at a stream alone: they need no application's name."""
+
+_NO_APPLICATION: Final = "none"
 
 _PANEL: Final = "Settings (also as KINESIS_SPOUT_..., or in a file)"
 
@@ -37,9 +44,14 @@ _Assignments = Annotated[
 ]
 
 
-def configured(*more: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command's ``config`` parameter as options: the usual settings, and those named."""
-    names = (*USUAL, *more)
+def configured(
+    *more: str, usual: Sequence[str] = USUAL
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command's ``config`` parameter as options: the usual settings, and those named.
+
+    Where the usual ones are without ``app``, the application need not be given.
+    """
+    names = (*usual, *more)
     described = {option.name: option for option in options()}
     added = [
         _parameter(name, Annotated[str | None, _option(name, described[name].doc)]) for name in names
@@ -53,7 +65,8 @@ def configured(*more: str) -> Callable[[Callable[..., None]], Callable[..., None
         def with_options(**given: Any) -> None:
             settings = {name: given.pop(name) for name in names}
             file, assignments = given.pop("config_file"), given.pop("assignments")
-            command(config=load(file, settings, assignments or ()), **given)
+            config = (load if "app" in names else _load_stream)(file, settings, assignments or ())
+            command(config=config, **given)
 
         parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own, *added)]
         with_options.__dict__["__signature__"] = signature.replace(parameters=parameters)
@@ -71,7 +84,27 @@ def load(file: Path | None, given: Mapping[str, str | None], assignments: Sequen
     """
     texts = dict(_assigned(assignment) for assignment in assignments)
     texts |= {name: text for name, text in given.items() if text is not None}
-    return SpoutConfig.load(file, **{name: _typed(name, text) for name, text in texts.items()})
+    try:
+        return SpoutConfig.load(file, **{name: _typed(name, text) for name, text in texts.items()})
+    except MissingSetting as missing:
+        name = missing.setting
+        raise MissingSetting(
+            name,
+            missing.allowed,
+            f"give it as --{name.replace('_', '-')}, as {variable(name)} in the environment, or in a file "
+            "(--config)",
+        ) from missing
+
+
+def _load_stream(
+    file: Path | None, given: Mapping[str, str | None], assignments: Sequence[str]
+) -> SpoutConfig:
+    try:
+        return load(file, given, assignments)
+    except MissingSetting as missing:
+        if missing.setting != "app":
+            raise
+        return load(file, {**given, "app": _NO_APPLICATION}, assignments)
 
 
 def _option(name: str, help_text: str) -> Any:
@@ -92,12 +125,19 @@ def _assigned(assignment: str) -> tuple[str, str]:
     name, equals, text = assignment.partition("=")
     name = name.strip().replace("-", "_")
     if name not in _TYPES:
-        near = difflib.get_close_matches(name, _TYPES)
-        advice = f"did you mean {' or '.join(near)}?" if near else "see `kinesis-spout options`"
+        near = _near(name)
+        advice = f"did you mean {' or '.join(near)}?" if near else "`kinesis-spout options` lists all"
         raise InvalidConfig(f"--set: unknown setting {name!r}: {advice}")
     if not equals:
         raise InvalidConfig(f"--set: expected {name}=VALUE, got no value")
     return name, text
+
+
+def _near(name: str) -> list[str]:
+    """Name the settings that were perhaps meant: spelled alike, or with that word in them."""
+    spelled = name.strip("_").lower().removeprefix(ENVIRONMENT_PREFIX.lower())
+    near = difflib.get_close_matches(spelled, _TYPES)
+    return near[:1] if spelled in near else near or [known for known in _TYPES if spelled in known.split("_")]
 
 
 def _typed(name: str, text: str) -> Any:

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 from rich.progress import track
 
+from kinesis_spout.cli.misspelt import check_begun
 from kinesis_spout.cli.output import duration, note, print_json, print_table
 from kinesis_spout.cli.reset_plan import place_text
 from kinesis_spout.cli.settings import configured
@@ -45,13 +46,14 @@ def shards(
     stream = world.stream(config)
     listed = stream.lister.list_shards()
     with world.progress(config) as progress:
+        check_begun(progress, config)
         views = take_view(listed, progress)
     if lag:
         views = _with_backlogs(views, stream, world.time())
     if json:
         print_json([view.document() for view in views])
     else:
-        print_table(_HEADINGS, [_cells(view) for view in views], folding={"parents", "owner"})
+        print_table(_HEADINGS, [_cells(view) for view in views], cutting={"owner"})
     problems = [view for view in views if view.problem]
     for view in problems:
         note(f"{view.shard_id}: {view.problem}")

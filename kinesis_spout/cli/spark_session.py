@@ -12,18 +12,26 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def start_spark(app_name: str, master: str | None, py_files: Sequence[Path]) -> "SparkSession":
-    """Start Spark with this package's settings, logging errors only.
+def existing(py_files: Sequence[Path]) -> Sequence[Path]:
+    """Give the files back if they and Java are there.
 
     Raises:
         InvalidConfig: no Java.
         WrongArguments: a file that is not there.
-        SparkFailed: it did not start.
     """
     missing = [str(path) for path in py_files if not path.exists()]
     if missing:
         raise WrongArguments(f"--py-files: expected files that exist, got {', '.join(missing)}")
     find_java()
+    return py_files
+
+
+def start_spark(app_name: str, master: str | None, py_files: Sequence[Path]) -> "SparkSession":
+    """Start Spark with this package's settings, logging errors only.
+
+    Raises:
+        SparkFailed: it did not start.
+    """
     # What py4j logs it raises too; a Ctrl-C during a call would show as three tracebacks.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     from py4j.protocol import Py4JError, Py4JJavaError  # noqa: PLC0415 - PySpark is slow to import

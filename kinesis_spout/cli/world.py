@@ -6,12 +6,14 @@ and nothing heavy is imported before it is used, so that ``--help`` is quick.
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+from kinesis_spout.clock import SystemClock
 from kinesis_spout.config import SpoutConfig
 from kinesis_spout.errors import StoreError
 from kinesis_spout.ports import CheckpointStore, Coordinator, DeadLetterSink, ShardGetter, ShardLister
@@ -69,6 +71,8 @@ class Progress:
 
     store: OperatorStore
     coordinator: Coordinator
+    applications: Callable[[], Sequence[tuple[str, str]]]
+    """Names the applications that have begun in this place, each with its stream."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +98,14 @@ class World(Protocol):
         """Open the sink of dead letters."""
         ...
 
+    def check(self, config: SpoutConfig) -> None:
+        """Find out whether a consumer could begin: the stream, the stored progress, the dead letters' place.
+
+        Raises:
+            KinesisSpoutError: what would end the consumer. One that is retriable may pass.
+        """
+        ...
+
     def client(self, config: SpoutConfig) -> "KinesisClient":
         """Give a client that can put records."""
         ...
@@ -113,23 +125,38 @@ class RealWorld:
         Raises:
             StoreError: the embedded one was never used in this directory; there is nothing to look at.
         """
+        from kinesis_spout.cli.ghosts import await_ghosts  # noqa: PLC0415 - it needs what is declared here
         from kinesis_spout.zookeeper import (  # noqa: PLC0415
             EmbeddedZooKeeper,
             Paths,
             ZooKeeperBackend,
             ZooKeeperSession,
+            begun_applications,
         )
 
         with ExitStack() as opened:
             opened.enter_context(_unheard("kinesis_spout.zookeeper.kazoo"))
-            hosts = config.zookeeper_hosts
+            hosts, server = config.zookeeper_hosts, None
             if hosts is None:
-                hosts = opened.enter_context(EmbeddedZooKeeper(_embedded_directory(config))).connect_string
+                server = opened.enter_context(EmbeddedZooKeeper(_embedded_directory(config)))
+                hosts = server.connect_string
             session = ZooKeeperSession(hosts, session_timeout_seconds=config.session_timeout_seconds)
             opened.callback(session.close)
             paths = Paths(root=config.zookeeper_root, app=config.app, stream=config.stream_name)
             backend = ZooKeeperBackend(session, paths)
-            yield Progress(store=backend.store, coordinator=backend.coordinator)
+            progress = Progress(
+                store=backend.store,
+                coordinator=backend.coordinator,
+                applications=partial(begun_applications, session, config.zookeeper_root),
+            )
+            if server is not None:
+                await_ghosts(
+                    progress,
+                    config.session_timeout_seconds,
+                    SystemClock(),
+                    started_here=server.started_here,
+                )
+            yield progress
 
     def stream(self, config: SpoutConfig) -> Stream:
         """Make a lister, and getters that refuse to skip what is lost."""
@@ -144,6 +171,22 @@ class RealWorld:
             )
 
         return Stream(lister=lister, open_getter=open_getter)
+
+    def check(self, config: SpoutConfig) -> None:
+        """Look at the stream, at an ensemble's progress, and write where dead letters go.
+
+        What only Spark can reach (a Hadoop URL), or what a consumer starts itself (the embedded ZooKeeper), is
+        left to the start.
+        """
+        created = self.stream(config).lister.summary().created
+        if config.zookeeper_hosts is not None:
+            with self.progress(config) as progress:
+                application = progress.store.read_application()
+            if application is not None:
+                application.check_stream(created, f"{config.app} on {config.stream_name}")
+        if config.dead_letters_url.partition("://")[0] in {config.dead_letters_url, "file", "kinesis", "s3"}:
+            with self.dead_letters(config) as sink:
+                sink.check_writable()
 
     def dead_letters(self, config: SpoutConfig) -> AbstractContextManager[DeadLetterSink]:
         """Open the sink; only one on a stream needs Kinesis."""

@@ -8,6 +8,21 @@ SECRETS: Final = frozenset({"aws_access_key_id", "aws_secret_access_key", "aws_s
 """Settings whose values appear in no message and no repr."""
 
 
+class MissingSetting(InvalidConfig):
+    """A setting without a default was not given.
+
+    Args:
+        setting: its name.
+        allowed: what is allowed.
+        how: how it can be given where the error is read.
+    """
+
+    def __init__(self, setting: str, allowed: str, how: str) -> None:
+        super().__init__(f"{setting} is required: expected {allowed}, got nothing; {how}")
+        self.setting = setting
+        self.allowed = allowed
+
+
 def refuse(name: str, value: Any, allowed: str) -> NoReturn:
     """Raise the error for a value that is not allowed."""
     raise InvalidConfig(f"{name}: expected {allowed}, got {shown(name, value)}")

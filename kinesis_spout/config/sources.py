@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from kinesis_spout.config.annotations import allowed_text, is_optional
-from kinesis_spout.config.refusals import shown
+from kinesis_spout.config.refusals import MissingSetting, shown
 from kinesis_spout.errors import InvalidConfig
 
 ENVIRONMENT_PREFIX: Final = "KINESIS_SPOUT_"
@@ -44,8 +44,8 @@ def from_keywords(kind: type[msgspec.Struct], settings: Mapping[str, Any]) -> di
 def from_environment(kind: type[msgspec.Struct], environ: Mapping[str, str]) -> dict[str, Setting]:
     """Take the variables of ours; each must be a setting."""
     variables = {name: value for name, value in environ.items() if name.startswith(ENVIRONMENT_PREFIX)}
-    _refuse_unknown(kind, variables, "environment variable", spelled=_variable)
-    known = {_variable(name): name for name in kind.__struct_fields__}
+    _refuse_unknown(kind, variables, "environment variable", spelled=variable)
+    known = {variable(name): name for name in kind.__struct_fields__}
     return {known[name]: Setting(value, name, strict=False) for name, value in variables.items()}
 
 
@@ -72,7 +72,8 @@ def from_toml_file(kind: type[msgspec.Struct], path: Path) -> dict[str, Setting]
     return {name: Setting(value, str(path)) for name, value in table.items()}
 
 
-def _variable(name: str) -> str:
+def variable(name: str) -> str:
+    """Give the environment variable of a setting."""
     return ENVIRONMENT_PREFIX + name.upper()
 
 
@@ -99,9 +100,10 @@ def build(kind: type[Settings], settings: Mapping[str, Setting]) -> Settings:
         setting = settings.get(field.name)
         if setting is None:
             if field.required:
-                raise InvalidConfig(
-                    f"{field.name} is required: expected {allowed_text(field.type)}, got nothing; set it as "
-                    f"a keyword argument, as {_variable(field.name)}, or in a TOML file"
+                raise MissingSetting(
+                    field.name,
+                    allowed_text(field.type),
+                    f"set it as a keyword argument, as {variable(field.name)}, or in a TOML file",
                 )
             continue
         try:

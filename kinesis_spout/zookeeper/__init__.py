@@ -1,7 +1,8 @@
 from kinesis_spout.zookeeper.application import Application
 from kinesis_spout.zookeeper.backend import ZooKeeperBackend
+from kinesis_spout.zookeeper.begun import begun_applications
 from kinesis_spout.zookeeper.chunks import ChunkLimits
-from kinesis_spout.zookeeper.coordinator import ZooKeeperCoordinator, unique_member_name
+from kinesis_spout.zookeeper.coordinator import ZooKeeperCoordinator, process_of, unique_member_name
 from kinesis_spout.zookeeper.embedded import EmbeddedZooKeeper
 from kinesis_spout.zookeeper.paths import DEFAULT_ROOT, Paths
 from kinesis_spout.zookeeper.session import Tls, ZooKeeperSession
@@ -18,5 +19,7 @@ __all__ = [
     "ZooKeeperCheckpointStore",
     "ZooKeeperCoordinator",
     "ZooKeeperSession",
+    "begun_applications",
+    "process_of",
     "unique_member_name",
 ]

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import socket
 import uuid
 from collections.abc import Iterable
@@ -26,6 +27,12 @@ _PAUSE_SECONDS = 0.05
 def unique_member_name() -> str:
     """Make a name that no other process has: host, process, and a random part."""
     return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+
+
+def process_of(member: str) -> tuple[str, int] | None:
+    """Give the host and the process id that are in a made-up name; None for a name that was chosen."""
+    found = re.fullmatch(r"(.+)-([1-9]\d*)-[0-9a-f]{8}", member)
+    return None if found is None else (found[1], int(found[2]))
 
 
 class ZooKeeperCoordinator:

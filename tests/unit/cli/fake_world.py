@@ -25,6 +25,8 @@ from shard_state import Checkpoint, Position
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
+    from kinesis_spout.errors import KinesisSpoutError
+
 SETTINGS = ("--stream", "orders", "--app", "billing")
 START = Position.trim_horizon()
 
@@ -34,9 +36,11 @@ class PutsRecords:
 
     def __init__(self) -> None:
         self.put: list[tuple[str, bytes]] = []
+        self.keys: list[str] = []
 
     def put_records(self, **request: Any) -> dict[str, Any]:
         self.put += [(request["StreamName"], entry["Data"]) for entry in request["Records"]]
+        self.keys += [entry["PartitionKey"] for entry in request["Records"]]
         results = [{"SequenceNumber": "1", "ShardId": "0"} for _ in request["Records"]]
         return {"FailedRecordCount": 0, "Records": results}
 
@@ -48,8 +52,12 @@ class FakeWorld:
         self.zookeeper = InMemoryZooKeeper()
         self.sink: DeadLetterSink = InMemoryDeadLetterSink()
         self.puts = PutsRecords()
+        self.others: list[tuple[str, str]] = []
+        """Other applications that have begun, each with its stream."""
         self.opened: list[str] = []
         """What the commands connected to."""
+        self.problem: KinesisSpoutError | None = None
+        """What a check finds."""
         self._operators = 0
 
     # What commands see
@@ -60,7 +68,7 @@ class FakeWorld:
         self.opened.append("progress")
         self._operators += 1
         process = self.zookeeper.process(f"operator-{self._operators}")
-        yield Progress(store=process.store, coordinator=process.coordinator)
+        yield Progress(store=process.store, coordinator=process.coordinator, applications=self.applications)
         process.close()
 
     def stream(self, config: SpoutConfig) -> Stream:
@@ -76,6 +84,12 @@ class FakeWorld:
         self.opened.append("dead letters")
         return nullcontext(self.sink)
 
+    def check(self, config: SpoutConfig) -> None:
+        del config
+        self.opened.append("check")
+        if self.problem is not None:
+            raise self.problem
+
     def client(self, config: SpoutConfig) -> "KinesisClient":
         del config
         self.opened.append("client")
@@ -85,6 +99,9 @@ class FakeWorld:
         return self.clock.time()
 
     # What tests do
+
+    def applications(self) -> list[tuple[str, str]]:
+        return [*self.others, *([("billing", "orders")] if self.zookeeper.begun else [])]
 
     @property
     def shard_ids(self) -> list[str]:
@@ -108,9 +125,9 @@ class FakeWorld:
     def stored(self) -> dict[str, Checkpoint]:
         return dict(self.zookeeper.process("reader").store.load())
 
-    def call(self, *arguments: str, exit_code: int = 0) -> tuple[str, str]:
-        """Call a command; give its output and its error output."""
-        result = CliRunner().invoke(app, [*arguments], obj=self)
+    def call(self, *arguments: str, exit_code: int = 0, given: bytes | None = None) -> tuple[str, str]:
+        """Call a command, with this on its standard input; give its output and its error output."""
+        result = CliRunner().invoke(app, [*arguments], input=given, obj=self)
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         assert result.exit_code == exit_code, f"{result.exit_code}: {result.output}"

@@ -14,7 +14,17 @@ from tests.unit.cli.fake_world import SETTINGS, FakeWorld
 
 def test_without_arguments_the_help_names_every_command() -> None:
     out, _ = FakeWorld().call(exit_code=2)
-    for command in ("demo", "run", "shards", "checkpoints", "dead-letters", "options", "Exit codes"):
+    for command in (
+        "demo",
+        "run",
+        "shards",
+        "checkpoints",
+        "dead-letters",
+        "put",
+        "tail",
+        "options",
+        "Exit codes",
+    ):
         assert command in out
 
 
@@ -77,6 +87,24 @@ def test_every_setting_is_an_option_in_every_format() -> None:
     assert [line.split("`")[1] for line in table[2:]] == names
     assert all(line.replace("\\|", "").count("|") == 5 for line in table)
     assert [line.split()[0] for line in world.call("options")[0].splitlines()[1:]] == names
+
+
+def test_programs_get_the_defaults_as_values_and_the_rules_as_schema() -> None:
+    rows = {row["name"]: row for row in json.loads(FakeWorld().call("options", "--json")[0])}
+    assert (rows["stream"]["required"], rows["stream"]["default"]) == (True, None)
+    assert (rows["region"]["required"], rows["region"]["default"]) == (False, None)
+    assert rows["max_buffered_bytes"]["default"] == 256 * 1024 * 1024
+    assert rows["fail_on_data_loss"]["default"] is True
+    assert rows["retry_limit"]["schema"] == {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "null"}]}
+    assert rows["session_timeout_seconds"]["schema"] == {"type": "number", "minimum": 1, "maximum": 120}
+    assert rows["order"]["schema"] == {"enum": ["key", "shard", "unordered"]}
+
+
+@pytest.mark.parametrize(("given", "missing"), [("app", "stream"), ("stream", "app")])
+def test_a_missing_setting_is_answered_with_the_option_that_gives_it(given: str, missing: str) -> None:
+    _, err = FakeWorld().call("shards", f"--{given}", "billing", exit_code=2)
+    assert f"give it as --{missing}, as KINESIS_SPOUT_{missing.upper()} in the environment" in err
+    assert "keyword argument" not in err
 
 
 def test_who_is_to_be_stopped_is_followed_by_how(capsys: pytest.CaptureFixture[str]) -> None:

@@ -282,3 +282,31 @@ def test_forgetting_is_refused_while_a_consumer_lives() -> None:
 
 def test_there_must_be_something_to_forget() -> None:
     FakeWorld().call("checkpoints", "forget", "--yes", *SETTINGS, exit_code=4)
+
+
+# -- a misspelt application
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("shards",),
+        ("checkpoints", "show"),
+        ("checkpoints", "reset", "--to", "latest", "--yes"),
+        ("checkpoints", "forget", "--yes"),
+    ],
+)
+def test_an_application_that_has_not_begun_is_refused_with_those_that_have(command: tuple[str, ...]) -> None:
+    world = FakeWorld()
+    world.others = [("audit", "clicks"), ("billings", "orders")]
+    out, err = world.call(*command, *SETTINGS, exit_code=1)
+    assert out == ""
+    assert "audit on clicks, billings on orders" in err
+    assert "got billing on orders, which has not: did you mean billings on orders?" in err
+
+
+def test_an_application_that_has_begun_is_shown_beside_others() -> None:
+    world = FakeWorld()
+    world.others = [("billings", "orders")]
+    world.consumer().close()
+    assert len(world.json("checkpoints", "show")["shards"]) == 2

@@ -3,6 +3,8 @@
 import unicodedata
 from collections.abc import Iterable, Sequence
 
+import pytest
+
 from kinesis_spout.dead_letter import DeadLetter
 from tests.letters import LETTER, letter
 from tests.unit.cli.fake_world import SETTINGS, FakeWorld
@@ -125,7 +127,7 @@ def test_letters_that_are_not_there_are_named_after_the_others_were_redriven() -
 
 def test_all_letters_are_redriven() -> None:
     world = world_with(*(letter(number) for number in range(1200)))
-    assert world.json("dead-letters", "redrive", "--all")["redriven"] == 1200
+    assert world.json("dead-letters", "redrive", "--all", "--yes")["redriven"] == 1200
     assert world.json("dead-letters", "list") == []
 
 
@@ -140,6 +142,68 @@ def test_ids_or_all_but_not_both_and_not_neither() -> None:
 def test_a_sink_that_cannot_remember_is_redriven_by_force_only() -> None:
     world = FakeWorld()
     world.sink = ForgetsNothing(LETTER)
-    world.call("dead-letters", "redrive", "--all", *SETTINGS, exit_code=2)
+    world.call("dead-letters", "redrive", "--all", "--yes", *SETTINGS, exit_code=2)
     assert world.puts.put == []
-    assert world.json("dead-letters", "redrive", "--all", "--force")["redriven"] == 1
+    assert world.json("dead-letters", "redrive", "--all", "--force", "--yes")["redriven"] == 1
+
+
+def test_all_letters_are_not_redriven_unless_somebody_confirms_it() -> None:
+    world = world_with(letter(1), letter(2))
+    _, err = world.call("dead-letters", "redrive", "--all", *SETTINGS, exit_code=2)
+    assert "add --yes" in err
+    assert world.puts.put == []
+
+
+def test_a_dry_run_names_the_letters_and_puts_nothing() -> None:
+    world = world_with(letter(1), letter(2, reason="rejected"), letter(2, reason="rejected"))
+    plan = world.json("dead-letters", "redrive", "--all", "--dry-run")
+    assert plan == {"would_redrive": ["shardId-000000000000:1", "shardId-000000000000:2"], "missing": []}
+    out, err = world.call("dead-letters", "redrive", "--all", "--dry-run", *SETTINGS)
+    assert out.splitlines() == plan["would_redrive"]
+    assert "2 letters (1 exhausted, 1 rejected)" in err
+    assert world.puts.put == []
+    assert "client" not in world.opened
+    assert len(world.json("dead-letters", "list")) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "number"),
+    [
+        (("--reason", "rejected"), "2"),
+        (("--shard", "shardId-000000000007"), "3"),
+        (("--error", "time-out"), "4"),
+    ],
+)
+def test_only_the_letters_that_fit_are_redriven_and_listed(options: tuple[str, ...], number: str) -> None:
+    world = world_with(
+        letter(1),
+        letter(2, reason="rejected"),
+        letter(3, shard_id="shardId-000000000007"),
+        letter(4, error="a time-out"),
+    )
+    assert [row["sequence_number"] for row in world.json("dead-letters", "list", *options)] == [number]
+    assert world.json("dead-letters", "redrive", "--all", "--yes", *options)["redriven"] == 1
+    left = {row["sequence_number"] for row in world.json("dead-letters", "list")}
+    assert left == {"1", "2", "3", "4"} - {number}
+
+
+def test_a_filter_goes_with_all_only() -> None:
+    _, err = world_with(LETTER).call(
+        "dead-letters", "redrive", "shardId-0:1", "--reason", "rejected", *SETTINGS, exit_code=2
+    )
+    assert "--all" in err
+
+
+def test_letters_that_come_after_the_question_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = world_with(letter(1), letter(2))
+    questions: list[str] = []
+
+    def answer(action: str, *, yes: bool) -> None:
+        assert not yes
+        questions.append(action)
+        world.sink.write([letter(3)])
+
+    monkeypatch.setattr("kinesis_spout.cli.redrive.confirm", answer)
+    assert world.json("dead-letters", "redrive", "--all")["redriven"] == 2
+    assert questions == ["put 2 letters (2 exhausted) back on their stream"]
+    assert [row["sequence_number"] for row in world.json("dead-letters", "list")] == ["3"]

@@ -4,8 +4,17 @@ import io
 import sys
 
 import pytest
+from rich.console import Console
 
-from kinesis_spout.cli.output import duration, note, print_json, print_plain, print_table, printable
+from kinesis_spout.cli.output import (
+    duration,
+    live_table,
+    note,
+    print_json,
+    print_plain,
+    print_table,
+    printable,
+)
 
 NUMBER = "49590338271490256608559692538361571095921575989136588898"
 ROWS = [["shardId-000000000001", "-", f"after {NUMBER}", "a " * 40], ["shardId-000000000002", "-", "x", "b"]]
@@ -13,7 +22,7 @@ HEADINGS = ("shard", "parents", "goes on", "owner")
 
 
 def test_a_pipe_gets_everything(capsys: pytest.CaptureFixture[str]) -> None:
-    print_table(HEADINGS, ROWS, "title", folding={"owner"})
+    print_table(HEADINGS, ROWS, "title", cutting={"owner"})
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "title"
     assert lines[1].split() == ["shard", "parents", "goes", "on", "owner"]
@@ -21,20 +30,60 @@ def test_a_pipe_gets_everything(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(lines) == 4
 
 
-def test_a_terminal_gets_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
+
+def a_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """Put a terminal of 80 columns in the place of standard output."""
     terminal = Terminal()
     monkeypatch.setenv("TERM", "dumb")
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(sys, "stdout", terminal)
-    print_table(HEADINGS, ROWS, folding={"owner"})
+    return terminal
+
+
+def test_a_terminal_gets_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = a_terminal(monkeypatch)
+    print_table(HEADINGS, [["shardId-000000000001", "-", f"after {NUMBER}", "a"]], cutting={"owner"})
     shown = terminal.getvalue()
-    assert "shardId-000000000001  after …989136588898" in " ".join(shown.split("\n")).replace("   ", "  ")
+    assert "shardId-000000000001  after …989136588898  a" in shown
     assert "parents" not in shown, "it says nothing"
-    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_what_is_too_wide_is_cut_in_front_and_stays_distinguishable(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = a_terminal(monkeypatch)
+    host = "ip-10-0-12-34.eu-central-1.compute.internal"
+    rows = [
+        [f"shardId-00000000000{number}", "-", f"after {NUMBER}", f"{host}-4711-ab12cd3{number}"]
+        for number in (1, 2)
+    ]
+    print_table(HEADINGS, rows, cutting={"owner"})
+    heading, *lines = terminal.getvalue().splitlines()
+    assert heading.split() == ["shard", "goes", "on", "owner"]
+    assert [line.split()[0] for line in lines] == ["…0001", "…0002"], "a line for each shard"
+    assert [line.split()[-1][-13:] for line in lines] == ["4711-ab12cd31", "4711-ab12cd32"]
+    assert max(map(len, lines)) <= 80
+
+
+def test_a_shard_number_of_more_than_four_digits_is_shown_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = a_terminal(monkeypatch)
+    print_table(("shard", "says"), [["shardId-000000123456", "x" * 70]])
+    assert terminal.getvalue().splitlines()[1].startswith("…123456  x")
+
+
+def test_a_row_that_cannot_be_cut_to_fit_gets_lines_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = a_terminal(monkeypatch)
+    headings = ("message id", "died", "reason", "error")
+    message_id = f"shardId-000000000000:{NUMBER}"
+    print_table(
+        headings, [[message_id, "2026-01-31", "exhausted", "ValueError: no " * 5]], whole={"message id"}
+    )
+    lines = terminal.getvalue().splitlines()
+    assert lines[0] == message_id, "to be copied"
+    assert lines[1].strip() == "died 2026-01-31   reason exhausted"
+    assert max(map(len, lines)) <= 80
 
 
 HOSTILE = "a\x1b]0;title\x07\x1b[2Jb\x9b31mc\r\x08d\u202egnp.exe\u2066\x7f\u2028e\ud800"
@@ -58,13 +107,7 @@ def test_nothing_that_is_printed_holds_a_control_character(capsys: pytest.Captur
 
 
 def test_a_terminal_gets_no_control_character_in_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    terminal = Terminal()
-    monkeypatch.setenv("TERM", "dumb")
-    monkeypatch.setattr(sys, "stdout", terminal)
+    terminal = a_terminal(monkeypatch)
     print_table(("h",), [(HOSTILE,)], HOSTILE)
     for line in terminal.getvalue().split("\n"):
         assert printable(line) == line
@@ -75,3 +118,14 @@ def test_a_terminal_gets_no_control_character_in_a_table(monkeypatch: pytest.Mon
 )
 def test_durations_are_written_as_people_say_them(millis: int, text: str) -> None:
     assert duration(millis) == text
+
+
+def test_a_live_table_fits_its_terminal_and_tells_shards_apart() -> None:
+    headings = ("shard", "phase", "checkpoint", "in flight", "waiting", "exhausted", "holes")
+    rows = [[f"shardId-00000000000{number}", "reading", NUMBER, "12,000", "1", "0", "0"] for number in (1, 2)]
+    console = Console(width=80, file=io.StringIO())
+    with console.capture() as shown:
+        console.print(live_table(headings, rows, 80))
+    _, *lines = shown.get().splitlines()
+    assert [line.split()[0] for line in lines] == ["…0001", "…0002"]
+    assert max(map(len, lines)) <= 80

@@ -12,7 +12,7 @@ import pytest
 
 from kinesis_spout.cli.run import find_handler
 from kinesis_spout.cli.run_progress import Reading, open_view
-from kinesis_spout.errors import InvalidConfig, Unavailable
+from kinesis_spout.errors import InvalidConfig, StreamNotFound, Unavailable
 from kinesis_spout.spout.counters import Counters
 from shard_state import SequenceNumber, ShardPhase, ShardStatus
 from tests.unit.cli.fake_world import SETTINGS, FakeWorld
@@ -88,6 +88,49 @@ def test_a_file_to_send_must_exist() -> None:
     assert "no-such.zip" in err
 
 
+def refuses_to_start(*_: object) -> None:
+    pytest.fail("Spark was started")
+
+
+def test_a_stream_that_does_not_exist_is_refused_before_spark_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kinesis_spout.cli.run.start_spark", refuses_to_start)
+    world = FakeWorld()
+    world.problem = StreamNotFound("no stream 'orders'")
+    _, err = world.call("run", "json:loads", *SETTINGS, exit_code=3)
+    assert err.startswith("error: no stream 'orders'")
+
+
+def test_an_endpoint_that_is_away_for_now_does_not_keep_a_run_from_starting(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("kinesis_spout.cli.run.start_spark", SparkThatStarts().start)
+    world = FakeWorld()
+    world.problem = Unavailable("no answer")
+    _, err = world.call("run", "json:loads", *SETTINGS, exit_code=130)
+    assert "tried again when Spark has started: no answer" in err
+    assert "stopping" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("source", "door"),
+    [
+        ("def handle(): ...", ()),
+        ("def handle(record, collector): ...", ()),
+        ("def handle(batch): ...", ("--arrow",)),
+        ("def handle(rows, *, collector): ...", ("--dataframe",)),
+    ],
+)
+def test_a_handler_with_other_parameters_is_refused_before_spark_starts(
+    in_directory: Path, monkeypatch: pytest.MonkeyPatch, source: str, door: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr("kinesis_spout.cli.run.start_spark", refuses_to_start)
+    (in_directory / "wrong_handlers.py").write_text(source)
+    sys.modules.pop("wrong_handlers", None)
+    _, err = FakeWorld().call("run", "wrong_handlers:handle", *door, *SETTINGS, exit_code=2)
+    assert "expected a handler that can be called with (" in err
+    assert "got handle(" in err
+
+
 def test_json_lines_are_all_that_goes_to_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
     query = QueryInProgress(lag="1500")
     query.counters.acked = 3
@@ -139,6 +182,22 @@ def test_a_terminal_gets_a_live_table(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "delivered 1,234" in shown
     assert "retrying after: down" in shown
     assert "checkpoint" in shown
+
+
+def test_what_the_jvm_writes_never_stands_behind_the_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with open_view(json=False, per_shard=False) as view:
+        assert terminal.getvalue() == "starting Spark\n"
+        terminal.write("WARN NativeCodeLoader\n")
+        view.show(reading(QueryInProgress()).take("running"))
+        assert terminal.getvalue().endswith("records/s\n"), "the cursor is at the beginning of a line"
 
 
 def test_the_rate_is_of_the_time_since_the_last_look() -> None:

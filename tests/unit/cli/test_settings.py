@@ -45,7 +45,14 @@ def test_a_wrong_value_is_refused_with_what_is_allowed() -> None:
 
 @pytest.mark.parametrize(
     ("assignment", "message"),
-    [("retyr_limit=3", "did you mean retry_limit"), ("retry_limit", "=VALUE"), ("x=1", "options")],
+    [
+        ("retyr_limit=3", "did you mean retry_limit"),
+        ("RETRY_LIMIT=3", r"did you mean retry_limit\?"),
+        ("KINESIS_SPOUT_RETRY_LIMIT=3", r"did you mean retry_limit\?"),
+        ("timeout=3", "did you mean session_timeout_seconds or message_timeout_seconds or stop_timeout"),
+        ("retry_limit", "=VALUE"),
+        ("x=1", "options"),
+    ],
 )
 def test_an_assignment_that_is_none_is_refused(assignment: str, message: str) -> None:
     with pytest.raises(InvalidConfig, match=message):

@@ -1,0 +1,27 @@
+"""Asks before something is changed that cannot be taken back."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from kinesis_spout.cli.failures import ActionRefused
+from kinesis_spout.cli.output import note
+
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
+
+
+def confirm(action: str, *, yes: bool) -> None:
+    """Ask whether to do it, unless ``--yes`` said so.
+
+    Raises:
+        ActionRefused: nobody is here to be asked.
+        typer.Exit: the answer is no.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise ActionRefused(f"nobody is here to confirm: to {action}, add --yes")
+    if not typer.confirm(f"{action}?", err=True):
+        note("nothing was changed")
+        raise typer.Exit(1)
