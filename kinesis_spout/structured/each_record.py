@@ -36,6 +36,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from kinesis_spout.clock import Clock, SystemClock
+from kinesis_spout.config.refusals import shown
 from kinesis_spout.errors import InvalidConfig, KinesisSpoutError
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.record import Record
@@ -158,6 +159,9 @@ class _EachRecord:
     app: str
     on_progress: Callable[[RecordOutcomes], None] | None
     clock: Clock
+
+    def __repr__(self) -> str:
+        return f"each_record(app={self.app!r}, dead_letters={shown('dead_letters', self.dead_letters.url)})"
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         """Finish every record of a micro-batch."""
