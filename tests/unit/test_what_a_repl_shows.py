@@ -16,7 +16,7 @@ from tests.unit.spout.world import World
 from tests.zookeeper_server import wait_until
 
 SECRET = "sesame-open"
-CREDENTIALS = {
+CREDENTIALS: dict[str, Any] = {
     "aws_access_key_id": SECRET,
     "aws_secret_access_key": SECRET,
     "aws_session_token": SECRET,
