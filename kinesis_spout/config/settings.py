@@ -198,7 +198,10 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] = os.environ, **overrides: Unpack[SpoutSettings]) -> Self:
-        """Make a configuration from ``KINESIS_SPOUT_*`` variables; every such variable must be a setting."""
+        """Make a configuration from ``KINESIS_SPOUT_*`` variables; every such variable must be a setting.
+
+        Not counted are those that Kubernetes sets for a Service named kinesis-spout.
+        """
         return build(cls, from_environment(cls, environ) | from_keywords(cls, overrides))
 
     @classmethod

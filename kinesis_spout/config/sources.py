@@ -7,6 +7,7 @@ no None of their own.
 """
 
 import difflib
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -21,6 +22,15 @@ from kinesis_spout.errors import InvalidConfig
 
 ENVIRONMENT_PREFIX: Final = "KINESIS_SPOUT_"
 TOML_TABLE: Final = "kinesis_spout"
+
+_SERVICE_LINK: Final = re.compile(
+    rf"{ENVIRONMENT_PREFIX}(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?"
+    r"|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
+)
+"""What Kubernetes sets in every container beside a Service named kinesis-spout; none of it can be a setting.
+
+https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables
+"""
 
 Settings = TypeVar("Settings", bound=msgspec.Struct)
 
@@ -42,8 +52,12 @@ def from_keywords(kind: type[msgspec.Struct], settings: Mapping[str, Any]) -> di
 
 
 def from_environment(kind: type[msgspec.Struct], environ: Mapping[str, str]) -> dict[str, Setting]:
-    """Take the variables of ours; each must be a setting."""
-    variables = {name: value for name, value in environ.items() if name.startswith(ENVIRONMENT_PREFIX)}
+    """Take the variables of ours; each must be a setting, unless Kubernetes set it for a Service of our name."""
+    variables = {
+        name: value
+        for name, value in environ.items()
+        if name.startswith(ENVIRONMENT_PREFIX) and not _SERVICE_LINK.fullmatch(name)
+    }
     _refuse_unknown(kind, variables, "environment variable", spelled=variable)
     known = {variable(name): name for name in kind.__struct_fields__}
     return {known[name]: Setting(value, name, strict=False) for name, value in variables.items()}

@@ -44,6 +44,9 @@ class Collector:
     def __init__(self) -> None:
         self.failures: dict[Place, Failure] = {}
 
+    def __repr__(self) -> str:
+        return f"Collector(failed={len(self.failures)})"
+
     def fail(self, rows: DataFrame | Iterable[Row | dict[str, Any]], reason: str | Exception) -> None:
         """Fail rows: they are delivered again, or dead-lettered past the retry limit.
 

@@ -100,6 +100,9 @@ class ArrowCollector:
         self._rows = rows
         self.failures: dict[int, Failure] = {}
 
+    def __repr__(self) -> str:
+        return f"ArrowCollector(rows={self._rows}, failed={len(self.failures)})"
+
     def fail(self, rows: int | Sequence[int], reason: str | Exception) -> None:
         """Fail rows of the batch: they are delivered again, or dead-lettered past the retry limit.
 

@@ -15,6 +15,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException, PythonException
 
 from kinesis_spout.errors import HandlerKilledWorker, InvalidConfig, KinesisSpoutError
+from kinesis_spout.executor_python import unfit_python
 from kinesis_spout.spark.work import WorkResult, WorkSlice
 
 _WORKER_GONE: Final = (
@@ -114,6 +115,9 @@ def cancel(context: SparkContext, tag: str) -> None:
 def translate(error: BaseException) -> KinesisSpoutError:
     """Tell a job that died from one that is broken, and from Spark's own end."""
     text = _text(error)
+    unfit = unfit_python(text)
+    if unfit is not None:
+        return HandlerBroken(unfit)
     # A Python error first: its text is the user's, and may hold any of the words that say that a worker died.
     is_python = isinstance(error, PythonException) or _PYTHON_ERROR in text
     if isinstance(error, Py4JNetworkError) or (not is_python and any(sign in text for sign in _SPARK_GONE)):

@@ -54,8 +54,12 @@ class SpoutQuery:
 
     @property
     def status(self) -> dict[str, Any]:
-        """What the query is doing now: message, isDataAvailable, isTriggerActive."""
-        return self._engine.status()
+        """What the query is doing now, or how it ended: message, isDataAvailable, isTriggerActive."""
+        if self.isActive:
+            return self._engine.status()
+        error = self.exception()
+        ended = f"Terminated with exception: {type(error).__name__}: {error}" if error else "Stopped"
+        return {"message": ended, "isDataAvailable": False, "isTriggerActive": False}
 
     @property
     def lastProgress(self) -> dict[str, Any] | None:  # noqa: N802
@@ -154,6 +158,13 @@ class SpoutQuery:
                 return
             self._stopped = True
             self._engine.stop(self._consumer.config.stop_timeout_seconds)
+
+    def __repr__(self) -> str:
+        config = self._consumer.config
+        return (
+            f"SpoutQuery(name={self._name!r}, stream={config.stream!r}, app={config.app!r}, "
+            f"status={self.status['message']!r})"
+        )
 
     def __enter__(self) -> Self:
         return self

@@ -145,6 +145,16 @@ class RecordSpout:
             self._given_ports.coordinator.close()
             self._given_ports.close()
 
+    def __repr__(self) -> str:
+        if self._closed:
+            state = "closed"
+        elif self._started is None:
+            state = "new"
+        else:
+            state = "active" if self._active else "deactivated"
+        name, config = type(self).__name__, self.config
+        return f"{name}(stream={config.stream!r}, app={config.app!r}, state={state!r})"
+
     def __enter__(self) -> Self:
         """Give this spout; ``with`` closes it. Entering does not activate it: ``open`` does."""
         return self

@@ -33,10 +33,13 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from kinesis_spout.clock import Clock, SystemClock
+from kinesis_spout.config.refusals import shown
 from kinesis_spout.errors import InvalidConfig, KinesisSpoutError
+from kinesis_spout.executor_python import unfit_python
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.record import Record
 from kinesis_spout.scheme import resolve
@@ -159,6 +162,9 @@ class _EachRecord:
     on_progress: Callable[[RecordOutcomes], None] | None
     clock: Clock
 
+    def __repr__(self) -> str:
+        return f"each_record(app={self.app!r}, dead_letters={shown('dead_letters', self.dead_letters.url)})"
+
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         """Finish every record of a micro-batch."""
         check_columns(df)
@@ -191,7 +197,13 @@ class _EachRecord:
         self, df: DataFrame, deliver: DeliverRecords, batch_id: int, failed: FailedRecords
     ) -> tuple[int, int]:
         """Deliver records once, in one job. Returns how many were delivered, and how many dead-lettered."""
-        outcomes = df.mapInArrow(deliver, OUTCOMES_DDL).toArrow()
+        try:
+            outcomes = df.mapInArrow(deliver, OUTCOMES_DDL).toArrow()
+        except PySparkException as error:
+            unfit = unfit_python(str(error))
+            if unfit is None:
+                raise
+            raise InvalidConfig(unfit) from error
         ends = pc.is_valid(outcomes.column("delivered"))
         deliveries = _total(outcomes.column("delivered"))
         if _total(outcomes.column("overflowed")):

@@ -204,7 +204,9 @@ def test_a_stream_that_is_not_there_is_one_clear_error(
 def test_a_table_of_a_stream_is_queried_with_sql(spark: SparkSession, endpoint: KinesisEndpoint) -> None:
     stream = FilledStream(endpoint, 2)
     given = stream.fill(f"{number}" for number in range(20))
-    options = f"streamName '{stream.name}', region 'us-east-1', endpointUrl '{endpoint.settings.endpoint_url}'"
+    options = (
+        f"streamName '{stream.name}', region 'us-east-1', endpointUrl '{endpoint.settings.endpoint_url}'"
+    )
     secrets = "'awsAccessKey' = 'test', 'awsSecretKey' = 'test'"
     spark.sql(f"CREATE TABLE orders_of_stream USING kinesis OPTIONS ({options})")
     try:

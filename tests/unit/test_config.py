@@ -255,6 +255,41 @@ def test_an_unknown_variable_with_our_prefix_is_an_error() -> None:
         SpoutConfig.from_env({"KINESIS_SPOUT_RETRY_LIMT": "3"}, **REQUIRED)
 
 
+def test_what_kubernetes_tells_of_a_service_named_kinesis_spout_is_no_setting() -> None:
+    injected = {
+        "KINESIS_SPOUT_SERVICE_HOST": "10.0.0.11",
+        "KINESIS_SPOUT_SERVICE_PORT": "8080",
+        "KINESIS_SPOUT_SERVICE_PORT_HTTP_METRICS": "8080",
+        "KINESIS_SPOUT_PORT": "tcp://10.0.0.11:8080",
+        "KINESIS_SPOUT_PORT_8080_TCP": "tcp://10.0.0.11:8080",
+        "KINESIS_SPOUT_PORT_8080_TCP_PROTO": "tcp",
+        "KINESIS_SPOUT_PORT_8080_TCP_PORT": "8080",
+        "KINESIS_SPOUT_PORT_8080_TCP_ADDR": "10.0.0.11",
+        "KINESIS_SPOUT_PORT_53_UDP": "udp://10.0.0.11:53",
+        "KINESIS_SPOUT_PORT_132_SCTP_ADDR": "10.0.0.11",
+    }
+    settings = {"KINESIS_SPOUT_MAX_HOLES": "7"}
+    assert SpoutConfig.from_env(injected | settings, **REQUIRED) == config(max_holes=7)
+    assert SpoutConfig.load(environ=injected, **REQUIRED) == config()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "SERVICE",
+        "SERVICE_HOSTS",
+        "SERVICE_HOST_HTTP",
+        "SERVICE_PORT_",
+        "PORTS",
+        "PORT_8080",
+        "PORT_8080_TCP_HOST",
+    ],
+)
+def test_what_only_resembles_what_kubernetes_tells_is_an_error(name: str) -> None:
+    with pytest.raises(InvalidConfig, match=f"unknown environment variable 'KINESIS_SPOUT_{name}'"):
+        SpoutConfig.from_env({f"KINESIS_SPOUT_{name}": "8080"}, **REQUIRED)
+
+
 @pytest.mark.parametrize("value", ["many", "", "-1", "3.5", "inf"])
 def test_a_bad_variable_is_named_with_its_setting(value: str) -> None:
     with pytest.raises(

@@ -1,5 +1,6 @@
 """A job that died is told from one that is broken."""
 
+import sys
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -16,6 +17,11 @@ ABORTED = (
     "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times"
 )
 PYTHON = "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
+
+OTHER_VERSION = (
+    "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.12 than that in driver: 3.11, PySpark "
+    "cannot run with different minor versions."
+)
 
 
 @pytest.mark.parametrize(
@@ -51,6 +57,34 @@ def test_a_python_error_as_pyspark_gives_it_is_a_broken_handler() -> None:
     text = "An exception was thrown from the Python worker: No module named 'cancelled_orders'"
 
     assert isinstance(translate(PythonException(text)), HandlerBroken)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{ABORTED}: {PYTHON}ModuleNotFoundError: No module named 'pyarrow'\n",
+        f"{ABORTED}: {PYTHON}ModuleNotFoundError: No module named 'kinesis_spout'\n",
+        f"{ABORTED}: {PYTHON}PySparkRuntimeError: {OTHER_VERSION}\n",
+        f'{ABORTED}: java.io.IOException: Cannot run program "/home/me/python": error=2, No such file\n',
+    ],
+    ids=["lacks a dependency", "lacks this package", "another version", "is not there"],
+)
+def test_an_unfit_python_on_the_executors_is_told_in_one_line_with_what_to_set(text: str) -> None:
+    error = translate(PySparkRuntimeError(text + "\tat org.apache.spark.SomeClass\n"))
+
+    assert isinstance(error, HandlerBroken)
+    assert "PYSPARK_PYTHON" in str(error)
+    assert sys.executable in str(error)
+    assert "\n" not in str(error)
+    assert "org.apache" not in str(error)
+
+
+def test_a_module_that_only_the_handler_needs_is_no_matter_of_the_python() -> None:
+    error = translate(
+        PySparkRuntimeError(f"{ABORTED}: {PYTHON}ModuleNotFoundError: No module named 'orders'\n")
+    )
+
+    assert "PYSPARK_PYTHON" not in str(error)
 
 
 def test_what_spark_itself_refuses_is_broken() -> None:
