@@ -112,7 +112,8 @@ class OpenRecord:
     """A record of a slice that was delivered and whose outcome is not known yet.
 
     It stays in flight when its slice has settled, as if it had been emitted by itself: it is acked or failed
-    by itself later, and its message time-out begins when the slice settles.
+    by itself later, and its message time-out begins when the slice settles. One that failed before (its
+    ``attempt`` is above 1) holds up what a failure does: what its order has wait behind it is held.
     """
 
     index: int

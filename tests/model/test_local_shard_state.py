@@ -256,9 +256,8 @@ class LocalShardMachine(RuleBasedStateMachine):
                 self.read[sequence] = Entry(RecordState.FINISHED, 0)
                 continue
             attempt = attempts.get(sequence, 0)
-            held = (self.order is Order.SHARD and bool(failures)) or (
-                self.order is Order.KEY and key in blocked
-            )
+            in_the_way = bool(failures) or any(delivery.attempt > 1 for delivery in still_open)
+            held = (self.order is Order.SHARD and in_the_way) or (self.order is Order.KEY and key in blocked)
             self.read[sequence] = Entry(RecordState.WAITING, attempt, self.now)
             if not held:
                 attempt += 1
@@ -280,6 +279,8 @@ class LocalShardMachine(RuleBasedStateMachine):
                             partition_key=key,
                         )
                     )
+                    if attempt > 1 and key is not None:
+                        blocked.add(key)
                     continue
                 rejections[sequence] = data.draw(st.booleans())
             failures.append(
