@@ -204,7 +204,7 @@ def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
 def test_a_server_that_returns_to_a_directory_that_was_emptied_is_no_fresh_start(tmp_path: Path) -> None:
     folder = tmp_path / "zookeeper"
     with EmbeddedZooKeeper(folder, tick_millis=200) as server:
-        session = ZooKeeperSession(server, session_timeout_seconds=1.0)
+        session = ZooKeeperSession(server, session_timeout_seconds=3.0)
         with ZooKeeperBackend(session, Paths(app="billing", stream="orders")) as backend:
             backend.store.open(1.0, Position.trim_horizon(), shards_named("shardId-000000000000"))
             guard = json.loads((folder / "server.json").read_text())["pid"]
@@ -323,15 +323,15 @@ def test_what_is_made_with_a_digest_is_closed_to_others(
 ) -> None:
     paths = Paths(root=fresh_root, app="billing", stream="orders")
     address = zookeeper_server.connect_string
-    session = ZooKeeperSession(address, session_timeout_seconds=1.0, digest="billing:s3cret")
+    session = ZooKeeperSession(address, session_timeout_seconds=6.0, digest="billing:s3cret")
     with ZooKeeperBackend(session, paths) as backend:
         backend.store.open(1.0, Position.trim_horizon(), shards_named("shardId-000000000000"))
     with (
-        ZooKeeperBackend(ZooKeeperSession(address, session_timeout_seconds=1.0), paths) as stranger,
+        ZooKeeperBackend(ZooKeeperSession(address, session_timeout_seconds=6.0), paths) as stranger,
         pytest.raises(StoreError, match="credentials") as refused,
     ):
         stranger.store.load()
     assert not refused.value.retriable
     other = Paths(root=fresh_root, app="shipping", stream="orders")
-    with ZooKeeperBackend(ZooKeeperSession(address, session_timeout_seconds=1.0), other) as neighbour:
+    with ZooKeeperBackend(ZooKeeperSession(address, session_timeout_seconds=6.0), other) as neighbour:
         neighbour.store.open(1.0, Position.trim_horizon(), [])

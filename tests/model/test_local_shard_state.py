@@ -55,6 +55,11 @@ class Running:
     failures: list[FailedRecord] = field(default_factory=list)
 
 
+def block(blocked: set[str], key: str | None) -> None:
+    if key is not None:
+        blocked.add(key)
+
+
 class LocalShardMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
@@ -256,8 +261,7 @@ class LocalShardMachine(RuleBasedStateMachine):
                 self.read[sequence] = Entry(RecordState.FINISHED, 0)
                 continue
             attempt = attempts.get(sequence, 0)
-            in_the_way = bool(failures) or any(delivery.attempt > 1 for delivery in still_open)
-            held = (self.order is Order.SHARD and in_the_way) or (self.order is Order.KEY and key in blocked)
+            held = self.holds(failures, still_open) or (self.order is Order.KEY and key in blocked)
             self.read[sequence] = Entry(RecordState.WAITING, attempt, self.now)
             if not held:
                 attempt += 1
@@ -279,8 +283,8 @@ class LocalShardMachine(RuleBasedStateMachine):
                             partition_key=key,
                         )
                     )
-                    if attempt > 1 and key is not None:
-                        blocked.add(key)
+                    if attempt > 1:
+                        block(blocked, key)
                     continue
                 rejections[sequence] = data.draw(st.booleans())
             failures.append(
@@ -294,8 +298,7 @@ class LocalShardMachine(RuleBasedStateMachine):
                     rejected=rejections.get(sequence, False),
                 )
             )
-            if key is not None:
-                blocked.add(key)
+            block(blocked, key)
         outcome = SliceOutcome(
             first=read[0],
             last=read[-1],
@@ -310,6 +313,11 @@ class LocalShardMachine(RuleBasedStateMachine):
         for sequence, rejected in rejections.items():
             decision = exhausted.get(sequence) or self.expected_retry(sequence)
             self.decided(sequence, decision, rejected=rejected)
+
+    def holds(self, failures: list[FailedRecord], still_open: list[OpenRecord]) -> bool:
+        """Tell whether the whole shard waits behind what a slice has met."""
+        failed_before = any(delivery.attempt > 1 for delivery in still_open)
+        return self.order is Order.SHARD and (bool(failures) or failed_before)
 
     def expected_retry(self, sequence: SequenceNumber) -> Retry:
         decision = self.policy.decide(attempts=self.read[sequence].attempts, random=0.5)
