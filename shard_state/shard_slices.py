@@ -61,9 +61,12 @@ class ShardSlices:
     @property
     def wants_page(self) -> bool:
         """Whether the driver should fetch the shard's next page itself."""
-        return (
-            self.state.may_read and not self._fresh_out and (not self.backlog or self._isolation[True].alone)
-        )
+        return self.state.may_read and not self._fresh_out and not self.is_for_executors
+
+    @property
+    def is_for_executors(self) -> bool:
+        """Whether executors read the shard, as it has a backlog. What is under suspicion the driver carries."""
+        return self.backlog and not self._isolation[True].alone
 
     def plan_retries(self, now: float) -> SlicePlan | None:
         """Plan the due retries; None if there are none, or some are out already."""
@@ -98,7 +101,7 @@ class ShardSlices:
         room = self.state.room
         if self._fresh_out or not self.state.may_read or not room:
             return None
-        if not carried and (not self.backlog or isolation.alone):
+        if not carried and not self.is_for_executors:
             return None
         tracker = self.state.tracker
         self._fresh_out = SlicePlan(

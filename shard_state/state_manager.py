@@ -282,6 +282,11 @@ class StateManager:
         slices = self._owned.get(shard_id)
         return slices is not None and slices.wants_page
 
+    def is_for_executors(self, shard_id: str) -> bool:
+        """Tell whether executors read a shard, and not the driver."""
+        slices = self._owned.get(shard_id)
+        return slices is not None and slices.is_for_executors
+
     def may_carry(self, shard_id: str) -> bool:
         """Tell whether records of a shard that the driver holds are on their way, or may be planned now."""
         slices = self._owned.get(shard_id)

@@ -249,7 +249,13 @@ class MicroBatchEngine:
 
     def _next_plan(self, now: float) -> float:
         """Tell when something can be planned, although nothing comes up before."""
-        waits = [at for reader in self._readers.values() for at in (reader.read_at, reader.barred_until)]
+        waits = [reader.barred_until for reader in self._readers.values()]
+        # The end of a shard's read limits says nothing of a shard that the driver reads.
+        waits += [
+            reader.read_at
+            for shard_id, reader in self._readers.items()
+            if reader.read_at > now and self._manager.is_for_executors(shard_id)
+        ]
         retries_due = self._manager.next_due()
         if retries_due is not None and retries_due > now:
             waits.append(retries_due + self._settings.gather_seconds)

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator, Sequence
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -141,7 +142,12 @@ def test_retries_that_are_due_soon_after_each_other_go_out_in_one_batch(two_shar
     assert retried == [2]
 
 
-def test_polls_that_bring_nothing_plan_nothing(world: EngineWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("pause", [0.0, 0.02], ids=["free to read", "with read limits"])
+def test_polls_that_bring_nothing_plan_nothing(
+    world: EngineWorld, monkeypatch: pytest.MonkeyPatch, pause: float
+) -> None:
+    ready_at = property(lambda _: monotonic() + pause)
+    monkeypatch.setattr(InMemoryShardGetter, "ready_at", ready_at)
     running = world.start(Diary(), engine={"idle_poll_seconds": 0.01})
     running.query.processAllAvailable()
     manager = running.consumer.manager
