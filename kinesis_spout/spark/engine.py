@@ -65,6 +65,7 @@ class MicroBatchEngine:
         self._batches = 0
         self._plan_at = 0.0
         """When to plan next, unless polls bring records before; monotonic."""
+        self._look_for_overdue_at = 0.0
         self._deaths = 0
         """How many jobs have died since records were handled last."""
         self._stopping = threading.Event()
@@ -512,6 +513,8 @@ class MicroBatchEngine:
         timeout = self._settings.batch_timeout_seconds
         if timeout is None or not self._running:
             return None
+        if now < self._look_for_overdue_at:
+            return self._look_for_overdue_at  # Spark is asked about each batch, which costs a millisecond.
         for batch in self._running.values():
             if batch.began is None:
                 # While others have the cluster, no handler is to blame for the time that passes.
@@ -520,7 +523,8 @@ class MicroBatchEngine:
                 # Each time anew: a job that has not begun yet, or follows another in its batch, is not met.
                 batch.cancelled_for = f"timed out after {timeout:g} s"
                 self._runner.cancel(batch.tag)
-        return now + min(_LONGEST_WAIT_SECONDS, timeout / 10)
+        self._look_for_overdue_at = now + min(_LONGEST_WAIT_SECONDS, timeout / 10)
+        return self._look_for_overdue_at
 
 
 def _killed(result: WorkResult) -> set[SequenceNumber]:

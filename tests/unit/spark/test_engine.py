@@ -194,6 +194,28 @@ def test_a_batch_that_waits_for_its_turn_on_the_cluster_is_not_overdue(world: En
     wait_until(lambda: running.query.counters.timed_out, "it begins, and outlives its time-out")
 
 
+def test_while_a_batch_waits_for_its_turn_spark_is_asked_about_it_now_and_then(world: EngineWorld) -> None:
+    """Each question costs a call to the JVM, and polls wake the engine all the time."""
+    world.put("a")
+    running = world.start(Diary(), hanging=True, queueing=True, engine={"batch_timeout_seconds": 100.0})
+    asked: list[str] = []
+    running.runner.has_begun = asked.append  # type: ignore[assignment, method-assign]
+    wait_until(lambda: running.runner.hanging, "the batch is submitted")
+    calls = 0
+
+    def call() -> None:
+        nonlocal calls
+        calls += 1
+
+    def woken_a_hundred_times() -> bool:
+        running.engine._calls.put(call)
+        return calls >= 100
+
+    began = running.consumer.now
+    wait_until(woken_a_hundred_times, "the engine has looked a hundred times")
+    assert len(asked) <= 2 + (running.consumer.now - began)
+
+
 def test_an_overdue_batch_is_cancelled_again_until_the_cancel_meets_its_job(world: EngineWorld) -> None:
     """A job that Spark does not know yet is not met by a cancel."""
     world.put("a")
