@@ -130,7 +130,7 @@ class ShardReaders:
 
     def _fresh(self, shard_id: str, now: float) -> Retained | None:
         manager, getter = self._consumer.manager, self._getters.get(shard_id)
-        while getter is not None and not self.retained.is_full and manager.may_read(shard_id):
+        while getter is not None and not self.retained.is_full and manager.may_read(shard_id, now):
             try:
                 record = getter.poll()
             except ShardNotFound:
