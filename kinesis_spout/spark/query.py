@@ -93,8 +93,8 @@ class SpoutQuery:
     def pause(self) -> Pause | None:
         """How it stands while the query pauses, as practically every record failed; None while it does not.
 
-        Until then a single record is tried at a time, at growing intervals, and nothing is given up. The first that
-        succeeds (or is rejected) ends the pause.
+        Until then a single record is tried at a time, at growing intervals, and nothing is given up. The first
+        that succeeds (or is rejected) ends the pause.
         """
         with self._consumer.lock:
             return self._consumer.manager.pause
