@@ -116,7 +116,7 @@ def _raised_at(error: BaseException) -> RaisedAt | None:
     name, frames = chain[0]
     if not frames:
         return None
-    way = tuple((name, *((frame.f_code, line) for frame, line in frames)) for name, frames in chain)
+    way = tuple((name, tuple((frame.f_code, line) for frame, line in frames)) for name, frames in chain)
     known = _known.get(way)
     if known is None:
         if len(_known) >= _MAX_KNOWN:
@@ -196,5 +196,5 @@ def _encodable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-_known: Final[dict[tuple[tuple[str | tuple[CodeType, int], ...], ...], RaisedAt]] = {}
+_known: Final[dict[tuple[tuple[str, tuple[tuple[CodeType, int], ...]], ...], RaisedAt]] = {}
 """By the types of the exceptions and the lines they came through."""

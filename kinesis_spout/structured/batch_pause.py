@@ -72,7 +72,7 @@ class BatchPause:
             failures.column("kind").to_pylist(), failures.column("traceback").to_pylist(), strict=True
         ):
             self._failures.add(None if kind is None else RaisedAt(kind, traceback))
-        rejected: int = pc.sum(failures.column("rejected")).as_py() or 0
+        rejected = int(pc.sum(failures.column("rejected")).as_py() or 0)
         return failures.num_rows - rejected
 
     def _told(self, batch_id: int) -> bool:

@@ -106,7 +106,8 @@ def test_an_operator_ends_the_pause_from_another_process(world: EngineWorld) -> 
     records.emit = lambda record: resumed.append(record.getMessage())  # type: ignore[method-assign]
     log = logging.getLogger("kinesis_spout.spout.pause_reports")
     log.addHandler(records)
-    before, _ = log.level, log.setLevel(logging.INFO)
+    before = log.level
+    log.setLevel(logging.INFO)
     try:
         assert len(operator.resume()) == 1
         wait_until(lambda: "resumed, as an operator said" in resumed, "the query is told")
