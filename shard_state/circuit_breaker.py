@@ -127,6 +127,11 @@ class CircuitBreaker:
         self._rule = rule
         self._random = random
         self._state = BreakerState.CLOSED
+        # Two plain attributes: the first is looked at for each record, the second for each ack.
+        self.is_open = False
+        """Whether records wait, and nothing is given up."""
+        self.is_content = rule.failure_ratio is None
+        """Whether one more success changes nothing."""
         self._runs: deque[tuple[float, float]] = deque()
         """The last outcomes, as (outcomes, failures) of those that came together, oldest first."""
         self._outcomes = self._failed = 0.0
@@ -139,11 +144,6 @@ class CircuitBreaker:
     def state(self) -> BreakerState:
         """Whether records flow."""
         return self._state
-
-    @property
-    def is_open(self) -> bool:
-        """Whether records wait, and nothing is given up."""
-        return self._state is not _S.CLOSED
 
     @property
     def pause(self) -> Pause | None:
@@ -178,9 +178,12 @@ class CircuitBreaker:
         ratio = self._rule.failure_ratio
         if ratio is None or self.is_open or not outcomes:
             return
-        if not failed and not self._failed and self._outcomes >= self._rule.window:
-            return  # all is well, as before
         self._add(outcomes, failed)
+        if len(self._runs) == 1 and not self._runs[0][1]:
+            self._failed = 0.0  # exactly: fractions were subtracted from it
+            self.is_content = self._outcomes >= self._rule.window - 0.5
+        else:
+            self.is_content = False
         # Rounded: what was cut out of the window are fractions.
         enough = self._outcomes >= min(self._rule.least, self._rule.window) - 0.5
         if failed and enough and self._failed >= ratio * self._outcomes - 1e-6:
@@ -242,12 +245,14 @@ class CircuitBreaker:
     def _step(self, event: BreakerEvent) -> bool:
         before = self._state
         self._state = TRANSITIONS[before, event]
+        self.is_open = self._state is not _S.CLOSED
         return self._state is not before
 
     def _closed(self, event: BreakerEvent) -> None:
         """Begin anew: the old failures must not open it again."""
         self._runs.clear()
         self._outcomes = self._failed = 0.0
+        self.is_content = False
         self._tell(event, None)
 
     def _wait(self, now: float) -> None:

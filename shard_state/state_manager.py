@@ -9,6 +9,7 @@ A shell (the plain-Python spout, the micro-batch engine) does all the I/O and ca
     or, slice by slice:              plan, settle, died
     dead_lettered(.)  a dead letter is durable
     to_commit()       what to store now                      -> committed(...)
+    pause             whether practically every record fails -> resume(), take_notices()
 
 The obligations of the shell: call from one thread; pass a ``now`` that never goes back; write a dead letter
 for every ``Exhausted`` it is given, and report it; give a record to the user only on ``Emission.deliver`` or
@@ -225,7 +226,8 @@ class StateManager:
         slices = self._owned.get(shard_id)
         if slices is None or not slices.state.ack(sequence, now):
             return False
-        self._watch.acked(shard_id, sequence)
+        if not self._breaker.is_content:
+            self._watch.acked(shard_id, sequence)
         if slices.state.phase is not _READING:
             self._synchronise(shard_id)
         return True

@@ -77,6 +77,21 @@ def test_a_burst_of_bad_records_among_good_ones_does_not_open_it() -> None:
     assert not breaker.is_open
 
 
+def test_it_is_content_while_the_window_is_full_of_successes_and_only_then() -> None:
+    breaker = a_breaker()
+    note(breaker, 999, 0)
+    assert not breaker.is_content
+    note(breaker, 1, 0)
+    assert breaker.is_content
+    note(breaker, 3000, 7)
+    assert not breaker.is_content
+    for _ in range(999):
+        note(breaker, 1, 0)
+    assert not breaker.is_content
+    note(breaker, 2, 0)
+    assert breaker.is_content
+
+
 def test_without_a_ratio_it_never_opens() -> None:
     breaker = a_breaker(failure_ratio=None)
     note(breaker, 10_000, 10_000)

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from kinesis_spout.errors import HandlerKilledWorker
 from kinesis_spout.record import Record
-from tests.unit.spark.world import EngineWorld, RunningQuery
+from kinesis_spout.spark.jobs import HandlerRaised
+from tests.unit.spark.world import Death, EngineWorld, KillsWorker, RunningQuery
 from tests.zookeeper_server import wait_until
 
 
@@ -178,3 +180,20 @@ def test_without_the_breaker_everything_is_given_up_as_before(world: EngineWorld
     wait_until(lambda: len(world.dead_letters.letters) == 300, "all are dead-lettered")
     assert running.query.pause is None
     running.stop()
+
+
+@pytest.mark.parametrize("blind", [None, HandlerRaised, HandlerKilledWorker])
+def test_a_handler_that_ends_its_whole_job_each_time_gives_up_fewer_records_than_the_breaker_looks_at(
+    world: EngineWorld, blind: Death | None
+) -> None:
+    put(world, 400)
+
+    def handle(_: Record) -> None:
+        raise KillsWorker
+
+    running = world.start(
+        handle, blind=blind, retry_limit=0, breaker_window=20, engine={"quick_deaths": 10_000}
+    )
+    paused(running)
+    running.stop()
+    assert len(world.dead_letters.letters) < 20
