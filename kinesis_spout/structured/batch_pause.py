@@ -73,7 +73,7 @@ class BatchPause:
         ):
             self._failures.add(None if kind is None else RaisedAt(kind, traceback))
         rejected = int(pc.sum(failures.column("rejected")).as_py() or 0)
-        return failures.num_rows - rejected
+        return int(failures.num_rows) - rejected
 
     def _told(self, batch_id: int) -> bool:
         for notice in self._breaker.take_notices():

@@ -78,18 +78,11 @@ def test_a_burst_of_bad_records_among_good_ones_does_not_open_it() -> None:
 
 
 def test_it_is_content_while_the_window_is_full_of_successes_and_only_then() -> None:
-    breaker = a_breaker()
-    note(breaker, 999, 0)
-    assert not breaker.is_content
-    note(breaker, 1, 0)
-    assert breaker.is_content
-    note(breaker, 3000, 7)
-    assert not breaker.is_content
-    for _ in range(999):
-        note(breaker, 1, 0)
-    assert not breaker.is_content
-    note(breaker, 2, 0)
-    assert breaker.is_content
+    breaker, content = a_breaker(), []
+    for outcomes, failed in ((999, 0), (1, 0), (3000, 7), (999, 0), (2, 0)):
+        note(breaker, outcomes, failed)
+        content.append(breaker.is_content)
+    assert content == [False, True, False, False, True]
 
 
 def test_without_a_ratio_it_never_opens() -> None:
