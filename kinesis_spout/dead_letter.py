@@ -21,6 +21,9 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     """Why: "exhausted" (the retry limit), "rejected" (the handler said so), "expired" (too old to be retried)."""
     died_at: float
+    traceback: str | None = None
+    """Where the last attempt raised, without the text of the exceptions. None: it did not raise, or the letter is
+    older than this field."""
 
     @property
     def message_id(self) -> str:

@@ -14,11 +14,26 @@ This module travels to the executors with every handler, so it imports nothing o
 """
 
 import math
+import traceback
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import dropwhile
+from types import CodeType, FrameType
 from typing import Final
 
 MAX_ERROR_CHARS: Final = 2_000
 """How much of an error's text is kept: it comes back with every failed record, and goes into dead letters."""
+
+MAX_TRACEBACK_CHARS: Final = 4_000
+"""How much of a traceback is kept, of its end."""
+_MAX_FRAMES: Final = 20
+_MAX_CAUSES: Final = 3
+_OURS: Final = "kinesis_spout."
+_MAX_KNOWN: Final = 256
+
+_Frame = tuple[FrameType, int]
+"""A frame, and the line it was at."""
 
 _TRACEBACK: Final = "Traceback (most recent call last)"
 
@@ -49,6 +64,16 @@ class RetryLater(Exception):  # noqa: N818
         return self.reason or f"asked for a retry after {self.seconds:g} s"
 
 
+@dataclass(frozen=True, slots=True)
+class RaisedAt:
+    """Where an exception came from. Says nothing of the record: the exceptions' texts are left out."""
+
+    kind: str
+    """Its type and the line that raised it: "KeyError at /app/billing.py:12, in bill"."""
+    traceback: str
+    """At most `MAX_TRACEBACK_CHARS`, with the exceptions that led to it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """What the end of a delivery means for its record."""
@@ -61,6 +86,8 @@ class Failure:
     """When to try again, if the handler chose; None leaves it to the back-off."""
     killed_worker: bool = False
     """Whether the worker died, or hung, while the record was handled. It is retried in a job of its own."""
+    raised: RaisedAt | None = None
+    """Where it was raised; None if it was not, or if what was raised is a verdict of the handler."""
 
 
 def failure_of(error: BaseException) -> Failure:
@@ -70,7 +97,68 @@ def failure_of(error: BaseException) -> Failure:
     if isinstance(error, RetryLater):
         return Failure(error_text=_one_line(f"RetryLater: {_text(error)}"), delay_seconds=_delay(error))
     text = _text(error)
-    return Failure(error_text=_one_line(f"{type(error).__name__}: {text}" if text else type(error).__name__))
+    return Failure(
+        error_text=_one_line(f"{type(error).__name__}: {text}" if text else type(error).__name__),
+        raised=raised_at(error),
+    )
+
+
+def raised_at(error: BaseException) -> RaisedAt | None:
+    """Say where an exception came from; None if it was never raised. Cheap where another came the same way."""
+    try:
+        return _raised_at(error)
+    except BaseException:  # noqa: BLE001 - a user's class may be anything; its failure counts without this
+        return None
+
+
+def _raised_at(error: BaseException) -> RaisedAt | None:
+    chain = [(_type_name(each), _frames(each)) for each in _with_causes(error)]
+    name, frames = chain[0]
+    if not frames:
+        return None
+    way = tuple((name, tuple((frame.f_code, line) for frame, line in frames)) for name, frames in chain)
+    known = _known.get(way)
+    if known is None:
+        if len(_known) >= _MAX_KNOWN:
+            _known.clear()
+        frame, line = frames[-1]
+        place = f"{frame.f_code.co_filename}:{line}, in {frame.f_code.co_name}"
+        text = "\nwhich led to\n".join(_stack_text(*each) for each in reversed(chain))
+        if len(text) > MAX_TRACEBACK_CHARS:
+            text = "…" + text[1 - MAX_TRACEBACK_CHARS :]
+        known = RaisedAt(_encodable(f"{name} at {place}"), _encodable(text))
+        _known[way] = known
+    return known
+
+
+def _with_causes(error: BaseException) -> Iterator[BaseException]:
+    following: BaseException | None = error
+    for _ in range(_MAX_CAUSES):
+        if following is None:
+            return
+        yield following
+        context = None if following.__suppress_context__ else following.__context__
+        following = following.__cause__ or context
+
+
+def _frames(error: BaseException) -> list[_Frame]:
+    """Give the innermost frames it came through, without those of ours that called the user's code."""
+    walked = list(deque(traceback.walk_tb(error.__traceback__), maxlen=_MAX_FRAMES))
+    return list(dropwhile(_is_ours, walked)) or walked[-1:]
+
+
+def _is_ours(frame: _Frame) -> bool:
+    return str(frame[0].f_globals.get("__name__")).startswith(_OURS)
+
+
+def _stack_text(name: str, frames: list[_Frame]) -> str:
+    stack = traceback.StackSummary.extract(iter(frames))
+    return "".join(["Traceback (most recent call last):\n", *stack.format(), name])
+
+
+def _type_name(error: BaseException) -> str:
+    kind = type(error)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _delay(error: RetryLater) -> float | None:
@@ -100,5 +188,13 @@ def _one_line(text: str) -> str:
     line = " ".join(text.split())
     if len(line) > MAX_ERROR_CHARS:
         line = line[: MAX_ERROR_CHARS - 1] + "…"
-    # A lone surrogate cannot be stored as UTF-8, and the dead letter must be.
-    return line.encode("utf-8", "replace").decode()
+    return _encodable(line)
+
+
+def _encodable(text: str) -> str:
+    """Replace lone surrogates: they cannot be stored as UTF-8, and the dead letter must be."""
+    return text.encode("utf-8", "replace").decode()
+
+
+_known: Final[dict[tuple[tuple[str, tuple[tuple[CodeType, int], ...]], ...], RaisedAt]] = {}
+"""By the types of the exceptions and the lines they came through."""

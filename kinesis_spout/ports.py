@@ -195,6 +195,43 @@ class Coordinator(Protocol):
         """
         ...
 
+    def show_pause(self, notice: str) -> bool:
+        """Show operators that this member has paused, and why, until ``end_pause`` or the end of the session.
+
+        Called again and again while it has.
+
+        Returns:
+            True, once, if an operator has taken the notice away: the member is to go on.
+
+        Raises:
+            StoreUnavailable: retriable.
+        """
+        ...
+
+    def end_pause(self) -> None:
+        """Show it no longer. Does nothing if nothing is shown.
+
+        Raises:
+            StoreUnavailable: retriable.
+        """
+        ...
+
+    def pauses(self) -> Mapping[str, str]:
+        """Give the notices of the members that have paused, for an operator.
+
+        Raises:
+            StoreUnavailable: retriable.
+        """
+        ...
+
+    def resume(self) -> list[str]:
+        """Take away all notices, for an operator, so that those members go on. Names them, in order.
+
+        Raises:
+            StoreUnavailable: some may be taken away; calling again is safe.
+        """
+        ...
+
     def close(self) -> None:
         """Give everything up and leave. May be called twice."""
         ...

@@ -1,6 +1,7 @@
 """The pure core: it decides what to read, retry, commit and give up. No I/O, no clock, no threads."""
 
 from shard_state.checkpoint import Checkpoint
+from shard_state.circuit_breaker import BreakerEvent, BreakerNotice, BreakerRule, CircuitBreaker, Pause
 from shard_state.inflight_record_tracker import InflightRecordTracker, RecordEvent
 from shard_state.life_cycle import ShardPhase
 from shard_state.lineage import Shard
@@ -27,8 +28,12 @@ from shard_state.state_manager import PendingCommit, ShardStatus, StateManager
 __all__ = [
     "SHARD_END",
     "SHARD_START",
+    "BreakerEvent",
+    "BreakerNotice",
+    "BreakerRule",
     "Capacity",
     "Checkpoint",
+    "CircuitBreaker",
     "Delivery",
     "Emission",
     "Exhausted",
@@ -38,6 +43,7 @@ __all__ = [
     "LocalShardState",
     "OpenRecord",
     "Order",
+    "Pause",
     "PendingCommit",
     "Position",
     "PositionType",

@@ -84,6 +84,8 @@ class LocalShardState:
         self._stored = checkpoint
         self._revision = 0
         self._committed_revision = 0
+        self._spared: dict[SequenceNumber, int] = {}
+        """How many deliveries of unfinished records do not count: they failed while nothing was given up."""
 
     # Reading
 
@@ -182,6 +184,10 @@ class LocalShardState:
             self._revision += 1
         return True
 
+    def counts_as_outcome(self, sequence: SequenceNumber, attempt: int) -> bool:
+        """Tell whether a failure of a delivery is the first that is known of its record since the start."""
+        return attempt == 1 or sequence not in self.retries.line_of
+
     def is_out(self, sequence: SequenceNumber, attempt: int) -> bool:
         """Tell whether a delivery has no outcome yet."""
         state, attempts = self.tracker.state(sequence), self.tracker.attempts(sequence)
@@ -205,8 +211,11 @@ class LocalShardState:
         partition_key: str | None = None,
         rejected: bool = False,
         delay_seconds: float | None = None,
+        spare: bool = False,
     ) -> Retry | Exhausted | None:
         """Decide upon a record whose delivery number ``attempt`` failed (or timed out: ``event``).
+
+        With ``spare`` the delivery does not count against the limit: nothing is given up but what is rejected.
 
         Returns:
             When it comes again, or that it must be dead-lettered; None if the report changes nothing: that
@@ -214,8 +223,8 @@ class LocalShardState:
         """
         if not self.is_out(sequence, attempt):
             return None
-        decision = self._retry.decide(
-            attempts=attempt, random=random(), rejected=rejected, delay_seconds=delay_seconds
+        decision = self._decide(
+            sequence, attempt, random, rejected=rejected, delay_seconds=delay_seconds, spare=spare
         )
         self._changed()
         if isinstance(decision, GiveUp):
@@ -272,9 +281,11 @@ class LocalShardState:
     # Slices
 
     def settle_fresh(
-        self, outcome: SliceOutcome, now: float, *, random: Callable[[], float]
+        self, outcome: SliceOutcome, now: float, *, random: Callable[[], float], spare: bool = False
     ) -> list[Exhausted]:
         """Track what came of a fresh slice, and decide upon its failures. What is open stays in flight.
+
+        ``spare`` is as in ``fail``.
 
         Raises:
             OutOfOrder: it does not come after every record read before, or comes after the shard's end, or
@@ -285,7 +296,9 @@ class LocalShardState:
             assert outcome.first is not None
             assert outcome.last is not None
             self._before_tracking(outcome.first)
-            decided = [(failure, self._decide(failure, random)) for failure in outcome.failures]
+            decided = [
+                (failure, self._decide_failed(failure, random, spare=spare)) for failure in outcome.failures
+            ]
             carved = [_carved(failure, decision) for failure, decision in decided]
             carved.extend(map(_in_flight, outcome.open_records))
             self.tracker.emitted_span(outcome.first, outcome.last, outcome.count)
@@ -319,8 +332,12 @@ class LocalShardState:
         now: float,
         *,
         random: Callable[[], float],
+        spare: bool = False,
     ) -> list[Exhausted]:
-        """Ack the retried records that neither failed nor are open, and decide upon those that failed."""
+        """Ack the retried records that neither failed nor are open, and decide upon those that failed.
+
+        ``spare`` is as in ``fail``.
+        """
         unfinished = outcome.unfinished
         attempts = {retry.sequence: retry.attempt for retry in retries}
         exhausted: list[Exhausted] = []
@@ -336,6 +353,7 @@ class LocalShardState:
                 partition_key=failure.partition_key,
                 rejected=failure.rejected,
                 delay_seconds=failure.delay_seconds,
+                spare=spare,
             )
             if isinstance(decision, Exhausted):
                 exhausted.append(decision)
@@ -375,6 +393,9 @@ class LocalShardState:
                 self._stored, base=SHARD_END, holes=(), attempts=(), anchor=None, app_instance=app_instance
             )
         holes, attempts = self.tracker.hole_map()
+        if self._spared:
+            counted = ((sequence, count - self._spared.get(sequence, 0)) for sequence, count in attempts)
+            attempts = tuple((sequence, count) for sequence, count in counted if count > 0)
         return Checkpoint(
             start=self._stored.start,
             base=self.tracker.base,
@@ -412,14 +433,37 @@ class LocalShardState:
         if not self.tracker.restored_anchor_read(sequence):
             self._changed()
 
-    def _decide(self, failure: FailedRecord, random: Callable[[], float]) -> Retry | GiveUp | None:
+    def _decide_failed(
+        self, failure: FailedRecord, random: Callable[[], float], *, spare: bool
+    ) -> Retry | GiveUp | None:
         if failure.held:
             return None
-        return self._retry.decide(
-            attempts=failure.attempt,
-            random=random(),
+        return self._decide(
+            failure.sequence,
+            failure.attempt,
+            random,
             rejected=failure.rejected,
             delay_seconds=failure.delay_seconds,
+            spare=spare,
+        )
+
+    def _decide(
+        self,
+        sequence: SequenceNumber,
+        attempt: int,
+        random: Callable[[], float],
+        *,
+        rejected: bool,
+        delay_seconds: float | None,
+        spare: bool,
+    ) -> Retry | GiveUp:
+        if spare and not rejected:
+            self._spared[sequence] = self._spared.get(sequence, 0) + 1
+        counted = attempt - self._spared.get(sequence, 0)
+        if spare and not rejected:
+            return self._retry.again(attempts=max(1, counted), random=random(), delay_seconds=delay_seconds)
+        return self._retry.decide(
+            attempts=counted, random=random(), rejected=rejected, delay_seconds=delay_seconds
         )
 
     def _exhausted(self, sequence: SequenceNumber, attempts: int, *, rejected: bool) -> Exhausted:
@@ -433,6 +477,7 @@ class LocalShardState:
 
     def _finished(self, sequence: SequenceNumber, now: float) -> None:
         self.retries.finished(sequence, now)
+        self._spared.pop(sequence, None)
         self._changed()
         self._check_all_finished()
 

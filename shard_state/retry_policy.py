@@ -63,6 +63,10 @@ class RetryPolicy:
         """
         if rejected or (self.limit is not None and attempts > self.limit):
             return GiveUp()
+        return self.again(attempts=attempts, random=random, delay_seconds=delay_seconds)
+
+    def again(self, *, attempts: int, random: float, delay_seconds: float | None = None) -> Retry:
+        """Say when a record comes again, whatever the limit. The arguments are those of ``decide``."""
         if delay_seconds is not None:
             return Retry(delay_seconds=max(0.0, delay_seconds))
         return Retry(delay_seconds=self._backoff(attempts) * (1 - self.jitter * random))

@@ -9,6 +9,7 @@ knows which, wait from then on as retries: so the shard goes on while they are h
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import inf
 
 from shard_state.errors import OutOfOrder
 from shard_state.isolation import Isolation
@@ -68,12 +69,12 @@ class ShardSlices:
         """Whether executors read the shard, as it has a backlog. What is under suspicion the driver carries."""
         return self.backlog and not self._isolation[True].alone
 
-    def plan_retries(self, now: float) -> SlicePlan | None:
-        """Plan the due retries; None if there are none, or some are out already."""
+    def plan_retries(self, now: float, most: float = inf) -> SlicePlan | None:
+        """Plan the due retries, at most so many; None if there are none, or some are out already."""
         if self._retries_out:
             return None
         isolation = self._isolation[False]
-        limit = isolation.limit(self._limits.retries)
+        limit = int(min(isolation.limit(self._limits.retries), most))
         retries = self.state.take_retries(now, limit, whole_lines=True, single=isolation.is_convict)
         if not retries:
             return None
@@ -91,11 +92,12 @@ class ShardSlices:
         )
         return self._retries_out
 
-    def plan_fresh(self, carried: int) -> SlicePlan | None:
+    def plan_fresh(self, carried: int, most: float = inf) -> SlicePlan | None:
         """Plan the next fresh slice.
 
         Args:
             carried: how many fetched records of the shard the driver holds.
+            most: its records, at most.
         """
         isolation = self._isolation[True]
         room = self.state.room
@@ -108,7 +110,7 @@ class ShardSlices:
             shard_id=self.state.shard.shard_id,
             epoch=self.state.epoch,
             kind=SliceKind.CARRIED if carried else SliceKind.READ,
-            limit=min(isolation.limit(self._limits.records), carried or self._limits.records),
+            limit=int(min(isolation.limit(self._limits.records), carried or self._limits.records, most)),
             position=self.state.position,
             max_failures=self.state.max_failures,
             room=room,
@@ -135,12 +137,23 @@ class ShardSlices:
             )
         self.state.end_read()
 
+    def is_out(self, plan: SlicePlan) -> bool:
+        """Tell whether a slice has neither settled nor died."""
+        return plan == (self._fresh_out if plan.is_fresh else self._retries_out)
+
     def settle(
-        self, plan: SlicePlan, outcome: SliceOutcome, now: float, *, random: Callable[[], float]
+        self,
+        plan: SlicePlan,
+        outcome: SliceOutcome,
+        now: float,
+        *,
+        random: Callable[[], float],
+        spare: bool = False,
     ) -> list[Exhausted]:
         """Take in what came of a slice. Returns what must be dead-lettered.
 
-        A slice that is not out (it settled or died before, and may be planned again) changes nothing.
+        With ``spare`` no failure counts against the limit (see ``LocalShardState.fail``). A slice that is not out
+        (it settled or died before, and may be planned again) changes nothing.
         """
         if not self._returned(plan):
             return []
@@ -152,12 +165,12 @@ class ShardSlices:
             if plan.alone and not self.backlog:
                 isolation.trust()  # The job that died can have read no further than the tip.
             self._convict(outcome)
-            return self._acquitted(self.state.settle_fresh(outcome, now, random=random))
+            return self._acquitted(self.state.settle_fresh(outcome, now, random=random, spare=spare))
         if not self._is_convict(plan):
             held = sum(failure.held for failure in outcome.failures)
             isolation.survived(len(plan.retries) - held, alone=plan.alone)
         self._convict(outcome)
-        exhausted = self.state.settle_retries(plan.retries, outcome, now, random=random)
+        exhausted = self.state.settle_retries(plan.retries, outcome, now, random=random, spare=spare)
         for acked in {retry.sequence for retry in plan.retries} - outcome.unfinished:
             self._isolation[False].acquit(acked)
         return self._acquitted(exhausted)
@@ -166,8 +179,21 @@ class ShardSlices:
         """Note that the worker of a slice died with the ``count`` records in its hands that come next now."""
         self._isolation[plan.is_fresh].suspect(count)
 
+    def blames(self, plan: SlicePlan, held: SliceOutcome | None) -> bool:
+        """Tell whether the death of a slice that is out convicts a record; the arguments are those of ``died``."""
+        suspects = len(plan.retries)
+        if plan.is_fresh:
+            suspects = 0 if held is None else sum(failure.held for failure in held.failures)
+        return self.is_out(plan) and plan.alone and suspects == 1
+
     def died(
-        self, plan: SlicePlan, held: SliceOutcome | None, now: float, *, random: Callable[[], float]
+        self,
+        plan: SlicePlan,
+        held: SliceOutcome | None,
+        now: float,
+        *,
+        random: Callable[[], float],
+        spare: bool = False,
     ) -> list[Exhausted]:
         """Take in that the job of a slice died, nobody knows at which record: it is planned again, alone.
 
@@ -178,17 +204,18 @@ class ShardSlices:
             held: its records, as far as the driver knows them, all of them held: None for a READ slice.
             now: the time.
             random: see ``LocalShardState``.
+            spare: as in ``settle``.
         """
         if not self._returned(plan):
             return []
         if plan.is_fresh:
-            return self._fresh_died(plan, held, now, random)
+            return self._fresh_died(plan, held, now, random, spare=spare)
         if self._is_convict(plan) or self._isolation[False].died(len(plan.retries), alone=plan.alone):
             retry = plan.retries[0]
             self._isolation[False].convict(retry.sequence)
             key = held.failures[0].partition_key if held and held.failures else None
             decision = self.state.fail(
-                retry.sequence, now, attempt=retry.attempt, random=random, partition_key=key
+                retry.sequence, now, attempt=retry.attempt, random=random, partition_key=key, spare=spare
             )
             return self._acquitted([decision] if isinstance(decision, Exhausted) else [])
         for retry in plan.retries:
@@ -196,7 +223,13 @@ class ShardSlices:
         return []
 
     def _fresh_died(
-        self, plan: SlicePlan, held: SliceOutcome | None, now: float, random: Callable[[], float]
+        self,
+        plan: SlicePlan,
+        held: SliceOutcome | None,
+        now: float,
+        random: Callable[[], float],
+        *,
+        spare: bool,
     ) -> list[Exhausted]:
         fresh, retried = self._isolation[True], self._isolation[False]
         if not plan.alone or held is None:
@@ -208,7 +241,7 @@ class ShardSlices:
             guilty = replace(suspects[0], held=False, attempt=suspects[0].attempt + 1, killed_worker=True)
             held = replace(held, failures=(guilty,))
             self._convict(held)
-        return self._acquitted(self.state.settle_fresh(held, now, random=random))
+        return self._acquitted(self.state.settle_fresh(held, now, random=random, spare=spare))
 
     def _convict(self, outcome: SliceOutcome) -> None:
         for failure in outcome.failures:
@@ -220,13 +253,11 @@ class ShardSlices:
 
     def _returned(self, plan: SlicePlan) -> bool:
         """Note that a slice is out no more; False if it was not out."""
+        if not self.is_out(plan):
+            return False
         if plan.is_fresh:
-            if plan != self._fresh_out:
-                return False
             self._fresh_out = None
         else:
-            if plan != self._retries_out:
-                return False
             self._retries_out = None
         return True
 

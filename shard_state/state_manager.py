@@ -9,6 +9,7 @@ A shell (the plain-Python spout, the micro-batch engine) does all the I/O and ca
     or, slice by slice:              plan, settle, died
     dead_lettered(.)  a dead letter is durable
     to_commit()       what to store now                      -> committed(...)
+    pause             whether practically every record fails -> resume(), take_notices()
 
 The obligations of the shell: call from one thread; pass a ``now`` that never goes back; write a dead letter
 for every ``Exhausted`` it is given, and report it; give a record to the user only on ``Emission.deliver`` or
@@ -31,11 +32,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from shard_state.checkpoint import Checkpoint
+from shard_state.circuit_breaker import BreakerNotice, BreakerRule, Pause
 from shard_state.inflight_record_tracker import RecordEvent
 from shard_state.life_cycle import ACQUIRABLE, ShardEvent, ShardPhase, next_phase
 from shard_state.lineage import Lineage, Shard, parents_first
 from shard_state.local_shard_state import Capacity, Emission, LocalShardState
 from shard_state.ordered_retries import Order
+from shard_state.outcome_watch import OutcomeWatch
 from shard_state.position import Position
 from shard_state.retry_policy import Retry, RetryPolicy
 from shard_state.round_robin import RoundRobin
@@ -83,6 +86,7 @@ class StateManager:
         capacity: Capacity | None = None,
         limits: SliceLimits | None = None,
         message_timeout_seconds: float | None = None,
+        breaker: BreakerRule | None = None,
     ) -> None:
         self._app_instance = app_instance
         self._random = random
@@ -97,6 +101,8 @@ class StateManager:
         self._lineage = Lineage()
         self._owned: dict[str, ShardSlices] = {}
         self._turns = RoundRobin()
+        self._watch = OutcomeWatch(breaker, random)
+        self._breaker = self._watch.breaker
 
     # Which shards there are
 
@@ -152,6 +158,8 @@ class StateManager:
 
     def lost(self, shard_ids: Iterable[str]) -> None:
         """Take in that ownerships ended. What was in flight of those shards is somebody else's now."""
+        shard_ids = set(shard_ids)
+        self._watch.lost(shard_ids)
         for shard_id in shard_ids:
             slices = self._owned.pop(shard_id, None)
             if slices is not None:
@@ -184,8 +192,10 @@ class StateManager:
         """Note that a shard had its turn."""
         self._turns.served(shard_id)
 
-    def may_read(self, shard_id: str) -> bool:
-        """Tell whether fresh records of a shard may be handed out now."""
+    def may_read(self, shard_id: str, now: float) -> bool:
+        """Tell whether a fresh record of a shard may be handed out now."""
+        if self._breaker.is_open and not self._breaker.may_probe(now):
+            return False
         slices = self._owned.get(shard_id)
         return slices is not None and slices.state.may_read
 
@@ -193,12 +203,20 @@ class StateManager:
         self, shard_id: str, sequence: SequenceNumber, partition_key: str | None, now: float
     ) -> Emission:
         """Decide upon a record just read of an owned shard, and track it."""
-        return self._owned[shard_id].state.emit(sequence, partition_key, now)
+        emission = self._owned[shard_id].state.emit(sequence, partition_key, now)
+        if self._breaker.is_open and emission.deliver:
+            self._watch.record_sent(Delivery(shard_id, sequence, emission.attempt), now)
+        return emission
 
     def take_retry(self, shard_id: str, now: float) -> Redelivery | None:
-        """Hand out the record of a shard whose retry is due first, if any is."""
+        """Hand out the record of a shard whose retry is due first, if any is and may be tried."""
         slices = self._owned.get(shard_id)
-        return None if slices is None else slices.state.take_retry(now)
+        if slices is None or (self._breaker.is_open and not self._breaker.may_probe(now)):
+            return None
+        retry = slices.state.take_retry(now)
+        if retry is not None and self._breaker.is_open:
+            self._watch.record_sent(Delivery(shard_id, retry.sequence, retry.attempt), now)
+        return retry
 
     def ack(self, shard_id: str, sequence: SequenceNumber, now: float) -> bool:
         """Finish a record. False if that changes nothing: late, duplicate, unknown, or not ours any more.
@@ -208,6 +226,8 @@ class StateManager:
         slices = self._owned.get(shard_id)
         if slices is None or not slices.state.ack(sequence, now):
             return False
+        if not self._breaker.is_content:
+            self._watch.acked(shard_id, sequence)
         if slices.state.phase is not _READING:
             self._synchronise(shard_id)
         return True
@@ -230,8 +250,11 @@ class StateManager:
             When it comes again, or that it is exhausted. None if nothing changes: that delivery has ended.
         """
         slices = self._owned.get(shard_id)
-        if slices is None:
+        if slices is None or not slices.state.is_out(sequence, attempt):
             return None
+        counts = slices.state.counts_as_outcome(sequence, attempt)
+        delivery = Delivery(shard_id, sequence, attempt)
+        spare = self._watch.failed(delivery, now, rejected=rejected, counts=counts)
         return slices.state.fail(
             sequence,
             now,
@@ -241,6 +264,7 @@ class StateManager:
             partition_key=partition_key,
             rejected=rejected,
             delay_seconds=delay_seconds,
+            spare=spare,
         )
 
     def expired(self, now: float) -> list[Delivery]:
@@ -280,7 +304,7 @@ class StateManager:
     def wants_page(self, shard_id: str) -> bool:
         """Tell whether the driver should fetch a shard's next page, if it holds none of the shard's."""
         slices = self._owned.get(shard_id)
-        return slices is not None and slices.wants_page
+        return slices is not None and slices.wants_page and not self._keeps_fresh_back
 
     def is_for_executors(self, shard_id: str) -> bool:
         """Tell whether executors read a shard, and not the driver."""
@@ -313,6 +337,8 @@ class StateManager:
             resting: shards that an executor must not read yet, for their read limits.
             barred: shards of which nothing may go out yet: a job of theirs died a moment ago.
         """
+        if self._breaker.is_open:
+            return self._plan_probe(now, carried, resting, barred)
         plans: list[SlicePlan] = []
         for shard_id in self._turns.round():
             slices = self._owned[shard_id]
@@ -326,16 +352,37 @@ class StateManager:
                 self._turns.served(shard_id)
         return plans
 
-    def settle(self, plan: SlicePlan, outcome: SliceOutcome, now: float) -> list[Exhausted]:
-        """Take in what came of a slice.
+    def _plan_probe(
+        self, now: float, carried: Mapping[str, int], resting: Collection[str], barred: Collection[str]
+    ) -> list[SlicePlan]:
+        """Plan the one record that is tried while the breaker is open, if it is time."""
+        if not self._breaker.may_probe(now):
+            return []
+        for fresh in self.probes_fresh:
+            for shard_id in self._turns.round():
+                slices, held = self._owned[shard_id], carried.get(shard_id, 0)
+                if shard_id in barred or (fresh and shard_id in resting and not held):
+                    continue
+                plan = slices.plan_fresh(held, most=1) if fresh else slices.plan_retries(now, most=1)
+                if plan is not None:
+                    self._turns.served(shard_id)
+                    self._watch.slice_sent(plan)
+                    return [plan]
+        return []
+
+    def settle(
+        self, plan: SlicePlan, outcome: SliceOutcome, now: float, *, delivered: int | None = None
+    ) -> list[Exhausted]:
+        """Take in what came of a slice, of which so many records reached the handler (None: all not held).
 
         Its open records are in flight from now on: each is acked or failed by itself, or times out. A slice
         of an ownership that ended, or one that settled or died before, changes nothing.
         """
         slices = self._of_epoch(plan)
-        if slices is None:
+        if slices is None or not slices.is_out(plan):
             return []
-        exhausted = slices.settle(plan, outcome, now, random=self._random)
+        spare = self._watch.settled(plan, outcome, delivered, now)
+        exhausted = slices.settle(plan, outcome, now, random=self._random, spare=spare)
         self._synchronise(plan.shard_id)
         return exhausted
 
@@ -349,9 +396,10 @@ class StateManager:
             now: the time.
         """
         slices = self._of_epoch(plan)
-        if slices is None:
+        if slices is None or not slices.is_out(plan):
             return []
-        exhausted = slices.died(plan, held, now, random=self._random)
+        spare = self._watch.died(plan, now, guilty=slices.blames(plan, held))
+        exhausted = slices.died(plan, held, now, random=self._random, spare=spare)
         self._synchronise(plan.shard_id)
         return exhausted
 
@@ -360,6 +408,30 @@ class StateManager:
         slices = self._of_epoch(plan)
         if slices is not None:
             slices.suspect(plan, count)
+
+    # The circuit breaker
+
+    @property
+    def pause(self) -> Pause | None:
+        """How it stands while the circuit breaker is open; None while records flow."""
+        return self._breaker.pause
+
+    def may_probe(self, now: float) -> bool:
+        """Tell whether the one record may be tried now that the open breaker waits for."""
+        return self._breaker.may_probe(now)
+
+    @property
+    def probes_fresh(self) -> tuple[bool, bool]:
+        """Whether the next probe is a fresh record, and if there is none: a retry first, then the other kind."""
+        return (True, False) if self._breaker.prefers_fresh else (False, True)
+
+    def resume(self) -> bool:
+        """Let records flow again, as an operator says; False if they do."""
+        return self._watch.resume()
+
+    def take_notices(self) -> list[BreakerNotice]:
+        """Give what people should be told of the breaker and were not told yet."""
+        return self._breaker.take_notices()
 
     # Finishing and storing
 
@@ -403,9 +475,10 @@ class StateManager:
     # Looking in
 
     def next_due(self) -> float | None:
-        """Tell when the next retry is due, over all shards that have no retries out."""
+        """Tell when the next retry is due, over all shards that have no retries out; or the next probe."""
         due = [slices.next_due for slices in self._owned.values()]
-        return min((at for at in due if at is not None), default=None)
+        soonest = min((at for at in due if at is not None), default=None)
+        return self._breaker.next_probe(soonest) if self._breaker.is_open else soonest
 
     @property
     def unresolved(self) -> int:
@@ -439,6 +512,13 @@ class StateManager:
         )
 
     # Inside
+
+    @property
+    def _keeps_fresh_back(self) -> bool:
+        """Whether the open breaker has no use for fresh records, as retries are tried first."""
+        if not self._breaker.is_open or self._breaker.prefers_fresh:
+            return False
+        return any(slices.state.tracker.waiting for slices in self._owned.values())
 
     def _of_epoch(self, plan: SlicePlan) -> ShardSlices | None:
         slices = self._owned.get(plan.shard_id)

@@ -10,6 +10,7 @@ from kinesis_spout.cli.dead_letters import dead_letters
 from kinesis_spout.cli.failures import OneLineErrors
 from kinesis_spout.cli.options import options
 from kinesis_spout.cli.put import put
+from kinesis_spout.cli.resume import resume
 from kinesis_spout.cli.run import run
 from kinesis_spout.cli.shards import shards
 from kinesis_spout.cli.tail import tail
@@ -25,7 +26,8 @@ New here? `kinesis-spout demo` needs no account and no set-up. Then run a handle
 
 _EXIT_CODES: Final = (
     "Exit codes: 0 done, 1 failed, 2 usage or settings, 3 Kinesis, 4 ZooKeeper or stored progress, 5 refused "
-    "while a consumer is alive, 6 dead letters, 130 interrupted."
+    "while a consumer is alive, 6 dead letters, 7 some records were dead-lettered (`run --fail-on-dead-letters`), "
+    "8 practically every record failed (`run --until-caught-up`), 130 interrupted."
 )
 
 _CONTEXT: Final = {"help_option_names": ["-h", "--help"]}
@@ -85,6 +87,7 @@ def demo(ctx: typer.Context) -> None:
 
 app.command()(run)
 app.command()(shards)
+app.command()(resume)
 app.add_typer(checkpoints, name="checkpoints")
 app.add_typer(dead_letters, name="dead-letters")
 app.command()(put)

@@ -116,6 +116,7 @@ def _summary(letter: DeadLetter) -> dict[str, Any]:
         "attempts": letter.attempts,
         "size_bytes": len(letter.data),
         "error": letter.error,
+        "traceback": letter.traceback,
     }
 
 

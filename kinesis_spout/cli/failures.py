@@ -55,6 +55,18 @@ class SparkFailed(KinesisSpoutError):  # noqa: N818
     """Spark did not start."""
 
 
+class DeadLettered(KinesisSpoutError):  # noqa: N818 - the name says what happened
+    """Records of a run were dead-lettered, and it was asked to fail then."""
+
+    exit_code = 7
+
+
+class PausedTooLong(KinesisSpoutError):  # noqa: N818
+    """A run that was to end when it has caught up does not get on: practically every record fails."""
+
+    exit_code = 8
+
+
 class OneLineErrors(TyperGroup):
     """The group of all commands: its errors are text for people, its exit codes are for scripts."""
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from kinesis_spout.cli.failures import INTERRUPTED, SparkFailed, WrongArguments
+from kinesis_spout.cli.failures import INTERRUPTED, DeadLettered, PausedTooLong, SparkFailed, WrongArguments
 from kinesis_spout.cli.output import note
 from kinesis_spout.cli.run_progress import ProgressView, Reading, open_view
 from kinesis_spout.cli.settings import configured
@@ -25,6 +25,7 @@ from kinesis_spout.cli.spark_session import existing, start_spark
 from kinesis_spout.config import SpoutConfig
 from kinesis_spout.errors import InvalidConfig, KinesisSpoutError
 from kinesis_spout.scheme import resolve
+from kinesis_spout.spout.pause_reports import pause_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS: Final = 0.1
 _REFRESH_SECONDS: Final = 1.0
+_LONGEST_PAUSE_SECONDS: Final = 120.0
+"""How long a run that is to end when it has caught up stays paused, before it gives up."""
 _STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _STANDARD_ERROR: Final = 2
 _STOPPING_AT_START: Final = b"stopping when the start is done; a second Ctrl-C does not wait\n"
@@ -81,6 +84,10 @@ def run(
     until_caught_up: Annotated[
         bool, typer.Option("--until-caught-up", help="End when all that is in the stream now is finished.")
     ] = False,
+    fail_on_dead_letters: Annotated[
+        bool,
+        typer.Option("--fail-on-dead-letters", help="End with exit code 7 if records were dead-lettered."),
+    ] = False,
     per_shard: Annotated[bool, typer.Option("--per-shard", help="Show each shard's progress too.")] = False,
     json: Annotated[
         bool, typer.Option("--json", help="Print a line of JSON on standard output each second.")
@@ -91,6 +98,9 @@ def run(
     Returning acks the record; raising fails it, to be retried and in the end dead-lettered. A stop finishes
     what is in flight, stores the progress, and ends with 130 after Ctrl-C and with 0 after SIGTERM; a second
     Ctrl-C does not wait. Under systemd set KillMode=mixed, so that SIGTERM is for this process alone.
+
+    When practically every record fails it pauses, gives nothing up, and goes on when one succeeds (or
+    `kinesis-spout resume` says so). With --until-caught-up it ends with 8 after two minutes of that.
 
     Next: `kinesis-spout shards` from another terminal; `dead-letters list` for what was given up.
     """
@@ -109,14 +119,16 @@ def run(
     _check_world(ctx.obj, config)
     job = _Job(config=config, door=door, function=function, scheme=scheme)
     # From the start on: a PySpark that is interrupted while it launches its JVM leaves that running for ever.
+    dead_lettered = 0
     with open_view(json=json, per_shard=per_shard) as view, _stop_signals() as stop:
         spark = start_spark(config.app, master, files)
         try:
             stop.listen()  # again: a Spark context takes SIGINT for itself
             if stop.signal is None:
-                _follow(job.start(spark), stop, view, until_caught_up=until_caught_up)
+                dead_lettered = _follow(job.start(spark), stop, view, until_caught_up=until_caught_up)
         finally:
             spark.stop()
+    _tell_dead_letters(config, dead_lettered, fail=fail_on_dead_letters)
     if stop.signal is signal.SIGINT:
         raise typer.Exit(INTERRUPTED)
 
@@ -237,18 +249,61 @@ def _stop_signals() -> Iterator[_Stop]:
             signal.signal(number, handler)
 
 
-def _follow(query: "SpoutQuery", stop: _Stop, view: ProgressView, *, until_caught_up: bool) -> None:
-    """Show the progress until the query ends, is caught up, or is told to stop; then stop it.
+def _tell_dead_letters(config: SpoutConfig, count: int, *, fail: bool) -> None:
+    """Say at the end that there are dead letters, and where.
 
     Raises:
-        What ended the query, or kept the last progress from being stored.
+        DeadLettered: there are, and they are to ``fail`` the run.
+    """
+    if not count:
+        return
+    records = "1 record was" if count == 1 else f"{count:,} records were"
+    text = (
+        f"{records} dead-lettered: `kinesis-spout dead-letters list --stream {config.stream} --app {config.app}` "
+        "shows them"
+    )
+    if fail:
+        raise DeadLettered(text)
+    note(text)
+
+
+class _Patience:
+    """How long a run that is to end by itself stays paused. Mutable."""
+
+    def __init__(self, *, endless: bool) -> None:
+        self._endless = endless
+        self._until: float | None = None
+
+    def is_over(self, *, paused: bool) -> bool:
+        """Look whether the query has paused for too long."""
+        if not paused or self._endless:
+            self._until = None
+            return False
+        self._until = self._until or time.monotonic() + _LONGEST_PAUSE_SECONDS
+        return time.monotonic() >= self._until
+
+
+def _follow(query: "SpoutQuery", stop: _Stop, view: ProgressView, *, until_caught_up: bool) -> int:
+    """Show the progress until the query ends, is caught up, or is told to stop; then stop it.
+
+    Returns:
+        How many records were dead-lettered.
+
+    Raises:
+        What ended the query, or kept the last progress from being stored. PausedTooLong: it is to catch up, and
+        practically every record fails.
     """
     stop.started()
     reading = Reading(query)
     caught_up = _in_background(query.processAllAvailable) if until_caught_up else Future()
     show_at = 0.0
+    patience, given_up_for = _Patience(endless=not until_caught_up), None
     try:
         while query.isActive and not caught_up.done():
+            pause = query.pause
+            if patience.is_over(paused=pause is not None) and pause is not None:
+                given_up_for = pause_text(pause)
+                break
             if time.monotonic() >= show_at:
                 view.show(reading.take("running"))
                 show_at = time.monotonic() + _REFRESH_SECONDS
@@ -266,6 +321,12 @@ def _follow(query: "SpoutQuery", stop: _Stop, view: ProgressView, *, until_caugh
         raise SparkFailed(
             f"the query ended with {type(error).__name__}: {text}; --debug shows more"
         ) from error
+    if given_up_for is not None:
+        raise PausedTooLong(
+            f"{given_up_for}, for {_LONGEST_PAUSE_SECONDS:g} s. No record was given up meanwhile; mend the "
+            "handler, or what it needs, and run again"
+        )
+    return query.counters.dead_lettered
 
 
 def _stop_query(query: "SpoutQuery") -> None:

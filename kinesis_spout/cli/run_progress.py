@@ -16,6 +16,7 @@ from rich.logging import RichHandler
 from rich.text import Text
 
 from kinesis_spout.cli.output import duration, live_table, printable
+from kinesis_spout.spout.pause_reports import pause_text
 from shard_state import ShardStatus
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class Snapshot:
     """How a run goes at one moment; the counts are since its start."""
 
     state: str
-    """starting, running, stopping, stopped or failed."""
+    """starting, running, paused, stopping, stopped or failed."""
     delivered: int
     acked: int
     retried: int
@@ -48,6 +49,8 @@ class Snapshot:
     commits: int
     last_error: str | None
     """What is being retried."""
+    paused: str | None
+    """Why deliveries pause; None while they do not."""
     shards: tuple[ShardStatus, ...]
 
     def document(self, *, per_shard: bool) -> dict[str, Any]:
@@ -74,9 +77,9 @@ class Reading:
         progress = query.lastProgress
         metrics = {} if progress is None else progress["sources"][0]["metrics"]
         behind = metrics.get("maxMsBehindLatest")
-        error = query.last_error
+        error, pause = query.last_error, query.pause
         return Snapshot(
-            state=state,
+            state="paused" if pause is not None and state == "running" else state,
             delivered=counters.delivered,
             acked=counters.acked,
             retried=counters.retried,
@@ -88,6 +91,7 @@ class Reading:
             bytes_read=counters.bytes_read,
             commits=counters.commits,
             last_error=None if error is None else str(error),
+            paused=None if pause is None else pause_text(pause),
             shards=tuple(query.shards()),
         )
 
@@ -162,6 +166,8 @@ class _LiveTable:
         if self._per_shard:
             rows = [_shard_cells(shard) for shard in snapshot.shards]
             parts.append(live_table(_SHARD_HEADINGS, rows, self._live.console.width))
+        if snapshot.paused is not None:
+            parts.append(Text(printable(snapshot.paused), style="yellow"))
         if snapshot.last_error is not None:
             parts.append(Text(f"retrying after: {printable(snapshot.last_error)}", style="yellow"))
         # An empty line at the end: what the JVM writes nevertheless begins at the left.

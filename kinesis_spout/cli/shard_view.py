@@ -22,6 +22,8 @@ class ShardState(StrEnum):
     """It may be read, and nobody owns it."""
     READING = "reading"
     """A consumer owns it."""
+    PAUSED = "paused"
+    """A consumer owns it, and has paused: practically every record fails."""
     OVER = "over"
     """Its end was read, and everything in it is finished."""
     GONE = "gone"
@@ -49,6 +51,8 @@ class ShardView:
     parents: tuple[str, ...] = ()
     closed: bool = False
     owner: str | None = None
+    pause: str | None = None
+    """What its owner says of its pause; None if it has not paused."""
     checkpoint: Checkpoint | None = None
     """None where nothing is stored, or where it cannot be read."""
     backlog: Backlog | None = None
@@ -62,7 +66,7 @@ class ShardView:
     @property
     def read_from(self) -> Position | None:
         """Where the backlog begins; None where there is nothing to read."""
-        if self.state not in {ShardState.WAITING, ShardState.READY, ShardState.READING}:
+        if self.state not in {ShardState.WAITING, ShardState.READY, ShardState.READING, ShardState.PAUSED}:
             return None
         return Position.trim_horizon() if self.checkpoint is None else self.checkpoint.read_from
 
@@ -83,6 +87,7 @@ class ShardView:
             "parents": list(self.parents),
             "closed": self.closed,
             "owner": self.owner,
+            "pause": self.pause,
             "epoch": None if checkpoint is None else checkpoint.epoch,
             "checkpoint": None if checkpoint is None else str(checkpoint.base),
             "start": None if checkpoint is None else str(checkpoint.start),
@@ -109,6 +114,7 @@ def take_view(listed: Iterable[Shard], progress: Progress) -> list[ShardView]:
     by_id = {shard.shard_id: shard for shard in listed}
     begun = store.read_application() is not None
     owners = store.owners()
+    pauses = progress.coordinator.pauses()
     stored_ids = store.shard_ids()
     stored: dict[str, Checkpoint] = {}
     problems: dict[str, str] = {}
@@ -130,6 +136,7 @@ def take_view(listed: Iterable[Shard], progress: Progress) -> list[ShardView]:
             (shard_id in over, ShardState.OVER),
             (shard_id not in by_id, ShardState.GONE),
             (not begun, ShardState.NOT_BEGUN),
+            (owners.get(shard_id) in pauses, ShardState.PAUSED),
             (shard_id in owners, ShardState.READING),
             (bool(blocking_parents(shard, by_id, stored_ids, over)), ShardState.WAITING),
         )
@@ -142,6 +149,7 @@ def take_view(listed: Iterable[Shard], progress: Progress) -> list[ShardView]:
             parents=shard.parents,
             closed=shard.closed,
             owner=owners.get(shard.shard_id),
+            pause=pauses.get(owners.get(shard.shard_id, "")),
             checkpoint=stored.get(shard.shard_id),
             problem=problems.get(shard.shard_id),
         )

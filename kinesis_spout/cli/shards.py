@@ -37,8 +37,9 @@ def shards(
     """Show each shard: its state, owner, checkpoint, lag, and what is known to be unfinished.
 
     "lag" is what Kinesis says of the first record after the checkpoint (MillisBehindLatest), "oldest"
-    is that record's age. The states: waiting (for its parents), ready (nobody reads it now), reading, over (all
-    of it is finished), gone (trimmed by retention before it was finished), not begun.
+    is that record's age. The states: waiting (for its parents), ready (nobody reads it now), reading, paused
+    (practically every record failed), over (all of it is finished), gone (trimmed by retention before it was
+    finished), not begun.
 
     Next: `checkpoints show` for the stored progress in full, `dead-letters list` for what was given up.
     """
@@ -54,6 +55,8 @@ def shards(
         print_json([view.document() for view in views])
     else:
         print_table(_HEADINGS, [_cells(view) for view in views], cutting={"owner"})
+    for owner, pause in dict.fromkeys((view.owner, view.pause) for view in views if view.pause):
+        note(f"{owner} has {pause}; `kinesis-spout resume` lets it go on")
     problems = [view for view in views if view.problem]
     for view in problems:
         note(f"{view.shard_id}: {view.problem}")

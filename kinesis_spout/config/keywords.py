@@ -33,6 +33,8 @@ class SpoutSettings(TypedDict, total=False):
     retry_jitter: float
     order: Literal["unordered", "key", "shard"]
     message_timeout_seconds: float | None
+    breaker_failure_ratio: float | None
+    breaker_window: int
     max_pending: int
     max_holes: int
     max_buffered_bytes: int

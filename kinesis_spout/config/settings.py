@@ -133,6 +133,18 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         SomeSeconds | None,
         Meta(description="After this long without an ack or fail a record counts as failed; none: never."),
     ] = 300.0
+    breaker_failure_ratio: Annotated[
+        Annotated[float, Meta(gt=0, le=1)] | None,
+        Meta(
+            description="Pause, and give nothing up, once this share of the last outcomes failed; none: never."
+        ),
+    ] = 0.9
+    breaker_window: Annotated[
+        Count,
+        Meta(
+            description="The last outcomes that breaker_failure_ratio looks at, once there are 100 (or so many)."
+        ),
+    ] = 1_000
 
     max_pending: Annotated[
         Count, Meta(description="Records per shard that may be emitted and not finished.")

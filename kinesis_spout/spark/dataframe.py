@@ -160,7 +160,7 @@ def _cut(result: WorkResult, rows: list[FoundRow], failures: Mapping[Place, Fail
                 delay_seconds=failure.delay_seconds,
             )
         )
-        unfinished.append(Unfinished(record=record, error=failure.error_text))
+        unfinished.append(Unfinished(record=record, error=failure.error_text, raised=failure.raised))
     outcome = replace(result.outcome, failures=result.outcome.failures + tuple(failed))
     return replace(result, outcome=outcome, unfinished=result.unfinished + tuple(unfinished))
 

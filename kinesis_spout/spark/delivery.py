@@ -162,7 +162,8 @@ class SliceDelivery(ABC):
                 killed_worker=failure is not None and failure.killed_worker,
             )
         )
-        self.unfinished.append(Unfinished(record=record, error=error))
+        raised = None if failure is None else failure.raised
+        self.unfinished.append(Unfinished(record=record, error=error, raised=raised))
         if self._settings.order is Order.KEY and record.partition_key is not None:
             self._blocked.add(record.partition_key)
 

@@ -16,12 +16,13 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import replace
 from time import monotonic
 from typing import Any, Final
 
 from kinesis_spout.errors import HandlerKilledWorker, KinesisSpoutError
-from kinesis_spout.handler import failure_of
+from kinesis_spout.handler import RaisedAt, failure_of, raised_at
 from kinesis_spout.kinesis.reactions import reaction_to
 from kinesis_spout.spark.batch import Batch, pack
 from kinesis_spout.spark.delivery import DeliverySettings, HeldDelivery
@@ -34,6 +35,8 @@ from kinesis_spout.spark.shard_reader import ShardReader
 from kinesis_spout.spark.tip_poller import TipPoller
 from kinesis_spout.spark.work import WorkResult, WorkSlice
 from kinesis_spout.spout.consumer import Consumer
+from kinesis_spout.spout.counters import Counters
+from kinesis_spout.spout.pause_reports import pause_text
 from shard_state import Order, RecordState, SequenceNumber, SliceKind, SliceOutcome, SlicePlan
 
 _REREAD_SECONDS: Final = 5.0
@@ -75,6 +78,8 @@ class MicroBatchEngine:
         self._tip = TipPoller(consumer, self._readers, settings, self._calls.put)
         self._jobs = ThreadPoolExecutor(settings.max_concurrent_batches, "kinesis-spout-job")
         self._thread = threading.Thread(target=self._run, name="kinesis-spout-engine", daemon=True)
+        self._counted = Counters()
+        """As the newest progress tells it."""
         self.recent_progress: deque[dict[str, Any]] = deque(maxlen=_RECENT_PROGRESS)
 
     # From outside
@@ -135,9 +140,10 @@ class MicroBatchEngine:
 
     def status(self) -> dict[str, Any]:
         """Say what the engine is doing, like ``StreamingQuery.status``."""
-        running = len(self._running)
+        running, pause = len(self._running), self._manager.pause
+        message = f"Running {running} micro-batches" if running else "Waiting for records to arrive"
         return {
-            "message": f"Running {running} micro-batches" if running else "Waiting for records to arrive",
+            "message": message if pause is None else pause_text(pause).capitalize(),
             "isDataAvailable": any(reader.records for reader in list(self._readers.values())),
             "isTriggerActive": running > 0,
         }
@@ -160,6 +166,11 @@ class MicroBatchEngine:
             self._readers.pop(shard_id, None)
             self._tip.forget(shard_id)
             self._retry_data.drop_shard(shard_id)
+
+    def resumed(self) -> None:
+        """See ``Door``."""
+        self._plan_at = self._consumer.now
+        self._calls.put(_nothing)
 
     # The engine's thread
 
@@ -374,7 +385,11 @@ class MicroBatchEngine:
             seconds=now - batch.started,
             results=results,
             readers=self._readers.values(),
+            counters=self._consumer.counters,
+            before=self._counted,
+            pause=self._manager.pause,
         )
+        self._counted = copy(self._consumer.counters)
         self.recent_progress.append(progress)
 
     def _settle(self, result: WorkResult, now: float) -> None:
@@ -386,15 +401,16 @@ class MicroBatchEngine:
         if result.error is None:
             self._tip.recovered(reader)
         records = {unfinished.record.sequence: unfinished for unfinished in result.unfinished}
-        exhausted = self._manager.settle(plan, outcome, now)
+        exhausted = self._manager.settle(plan, outcome, now, delivered=result.delivered)
         for unfinished in result.unfinished:
             self._retry_data.keep(shard_id, unfinished.record)
+            self._consumer.failures.add(unfinished.raised)
         failed = {failure.sequence for failure in outcome.failures}
         finished = {retry.sequence for retry in plan.retries} - failed
         self._retry_data.drop(shard_id, finished | {gone.sequence for gone in exhausted})
         for given_up in exhausted:
             unfinished = records[given_up.sequence]
-            self._consumer.bury(given_up, unfinished.record, unfinished.error)
+            self._consumer.bury(given_up, unfinished.record, unfinished.error, unfinished.raised)
         self._count(result, len(exhausted))
         if plan.kind is SliceKind.CARRIED:
             reader.settled(outcome.count)
@@ -446,8 +462,10 @@ class MicroBatchEngine:
             self._consumer.counters.timed_out += 1
         _log.warning("batch %d died (%s); its slices are planned again", batch.number, reason)
         self._deaths += not isinstance(error, HandlerRaised)
+        raised = None if error.__cause__ is None else raised_at(error.__cause__)
+        self._consumer.failures.add(raised)
         for work in batch.works:
-            self._died(work, error, reason)
+            self._died(work, error, reason, raised)
         self._look_again(batch, self._consumer.now)
 
     def _judge(self, batch: Batch, results: list[WorkResult], now: float) -> list[WorkResult]:
@@ -475,7 +493,9 @@ class MicroBatchEngine:
                 reader.barred_until = now + self._settings.rest_after(self._deaths)
         return [result for result in results if not result.lost]
 
-    def _died(self, work: WorkSlice, error: KinesisSpoutError, reason: str) -> None:
+    def _died(
+        self, work: WorkSlice, error: KinesisSpoutError, reason: str, raised: RaisedAt | None = None
+    ) -> None:
         """Have a slice planned again of which nobody knows how far it came."""
         plan, now = work.plan, self._consumer.now
         reader = self._reader_of(plan)
@@ -492,7 +512,7 @@ class MicroBatchEngine:
         position = None if before is None else before.position
         for given_up in self._manager.died(plan, None if plan.kind is SliceKind.READ else outcome, now):
             record = next(record for record in work.records if record.sequence == given_up.sequence)
-            self._consumer.bury(given_up, record, reason)
+            self._consumer.bury(given_up, record, reason, raised)
             self._retry_data.drop(plan.shard_id, [given_up.sequence])
         if plan.kind is SliceKind.CARRIED and before is not None and before.position != position:
             # They wait now, to be halved.

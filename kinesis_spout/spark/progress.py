@@ -2,10 +2,22 @@
 
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from kinesis_spout.spark.shard_reader import ShardReader
 from kinesis_spout.spark.work import WorkResult
+from kinesis_spout.spout.counters import Counters
+from kinesis_spout.spout.pause_reports import pause_text
+from shard_state import Pause
+
+_OUTCOMES: Final = {
+    "delivered": "delivered",
+    "acked": "acked",
+    "retried": "retried",
+    "timedOut": "timed_out",
+    "deadLettered": "given_up",
+}
+"""What is told of the counters, and as what."""
 
 
 def batch_progress(
@@ -16,8 +28,24 @@ def batch_progress(
     seconds: float,
     results: Sequence[WorkResult],
     readers: Collection[ShardReader],
+    counters: Counters,
+    before: Counters,
+    pause: Pause | None,
 ) -> dict[str, Any]:
-    """Describe one micro-batch. The metrics have the names of Databricks' Kinesis source."""
+    """Describe one micro-batch. The metrics have the names of Databricks' Kinesis source.
+
+    Args:
+        name: the query's.
+        stream: what is read.
+        number: the micro-batch's.
+        seconds: how long it took.
+        results: what came of it.
+        readers: those of all owned shards.
+        counters: what happened since the start.
+        before: what had happened by the progress before this one.
+        pause: how it stands, if deliveries pause.
+    """
+    totals = {told: getattr(counters, field) for told, field in _OUTCOMES.items()}
     rows = sum(result.delivered for result in results)
     behind = [reader.millis_behind_latest for reader in readers]
     metrics = {
@@ -36,6 +64,9 @@ def batch_progress(
         "numInputRows": rows,
         "processedRowsPerSecond": rows / seconds if seconds > 0 else 0.0,
         "durationMs": {"triggerExecution": round(seconds * 1000)},
+        "outcomes": {told: totals[told] - getattr(before, field) for told, field in _OUTCOMES.items()},
+        "totals": totals,
+        "paused": None if pause is None else pause_text(pause),
         "sources": [
             {
                 "description": f"Kinesis[{stream}]",

@@ -9,7 +9,7 @@ from kinesis_spout.errors import InvalidConfig, KinesisSpoutError
 from kinesis_spout.spark.engine import MicroBatchEngine
 from kinesis_spout.spout.consumer import Consumer
 from kinesis_spout.spout.counters import Counters
-from shard_state import ShardStatus
+from shard_state import Pause, ShardStatus
 
 _CAUGHT_UP_CHECK_SECONDS = 0.05
 
@@ -82,6 +82,26 @@ class SpoutQuery:
     def last_error(self) -> KinesisSpoutError | None:
         """The newest error that is being retried."""
         return self._consumer.last_error
+
+    @property
+    def failures(self) -> dict[str, int]:
+        """How often the handler failed with each kind of exception, by its type and the line that raised it."""
+        with self._consumer.lock:
+            return self._consumer.failures.counts
+
+    @property
+    def pause(self) -> Pause | None:
+        """How it stands while the query pauses, as practically every record failed; None while it does not.
+
+        Until then a single record is tried at a time, at growing intervals, and nothing is given up. The first
+        that succeeds (or is rejected) ends the pause.
+        """
+        with self._consumer.lock:
+            return self._consumer.manager.pause
+
+    def resume(self) -> bool:
+        """End the pause now; False if there is none."""
+        return self._consumer.resume()
 
     def shards(self) -> list[ShardStatus]:
         """Every known shard as this query sees it, parents before children."""

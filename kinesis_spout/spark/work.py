@@ -7,6 +7,7 @@ the retry, or for the dead letter.
 from dataclasses import dataclass
 
 from kinesis_spout.errors import KinesisError
+from kinesis_spout.handler import RaisedAt
 from kinesis_spout.record import Record
 from shard_state import SliceOutcome, SlicePlan
 
@@ -38,6 +39,7 @@ class Unfinished:
 
     record: Record
     error: str
+    raised: RaisedAt | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,3 +38,4 @@ class Chores:
     listing: Backoff = field(default_factory=Backoff)
     committing: Backoff = field(default_factory=Backoff)
     burying: Backoff = field(default_factory=Backoff)
+    pausing: Backoff = field(default_factory=Backoff)

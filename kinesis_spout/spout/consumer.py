@@ -23,15 +23,19 @@ from uuid import uuid4
 from kinesis_spout.config import SpoutConfig
 from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.errors import AccessDenied, DeadLetterError, KinesisSpoutError
+from kinesis_spout.failure_kinds import FailureKinds
+from kinesis_spout.handler import RaisedAt
 from kinesis_spout.kinesis.reactions import Action, Reaction, reaction_to
 from kinesis_spout.ports import CheckpointWrite
 from kinesis_spout.record import Record
 from kinesis_spout.spout.chores import Backoff, Chores
 from kinesis_spout.spout.counters import Counters
+from kinesis_spout.spout.pause_reports import PauseReports, most_frequent
 from kinesis_spout.spout.ports import Ports
 from kinesis_spout.spout.read_errors import ReadErrors
 from kinesis_spout.spout.waiting_letters import WaitingLetters
 from shard_state import (
+    BreakerRule,
     Capacity,
     Exhausted,
     Order,
@@ -65,6 +69,10 @@ class Door(Protocol):
         """Drop everything that was read of the shards."""
         ...
 
+    def resumed(self) -> None:
+        """Go on at once: an operator has ended a pause."""
+        ...
+
 
 class Consumer:
     """One member of an application on one stream. Mutable; ``lock`` guards ``manager``."""
@@ -96,7 +104,15 @@ class Consumer:
             capacity=Capacity(records=config.max_pending, holes=config.max_holes),
             limits=SliceLimits(records=config.max_records_per_slice),
             message_timeout_seconds=message_timeout_seconds,
+            breaker=BreakerRule(
+                failure_ratio=config.breaker_failure_ratio,
+                window=config.breaker_window,
+                probes=RetryPolicy(jitter=config.retry_jitter),
+            ),
         )
+        self.failures = FailureKinds()
+        """Guarded by ``lock``."""
+        self._pauses = PauseReports(config, ports.coordinator)
         self._door: Door | None = None
         self.letters = WaitingLetters()
         self._chores = Chores()
@@ -174,8 +190,18 @@ class Consumer:
         self.manager.end_read(shard_id)
         self.end_was_read()
 
-    def bury(self, exhausted: Exhausted, record: Record, error: str) -> None:
+    def resume(self) -> bool:
+        """End the pause of an open circuit breaker, as an operator says; False if there is none."""
+        with self.lock:
+            resumed = self.manager.resume()
+            if resumed and self._door is not None:
+                self._door.resumed()
+        self._chore_due.set()
+        return resumed
+
+    def bury(self, exhausted: Exhausted, record: Record, error: str, raised: RaisedAt | None = None) -> None:
         """Have a record that was given up dead-lettered. Call under the lock."""
+        self.counters.given_up += 1
         letter = DeadLetter(
             application=self.config.app,
             stream=self.config.stream_name,
@@ -188,6 +214,7 @@ class Consumer:
             error=error,
             reason="rejected" if exhausted.rejected else "exhausted",
             died_at=self.ports.clock.time(),
+            traceback=None if raised is None else raised.traceback,
         )
         self.letters.add((exhausted.shard_id, exhausted.sequence), letter)
         self._letter_due.set()
@@ -326,8 +353,19 @@ class Consumer:
             chores.commit_at = now + self.config.commit_interval_seconds
             if not self._tried(chores.committing, self._commit):
                 chores.commit_at = chores.committing.until
+        if now >= chores.pausing.until:
+            self._tried(chores.pausing, self._tell_of_pauses)
         list_at = max(chores.list_at, chores.listing.until)
         return min(chores.commit_at, list_at, now + _LOOK_AROUND_SECONDS)
+
+    def _tell_of_pauses(self) -> None:
+        with self.lock:
+            notices, pause = self.manager.take_notices(), self.manager.pause
+            mostly = most_frequent(self.failures)
+        for notice in notices:
+            self._pauses.log(notice, mostly)
+        if self._pauses.show(pause, mostly):
+            self.resume()
 
     def _tried(self, backoff: Backoff, chore: Callable[[], None]) -> bool:
         try:
@@ -396,6 +434,15 @@ class Consumer:
                 if self.letters.written((shard_id, sequence), letter):
                     self.manager.dead_lettered(shard_id, sequence, self.now)
             self.counters.dead_lettered += len(letters)
+            in_all = self.counters.dead_lettered
+        _log.info(
+            "dead-lettered %d records, %d since the start; `kinesis-spout dead-letters list --stream %s --app %s` "
+            "shows them",
+            len(letters),
+            in_all,
+            self.config.stream,
+            self.config.app,
+        )
 
     def _commit(self) -> None:
         with self.lock:

@@ -12,7 +12,10 @@ class Counters:
     acked: int = 0
     retried: int = 0
     timed_out: int = 0
+    given_up: int = 0
+    """Records that were given up; their dead letters are written before long."""
     dead_lettered: int = 0
+    """Of those, the durable dead letters."""
     bytes_read: int = 0
     throttled: int = 0
     commits: int = 0

@@ -29,7 +29,7 @@ from kinesis_spout.spout.message_id import MessageId
 from kinesis_spout.spout.open_ports import open_ports
 from kinesis_spout.spout.ports import Ports
 from kinesis_spout.spout.shard_readers import ShardReaders
-from shard_state import Exhausted, RecordEvent, Retry, SequenceNumber, ShardStatus
+from shard_state import Exhausted, Pause, RecordEvent, Retry, SequenceNumber, ShardStatus
 
 _STEP_SECONDS: Final = 0.005
 """Between two looks for the next tuple, when iterating."""
@@ -263,7 +263,32 @@ class RecordSpout:
         self._announcements.make()
         return failed
 
+    # The circuit breaker
+
+    @property
+    def pause(self) -> Pause | None:
+        """How it stands while deliveries pause, as practically all of them failed; None while they do not.
+
+        Until then ``next_tuple`` gives a single tuple at a time, at growing intervals, and nothing is given up.
+        The first of these that is acked (or rejected) ends the pause.
+        """
+        consumer, _ = self._opened()
+        with consumer.lock:
+            return consumer.manager.pause
+
+    def resume(self) -> bool:
+        """End the pause now; False if there is none."""
+        consumer, _ = self._opened()
+        return consumer.resume()
+
     # Looking in
+
+    @property
+    def failures(self) -> dict[str, int]:
+        """How often tuples were failed with each kind of exception, by its type and the line that raised it."""
+        consumer, _ = self._opened()
+        with consumer.lock:
+            return consumer.failures.counts
 
     def record(self, message_id: str) -> Record | None:
         """Give a copy of a tuple's record, as it was delivered last; None if it is finished, given up or unknown.
@@ -362,8 +387,9 @@ class RecordSpout:
             if decision is None:
                 return False
             consumer.counters.timed_out += reason is FailReason.TIME_OUT
+            consumer.failures.add(failure.raised)
             if isinstance(decision, Exhausted):
-                consumer.bury(decision, record, failure.error_text)
+                consumer.bury(decision, record, failure.error_text, failure.raised)
                 readers.retained.given_up(shard_id, sequence)
             self._announce_failed(str(delivery), failure, reason, decision)
         return True

@@ -63,6 +63,9 @@ class ShardReaders:
             self._turns.remove(shard_id)
         self.retained.drop_shards(gone)
 
+    def resumed(self) -> None:
+        """Nothing to do: the next ``take`` finds it."""
+
     # What the spout asks
 
     def take(self, now: float) -> Retained | None:
@@ -73,6 +76,8 @@ class ShardReaders:
                 next call serves the others.
         """
         self.retained.drop_buried(self._is_buried)
+        if self._consumer.manager.pause is not None:
+            return self._probe(now)
         while (shard_id := self._turns.current(now)) is not None:
             try:
                 taken = self._due_retry(shard_id, now) or self._fresh(shard_id, now)
@@ -116,6 +121,20 @@ class ShardReaders:
         total_bytes = (1 - _RETAINED_SHARE) * self._consumer.config.max_buffered_bytes
         return max(_MIN_READ_AHEAD_BYTES, int(total_bytes / self._shares))
 
+    def _probe(self, now: float) -> Retained | None:
+        """Give the one record that is tried while the circuit breaker is open, if it is time."""
+        manager = self._consumer.manager
+        if not manager.may_probe(now):
+            return None
+        for fresh in manager.probes_fresh:
+            give = self._fresh if fresh else self._due_retry
+            for shard_id in list(manager.round()):
+                manager.served(shard_id)
+                taken = give(shard_id, now)
+                if taken is not None:
+                    return taken
+        return None
+
     def _due_retry(self, shard_id: str, now: float) -> Retained | None:
         redelivery = self._consumer.manager.take_retry(shard_id, now)
         if redelivery is None:
@@ -130,7 +149,7 @@ class ShardReaders:
 
     def _fresh(self, shard_id: str, now: float) -> Retained | None:
         manager, getter = self._consumer.manager, self._getters.get(shard_id)
-        while getter is not None and not self.retained.is_full and manager.may_read(shard_id):
+        while getter is not None and not self.retained.is_full and manager.may_read(shard_id, now):
             try:
                 record = getter.poll()
             except ShardNotFound:

@@ -19,6 +19,10 @@ micro-batch; only failed records come back to the driver, with their data. The n
 them that are due, out of what came back: the source is read once. Records of a partition are delivered in
 the order of its rows; a failed record does not hold up those behind it.
 
+**When practically every record fails.** Nothing is given up then, and no delivery counts: the micro-batch is held
+(see ``batch_pause``), one record of it is tried at a time, at intervals that grow up to a minute, and when one
+succeeds the others follow. A ``stop()`` takes effect after the interval under way.
+
 **What is bounded.** A task gives back at most ``max_failed_bytes_per_task``. When more fails (the database is
 down, the format has changed) it stops calling the handler, and the micro-batch fails with `TooManyFailures`:
 that is trouble of the whole, which retries and dead letters of single records would only blur. Spark's
@@ -43,6 +47,7 @@ from kinesis_spout.executor_python import unfit_python
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.record import Record
 from kinesis_spout.scheme import resolve
+from kinesis_spout.structured.batch_pause import BatchPause
 from kinesis_spout.structured.dead_letter_place import DeadLetterPlace
 from kinesis_spout.structured.failed_records import FailedRecords, RetryRules
 from kinesis_spout.structured.record_delivery import (
@@ -52,7 +57,7 @@ from kinesis_spout.structured.record_delivery import (
     PickledHandler,
     check_columns,
 )
-from shard_state import RetryPolicy
+from shard_state import BreakerRule, RetryPolicy
 
 _log = logging.getLogger(__name__)
 
@@ -86,6 +91,8 @@ def each_record(
     retry_backoff_seconds: float = 1.0,
     retry_backoff_cap_seconds: float = 60.0,
     maximum_record_age_seconds: float | None = None,
+    breaker_failure_ratio: float | None = 0.9,
+    breaker_window: int = 1_000,
     max_failed_bytes_per_task: int = 64 * 1024 * 1024,
     dead_letter_client: KinesisClientSettings | None = None,
     on_progress: Callable[[RecordOutcomes], None] | None = None,
@@ -112,6 +119,9 @@ def each_record(
         maximum_record_age_seconds: a failed record that would be older than this at its retry, counted from
             its arrival in the stream, is dead-lettered instead, as "expired". Every record is delivered once,
             however old.
+        breaker_failure_ratio: give nothing up, and hold the micro-batch, once this share of the last outcomes are
+            failures; None: never.
+        breaker_window: the last outcomes that are looked at, over micro-batches, once there are 100 (or so many).
         max_failed_bytes_per_task: of failed records that one task may bring back to the driver.
         dead_letter_client: how to reach the stream of ``kinesis://``; None: as boto3 finds it.
         on_progress: told of every finished micro-batch. What it raises is logged and goes no further.
@@ -139,6 +149,10 @@ def each_record(
         )
     except ValueError as error:
         raise InvalidConfig(f"retry_limit and retry_backoff_…: {error}") from error
+    try:
+        rule = BreakerRule(failure_ratio=breaker_failure_ratio, window=breaker_window)
+    except ValueError as error:
+        raise InvalidConfig(f"breaker_failure_ratio and breaker_window: {error}") from error
     return _EachRecord(
         deliver=DeliverRecords(PickledHandler.of(handler, resolve(scheme)), max_failed_bytes_per_task),
         rules=RetryRules(policy=policy, maximum_record_age_seconds=age),
@@ -146,6 +160,7 @@ def each_record(
             url=dead_letters, client=dead_letter_client or KinesisClientSettings(), clock=clock
         ),
         app=app,
+        pause=BatchPause(rule),
         on_progress=on_progress,
         clock=clock,
     )
@@ -153,12 +168,13 @@ def each_record(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _EachRecord:
-    """The function for ``foreachBatch``. Picklable; holds nothing from one micro-batch to the next."""
+    """The function for ``foreachBatch``. Picklable; from one micro-batch to the next it keeps only ``pause``."""
 
     deliver: DeliverRecords
     rules: RetryRules
     dead_letters: DeadLetterPlace
     app: str
+    pause: BatchPause
     on_progress: Callable[[RecordOutcomes], None] | None
     clock: Clock
 
@@ -171,15 +187,19 @@ class _EachRecord:
         self.dead_letters.check_reachable()
         self.dead_letters.check_writable()
         started = self.clock.monotonic()
+        self.pause.begin()
         failed = FailedRecords(self.rules, self.app)
-        deliveries, dead = self._round(df.select(*COLUMNS), self.deliver, batch_id, failed)
+        deliveries, dead = self._round(
+            df.select(*COLUMNS), self.deliver, batch_id, failed, self.pause.delivered
+        )
         outcomes = RecordOutcomes(
             batch_id=batch_id, delivered=deliveries, acked=0, retried=0, dead_lettered=dead, seconds=0.0
         )
         while (due := failed.next_due) is not None:
-            self.clock.sleep(due - self.clock.monotonic())
-            again = df.sparkSession.createDataFrame(failed.take_due(self.clock.monotonic()))
-            deliveries, dead = self._round(again, self.deliver.again(), batch_id, failed)
+            self.clock.sleep(self.pause.probe_at(due) - self.clock.monotonic())
+            taken = failed.take_one() if self.pause.is_on else failed.take_due(self.clock.monotonic())
+            again = df.sparkSession.createDataFrame(taken)
+            deliveries, dead = self._round(again, self.deliver.again(), batch_id, failed, self.pause.retried)
             outcomes = replace(
                 outcomes,
                 retried=outcomes.retried + deliveries,
@@ -194,7 +214,12 @@ class _EachRecord:
         )
 
     def _round(
-        self, df: DataFrame, deliver: DeliverRecords, batch_id: int, failed: FailedRecords
+        self,
+        df: DataFrame,
+        deliver: DeliverRecords,
+        batch_id: int,
+        failed: FailedRecords,
+        note: Callable[[int, int, pa.Table, float], bool],
     ) -> tuple[int, int]:
         """Deliver records once, in one job. Returns how many were delivered, and how many dead-lettered."""
         try:
@@ -214,14 +239,17 @@ class _EachRecord:
                 "something down that the handler needs? If so many may fail, raise max_failed_bytes_per_task or "
                 "read less at a time (maxBytesPerTrigger)"
             )
+        failures, now = outcomes.filter(pc.invert(ends)), self.clock.monotonic()
         letters = failed.settle(
-            outcomes.filter(pc.invert(ends)),
+            failures,
             now=self.clock.time(),
-            monotonic=self.clock.monotonic(),
+            monotonic=now,
             random=random.random(),  # noqa: S311 - spreads retries, guards nothing
+            spare=note(batch_id, deliveries, failures, now),
         )
         if letters:
             self.dead_letters.write(letters)
+            _log.info("micro-batch %d: dead-lettered %d records", batch_id, len(letters))
         return deliveries, len(letters)
 
     def _tell(self, outcomes: RecordOutcomes) -> None:

@@ -43,7 +43,9 @@ class FailedRecords:
         """When the first of the waiting records is due, on the monotonic clock; None when none waits."""
         return min((due for due, _ in self._waiting), default=None)
 
-    def settle(self, failures: pa.Table, *, now: float, monotonic: float, random: float) -> list[DeadLetter]:
+    def settle(
+        self, failures: pa.Table, *, now: float, monotonic: float, random: float, spare: bool = False
+    ) -> list[DeadLetter]:
         """Take records that have just failed. Those that are tried again wait here; the others are given back.
 
         Args:
@@ -51,12 +53,19 @@ class FailedRecords:
             now: seconds since the epoch.
             monotonic: the same moment on the monotonic clock.
             random: from [0, 1), one for all, so that records that failed together come back in one job.
+            spare: these deliveries do not count, and nothing is given up but what is rejected.
         """
         given_up: dict[int, str] = {}
         waiting: defaultdict[float, list[int]] = defaultdict(list)
         arrivals = arrival_seconds(failures.column("approximateArrivalTimestamp"))
         verdicts = failures.select([ATTEMPT, "rejected", "delaySeconds"]).to_pylist()
         for row, verdict in enumerate(verdicts):
+            if spare and not verdict["rejected"]:
+                again = self._rules.policy.again(
+                    attempts=verdict[ATTEMPT], random=random, delay_seconds=verdict["delaySeconds"]
+                )
+                waiting[monotonic + again.delay_seconds].append(row)
+                continue
             decision = self._rules.policy.decide(
                 attempts=verdict[ATTEMPT],
                 random=random,
@@ -69,7 +78,8 @@ class FailedRecords:
                 given_up[row] = EXPIRED
             else:
                 waiting[monotonic + decision.delay_seconds].append(row)
-        self._waiting.extend((due, _next_attempt(_rows(failures, rows))) for due, rows in waiting.items())
+        counted = 0 if spare else 1
+        self._waiting.extend((due, _waiting(_rows(failures, rows), counted)) for due, rows in waiting.items())
         return self._letters(_rows(failures, list(given_up)), list(given_up.values()), now)
 
     def take_due(self, monotonic: float) -> pa.Table:
@@ -83,6 +93,18 @@ class FailedRecords:
         due = [table for at, table in self._waiting if at <= until]
         self._waiting = [(at, table) for at, table in self._waiting if at > until]
         return pa.concat_tables(due)
+
+    def take_one(self) -> pa.Table:
+        """Give out the one record that is due first.
+
+        Raises:
+            ValueError: none waits.
+        """
+        at = min(range(len(self._waiting)), key=lambda at: self._waiting[at][0])
+        due, table = self._waiting.pop(at)
+        if table.num_rows > 1:
+            self._waiting.append((due, table.slice(1)))
+        return table.slice(0, 1)
 
     def _is_too_old(self, arrival: float | None, at: float) -> bool:
         maximum = self._rules.maximum_record_age_seconds
@@ -104,6 +126,7 @@ class FailedRecords:
                 error=row["error"],
                 reason=reason,
                 died_at=now,
+                traceback=row["traceback"],
             )
             for row, arrival, reason in zip(rows, arrivals, reasons, strict=True)
         ]
@@ -113,6 +136,6 @@ def _rows(failures: pa.Table, rows: Sequence[int]) -> pa.Table:
     return failures.take(pa.array(rows, pa.int64()))
 
 
-def _next_attempt(failures: pa.Table) -> pa.Table:
-    attempts = pc.add(failures.column(ATTEMPT), pa.scalar(1, pa.int32()))
+def _waiting(failures: pa.Table, counted: int) -> pa.Table:
+    attempts = pc.add(failures.column(ATTEMPT), pa.scalar(counted, pa.int32()))
     return failures.select(list(COLUMNS)).append_column(ATTEMPT, attempts)

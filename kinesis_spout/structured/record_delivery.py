@@ -37,6 +37,8 @@ _OUTCOMES: Final = {
     **COLUMNS,
     ATTEMPT: "int",
     "error": "string",
+    "kind": "string",
+    "traceback": "string",
     "rejected": "boolean",
     "delaySeconds": "double",
     # Of the row that ends a task; null where a row is a failed record.
@@ -57,7 +59,7 @@ _ARROW_TYPES: Final = {
 OUTCOMES_SCHEMA: Final = pa.schema([(name, _ARROW_TYPES[type_]) for name, type_ in _OUTCOMES.items()])
 
 _OVERHEAD_BYTES: Final = 500
-"""What a failed record weighs besides its data and its error, roughly."""
+"""What a failed record weighs besides its data, its error and where that was raised, roughly."""
 _MAX_LOADED: Final = 8
 
 RecordFunction = Callable[[Record], object]
@@ -154,7 +156,7 @@ class DeliverRecords:
                 except BaseException as error:  # noqa: BLE001 - whatever it raises fails its record
                     failure = failure_of(error)
                     failed.append((at, failure))
-                    failed_bytes += len(record.data) + len(failure.error_text) + _OVERHEAD_BYTES
+                    failed_bytes += len(record.data) + _weight(failure)
                     overflowed = failed_bytes > max_failed_bytes
                     if overflowed:
                         last_error = failure.error_text
@@ -203,9 +205,17 @@ def _failures(batch: pa.RecordBatch, failed: Sequence[tuple[int, Failure]]) -> p
     columns = {name: batch.column(name).take(rows) for name in COLUMNS}
     columns[ATTEMPT] = _attempts(batch).take(rows)
     columns["error"] = pa.array([failure.error_text for failure in failures])
+    raised = [failure.raised for failure in failures]
+    columns["kind"] = pa.array([each and each.kind for each in raised], pa.string())
+    columns["traceback"] = pa.array([each and each.traceback for each in raised], pa.string())
     columns["rejected"] = pa.array([failure.rejected for failure in failures])
     columns["delaySeconds"] = pa.array([failure.delay_seconds for failure in failures], pa.float64())
     return _outcomes(columns, len(failed))
+
+
+def _weight(failure: Failure) -> int:
+    traceback_chars = 0 if failure.raised is None else len(failure.raised.traceback)
+    return len(failure.error_text) + traceback_chars + _OVERHEAD_BYTES
 
 
 def _outcomes(columns: dict[str, pa.Array], rows: int) -> pa.RecordBatch:

@@ -105,9 +105,11 @@ class SteppedSpout(RecordSpout):
         consumer, prefetcher = self._stepped()
         retry_at = consumer.manager.next_due()
         moments = [inf if retry_at is None else retry_at]
-        if consumer.letters or not self._is_read_up(consumer):
+        # What is unread waits with the rest while the circuit breaker is open.
+        to_read = consumer.manager.pause is None and not self._is_read_up(consumer)
+        if consumer.letters or to_read:
             moments.append(consumer.chores_at)
-        if not self._is_read_up(consumer):
+        if to_read:
             moments.append(prefetcher.due_at)
         return min(moments)
 

@@ -72,6 +72,8 @@ class InMemoryZooKeeper:
         self.shards: dict[str, _Node] = {}
         self.owners: dict[str, _Owner] = {}
         self.member_names: set[str] = set()
+        self.pauses: dict[str, str] = {}
+        """The notices of the members that have paused."""
         self._node_ids = itertools.count(1)
         self._faults: deque[StoreFault] = deque()
         self._unavailable = False
@@ -156,6 +158,7 @@ class InMemoryZooKeeper:
     def end_session(self, member: str) -> None:
         """Remove the ephemeral nodes of a member."""
         self.member_names.discard(member)
+        self.pauses.pop(member, None)
         for shard_id in [shard_id for shard_id, owner in self.owners.items() if owner.member == member]:
             del self.owners[shard_id]
 
@@ -188,6 +191,7 @@ class InMemoryCoordinator:
         self.mark: Application | None = None
         """As this process found or made it, for the store and the coordinator."""
         self._lost: set[str] = set()
+        self._shows_pause = False
 
     @property
     def member(self) -> str:
@@ -248,6 +252,37 @@ class InMemoryCoordinator:
             self._lost.clear()
             return lost
 
+    def show_pause(self, notice: str) -> bool:
+        """Show operators that this member has paused; True once one of them says to go on."""
+        with self._zookeeper.lock:
+            self._zookeeper.check_available()
+            taken_away = self._shows_pause and self._member not in self._zookeeper.pauses
+            self._shows_pause = not taken_away
+            if not taken_away:
+                self._zookeeper.pauses[self._member] = notice
+            return taken_away
+
+    def end_pause(self) -> None:
+        """Show it no longer."""
+        with self._zookeeper.lock:
+            self._zookeeper.check_available()
+            self._shows_pause = False
+            self._zookeeper.pauses.pop(self._member, None)
+
+    def pauses(self) -> Mapping[str, str]:
+        """Give the notices of the members that have paused."""
+        with self._zookeeper.lock:
+            self._zookeeper.check_available()
+            return dict(sorted(self._zookeeper.pauses.items()))
+
+    def resume(self) -> list[str]:
+        """Tell the members that have paused to go on."""
+        with self._zookeeper.lock:
+            self._zookeeper.check_available()
+            members = sorted(self._zookeeper.pauses)
+            self._zookeeper.pauses.clear()
+            return members
+
     def close(self) -> None:
         """Leave."""
         with self._zookeeper.lock:
@@ -262,6 +297,7 @@ class InMemoryCoordinator:
 
     def lose_all(self) -> None:
         """Learn that the session is over."""
+        self._shows_pause = False
         for shard_id in list(self.owned):
             self.lose(shard_id)
 

@@ -92,7 +92,13 @@ class Administration:
         """Take back the mark, while no member is registered; then the checkpoints, then the place."""
         parents = [
             path
-            for path in (self._paths.leader, self._paths.assignment, self._paths.owners, self._paths.shards)
+            for path in (
+                self._paths.leader,
+                self._paths.assignment,
+                self._paths.owners,
+                self._paths.paused,
+                self._paths.shards,
+            )
             if self._session.answer(self._client.exists_async(path))
         ]
         transaction = self._client.transaction()

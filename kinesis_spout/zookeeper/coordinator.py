@@ -5,7 +5,7 @@ import os
 import re
 import socket
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 
@@ -13,6 +13,7 @@ from kinesis_spout.errors import StoreError, StoreUnavailable
 from kinesis_spout.zookeeper.layout import make_layout
 from kinesis_spout.zookeeper.ownerships import Ownership, Ownerships
 from kinesis_spout.zookeeper.paths import Paths, check_name
+from kinesis_spout.zookeeper.pause_notices import PauseNotices
 from kinesis_spout.zookeeper.session import ZooKeeperSession
 from kinesis_spout.zookeeper.store import ZooKeeperCheckpointStore
 from shard_state import Checkpoint
@@ -58,6 +59,7 @@ class ZooKeeperCoordinator:
         self._ownerships = ownerships
         self._store = store
         self._member = check_name("member", member)
+        self._notices = PauseNotices(session, paths, member)
         self._joined = False
         self._closed = False
         session.subscribe(self)
@@ -218,6 +220,22 @@ class ZooKeeperCoordinator:
     def take_lost(self) -> frozenset[str]:
         """Name the shards lost since the last call (see the port)."""
         return self._ownerships.take_lost()
+
+    def show_pause(self, notice: str) -> bool:
+        """Show operators that this member has paused (see the port)."""
+        return self._notices.show(notice)
+
+    def end_pause(self) -> None:
+        """Show it no longer (see the port)."""
+        self._notices.end()
+
+    def pauses(self) -> Mapping[str, str]:
+        """Give the notices of the members that have paused."""
+        return self._notices.all()
+
+    def resume(self) -> list[str]:
+        """Tell the members that have paused to go on (see the port)."""
+        return self._notices.take_away()
 
     def close(self) -> None:
         """Give everything up and end the session, which the store shares."""

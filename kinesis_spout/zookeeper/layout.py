@@ -25,6 +25,7 @@ def make_layout(session: ZooKeeperSession, paths: Paths) -> None:
             paths.shards,
             paths.members,
             paths.owners,
+            paths.paused,
             paths.leader,
             paths.assignment,
         )

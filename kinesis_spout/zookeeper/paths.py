@@ -6,6 +6,7 @@
     leader/                      election
     assignment                   written by the leader only
     owners/{shardId}             ephemeral: the fence of every checkpoint write
+    paused/{member}              ephemeral: who has paused; taking it away tells it to go on
 """
 
 from dataclasses import dataclass
@@ -76,6 +77,11 @@ class Paths:
         """Which member should own which shard."""
         return f"{self.base}/assignment"
 
+    @property
+    def paused(self) -> str:
+        """Parent of the notices of members that have paused."""
+        return f"{self.base}/paused"
+
     def shard(self, shard_id: str) -> str:
         """Where a shard's checkpoint is."""
         return f"{self.shards}/{shard_id}"
@@ -87,6 +93,10 @@ class Paths:
     def member(self, member: str) -> str:
         """Where a member registers."""
         return f"{self.members}/{member}"
+
+    def pause(self, member: str) -> str:
+        """Where a member says that it has paused."""
+        return f"{self.paused}/{member}"
 
 
 def check_name(field: str, name: str) -> str:

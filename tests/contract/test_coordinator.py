@@ -340,3 +340,53 @@ def test_what_we_gave_up_for_lost_is_free_although_the_session_lives(real_place:
     real_place.proxy(one).open_door()
     wait_until(lambda: epoch_of(two, A) == 2, "the other may acquire")
     assert epoch_of(one, B) == 2
+
+
+# Pauses
+
+
+def test_operators_see_who_has_paused_and_why(place: Place) -> None:
+    one, operator = begun(place), place.process("operator")
+    assert operator.coordinator.pauses() == {}
+    assert not one.coordinator.show_pause("97 of 100 failed")
+    assert not one.coordinator.show_pause("98 of 100 failed")
+    assert operator.coordinator.pauses() == {"one": "98 of 100 failed"}
+    one.coordinator.end_pause()
+    assert operator.coordinator.pauses() == {}
+    one.coordinator.end_pause()
+
+
+def test_an_operator_tells_all_who_have_paused_to_go_on_and_each_learns_it_once(place: Place) -> None:
+    one, two, operator = begun(place), begun(place, "two"), place.process("operator")
+    for process in (one, two):
+        assert not process.coordinator.show_pause("all failed")
+    assert operator.coordinator.resume() == ["one", "two"]
+    assert operator.coordinator.resume() == []
+    assert one.coordinator.show_pause("all failed")
+    assert two.coordinator.show_pause("all failed")
+    assert not one.coordinator.show_pause("all failed again")
+    assert operator.coordinator.pauses() == {"one": "all failed again"}
+
+
+def test_what_was_shown_is_gone_with_its_member(place: Place) -> None:
+    one, operator = begun(place), place.process("operator")
+    one.coordinator.show_pause("all failed")
+    one.close()
+    assert operator.coordinator.pauses() == {}
+
+
+def test_a_notice_that_went_with_the_session_was_taken_away_by_nobody(place: Place) -> None:
+    one, operator = begun(place), place.process("operator")
+    one.coordinator.show_pause("all failed")
+    place.expire(one)
+    wait_until(lambda: operator.coordinator.pauses() == {}, "the notice is gone")
+    assert not one.coordinator.show_pause("all failed")
+    assert operator.coordinator.pauses() == {"one": "all failed"}
+
+
+def test_in_a_place_of_an_older_version_a_pause_is_shown_as_well(real_place: RealPlace) -> None:
+    one, operator = really_begun(real_place), real_place.process("operator")
+    one.session.client.delete(one.paths.paused)
+    assert operator.coordinator.pauses() == {}
+    assert not one.coordinator.show_pause("all failed")
+    assert operator.coordinator.pauses() == {"one": "all failed"}

@@ -1,5 +1,6 @@
 """A handler for each record inside foreachBatch, on real Spark; the micro-batches have the source's columns."""
 
+import logging
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -379,3 +380,80 @@ def test_a_place_that_cannot_be_written_to_is_noticed_before_the_first_record(
         start(spark, tmp_path, function).awaitTermination()
 
     assert log.counts() == {}
+
+
+class MendedAfter(ManualClock):
+    """A clock on which somebody mends the handler, by making a file, after so many seconds."""
+
+    def __init__(self, seconds: float, file: Path) -> None:
+        super().__init__()
+        self._mended_at = seconds
+        self._file = file
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        if self.monotonic() >= self._mended_at:
+            self._file.touch()
+
+
+def test_a_batch_whose_records_all_fail_is_held_until_the_handler_is_mended(
+    spark: SparkSession,
+    log: DeliveryLog,
+    dead: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    mended = tmp_path / "mended"
+    path = str(mended)
+
+    def act(payload: str, attempt: int) -> None:
+        del attempt
+        if not Path(path).exists():
+            raise ValueError(f"no database for {payload}")
+
+    told: list[RecordOutcomes] = []
+    clock = MendedAfter(20.0, mended)
+    function = each_record(
+        logging_handler(log, act),
+        dead_letters=f"file://{dead}",
+        app="billing",
+        retry_limit=0,
+        on_progress=told.append,
+        clock=clock,
+    )
+    payloads = [f"r{number}" for number in range(3_000)]
+    with caplog.at_level(logging.INFO):
+        function(spark.createDataFrame(page(*payloads)), 5)
+
+    assert letters(dead) == []
+    (outcomes,) = told
+    assert (outcomes.acked, outcomes.dead_lettered) == (3_000, 0)
+    assert outcomes.retried == 4 + 3_000, "the probes that failed, and every record once more"
+    assert (
+        "micro-batch 5 is held: 1000 of the last 1000 outcomes are failures (mostly ValueError at"
+        in caplog.text
+    )
+    assert "micro-batch 5 goes on" in caplog.text
+    assert caplog.text.count("a handler failed with") == 1
+    assert not any("no database for r" in record.getMessage() for record in caplog.records)
+
+
+def test_without_the_breaker_a_batch_whose_records_all_fail_is_given_up(
+    spark: SparkSession, dead: Path
+) -> None:
+    def fail(_: Record) -> None:
+        raise ValueError("no database")
+
+    function = each_record(
+        fail,
+        dead_letters=f"file://{dead}",
+        app="billing",
+        retry_limit=0,
+        breaker_failure_ratio=None,
+        clock=ManualClock(),
+    )
+    function(spark.createDataFrame(page(*(f"r{number}" for number in range(200)))), 5)
+
+    found = letters(dead)
+    assert len(found) == 200
+    assert "in fail" in (found[0].traceback or "")

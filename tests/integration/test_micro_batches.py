@@ -2,6 +2,7 @@
 
 import os
 import threading
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -406,3 +407,46 @@ def test_what_is_wrong_at_the_start_is_raised_at_the_start(
 ) -> None:
     with pytest.raises(StreamNotFound, match="no-such-stream"):
         world.spout(stream="no-such-stream").foreach_record(spark, lambda _: None)
+
+
+@pytest.mark.parametrize("door", ["foreach_record", "foreach_arrow", "foreach_batch"])
+def test_a_handler_that_is_broken_for_every_record_costs_none_of_them(
+    spark: SparkSession, world: MicroBatchWorld, tmp_path: Path, door: str
+) -> None:
+    payloads, mended = texts(3_000), str(tmp_path / "mended")
+    world.put(payloads)
+
+    def act(payload: str, attempt: int) -> None:
+        del attempt
+        if not Path(mended).exists():
+            raise ValueError(f"no database for {payload}")
+
+    def arrow(batch: pa.RecordBatch, collector: ArrowCollector) -> None:
+        del collector
+        if not Path(mended).exists():
+            raise ValueError(f"no database for {batch.num_rows} rows")
+
+    def frame(df: DataFrame, collector: Collector) -> None:
+        if not Path(mended).exists():
+            collector.fail(df, ValueError("no database"))
+
+    handlers: dict[str, Any] = {
+        "foreach_record": logging_handler(world.log, act),
+        "foreach_arrow": arrow,
+        "foreach_batch": frame,
+    }
+    query = getattr(world.spout(retry_limit=0), door)(spark, handlers[door])
+    with query:
+        wait_until(lambda: query.pause is not None, "the query pauses")
+        assert query.status["message"].startswith("Paused: ")
+        assert world.dead_letters() == []
+        Path(mended).touch()
+        query.processAllAvailable()
+        assert query.pause is None
+        assert query.counters.acked == 3_000
+        totals = query.lastProgress["totals"]
+        assert (totals["acked"], totals["deadLettered"]) == (3_000, 0)
+    assert world.dead_letters() == []
+    if door == "foreach_record":
+        assert set(world.log.payloads()) == set(payloads)
+        assert all("no database for" not in kind for kind in query.failures)

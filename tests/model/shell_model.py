@@ -13,7 +13,17 @@ from typing import ClassVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from shard_state import Capacity, Checkpoint, Order, RetryPolicy, ShardPhase, SliceLimits, StateManager
+from shard_state import (
+    BreakerRule,
+    Capacity,
+    Checkpoint,
+    Order,
+    RetryPolicy,
+    SequenceNumber,
+    ShardPhase,
+    SliceLimits,
+    StateManager,
+)
 from tests.model.stream_in_memory import Failures, Store, Stream
 
 
@@ -30,6 +40,8 @@ class ShellModel(RuleBasedStateMachine):
         self.store = Store(self.stream)
         self.stolen: set[str] = set()
         """Shards that another consumer took, which ours does not know yet."""
+        self.spared: dict[tuple[str, SequenceNumber], int] = {}
+        """How many deliveries of a record failed while the breaker was open, under the present ownership."""
 
     @initialize(
         order=st.sampled_from(Order),
@@ -38,11 +50,21 @@ class ShellModel(RuleBasedStateMachine):
         splits=st.integers(0, 2),
         lineage_stored=st.booleans(),
         behind=st.integers(0, 2),
+        breaks=st.booleans(),
     )
     def begin(
-        self, order: Order, limit: int, shards: int, splits: int, *, lineage_stored: bool, behind: int
+        self,
+        order: Order,
+        limit: int,
+        shards: int,
+        splits: int,
+        *,
+        lineage_stored: bool,
+        behind: int,
+        breaks: bool,
     ) -> None:
         self.order = order
+        self.breaker = BreakerRule(failure_ratio=0.6, window=4, least=2) if breaks else None
         self.policy = RetryPolicy(limit=limit, backoff_seconds=4.0, cap_seconds=8.0)
         for _ in range(shards):
             self.stream.open_shard()
@@ -62,7 +84,9 @@ class ShellModel(RuleBasedStateMachine):
             capacity=Capacity(records=8, holes=6),
             limits=self.LIMITS,
             message_timeout_seconds=self.MESSAGE_TIMEOUT_SECONDS,
+            breaker=self.breaker,
         )
+        self.spared.clear()
         self.failures = Failures(self.order)
         self.stolen.clear()
         self.crash()
@@ -106,7 +130,26 @@ class ShellModel(RuleBasedStateMachine):
     def acquire(self, shard_id: str) -> Checkpoint:
         checkpoint = self.store.acquire(shard_id, self.manager.fresh_checkpoint(shard_id))
         self.manager.acquired(shard_id, checkpoint)
+        self.spared = {place: count for place, count in self.spared.items() if place[0] != shard_id}
         return checkpoint
+
+    # The breaker
+
+    @precondition(lambda self: self.manager.pause is not None)
+    @rule()
+    def an_operator_resumes(self) -> None:
+        assert self.manager.resume()
+        assert self.manager.pause is None
+        assert not self.manager.resume()
+
+    def spare(self, shard_id: str, sequence: SequenceNumber) -> None:
+        place = shard_id, sequence
+        self.spared[place] = self.spared.get(place, 0) + 1
+
+    def check_limit(self, shard_id: str, sequence: SequenceNumber, attempt: int) -> None:
+        """At most 1 + limit deliveries, and those that failed while nothing was given up (invariant 4)."""
+        assert self.policy.limit is not None
+        assert attempt - self.spared.get((shard_id, sequence), 0) <= 1 + self.policy.limit
 
     @precondition(lambda self: self.manager.owned)
     @rule(data=st.data())

@@ -78,11 +78,23 @@ class RecordShell(ShellModel):
         assert seen == before
 
     def serve(self, shard_id: str) -> bool:
+        """Deliver a record of a shard, if there is one. While the breaker is open it is the one probe."""
+        before = self.manager.pause
+        served = self.serve_next(shard_id)
+        after = self.manager.pause
+        if before is not None and served:
+            assert before.probe_at is not None
+            assert before.probe_at <= self.now
+            assert after is not None
+            assert after.probe_at is None
+        return served
+
+    def serve_next(self, shard_id: str) -> bool:
         retry = self.manager.take_retry(shard_id, self.now)
         if retry is not None:
             self.delivered(self.stream.record(shard_id, retry.sequence), retry.attempt)
             return True
-        while self.manager.may_read(shard_id):
+        while self.manager.may_read(shard_id, self.now):
             ahead = self.ahead(shard_id)
             if not ahead:
                 return False
@@ -102,8 +114,7 @@ class RecordShell(ShellModel):
     def delivered(self, record: StoredRecord, attempt: int) -> None:
         place = (record.shard_id, record.sequence)
         assert place not in self.out
-        assert self.policy.limit is not None
-        assert attempt <= 1 + self.policy.limit
+        self.check_limit(*place, attempt)
         self.stream.check_parents_finished(record.shard_id)
         self.failures.check_delivery(record)
         self.out[place] = attempt, self.now + TIMEOUT_SECONDS
@@ -176,13 +187,17 @@ class RecordShell(ShellModel):
             return
         del self.out[place]
         self.failures.add(record)
+        if self.manager.pause is not None and not rejected:
+            assert isinstance(decision, Retry), "nothing is given up while the breaker is open"
+            self.spare(*place)
         if isinstance(decision, Exhausted):
             self.exhausted.append(place)
         else:
             assert isinstance(decision, Retry)
             assert not rejected
             next_due = self.manager.next_due()
-            assert next_due is not None or self.order is not Order.UNORDERED
+            probing = self.manager.pause is not None and self.manager.pause.probe_at is None
+            assert next_due is not None or self.order is not Order.UNORDERED or probing
         assert self.manager.fail(*place, self.now, attempt=delivery.attempt, partition_key=record.key) is None
 
     # Finishing

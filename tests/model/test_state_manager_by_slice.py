@@ -85,9 +85,13 @@ class SliceShell(ShellModel):
 
     @rule()
     def plan(self) -> None:
-        for plan in self.manager.plan(
-            self.now, {shard_id: len(page) for shard_id, page in self.carried.items()}
-        ):
+        before = self.manager.pause
+        plans = self.manager.plan(self.now, {shard_id: len(page) for shard_id, page in self.carried.items()})
+        if before is not None and plans:
+            assert before.probe_at is not None
+            assert before.probe_at <= self.now
+            assert [plan.limit for plan in plans] == [1], "one record is tried at a time"
+        for plan in plans:
             for other in self.out:
                 same = (other.shard_id, other.epoch, other.is_fresh) == (
                     plan.shard_id,
@@ -103,7 +107,8 @@ class SliceShell(ShellModel):
         assert not self.manager.plan(
             self.now, {shard_id: len(page) for shard_id, page in self.carried.items()}
         )
-        self.check_that_everybody_was_served()
+        if before is None:
+            self.check_that_everybody_was_served()
 
     def check_that_everybody_was_served(self) -> None:
         """Every shard that may be read is being read now, whatever the others do (invariant 15)."""
@@ -148,8 +153,8 @@ class SliceShell(ShellModel):
                 self.failures.check_delivery(record, along)
 
         def checked(record: StoredRecord, attempt: int) -> Verdict:
-            assert self.policy.limit is not None
-            assert attempt <= 1 + self.policy.limit
+            if current:
+                self.check_limit(record.shard_id, record.sequence, attempt)
             return verdict(record, attempt)
 
         records = self.records_of(plan)
@@ -185,6 +190,11 @@ class SliceShell(ShellModel):
                 self.failures.add(record)
         exhausted = self.manager.settle(slice_.plan, slice_.outcome, self.now)
         self.exhausted += exhausted
+        if self.manager.pause is not None and self.is_current(slice_.plan):
+            assert all(gone.rejected for gone in exhausted), "nothing is given up while the breaker is open"
+            for failure in slice_.outcome.failures:
+                if not (failure.held or failure.rejected):
+                    self.spare(slice_.plan.shard_id, failure.sequence)
         if self.is_current(slice_.plan) and slice_.plan.kind is SliceKind.CARRIED:
             self.take_from_page(slice_.plan.shard_id, slice_.outcome.count)
         finished = {record.sequence for record in slice_.acked} | {gone.sequence for gone in exhausted}
@@ -212,6 +222,10 @@ class SliceShell(ShellModel):
                 self.take_from_page(plan.shard_id, held.count)
         convicted = held is not None and plan.alone and alone and len(held.failures) == 1
         assert convicted or not exhausted
+        if convicted and self.manager.pause is not None:
+            assert held is not None
+            assert not exhausted
+            self.spare(plan.shard_id, held.failures[0].sequence)
         if not convicted:
             return
         assert held is not None

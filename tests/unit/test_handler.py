@@ -1,12 +1,21 @@
 """What a handler raises decides what becomes of its record."""
 
+import json
 import math
 import pickle
 import traceback
+from collections.abc import Callable
 
 import pytest
 
-from kinesis_spout.handler import MAX_ERROR_CHARS, Failure, Reject, RetryLater, failure_of
+from kinesis_spout.handler import (
+    MAX_ERROR_CHARS,
+    MAX_TRACEBACK_CHARS,
+    Failure,
+    Reject,
+    RetryLater,
+    failure_of,
+)
 
 
 def test_an_ordinary_error_is_named_with_its_type() -> None:
@@ -99,3 +108,60 @@ class Forgetful(RetryLater):
 
 def test_a_retry_later_without_its_delay_leaves_it_to_the_back_off() -> None:
     assert failure_of(Forgetful()).delay_seconds is None
+
+
+def broken(payload: str) -> None:
+    json.loads(payload)
+
+
+def wrapping(payload: str) -> None:
+    try:
+        broken(payload)
+    except ValueError as error:
+        raise RuntimeError(f"cannot book {payload}") from error
+
+
+def failure_from(call: Callable[[str], None], payload: str) -> Failure:
+    try:
+        call(payload)
+    except Exception as error:  # noqa: BLE001 - what a test calls to fail
+        return failure_of(error)
+    raise AssertionError(call)
+
+
+def test_where_an_exception_was_raised_is_told_with_what_led_to_it_and_without_data() -> None:
+    raised = failure_from(wrapping, "{secret").raised
+    assert raised is not None
+    assert raised.kind.startswith("RuntimeError at ")
+    assert raised.kind.endswith(", in wrapping")
+    assert "in broken" in raised.traceback
+    assert "json.decoder.JSONDecodeError\nwhich led to\n" in raised.traceback
+    assert raised.traceback.endswith("RuntimeError")
+    assert "secret" not in raised.traceback
+    assert pickle.loads(pickle.dumps(raised)) == raised
+
+
+def test_failures_of_one_kind_share_what_is_told_of_them() -> None:
+    one, other = failure_from(wrapping, "{a").raised, failure_from(wrapping, "{b").raised
+    assert one is other
+    assert failure_from(broken, "{").raised is not one
+
+
+def test_verdicts_and_what_was_never_raised_have_no_place() -> None:
+    def reject(_: str) -> None:
+        raise Reject("no")
+
+    assert failure_from(reject, "").raised is None
+    assert failure_of(ValueError("made, and not raised")).raised is None
+
+
+def test_a_deep_traceback_is_cut_in_front() -> None:
+    def deeper(depth: str) -> None:
+        if depth:
+            deeper(depth[1:])
+        raise ValueError("deep")
+
+    raised = failure_from(deeper, "x" * 200).raised
+    assert raised is not None
+    assert len(raised.traceback) <= MAX_TRACEBACK_CHARS
+    assert raised.traceback.endswith("ValueError")

@@ -207,3 +207,12 @@ def test_letters_that_come_after_the_question_are_left_alone(monkeypatch: pytest
     assert world.json("dead-letters", "redrive", "--all")["redriven"] == 2
     assert questions == ["put 2 letters (2 exhausted) back on their stream"]
     assert [row["sequence_number"] for row in world.json("dead-letters", "list")] == ["3"]
+
+
+def test_where_a_letter_was_raised_is_in_the_json_and_is_shown() -> None:
+    raised = 'Traceback (most recent call last):\n  File "billing.py", line 3, in bill\nKeyError'
+    world = world_with(letter(1, traceback=raised), letter(2))
+    first, second = world.json("dead-letters", "list")
+    assert (first["traceback"], second["traceback"]) == (raised, None)
+    out, _ = world.call("dead-letters", "show", first["message_id"], *SETTINGS)
+    assert "in bill" in out

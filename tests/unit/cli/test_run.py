@@ -5,6 +5,7 @@ import json
 import logging
 import signal
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from kinesis_spout.cli.run import find_handler
 from kinesis_spout.cli.run_progress import Reading, open_view
 from kinesis_spout.errors import InvalidConfig, StreamNotFound, Unavailable
 from kinesis_spout.spout.counters import Counters
-from shard_state import SequenceNumber, ShardPhase, ShardStatus
+from shard_state import Pause, SequenceNumber, ShardPhase, ShardStatus
 from tests.unit.cli.fake_world import SETTINGS, FakeWorld
 
 
@@ -24,6 +25,7 @@ class QueryInProgress:
     def __init__(self, lag: str | None = None) -> None:
         self.counters = Counters()
         self.last_error: Unavailable | None = None
+        self.pause: Pause | None = None
         self.lastProgress = (  # as SpoutQuery spells it
             None if lag is None else {"sources": [{"metrics": {"maxMsBehindLatest": lag}}]}
         )
@@ -251,3 +253,86 @@ def test_ctrl_c_while_spark_starts_waits_for_spark_and_begins_nothing(
     assert spark.stopped
     assert "stopping when the start is done" in capfd.readouterr().err
     assert signal.getsignal(signal.SIGINT) is before
+
+
+PAUSE = Pause(failed=97, outcomes=100, probes_failed=3, probe_at=5.0)
+
+
+def test_the_progress_says_that_deliveries_pause(capsys: pytest.CaptureFixture[str]) -> None:
+    query = QueryInProgress()
+    query.pause = PAUSE
+    look = reading(query)
+    with open_view(json=False, per_shard=False) as view:
+        view.show(look.take("running"))
+    assert capsys.readouterr().err.startswith("paused: delivered 0")
+    with open_view(json=True, per_shard=False) as view:
+        view.show(look.take("running"))
+    document = json.loads(capsys.readouterr().out)
+    assert document["state"] == "paused"
+    assert document["paused"] == "paused: 97 of the last 100 outcomes are failures; 3 tried since"
+
+
+class StoppableQuery(QueryInProgress):
+    """A query that ends when it has caught up, at once unless it pauses; or when it is stopped."""
+
+    def __init__(self, *, dead_lettered: int = 0, pause: Pause | None = None) -> None:
+        super().__init__()
+        self.counters.dead_lettered = dead_lettered
+        self.pause = pause
+        self._ended = threading.Event()
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802 - as SpoutQuery spells it
+        return not self._ended.is_set()
+
+    def processAllAvailable(self) -> None:  # noqa: N802
+        if self.pause is not None:
+            self._ended.wait(30)
+
+    def exception(self) -> None:
+        """Nothing went wrong."""
+
+    def stop(self) -> None:
+        self._ended.set()
+
+
+class QuietSpark:
+    def start(self, *_: object) -> "QuietSpark":
+        return self
+
+    def stop(self) -> None:
+        """Nothing runs."""
+
+
+def run_it(
+    monkeypatch: pytest.MonkeyPatch, query: StoppableQuery, *arguments: str, exit_code: int = 0
+) -> str:
+    monkeypatch.setattr("kinesis_spout.cli.run.start_spark", QuietSpark().start)
+    monkeypatch.setattr("kinesis_spout.cli.run._Job.start", lambda *_: query)
+    _, err = FakeWorld().call(
+        "run", "json:loads", "--until-caught-up", *arguments, *SETTINGS, exit_code=exit_code
+    )
+    return err
+
+
+def test_the_end_of_a_run_points_to_its_dead_letters(monkeypatch: pytest.MonkeyPatch) -> None:
+    err = run_it(monkeypatch, StoppableQuery(dead_lettered=3))
+    assert (
+        "3 records were dead-lettered: `kinesis-spout dead-letters list --stream orders --app billing`" in err
+    )
+    assert "dead-letters list" not in run_it(monkeypatch, StoppableQuery())
+
+
+def test_a_script_can_ask_for_an_exit_code_if_there_are_dead_letters(monkeypatch: pytest.MonkeyPatch) -> None:
+    err = run_it(monkeypatch, StoppableQuery(dead_lettered=1), "--fail-on-dead-letters", exit_code=7)
+    assert "error: 1 record was dead-lettered" in err
+    run_it(monkeypatch, StoppableQuery(), "--fail-on-dead-letters", exit_code=0)
+
+
+def test_a_run_that_is_to_catch_up_does_not_pause_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kinesis_spout.cli.run._LONGEST_PAUSE_SECONDS", 0.05)
+    query = StoppableQuery(pause=PAUSE)
+    err = run_it(monkeypatch, query, exit_code=8)
+    assert "error: paused: 97 of the last 100 outcomes are failures" in err
+    assert "No record was given up meanwhile" in err
+    assert not query.isActive

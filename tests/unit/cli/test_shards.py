@@ -106,3 +106,18 @@ def test_a_pipe_gets_plain_columns() -> None:
     lines = out.splitlines()
     assert lines[0].split()[:3] == ["shard", "state", "parents"]
     assert [line.split()[:2] for line in lines[1:]] == [[shard_id, "ready"] for shard_id in world.shard_ids]
+
+
+def test_a_shard_whose_owner_has_paused_says_so_and_what_to_do() -> None:
+    world = FakeWorld()
+    first, second = world.shard_ids
+    consumer = world.consumer()
+    world.store(consumer, first)
+    consumer.coordinator.show_pause("paused: 97 of the last 100 outcomes are failures")
+    rows = by_id(world)
+    assert (rows[first]["state"], rows[first]["owner"]) == ("paused", "consumer")
+    assert rows[first]["pause"] == "paused: 97 of the last 100 outcomes are failures"
+    assert rows[first]["lag_millis"] is not None
+    assert (rows[second]["state"], rows[second]["pause"]) == ("ready", None)
+    _, err = world.call("shards", *SETTINGS)
+    assert "consumer has paused: 97 of the last 100 outcomes are failures; `kinesis-spout resume`" in err

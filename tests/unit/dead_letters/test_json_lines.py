@@ -247,3 +247,14 @@ def test_a_directory_that_cannot_be_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(DeadLetterError, match="file/dead"):
         JsonLinesSink(tmp_path / "file" / "dead").write([letter(1)])
+
+
+def test_a_letter_that_was_stored_before_letters_had_tracebacks_is_read(tmp_path: Path) -> None:
+    older = (
+        b'{"application":"billing","stream":"orders","shard_id":"shardId-000000000000","sequence_number":"1",'
+        b'"partition_key":"k","arrival_timestamp":1.5,"data":"eA==","attempts":4,"error":"ValueError: no",'
+        b'"reason":"exhausted","died_at":2.5}\n'
+    )
+    (tmp_path / "dead-letters-older.jsonl").write_bytes(older)
+    (found,) = JsonLinesSink(tmp_path).read()
+    assert (found.data, found.traceback) == (b"x", None)

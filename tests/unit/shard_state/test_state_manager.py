@@ -321,7 +321,7 @@ class TestOwnership:
         assert manager.fail("a", n(1), 0.0, attempt=1) is None
         assert not manager.dead_lettered("a", n(1), 0.0)
         assert manager.take_retry("a", 1e9) is None
-        assert not manager.may_read("a")
+        assert not manager.may_read("a", 0.0)
         manager.end_read("a")
         manager.page_fetched("a", full=True)
         assert manager.to_commit() == []
@@ -411,7 +411,7 @@ class TestRecordByRecord:
         decisions, now = [manager.fail("a", n(1), 0.0, attempt=1)], 0.0
         while isinstance(decisions[-1], Retry):
             assert manager.take_retry("a", now + decisions[-1].delay_seconds - 0.1) is None
-            assert manager.may_read("a")
+            assert manager.may_read("a", 0.0)
             now += decisions[-1].delay_seconds
             assert manager.take_retry("a", now) is not None
             decisions.append(manager.fail("a", n(1), now, attempt=len(decisions) + 1))
@@ -652,7 +652,7 @@ class TestCommitting:
         manager.emit("a", n(2), None, 0.0)
         manager.ack("a", n(1), 0.0)
         manager.fail("a", n(2), 0.0, attempt=1)
-        assert not manager.may_read("a")
+        assert not manager.may_read("a", 0.0)
         (commit,) = manager.to_commit()
         assert commit.checkpoint.base == n(1)
         assert commit.checkpoint.app_instance == "application"

@@ -39,6 +39,10 @@ def settle(records: FailedRecords, *rows: dict[str, Any], at: float = 100.0) -> 
     return records.settle(table(*rows), now=NOW, monotonic=at, random=0.5)
 
 
+def spare(records: FailedRecords, *rows: dict[str, Any], at: float = 100.0) -> list[DeadLetter]:
+    return records.settle(table(*rows), now=NOW, monotonic=at, random=0.5, spare=True)
+
+
 def sequences(due: pa.Table) -> list[str]:
     return [str(sequence) for sequence in due.column("sequenceNumber").to_pylist()]
 
@@ -149,3 +153,29 @@ def test_nothing_failed_nothing_waits() -> None:
 
     assert settle(records) == []
     assert records.next_due is None
+
+
+def test_spared_deliveries_do_not_count_and_nothing_is_given_up_but_what_is_rejected() -> None:
+    records = failed(limit=2, age=1.0)
+    letters = spare(records, row(1, attempt=3), row(2), row(3, rejected=True))
+
+    assert [letter.sequence_number for letter in letters] == ["3"]
+    assert sorted(records.take_due(200.0).column("attempt").to_pylist()) == [1, 3]
+
+
+def test_one_record_can_be_taken_alone_and_the_others_stay() -> None:
+    records = failed()
+    spare(records, row(1), row(2))
+    first = records.take_one()
+
+    assert sequences(first) == ["1"]
+    spare(records, row(1), at=105.0)
+    assert sequences(records.take_one()) == ["2"]
+    assert sequences(records.take_one()) == ["1"]
+    assert records.next_due is None
+
+
+def test_a_letter_says_where_its_failure_was_raised() -> None:
+    [letter] = settle(failed(), row(1, attempt=3, traceback="in bill"))
+
+    assert letter.traceback == "in bill"

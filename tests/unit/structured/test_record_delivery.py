@@ -144,7 +144,7 @@ def test_a_task_in_which_too_much_fails_stops_calling_the_handler_and_says_why()
         seen.append(record.data)
         raise ValueError(f"no database for {record.data.decode()}")
 
-    failures, end = delivered(handle, batch("a"), batch("b", "c", "d"), batch("e"), max_failed_bytes=1_200)
+    failures, end = delivered(handle, batch("a"), batch("b", "c", "d"), batch("e"), max_failed_bytes=2_000)
 
     assert seen == [b"a", b"b", b"c"]
     assert [row["data"] for row in failures] == [b"a"]

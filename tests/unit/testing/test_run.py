@@ -306,3 +306,31 @@ def keyed(*payloads: str) -> list[Record]:
 def put(stream: InMemoryStream, *payloads: str) -> None:
     for payload in payloads:
         stream.put(payload.encode(), payload)
+
+
+class TestWhilePracticallyEverythingFails:
+    def test_nothing_is_given_up_and_the_first_that_succeeds_lets_all_others_come(self) -> None:
+        clock = ManualClock()
+
+        def handler(_: Record) -> None:
+            if clock.monotonic() < 100.0:
+                raise ValueError("no database")
+
+        outcomes = run(handler, [f"{number}" for number in range(300)], clock=clock, retry_limit=3)
+        assert len(outcomes.acked) == 300
+        tried = [each.at_seconds for each in outcomes.deliveries if 0 < each.at_seconds < 100]
+        assert tried == [1, 3, 7, 15, 31, 63]
+
+    def test_a_handler_that_stays_broken_leaves_the_records_waiting(self) -> None:
+        outcomes = run(handle_nothing, [f"{number}" for number in range(300)], retry_limit=3)
+        assert outcomes.dead_lettered == []
+        assert len(outcomes.waiting) == 300
+
+    def test_without_the_breaker_they_are_all_given_up(self) -> None:
+        outcomes = run(
+            handle_nothing,
+            [f"{number}" for number in range(300)],
+            retry_limit=0,
+            breaker_failure_ratio=None,
+        )
+        assert len(outcomes.dead_lettered) == 300

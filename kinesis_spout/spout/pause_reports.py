@@ -1,0 +1,71 @@
+"""Tells people that the circuit breaker is open: in the log, and in ZooKeeper, where they may close it."""
+
+import logging
+
+from kinesis_spout.config import SpoutConfig
+from kinesis_spout.failure_kinds import FailureKinds
+from kinesis_spout.ports import Coordinator
+from shard_state import BreakerEvent, BreakerNotice, Pause
+
+_log = logging.getLogger(__name__)
+
+
+class PauseReports:
+    """What one consumer tells of its pauses. Mutable; one thread's."""
+
+    def __init__(self, config: SpoutConfig, coordinator: Coordinator) -> None:
+        self._config = config
+        self._coordinator = coordinator
+        self._shown = False
+
+    def log(self, notice: BreakerNotice, mostly: str) -> None:
+        """Say what has happened; ``mostly`` is what ``most_frequent`` says."""
+        if notice.event is BreakerEvent.TRIPPED:
+            _log.warning(
+                "paused: %d of the last %d outcomes are failures%s. Nothing new is delivered and nothing is given "
+                "up; a single record is tried in %.1f s, and then at growing intervals. The first that succeeds "
+                "ends the pause, and so does `kinesis-spout resume --stream %s --app %s`",
+                notice.failed,
+                notice.outcomes,
+                mostly,
+                notice.wait_seconds,
+                self._config.stream,
+                self._config.app,
+            )
+        elif notice.event is BreakerEvent.PROBE_FAILED:
+            _log.info(
+                "still paused: the record that was tried failed as well (%d by now); the next is tried in %.1f s",
+                notice.probes_failed,
+                notice.wait_seconds,
+            )
+        elif notice.event is BreakerEvent.PROBE_PASSED:
+            _log.info("resumed: a record that was tried succeeded")
+        else:
+            _log.info("resumed, as an operator said")
+
+    def show(self, pause: Pause | None, mostly: str) -> bool:
+        """Have operators see how it stands. True if one of them says to go on.
+
+        Raises:
+            StoreUnavailable: retriable.
+        """
+        if pause is not None:
+            resumed = self._coordinator.show_pause(pause_text(pause) + mostly)
+            self._shown = not resumed
+            return resumed
+        if self._shown:
+            self._coordinator.end_pause()
+            self._shown = False
+        return False
+
+
+def pause_text(pause: Pause) -> str:
+    """Say in a line why deliveries pause."""
+    tried = f"; {pause.probes_failed} tried since" if pause.probes_failed else ""
+    return f"paused: {pause.failed} of the last {pause.outcomes} outcomes are failures{tried}"
+
+
+def most_frequent(failures: FailureKinds) -> str:
+    """Name the kind of failure that came most often, to be added to a sentence; nothing if none is known."""
+    kind = next(iter(failures.counts), None)
+    return "" if kind is None else f" (mostly {kind})"

@@ -1,0 +1,75 @@
+"""Who has paused, and how an operator tells them to go on: by taking their notice away.
+
+A notice is ephemeral, so none outlives its member; and what is gone because the session is, nobody took away.
+"""
+
+from collections.abc import Mapping
+
+from kazoo.exceptions import NodeExistsError, NoNodeError
+
+from kinesis_spout.zookeeper.nodes import Nodes
+from kinesis_spout.zookeeper.paths import Paths
+from kinesis_spout.zookeeper.session import ZooKeeperSession
+
+
+class PauseNotices:
+    """The notice of one member, and an operator's view of all. Mutable; may raise ``StoreUnavailable``."""
+
+    def __init__(self, session: ZooKeeperSession, paths: Paths, member: str) -> None:
+        self._session = session
+        self._client = session.client
+        self._paths = paths
+        self._nodes = Nodes(session, paths)
+        self._path = paths.pause(member)
+        self._shown: tuple[int, str] | None = None
+        """In which session, and what."""
+
+    def show(self, notice: str) -> bool:
+        """See ``Coordinator.show_pause``."""
+        session_id = self._session.await_connection(self._session.deadline())
+        stat = self._nodes.found(self._client.exists_async(self._path))
+        shown, data = self._shown, notice.encode()
+        if stat is None:
+            self._shown = None
+            if shown is not None and shown[0] == session_id:
+                return True
+            self._create(data)
+        elif stat.ephemeralOwner != session_id:
+            # Of an older session of ours, which has not ended yet.
+            self._nodes.found(self._client.delete_async(self._path))
+            self._create(data)
+        elif shown != (session_id, notice):
+            self._nodes.found(self._client.set_async(self._path, data))
+        self._shown = session_id, notice
+        return False
+
+    def _create(self, data: bytes) -> None:
+        try:
+            self._session.answer(self._client.create_async(self._path, data, ephemeral=True))
+        except NodeExistsError:
+            return  # of a request whose answer was lost
+        except NoNodeError:
+            # The place is from a version that had no notices.
+            self._session.answer(self._client.ensure_path_async(self._paths.paused))
+            self._session.answer(self._client.create_async(self._path, data, ephemeral=True))
+
+    def end(self) -> None:
+        """See ``Coordinator.end_pause``."""
+        if self._shown is not None:
+            self._nodes.found(self._client.delete_async(self._path))
+            self._shown = None
+
+    def all(self) -> Mapping[str, str]:
+        """See ``Coordinator.pauses``."""
+        self._session.await_connection(self._session.deadline())
+        found = self._nodes.present(
+            sorted(self._nodes.children(self._paths.paused)), self._paths.pause, self._client.get_async
+        )
+        return {member: data.decode() for member, (data, _) in found.items()}
+
+    def take_away(self) -> list[str]:
+        """See ``Coordinator.resume``."""
+        members = list(self.all())
+        for member in members:
+            self._nodes.found(self._client.delete_async(self._paths.pause(member)))
+        return members

@@ -1,0 +1,156 @@
+"""Tells the circuit breaker what deliveries came to, and knows which delivery is its probe.
+
+Record by record or slice by slice, it is asked right before a failure is decided upon: ``spare`` says whether that
+delivery counts against its record's limit.
+"""
+
+from collections.abc import Callable, Collection
+from typing import Final
+
+from shard_state.circuit_breaker import BreakerRule, CircuitBreaker
+from shard_state.slices import Delivery, SliceOutcome, SlicePlan
+
+_NEVER: Final = BreakerRule(failure_ratio=None)
+
+
+class OutcomeWatch:
+    """What the deliveries of one consumer came to. Mutable; not thread-safe.
+
+    Args:
+        rule: of the breaker; None: it never opens.
+        random: for the intervals between probes.
+    """
+
+    def __init__(self, rule: BreakerRule | None, random: Callable[[], float]) -> None:
+        self.breaker = CircuitBreaker(rule or _NEVER, random)
+        self._probe: Delivery | None = None
+        """The delivery that is the probe."""
+        self._probing_slice: SlicePlan | None = None
+        """The slice that is, until it has ended."""
+
+    # Probes
+
+    def record_sent(self, delivery: Delivery, now: float) -> None:
+        """Note a delivery; while the breaker is open it is the probe, if it is time for one."""
+        if self.breaker.may_probe(now):
+            self._probe = delivery
+            self.breaker.probe_sent()
+
+    def slice_sent(self, plan: SlicePlan) -> None:
+        """Note that a slice of one record goes out as the probe."""
+        self._probing_slice = plan
+        self.breaker.probe_sent()
+
+    def lost(self, shard_ids: Collection[str]) -> None:
+        """Note that shards were lost: what became of their probe nobody will tell."""
+        of_slice = self._probing_slice is not None and self._probing_slice.shard_id in shard_ids
+        if of_slice or (self._probe is not None and self._probe.shard_id in shard_ids):
+            self._forget_probe()
+            self.breaker.probe_lost()
+
+    def resume(self) -> bool:
+        """Close the breaker, as an operator says; False if it is closed."""
+        self._forget_probe()
+        return self.breaker.resume()
+
+    # Record by record
+
+    def acked(self, shard_id: str, sequence: object) -> None:
+        """Note that a record was acked."""
+        if not self.breaker.is_open:
+            self.breaker.note(outcomes=1, failed=0, now=0.0)
+        elif self._probe is not None and self._probe[:2] == (shard_id, sequence):
+            self._passed()
+
+    def failed(self, delivery: Delivery, now: float, *, rejected: bool, counts: bool) -> bool:
+        """Note that a delivery failed.
+
+        Args:
+            delivery: which.
+            now: the time.
+            rejected: its handler said that no retry can help, so it was handled.
+            counts: it is the first outcome of its record, and so says something new.
+
+        Returns:
+            Whether it is spared.
+        """
+        if delivery == self._probe:
+            if rejected:
+                self._passed()
+            else:
+                self._forget_probe()
+                self.breaker.probe_failed(now)
+        elif counts or rejected:
+            self.breaker.note(outcomes=1, failed=not rejected, now=now)
+        return self.breaker.is_open
+
+    # Slice by slice
+
+    def settled(self, plan: SlicePlan, outcome: SliceOutcome, delivered: int | None, now: float) -> bool:
+        """Note what came of a slice that is out.
+
+        Args:
+            plan: the slice.
+            outcome: what came of it.
+            delivered: how many of its records reached the handler; None: all that were not held.
+            now: the time.
+
+        Returns:
+            Whether its failures are spared.
+        """
+        records = outcome.count if plan.is_fresh else len(plan.retries)
+        held = sum(failure.held for failure in outcome.failures)
+        reached = min(records - held, records if delivered is None else delivered)
+        failed = [failure for failure in outcome.failures if not (failure.held or failure.rejected)]
+        if plan == self._probing_slice:
+            self._probing_slice = None
+            self._probe_settled(plan, outcome, reached, len(failed), now)
+        elif plan.is_fresh:
+            self._note(reached - len(outcome.open_records), len(failed), now)
+        else:
+            new = sum(failure.attempt == 1 for failure in failed)
+            unfinished = len(outcome.failures) - held + len(outcome.open_records)
+            self._note(reached - unfinished + new, new, now)
+        return self.breaker.is_open
+
+    def died(self, plan: SlicePlan, now: float, *, guilty: bool) -> bool:
+        """Note that the job of a slice died.
+
+        Args:
+            plan: the slice.
+            now: the time.
+            guilty: whether that convicts its one record.
+
+        Returns:
+            Whether that failure is spared.
+        """
+        if plan == self._probing_slice:
+            self._probing_slice = None
+            self.breaker.probe_failed(now)
+        elif guilty and (plan.is_fresh or plan.retries[0].attempt == 1):
+            self._note(1, 1, now)
+        return self.breaker.is_open
+
+    def _probe_settled(
+        self, plan: SlicePlan, outcome: SliceOutcome, reached: int, failed: int, now: float
+    ) -> None:
+        if failed:
+            self.breaker.probe_failed(now)
+        elif not reached:
+            self.breaker.probe_vanished(now)
+        elif outcome.open_records:
+            delivery = outcome.open_records[0]
+            self._probe = Delivery(plan.shard_id, delivery.sequence, delivery.attempt)
+        else:
+            self._passed()
+
+    def _note(self, outcomes: int, failed: int, now: float) -> None:
+        if outcomes > 0:
+            self.breaker.note(outcomes=outcomes, failed=failed, now=now)
+
+    def _passed(self) -> None:
+        self._forget_probe()
+        self.breaker.probe_passed()
+
+    def _forget_probe(self) -> None:
+        self._probe = self._probing_slice = None
