@@ -113,6 +113,6 @@ class KinesisSpout(RecordSpout):
     def _refuse_order(self, door: str) -> None:
         if self.config.order != "unordered":
             raise InvalidConfig(
-                f"expected order='unordered' with {door}, got {self.config.order!r}: rows of a batch are "
+                f"expected `order=unordered` with {door}, got {self.config.order!r}: rows of a batch are "
                 "handled together and cannot wait for each other. Use foreach_record for that order"
             )

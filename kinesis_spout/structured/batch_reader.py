@@ -24,6 +24,7 @@ from kinesis_spout.kinesis.client import stream_arguments
 from kinesis_spout.kinesis.errors import ResourceNotFound, expected, translated
 from kinesis_spout.structured.options import BatchReadOptions, EndPositions, StartPositions
 from kinesis_spout.structured.options.positions import moment
+from kinesis_spout.structured.options.spelling import said_as_options
 from kinesis_spout.structured.partitions import RangeReading, in_chunks
 from kinesis_spout.structured.shard_interval import IntervalRead, ShardInterval
 from kinesis_spout.structured.stream_shards import persistently
@@ -107,6 +108,7 @@ class KinesisBatchReader(DataSourceReader):
         self._options = options
         self._now = SystemClock().time() if now is None else now
 
+    @said_as_options()
     def partitions(self) -> list[InputPartition]:
         """List the shards and divide them among tasks; runs on the driver.
 
@@ -138,7 +140,8 @@ class KinesisBatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read a partition, on an executor."""
         assert isinstance(partition, ShardIntervals)
-        return read_intervals(partition, SystemClock())
+        with said_as_options():
+            yield from read_intervals(partition, SystemClock())
 
     def _plan(self) -> BatchPlan:
         options = self._options
