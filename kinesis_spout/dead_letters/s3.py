@@ -181,8 +181,8 @@ class _S3Prefix:
             yield
         except (OSError, BotoCoreError, ClientError) as error:
             raise DeadLetterError(
-                f"expected to {verb} {self.place!r}, got {said_by_boto3(error)}; check that the bucket exists, its "
-                f"region ({self.place}?region=...), and the credentials' permissions there"
+                f"expected to {verb} {self.place!r}, got {said_by_boto3(error)}; check that the bucket exists, "
+                f"its region ({self.place}?region=...), and the credentials' permissions there"
             ) from error
 
 
