@@ -8,9 +8,10 @@ import typer
 
 from kinesis_spout.cli.failures import NotFound
 from kinesis_spout.cli.letter_choice import Choice, ErrorText, OfShard, Reason
-from kinesis_spout.cli.output import moment, note, print_json, print_plain, print_table
+from kinesis_spout.cli.output import note, print_json, print_plain, print_table
 from kinesis_spout.cli.redrive import redrive
 from kinesis_spout.cli.settings import configured
+from kinesis_spout.clock import moment
 from kinesis_spout.config import SpoutConfig
 from kinesis_spout.dead_letter import DeadLetter
 

@@ -63,6 +63,11 @@ class ShardReaders:
             self._turns.remove(shard_id)
         self.retained.drop_shards(gone)
 
+    @property
+    def is_full(self) -> bool:
+        """See ``Door``."""
+        return self.retained.is_full
+
     # What the spout asks
 
     def take(self, now: float) -> Retained | None:
