@@ -24,10 +24,11 @@ from kinesis_spout.kinesis.client import stream_arguments
 from kinesis_spout.kinesis.errors import ResourceNotFound, expected, translated
 from kinesis_spout.structured.options import BatchReadOptions, EndPositions, StartPositions
 from kinesis_spout.structured.options.positions import moment
-from kinesis_spout.structured.options.spelling import said_as_options
+from kinesis_spout.structured.options.spelling import as_option, said_as_options
 from kinesis_spout.structured.partitions import RangeReading, in_chunks
 from kinesis_spout.structured.shard_interval import IntervalRead, ShardInterval
 from kinesis_spout.structured.stream_shards import persistently
+from kinesis_spout.worker_log import print_log_lines
 from kinesis_spout.worker_memory import set_aside_imports
 from shard_state import Shard
 
@@ -119,6 +120,7 @@ class KinesisBatchReader(DataSourceReader):
             DataLoss: a start is behind retention, or a shard is named that is not there (``failOnDataLoss``).
             StreamNotFound, AccessDenied: at once.
         """
+        print_log_lines(spell=as_option)
         options = self._options
         plan = self._plan()
         intervals = plan.intervals()
@@ -140,6 +142,7 @@ class KinesisBatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read a partition, on an executor."""
         assert isinstance(partition, ShardIntervals)
+        print_log_lines(spell=as_option)
         with said_as_options():
             yield from read_intervals(partition, SystemClock())
 

@@ -28,6 +28,7 @@ from kinesis_spout.structured.read_limits import (
     SupportsTriggerAvailableNow,
     default_limit,
 )
+from kinesis_spout.worker_log import print_log_lines
 
 if TYPE_CHECKING:
     from kinesis_spout.structured.published_progress import PublishedProgress
@@ -152,6 +153,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read a partition, on an executor."""
         assert isinstance(partition, ShardRanges)
+        print_log_lines(spell=as_option)
         with said_as_options():
             yield from read_ranges(partition)
 
@@ -166,6 +168,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _opened(self) -> ReadAhead:
         if self._ahead is None:
+            print_log_lines(level=self._options.log_level, spell=as_option)
             ahead = ReadAhead(self._options, until=self._until)
             if self._options.checkpoint_app is not None:
                 # Here, because executors have no use for what it imports.
