@@ -12,8 +12,8 @@ from typing import Final
 
 from kinesis_spout.config.spelling import Spell, respelled
 
-_FORMAT: Final = "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s"
-_TIME_FORMAT: Final = "%Y-%m-%dT%H:%M:%S"
+LINE_FORMAT: Final = "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s"
+LINE_TIME_FORMAT: Final = "%Y-%m-%dT%H:%M:%S"
 
 
 def print_log_lines(*, level: str = "WARNING", spell: Spell | None = None) -> None:
@@ -37,7 +37,7 @@ class _Lines(logging.Handler):
     def __init__(self, spell: Spell | None) -> None:
         super().__init__()
         self._spell = spell
-        formatter = logging.Formatter(_FORMAT, _TIME_FORMAT)
+        formatter = logging.Formatter(LINE_FORMAT, LINE_TIME_FORMAT)
         formatter.converter = time.gmtime
         self.setFormatter(formatter)
 

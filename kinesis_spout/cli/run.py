@@ -19,7 +19,7 @@ import typer
 
 from kinesis_spout.cli.failures import INTERRUPTED, SparkFailed, WrongArguments
 from kinesis_spout.cli.output import note
-from kinesis_spout.cli.run_progress import ProgressView, Reading, open_view
+from kinesis_spout.cli.run_progress import LogLevel, ProgressView, Reading, open_view
 from kinesis_spout.cli.settings import configured
 from kinesis_spout.cli.spark_session import existing, start_spark
 from kinesis_spout.config import SpoutConfig
@@ -85,6 +85,10 @@ def run(
     json: Annotated[
         bool, typer.Option("--json", help="Print a line of JSON on standard output each second.")
     ] = False,
+    log_level: Annotated[
+        LogLevel,
+        typer.Option(help="The least that is logged, on standard error; info tells the spout's life."),
+    ] = "warning",
 ) -> None:
     """Call a handler for every record, on Spark, until Ctrl-C or SIGTERM.
 
@@ -109,7 +113,7 @@ def run(
     _check_world(ctx.obj, config)
     job = _Job(config=config, door=door, function=function, scheme=scheme)
     # From the start on: a PySpark that is interrupted while it launches its JVM leaves that running for ever.
-    with open_view(json=json, per_shard=per_shard) as view, _stop_signals() as stop:
+    with open_view(json=json, per_shard=per_shard, log_level=log_level) as view, _stop_signals() as stop:
         spark = start_spark(config.app, master, files)
         try:
             stop.listen()  # again: a Spark context takes SIGINT for itself
