@@ -20,10 +20,11 @@ import typer
 from kinesis_spout.cli.failures import INTERRUPTED, SparkFailed, WrongArguments
 from kinesis_spout.cli.output import note
 from kinesis_spout.cli.run_progress import LogLevel, ProgressView, Reading, open_view
-from kinesis_spout.cli.settings import configured
+from kinesis_spout.cli.settings import as_argument, configured
 from kinesis_spout.cli.spark_session import existing, start_spark
 from kinesis_spout.config import SpoutConfig
-from kinesis_spout.errors import InvalidConfig, KinesisSpoutError
+from kinesis_spout.config.spelling import respelled
+from kinesis_spout.errors import InvalidConfig, KinesisError, KinesisSpoutError
 from kinesis_spout.scheme import resolve
 
 if TYPE_CHECKING:
@@ -103,6 +104,8 @@ def run(
     door = _Door.ARROW if arrow else _Door.DATAFRAME if dataframe else _Door.RECORD
     if door is not _Door.RECORD and scheme != "raw":
         raise WrongArguments(f"--scheme: expected raw with --{door.name.lower()}, got {scheme!r}")
+    if door is not _Door.RECORD and config.order != "unordered":
+        raise WrongArguments(f"--order: expected unordered with --{door.name.lower()}, got {config.order!r}")
     function = find_handler(handler)
     _check_parameters(function, door)
     try:
@@ -126,13 +129,18 @@ def run(
 
 
 def _check_world(world: "World", config: SpoutConfig) -> None:
-    """Meet now, rather than when Spark has started, what would end the run then; what may pass is only told."""
-    try:
-        world.check(config)
-    except KinesisSpoutError as error:
-        if not error.retriable:
-            raise
-        note(f"not reached yet, and tried again when Spark has started: {error}")
+    """Meet now, rather than when Spark has started, what would end the run then.
+
+    A stream that does not answer may do so later, and a consumer waits longer for it than this: that is only told.
+    """
+    for check in world.checks(config):
+        try:
+            check()
+        except KinesisError as error:
+            if not error.retriable:
+                raise
+            said = respelled(str(error), as_argument)
+            note(f"not reached yet, and tried again when Spark has started: {said}")
 
 
 def find_handler(name: str) -> Callable[..., None]:
