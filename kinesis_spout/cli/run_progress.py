@@ -208,10 +208,9 @@ class _Message(logging.Formatter):
 class _Line(_Message):
     """Gives time, level and name besides."""
 
-    converter = time.gmtime
-
     def __init__(self) -> None:
         super().__init__(LINE_FORMAT, LINE_TIME_FORMAT)
+        self.converter = time.gmtime
 
 
 def _on_terminal(console: Console) -> logging.Handler:

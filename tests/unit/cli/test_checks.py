@@ -35,10 +35,14 @@ def nobody() -> Iterator[str]:
 
 
 class EnsembleIsAway(RealWorld):
+    is_reached = False
+
     @contextmanager
     def progress(self, config: SpoutConfig) -> Iterator[Progress]:
-        raise StoreUnavailable(f"nobody answers at {config.zookeeper_hosts}")
-        yield
+        if not self.is_reached:
+            raise StoreUnavailable(f"nobody answers at {config.zookeeper_hosts}")
+        with super().progress(config) as progress:
+            yield progress
 
 
 def found(world: RealWorld | None = None, **settings: Any) -> KinesisSpoutError | None:

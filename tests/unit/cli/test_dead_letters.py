@@ -1,8 +1,8 @@
 """``dead-letters`` lists, shows and redrives what was given up."""
 
 import unicodedata
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import pytest
 
@@ -252,9 +252,14 @@ def test_letters_that_are_there_are_listed_without_zookeeper() -> None:
 
 def test_a_zookeeper_that_is_away_leaves_no_letters_an_answer() -> None:
     class Alone(FakeWorld):
-        def progress(self, config: SpoutConfig) -> AbstractContextManager[Progress]:
-            del config
-            raise StoreUnavailable("nobody answers")
+        is_reached = False
+
+        @contextmanager
+        def progress(self, config: SpoutConfig) -> Iterator[Progress]:
+            with super().progress(config) as progress:
+                if not self.is_reached:
+                    raise StoreUnavailable("nobody answers")
+                yield progress
 
     _, err = Alone().call("dead-letters", "list", *SETTINGS)
     assert "no dead letters in .kinesis-spout/billing" in err

@@ -1,7 +1,7 @@
 """What a streaming read says of its life in the log."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -19,7 +19,7 @@ Told = Callable[[str], list[str]]
 
 
 @pytest.fixture
-def told(caplog: pytest.LogCaptureFixture) -> Iterator[Told]:
+def told(caplog: pytest.LogCaptureFixture) -> Told:
     """Give the lines at INFO that begin with a word."""
     caplog.set_level(logging.DEBUG)
 
