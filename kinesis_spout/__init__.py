@@ -4,6 +4,7 @@ The names here are loaded when they are first used: executors import this packag
 need little of it.
 """
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from kinesis_spout.record import Record
 
 __all__ = ["KinesisSpout", "Record", "Reject", "RetryLater", "SpoutConfig"]
+
+# Whether and where anything is printed is the application's to say.
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 _HOMES: Final = {
     "KinesisSpout": "kinesis_spout.kinesis_spout",

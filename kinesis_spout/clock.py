@@ -1,6 +1,7 @@
 """Time, as a port: everything that waits takes a clock, so that tests decide what time it is."""
 
 import time
+from datetime import UTC, datetime
 from typing import Protocol
 
 
@@ -35,3 +36,8 @@ class SystemClock:
         """Block the calling thread."""
         if seconds > 0:
             time.sleep(seconds)
+
+
+def moment(seconds: float) -> str:
+    """Write seconds since the epoch as ISO 8601, in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -95,7 +95,8 @@ class KinesisSpout(RecordSpout):
         context = classic_context(spark)
         settings = task_settings(self.config, context.defaultParallelism)
         runner = DataFrameRunner(spark, context, settings, handler)
-        return start_query(self.config, self._given_ports or open_ports(self.config), context, runner, name)
+        ports = self._given_ports or open_ports(self.config)
+        return start_query(self.config, ports, context, runner, name, door="foreach_batch")
 
     def _run_handler(
         self, spark: "SparkSession", door: "Door", handler: Callable[..., None], name: str | None
@@ -108,11 +109,12 @@ class KinesisSpout(RecordSpout):
         context = classic_context(spark)
         settings = task_settings(self.config, context.defaultParallelism)
         runner = HandlerRunner(context, settings, HandlerBytes.of(door, handler, self._scheme))
-        return start_query(self.config, self._given_ports or open_ports(self.config), context, runner, name)
+        ports = self._given_ports or open_ports(self.config)
+        return start_query(self.config, ports, context, runner, name, door=f"foreach_{door.name.lower()}")
 
     def _refuse_order(self, door: str) -> None:
         if self.config.order != "unordered":
             raise InvalidConfig(
-                f"expected order='unordered' with {door}, got {self.config.order!r}: rows of a batch are "
+                f"expected `order=unordered` with {door}, got {self.config.order!r}: rows of a batch are "
                 "handled together and cannot wait for each other. Use foreach_record for that order"
             )

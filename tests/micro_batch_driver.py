@@ -49,7 +49,7 @@ def in_process(handle: Handle, settings: dict[str, Any]) -> SpoutQuery:
     config = SpoutConfig.of(**settings)
     runner = InProcessRunner(task_settings(config, 1), handle)
     context = cast("SparkContext", SimpleNamespace(defaultParallelism=1))
-    return start_query(config, open_ports(config), context, runner, None)
+    return start_query(config, open_ports(config), context, runner, None, door="foreach_record")
 
 
 if __name__ == "__main__":

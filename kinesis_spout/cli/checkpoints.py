@@ -109,7 +109,7 @@ def reset(
         if application is None:
             raise StoreError(
                 f"{config.app} has not begun on {config.stream_name}; there is nothing to reset. Where it begins "
-                "is the setting initial_position"
+                "is said by `initial_position`"
             )
         _refuse_while_alive(progress, "reset")
         stream = world.stream(config)

@@ -8,9 +8,11 @@ import typer
 
 from kinesis_spout.cli.failures import NotFound
 from kinesis_spout.cli.letter_choice import Choice, ErrorText, OfShard, Reason
-from kinesis_spout.cli.output import moment, note, print_json, print_plain, print_table
+from kinesis_spout.cli.misspelt import check_place
+from kinesis_spout.cli.output import note, print_json, print_plain, print_table
 from kinesis_spout.cli.redrive import redrive
 from kinesis_spout.cli.settings import configured
+from kinesis_spout.clock import moment
 from kinesis_spout.config import SpoutConfig
 from kinesis_spout.dead_letter import DeadLetter
 
@@ -51,6 +53,8 @@ def list_letters(
         wanted = filter(Choice(reason=reason, shard_id=shard, error=error).takes, sink.read())
         shown = list(islice(wanted, limit or None))
         more = next(iter(wanted), None) is not None
+        if not shown:
+            check_place(world, config, sink)
     if json:
         print_json([_summary(letter) for letter in shown])
     elif shown:
@@ -80,6 +84,8 @@ def show(
     with world.dead_letters(config) as sink:
         # At least once: of several copies the last one says the most.
         letter = next(iter([found for found in sink.read() if found.message_id == message_id][-1:]), None)
+        if letter is None:
+            check_place(world, config, sink)
     if letter is None:
         raise NotFound(
             f"expected the id of a dead letter in {config.dead_letters_url}, got {message_id!r}, which is not "

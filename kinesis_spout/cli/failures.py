@@ -7,6 +7,8 @@ import typer
 from typer.core import TyperGroup
 
 from kinesis_spout.cli.output import note
+from kinesis_spout.cli.settings import as_argument
+from kinesis_spout.config.spelling import respelled
 from kinesis_spout.errors import (
     CheckpointUnreadable,
     ConsumerAlive,
@@ -30,7 +32,7 @@ _NEXT_STEPS: Final[dict[type[KinesisSpoutError], str]] = {
     InvalidConfig: "a setting is given as --set NAME=VALUE, as KINESIS_SPOUT_NAME, or in a file (--config); "
     "`kinesis-spout options` lists all",
     ConsumerAlive: "stop them (Ctrl-C or SIGTERM) and repeat; one that was killed is gone when its session has "
-    "ended (session_timeout_seconds)",
+    "ended (--set session_timeout_seconds)",
     CheckpointUnreadable: "`kinesis-spout checkpoints show` shows what can be read, `checkpoints reset` replaces "
     "what cannot",
     StreamRecreated: "`kinesis-spout checkpoints forget` removes the progress on the old stream",
@@ -86,7 +88,7 @@ class OneLineErrors(TyperGroup):
 
 def report(error: KinesisSpoutError) -> None:
     """Say on standard error what went wrong, and what to do about it."""
-    note(f"error: {error}")
+    note(f"error: {respelled(str(error), as_argument)}")
     step = next((step for kind, step in _NEXT_STEPS.items() if isinstance(error, kind)), None)
     if step is not None:
         typer.echo(f"next: {step}", err=True)

@@ -2,10 +2,14 @@
 
 import difflib
 from collections.abc import Sequence
+from pathlib import Path
 
 from kinesis_spout.cli.failures import NotFound
-from kinesis_spout.cli.world import Progress
+from kinesis_spout.cli.output import note
+from kinesis_spout.cli.world import Progress, World
 from kinesis_spout.config import SpoutConfig
+from kinesis_spout.errors import StoreError
+from kinesis_spout.ports import DeadLetterSink
 
 
 def check_begun(progress: Progress, config: SpoutConfig) -> None:
@@ -22,6 +26,26 @@ def check_begun(progress: Progress, config: SpoutConfig) -> None:
     begun = [f"{app} on {stream}" for app, stream in progress.applications()]
     if begun:
         raise _not_begun(f"{config.app} on {config.stream_name}", begun)
+
+
+def check_place(world: World, config: SpoutConfig, sink: DeadLetterSink) -> None:
+    """Refuse an application that has not begun, where others have, when no dead letter is found in its place.
+
+    Where they are kept elsewhere, the application's name does not say where, and is not asked about. Nor are
+    they kept in ZooKeeper: where that cannot be asked, it is only told.
+
+    Raises:
+        NotFound: names those that have begun.
+    """
+    if config.dead_letters is not None or Path(config.dead_letters_url).is_dir():
+        return
+    if next(iter(sink.read()), None) is not None:
+        return
+    try:
+        with world.progress(config) as progress:
+            check_begun(progress, config)
+    except StoreError as error:
+        note(f"whether {config.app} has begun on {config.stream_name} is not known: {error}")
 
 
 def _not_begun(name: str, begun: Sequence[str]) -> NotFound:

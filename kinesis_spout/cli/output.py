@@ -8,7 +8,7 @@ has. They are shown as escapes; JSON escapes them by itself.
 import json
 import re
 from collections.abc import Collection, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 
 import typer
@@ -165,11 +165,6 @@ def note(text: str) -> None:
     """Say something to the person at the terminal, beside the result."""
     for line in text.split("\n"):
         typer.echo(printable(line), err=True)
-
-
-def moment(seconds: float) -> str:
-    """Write seconds since the epoch as ISO 8601, in UTC."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def duration(millis: int) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from kinesis_spout.cli.failures import NotFound, WrongArguments
-from kinesis_spout.cli.output import moment
+from kinesis_spout.clock import moment
 from shard_state import SHARD_END, SHARD_START, Checkpoint, Position, SequenceNumber, Shard
 from shard_state.errors import InvalidSequenceNumber
 from shard_state.lineage import parents_first

@@ -19,11 +19,12 @@ import typer
 
 from kinesis_spout.cli.failures import INTERRUPTED, DeadLettered, PausedTooLong, SparkFailed, WrongArguments
 from kinesis_spout.cli.output import note
-from kinesis_spout.cli.run_progress import ProgressView, Reading, open_view
-from kinesis_spout.cli.settings import configured
+from kinesis_spout.cli.run_progress import LogLevel, ProgressView, Reading, open_view
+from kinesis_spout.cli.settings import as_argument, configured
 from kinesis_spout.cli.spark_session import existing, start_spark
 from kinesis_spout.config import SpoutConfig
-from kinesis_spout.errors import InvalidConfig, KinesisSpoutError
+from kinesis_spout.config.spelling import respelled
+from kinesis_spout.errors import InvalidConfig, KinesisError, KinesisSpoutError
 from kinesis_spout.scheme import resolve
 from kinesis_spout.spout.pause_reports import pause_text
 
@@ -92,6 +93,10 @@ def run(
     json: Annotated[
         bool, typer.Option("--json", help="Print a line of JSON on standard output each second.")
     ] = False,
+    log_level: Annotated[
+        LogLevel,
+        typer.Option(help="The least that is logged, on standard error; info tells the spout's life."),
+    ] = "warning",
 ) -> None:
     """Call a handler for every record, on Spark, until Ctrl-C or SIGTERM.
 
@@ -109,6 +114,8 @@ def run(
     door = _Door.ARROW if arrow else _Door.DATAFRAME if dataframe else _Door.RECORD
     if door is not _Door.RECORD and scheme != "raw":
         raise WrongArguments(f"--scheme: expected raw with --{door.name.lower()}, got {scheme!r}")
+    if door is not _Door.RECORD and config.order != "unordered":
+        raise WrongArguments(f"--order: expected unordered with --{door.name.lower()}, got {config.order!r}")
     function = find_handler(handler)
     _check_parameters(function, door)
     try:
@@ -120,7 +127,7 @@ def run(
     job = _Job(config=config, door=door, function=function, scheme=scheme)
     # From the start on: a PySpark that is interrupted while it launches its JVM leaves that running for ever.
     dead_lettered = 0
-    with open_view(json=json, per_shard=per_shard) as view, _stop_signals() as stop:
+    with open_view(json=json, per_shard=per_shard, log_level=log_level) as view, _stop_signals() as stop:
         spark = start_spark(config.app, master, files)
         try:
             stop.listen()  # again: a Spark context takes SIGINT for itself
@@ -134,13 +141,18 @@ def run(
 
 
 def _check_world(world: "World", config: SpoutConfig) -> None:
-    """Meet now, rather than when Spark has started, what would end the run then; what may pass is only told."""
-    try:
-        world.check(config)
-    except KinesisSpoutError as error:
-        if not error.retriable:
-            raise
-        note(f"not reached yet, and tried again when Spark has started: {error}")
+    """Meet now, rather than when Spark has started, what would end the run then.
+
+    A stream that does not answer may do so later, and a consumer waits longer for it than this: that is only told.
+    """
+    for check in world.checks(config):
+        try:
+            check()
+        except KinesisError as error:
+            if not error.retriable:
+                raise
+            said = respelled(str(error), as_argument)
+            note(f"not reached yet, and tried again when Spark has started: {said}")
 
 
 def find_handler(name: str) -> Callable[..., None]:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TextIO
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -16,11 +16,16 @@ from rich.logging import RichHandler
 from rich.text import Text
 
 from kinesis_spout.cli.output import duration, live_table, printable
+from kinesis_spout.cli.settings import as_argument
+from kinesis_spout.config.spelling import respelled
 from kinesis_spout.spout.pause_reports import pause_text
+from kinesis_spout.worker_log import LINE_FORMAT, LINE_TIME_FORMAT
 from shard_state import ShardStatus
 
 if TYPE_CHECKING:
     from kinesis_spout.spark.query import SpoutQuery
+
+LogLevel = Literal["debug", "info", "warning", "error"]
 
 _PLAIN_SECONDS: Final = 10.0
 """How often a log, rather than a terminal, gets a line."""
@@ -105,25 +110,31 @@ class ProgressView(Protocol):
 
 
 @contextlib.contextmanager
-def open_view(*, json: bool, per_shard: bool) -> Iterator[ProgressView]:
-    """Choose the view that fits where the output goes, and let warnings be seen beside it."""
+def open_view(*, json: bool, per_shard: bool, log_level: LogLevel = "warning") -> Iterator[ProgressView]:
+    """Choose the view that fits where the output goes, and let the log be seen beside it.
+
+    Args:
+        json: print JSON on standard output, and everything else on standard error.
+        per_shard: show each shard, too.
+        log_level: the least that is shown of our own log; of others' it is always warnings.
+    """
     console = Console(stderr=True)
     if json:
         output = sys.stdout
         # What a handler prints on the driver must not come between the lines.
-        with _logging_to(logging.StreamHandler()), contextlib.redirect_stdout(sys.stderr):
+        with _logging_to(logging.StreamHandler(), log_level), contextlib.redirect_stdout(sys.stderr):
             yield _JsonLines(output, per_shard=per_shard)
     elif console.is_terminal:
         console.print("starting Spark")
         # Drawn from the first snapshot on: until then the JVM writes here what it likes.
         live = Live(console=console, refresh_per_second=4)
-        with _logging_to(RichHandler(console=console, show_path=False)):
+        with _logging_to(_on_terminal(console), log_level, _Message()):
             try:
                 yield _LiveTable(live, per_shard=per_shard)
             finally:
                 live.stop()
     else:
-        with _logging_to(logging.StreamHandler()):
+        with _logging_to(logging.StreamHandler(), log_level):
             yield _PlainLines(sys.stderr, per_shard=per_shard)
 
 
@@ -191,17 +202,42 @@ class _NoRepeats(logging.Filter):
         return True
 
 
+class _Message(logging.Formatter):
+    """Gives a message as it may be shown, in the words of the command line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Give the line; of an error with a traceback, the lines."""
+        said = respelled(super().format(record), as_argument)
+        return "\n".join(printable(line) for line in said.split("\n"))
+
+
+class _Line(_Message):
+    """Gives time, level and name besides."""
+
+    def __init__(self) -> None:
+        super().__init__(LINE_FORMAT, LINE_TIME_FORMAT)
+        self.converter = time.gmtime
+
+
+def _on_terminal(console: Console) -> logging.Handler:
+    return RichHandler(console=console, show_path=False, omit_repeated_times=False, log_time_format="[%X]")
+
+
 @contextlib.contextmanager
-def _logging_to(handler: logging.Handler) -> Iterator[None]:
-    handler.setLevel(logging.WARNING)
+def _logging_to(
+    handler: logging.Handler, level: LogLevel, formatter: logging.Formatter | None = None
+) -> Iterator[None]:
     handler.addFilter(_NoRepeats())
-    handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
-    root = logging.getLogger()
+    handler.setFormatter(formatter or _Line())
+    root, ours = logging.getLogger(), logging.getLogger("kinesis_spout")
+    before = ours.level
+    ours.setLevel(level.upper())
     root.addHandler(handler)
     try:
         yield
     finally:
         root.removeHandler(handler)
+        ours.setLevel(before)
 
 
 def _line(snapshot: Snapshot) -> str:

@@ -25,6 +25,9 @@ USUAL: Final = ("stream", "app", "zookeeper", "region", "endpoint_url")
 STREAM_ONLY: Final = ("stream", "region", "endpoint_url")
 """The same for commands that look at a stream alone: they need no application's name."""
 
+_WITH_OPTION: Final = frozenset({*USUAL, "initial_position", "retry_limit", "order", "dead_letters"})
+"""The settings that have an option of their own wherever they matter."""
+
 _NO_APPLICATION: Final = "none"
 
 _PANEL: Final = "Settings (also as KINESIS_SPOUT_..., or in a file)"
@@ -146,6 +149,17 @@ def _typed(name: str, text: str) -> Any:
         return msgspec.convert(text, _TYPES[name], strict=False)
     except msgspec.ValidationError:
         return text
+
+
+def as_argument(setting: str, value: str | None) -> str | None:
+    """Spell a setting as the commands take it; None if there is none of that name. See ``config.spelling``."""
+    if setting not in _TYPES:
+        return None
+    said = value.lower() if value in {"True", "False"} else value
+    if setting in _WITH_OPTION:
+        option = "--" + setting.replace("_", "-")
+        return option if said is None else f"{option} {said}"
+    return f"--set {setting}" if said is None else f"--set {setting}={said}"
 
 
 _TYPES: Final = {field.name: field.type for field in msgspec.structs.fields(SpoutConfig)}

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from kinesis_spout.cli.failures import NotFound, WrongArguments
-from kinesis_spout.cli.output import moment, note, printable
+from kinesis_spout.cli.output import note, printable
 from kinesis_spout.cli.settings import STREAM_ONLY, configured
+from kinesis_spout.clock import moment
 from kinesis_spout.config import SpoutConfig
 from kinesis_spout.config.initial_position import parse_initial_position
 from kinesis_spout.errors import InvalidConfig, KinesisError

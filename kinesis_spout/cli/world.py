@@ -98,11 +98,10 @@ class World(Protocol):
         """Open the sink of dead letters."""
         ...
 
-    def check(self, config: SpoutConfig) -> None:
-        """Find out whether a consumer could begin: the stream, the stored progress, the dead letters' place.
+    def checks(self, config: SpoutConfig) -> Sequence[Callable[[], None]]:
+        """Give what finds out whether a consumer could begin, each check by itself, the quick ones first.
 
-        Raises:
-            KinesisSpoutError: what would end the consumer. One that is retriable may pass.
+        Each raises a KinesisSpoutError: what would end the consumer.
         """
         ...
 
@@ -172,21 +171,39 @@ class RealWorld:
 
         return Stream(lister=lister, open_getter=open_getter)
 
-    def check(self, config: SpoutConfig) -> None:
-        """Look at the stream, at an ensemble's progress, and write where dead letters go.
+    def checks(self, config: SpoutConfig) -> Sequence[Callable[[], None]]:
+        """Look at what the embedded ZooKeeper needs, or at an ensemble; at the stream; where dead letters go.
 
-        What only Spark can reach (a Hadoop URL), or what a consumer starts itself (the embedded ZooKeeper), is
-        left to the start.
+        Nothing is started, neither the embedded ZooKeeper nor a JVM: of a Hadoop URL it is only found out
+        whether somebody listens there.
         """
+        places = (partial(self._check_dead_letters, config), partial(self._check_stream, config))
+        if config.zookeeper_hosts is None:
+            return (partial(_check_embedded, config), *places)
+        return (partial(self._check_ensemble, config), *places)
+
+    def _check_ensemble(self, config: SpoutConfig) -> None:
+        with self.progress(config) as progress:
+            progress.store.read_application()
+
+    def _check_stream(self, config: SpoutConfig) -> None:
         created = self.stream(config).lister.summary().created
-        if config.zookeeper_hosts is not None:
-            with self.progress(config) as progress:
-                application = progress.store.read_application()
-            if application is not None:
-                application.check_stream(created, f"{config.app} on {config.stream_name}")
-        if config.dead_letters_url.partition("://")[0] in {config.dead_letters_url, "file", "kinesis", "s3"}:
-            with self.dead_letters(config) as sink:
-                sink.check_writable()
+        if config.zookeeper_hosts is None:
+            return
+        with self.progress(config) as progress:
+            application = progress.store.read_application()
+        if application is not None:
+            application.check_stream(created, f"{config.app} on {config.stream_name}")
+
+    def _check_dead_letters(self, config: SpoutConfig) -> None:
+        from kinesis_spout.dead_letters.hadoop_address import check_address  # noqa: PLC0415
+        from kinesis_spout.dead_letters.sink_url import needs_jvm  # noqa: PLC0415
+
+        if needs_jvm(config.dead_letters_url):
+            check_address(config.dead_letters_url)
+            return
+        with self.dead_letters(config) as sink:
+            sink.check_writable()
 
     def dead_letters(self, config: SpoutConfig) -> AbstractContextManager[DeadLetterSink]:
         """Open the sink; only one on a stream needs Kinesis."""
@@ -222,10 +239,20 @@ def _unheard(logger: str) -> Iterator[None]:
         log.setLevel(before)
 
 
-def _embedded_directory(config: SpoutConfig) -> Path:
+def _check_embedded(config: SpoutConfig) -> None:
+    from kinesis_spout.zookeeper.embedded import check_startable  # noqa: PLC0415
+
+    check_startable(_place_of_embedded(config))
+
+
+def _place_of_embedded(config: SpoutConfig) -> Path:
     from kinesis_spout.spout.open_ports import EMBEDDED_DIRECTORY  # noqa: PLC0415 - it imports Kinesis
 
-    directory = Path(config.zookeeper_directory or EMBEDDED_DIRECTORY).resolve()
+    return Path(config.zookeeper_directory or EMBEDDED_DIRECTORY).resolve()
+
+
+def _embedded_directory(config: SpoutConfig) -> Path:
+    directory = _place_of_embedded(config)
     if not directory.is_dir():
         raise StoreError(
             f"expected the data of the embedded ZooKeeper in {str(directory)!r}, found no such directory: no "

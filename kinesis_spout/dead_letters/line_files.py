@@ -11,13 +11,13 @@ appended to an incomplete line, and only last lines are incomplete.
 
 import logging
 import os
-import uuid
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 from kinesis_spout.clock import Clock
 from kinesis_spout.errors import DeadLetterError
+from kinesis_spout.writable_directory import check_directory
 
 _log = logging.getLogger(__name__)
 
@@ -41,12 +41,8 @@ class LineFiles:
         Raises:
             DeadLetterError: no file can be made there.
         """
-        directory = self._directory.absolute()
         try:
-            place = next(each for each in (directory, *directory.parents) if each.exists())
-            probe = place / f".kinesis-spout-probe-{uuid.uuid4().hex}"
-            os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-            probe.unlink()
+            check_directory(self._directory)
         except OSError as error:
             raise DeadLetterError(
                 f"expected to be able to write below {str(self._directory)!r}, got {error}; name a directory that "

@@ -21,6 +21,7 @@ from pyarrow import fs
 from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.dead_letters.whole_files import WholeFilesSink
 from kinesis_spout.errors import DeadLetterError, InvalidConfig
+from kinesis_spout.kinesis.errors import said_by_boto3
 
 CONNECT_SECONDS: Final = 5
 REQUEST_SECONDS: Final = 20
@@ -180,8 +181,8 @@ class _S3Prefix:
             yield
         except (OSError, BotoCoreError, ClientError) as error:
             raise DeadLetterError(
-                f"expected to {verb} {self.place!r}, got {error}; check that the bucket exists, its region "
-                f"({self.place}?region=...), and the credentials' permissions there"
+                f"expected to {verb} {self.place!r}, got {said_by_boto3(error)}; check that the bucket exists, "
+                f"its region ({self.place}?region=...), and the credentials' permissions there"
             ) from error
 
 

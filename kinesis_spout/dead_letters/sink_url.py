@@ -13,8 +13,16 @@ if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
 
+_WITHOUT_JVM: Final = frozenset({"file", "kinesis", "s3"})
+
 _writable: Final[set[tuple[str, KinesisClientSettings | None]]] = set()
 """Places that this process has found writable."""
+
+
+def needs_jvm(url: str) -> bool:
+    """Say whether a sink is reached through Hadoop, and so through a JVM."""
+    scheme, separator, _ = url.partition("://")
+    return bool(separator) and scheme not in _WITHOUT_JVM
 
 
 def check_once(url: str, sink: DeadLetterSink, *, aws: KinesisClientSettings | None = None) -> None:

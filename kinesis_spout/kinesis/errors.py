@@ -5,6 +5,7 @@ are those of the Kinesis API's service model and the common errors of AWS' JSON 
 https://docs.aws.amazon.com/kinesis/latest/APIReference/CommonErrors.html
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
@@ -105,6 +106,8 @@ ERRORS_BY_CAUSE: Final[tuple[tuple[type[Exception], type[KinesisSpoutError]], ..
 )
 """Tried in order: what never reached the service, or never came back from it."""
 
+_TRIES: Final = re.compile(r" \(reached max retries: \d+\)")
+
 _REMEDIES: Final[dict[type[KinesisSpoutError], str]] = {
     AccessDenied: "check the credentials, the role and its permissions on the stream",
     KeyUnavailable: "check the state of the stream's KMS key and kms:Decrypt; the shard waits, nothing is skipped",
@@ -129,9 +132,15 @@ def translate(error: ClientError | BotoCoreError | UnicodeDecodeError, call: str
     """Look an error of boto3 up in the table. What is in no table is a KinesisError that is not retriable."""
     kind = _kind_of_reply(error) if isinstance(error, ClientError) else _kind_of_cause(error)
     remedy = _REMEDIES.get(kind)
+    said = said_by_boto3(error)
     return kind(
-        f"{call} failed: {error}" if remedy is None else f"{call} failed: {str(error).rstrip('.')}; {remedy}"
+        f"{call} failed: {said}" if remedy is None else f"{call} failed: {said.rstrip('.')}; {remedy}"
     )
+
+
+def said_by_boto3(error: Exception) -> str:
+    """Give the text of an error of boto3, without how often it tried: it was told not to, we do that."""
+    return _TRIES.sub("", str(error))
 
 
 def expected(reply: Mapping[str, Any], member: str, call: str) -> Any:

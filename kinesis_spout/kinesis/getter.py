@@ -201,8 +201,8 @@ class PollingShardGetter:
             raise error
         self.data_losses += 1
         _log.warning(
-            "%s; going on at TRIM_HORIZON because fail_on_data_loss is off; what is still there from before that "
-            "position is left out",
+            "%s; going on at TRIM_HORIZON, as `fail_on_data_loss=False` says; what is still there from before "
+            "that position is left out",
             error,
         )
         self._position = Position.trim_horizon()
@@ -284,7 +284,7 @@ class PollingShardGetter:
         return DataLoss(
             f"cannot read {self._place} from {position}: it is behind the stream's retention, or not of this "
             f"shard. The records from there to the oldest one left are lost to this application ({error}). "
-            "Set fail_on_data_loss=False to go on at the oldest one, or reset the checkpoint"
+            "With `fail_on_data_loss=False` reading goes on at the oldest one"
         )
 
     @property

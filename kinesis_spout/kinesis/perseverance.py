@@ -11,7 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.errors import KinesisSpoutError, Throttled, Unavailable
 from kinesis_spout.kinesis.backoff import Jitter, backoff_seconds
-from kinesis_spout.kinesis.errors import ResourceNotFound, translate
+from kinesis_spout.kinesis.errors import ResourceNotFound, said_by_boto3, translate
 
 T = TypeVar("T")
 
@@ -55,7 +55,9 @@ class Perseverance:
             except (ClientError, BotoCoreError, UnicodeDecodeError) as error:
                 failure = translate(error, self._work)
                 if not _may_pass(failure):
-                    raise type(failure)(f"expected {self._work} to succeed, got {error}") from error
+                    raise type(failure)(
+                        f"expected {self._work} to succeed, got {said_by_boto3(error)}"
+                    ) from error
                 failure.__cause__ = error
                 self.wait(failure)
             except Unavailable as failure:  # a reply that is none; see kinesis.errors.expected

@@ -172,6 +172,14 @@ class MicroBatchEngine:
         self._plan_at = self._consumer.now
         self._calls.put(_nothing)
 
+    @property
+    def is_full(self) -> bool:
+        """See ``Door``."""
+        letters_bytes, most = self._consumer.letters.size_bytes, self._settings.max_buffered_bytes
+        pages_bytes = sum(reader.size_bytes for reader in self._readers.values())
+        held_bytes = letters_bytes + self._retry_data.size_bytes + pages_bytes
+        return letters_bytes > most // 4 or held_bytes >= most * 3 // 4
+
     # The engine's thread
 
     def _run(self) -> None:

@@ -32,6 +32,7 @@ from kinesis_spout.spark.journal import Journal, Remains
 from kinesis_spout.spark.salvage import lost, salvage
 from kinesis_spout.spark.task import TaskSettings, run_slices
 from kinesis_spout.spark.work import WorkResult, WorkSlice
+from kinesis_spout.worker_log import print_log_lines
 from shard_state import SliceKind
 
 _DIED: Final = "the worker died while it handled this record"
@@ -92,6 +93,7 @@ class RunSlices:
         """Carry out the slices of one task; of its second attempt, say what came of them in the first."""
         context = TaskContext.get()
         assert context is not None
+        print_log_lines()
         task, attempt = context.partitionId(), context.attemptNumber()
         for pack in packs:
             if attempt:

@@ -35,6 +35,7 @@ from kinesis_spout.spark.work import WorkResult, WorkSlice
 from kinesis_spout.structured.partitions import in_chunks
 from kinesis_spout.structured.record_delivery import records_of
 from kinesis_spout.structured.schema import columns_of
+from kinesis_spout.worker_log import print_log_lines
 from shard_state import SequenceNumber, SliceKind
 
 _Outcomes = dict[str, list[bytes]]
@@ -194,6 +195,7 @@ class FetchBlocks:
 
     def __call__(self, partition: int, packs: Iterable[Sequence[WorkSlice]]) -> Iterator[pa.Buffer]:
         """Run in ``mapPartitionsWithIndex``, with one pack for each partition."""
+        print_log_lines()
         for pack in packs:
             yield from self._blocks(partition, pack)
 

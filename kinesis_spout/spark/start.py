@@ -39,11 +39,26 @@ def task_settings(config: SpoutConfig, parallelism: int) -> TaskSettings:
 
 
 def start_query(
-    config: SpoutConfig, ports: Ports, context: SparkContext, runner: BatchRunner, name: str | None
+    config: SpoutConfig,
+    ports: Ports,
+    context: SparkContext,
+    runner: BatchRunner,
+    name: str | None,
+    *,
+    door: str,
 ) -> SpoutQuery:
-    """Start a query; its handle's ``stop`` closes the ports. A start that fails closes them as well."""
+    """Start a query; its handle's ``stop`` closes the ports. A start that fails closes them as well.
+
+    Args:
+        config: the settings.
+        ports: what to read from, and where progress and dead letters go.
+        context: what the jobs run on.
+        runner: runs them.
+        name: the query's; the application's unless given.
+        door: what the user called, for the log.
+    """
     # The engine times out whole jobs: the records inside one are not tracked one by one.
-    consumer = Consumer(config, ports, message_timeout_seconds=None)
+    consumer = Consumer(config, ports, message_timeout_seconds=None, door=door)
     settings = EngineSettings(
         parallelism=context.defaultParallelism,
         shards_per_task=config.shards_per_task,

@@ -30,6 +30,7 @@ from kinesis_spout.ports import CheckpointWrite
 from kinesis_spout.record import Record
 from kinesis_spout.spout.chores import Backoff, Chores
 from kinesis_spout.spout.counters import Counters
+from kinesis_spout.spout.lifecycle import Lifecycle
 from kinesis_spout.spout.pause_reports import PauseReports, most_frequent
 from kinesis_spout.spout.ports import Ports
 from kinesis_spout.spout.read_errors import ReadErrors
@@ -40,6 +41,7 @@ from shard_state import (
     Exhausted,
     Order,
     PendingCommit,
+    Position,
     RetryPolicy,
     SliceLimits,
     StateManager,
@@ -73,11 +75,23 @@ class Door(Protocol):
         """Go on at once: an operator has ended a pause."""
         ...
 
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing is read because of what is kept of records that are not finished."""
+        ...
+
 
 class Consumer:
     """One member of an application on one stream. Mutable; ``lock`` guards ``manager``."""
 
-    def __init__(self, config: SpoutConfig, ports: Ports, *, message_timeout_seconds: float | None) -> None:
+    def __init__(
+        self,
+        config: SpoutConfig,
+        ports: Ports,
+        *,
+        message_timeout_seconds: float | None,
+        door: str = "next_tuple",
+    ) -> None:
         self.config = config
         self.ports = ports
         self.app_instance = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
@@ -113,6 +127,7 @@ class Consumer:
         self.failures = FailureKinds()
         """Guarded by ``lock``."""
         self._pauses = PauseReports(config, ports.coordinator)
+        self._life = Lifecycle(stream=config.stream_name, app=config.app, member=self.app_instance, door=door)
         self._door: Door | None = None
         self.letters = WaitingLetters()
         self._chores = Chores()
@@ -139,8 +154,10 @@ class Consumer:
         shards = ports.lister.list_shards()
         ports.dead_letters.check_writable()
         start = self.config.start.resolved(ports.clock.time())
-        ports.store.open(summary.created, start, shards)
+        begun = ports.store.open(summary.created, start, shards)
         ports.coordinator.join()
+        self._life.started()
+        self._life.resolved(self.config.initial_position, start, begun)
         self._chores.list_at = now + self.config.shard_list_interval_seconds
         self._refresh(now)
         self._chores.commit_at = now + self.config.commit_interval_seconds
@@ -254,6 +271,7 @@ class Consumer:
             if commit and self._door is not None:
                 self._store_the_last()
         finally:
+            self._life.stopped(self._fatal, self.counters)
             self._door = None
             with ExitStack() as closing:
                 closing.callback(self.ports.close)
@@ -353,6 +371,7 @@ class Consumer:
             chores.commit_at = now + self.config.commit_interval_seconds
             if not self._tried(chores.committing, self._commit):
                 chores.commit_at = chores.committing.until
+            self._tell_back_pressure()
         if now >= chores.pausing.until:
             self._tried(chores.pausing, self._tell_of_pauses)
         list_at = max(chores.list_at, chores.listing.until)
@@ -366,6 +385,13 @@ class Consumer:
             self._pauses.log(notice, mostly)
         if self._pauses.show(pause, mostly):
             self.resume()
+
+    def _tell_back_pressure(self) -> None:
+        with self.lock:
+            states = [(shard_id, self.manager.shard(shard_id)) for shard_id in self.manager.owned]
+            congested = [shard_id for shard_id, state in states if state is not None and state.is_congested]
+            is_full = self._door is not None and self._door.is_full
+        self._life.looked(congested, is_full=is_full)
 
     def _tried(self, backoff: Backoff, chore: Callable[[], None]) -> bool:
         try:
@@ -407,21 +433,29 @@ class Consumer:
             self.listings += 1
             wanted = [shard.shard_id for shard in self.manager.to_acquire()]
             fresh = {shard_id: self.manager.fresh_checkpoint(shard_id) for shard_id in wanted}
+        self._life.listed(shards)
+        acquired: list[tuple[str, Position]] = []
+        refused: list[str] = []
         for shard_id in wanted:
             checkpoint = self.ports.coordinator.acquire(shard_id, fresh[shard_id])
             if checkpoint is None:
                 # Its owner may be gone already, its session not yet expired: look again before long.
                 self._chores.list_at = min(self._chores.list_at, now + _STAND_BY_SECONDS)
+                refused.append(shard_id)
                 continue
             with self.lock:
                 self.manager.acquired(shard_id, checkpoint)
-                to_read = shard_id in self.manager.owned
+                state = self.manager.shard(shard_id)
+                to_read = state is not None
+                if state is not None:
+                    acquired.append((shard_id, state.position))
                 if self._door is not None and to_read:
                     self._door.shards_acquired([shard_id])
             if not to_read:
                 # Its last owner finished it after what is stored was loaded. Its children are due now.
                 self.ports.coordinator.release([shard_id])
                 self._list_soon()
+        self._life.acquired(acquired, refused)
 
     def _bury_all(self) -> None:
         with self.lock:
@@ -465,6 +499,8 @@ class Consumer:
             self.counters.commits += 1
             if over and self._door is not None:
                 self._door.shards_lost(over)
+        self._life.committed(pending, self.counters, self.now)
+        self._life.finished(over)
         if over:
             self.ports.coordinator.release(over)
             self._list_soon()

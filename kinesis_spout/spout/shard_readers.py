@@ -66,6 +66,11 @@ class ShardReaders:
     def resumed(self) -> None:
         """Nothing to do: the next ``take`` finds it."""
 
+    @property
+    def is_full(self) -> bool:
+        """See ``Door``."""
+        return self.retained.is_full
+
     # What the spout asks
 
     def take(self, now: float) -> Retained | None:

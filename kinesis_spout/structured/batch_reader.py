@@ -24,9 +24,11 @@ from kinesis_spout.kinesis.client import stream_arguments
 from kinesis_spout.kinesis.errors import ResourceNotFound, expected, translated
 from kinesis_spout.structured.options import BatchReadOptions, EndPositions, StartPositions
 from kinesis_spout.structured.options.positions import moment
+from kinesis_spout.structured.options.spelling import as_option, said_as_options
 from kinesis_spout.structured.partitions import RangeReading, in_chunks
 from kinesis_spout.structured.shard_interval import IntervalRead, ShardInterval
 from kinesis_spout.structured.stream_shards import persistently
+from kinesis_spout.worker_log import print_log_lines
 from kinesis_spout.worker_memory import set_aside_imports
 from shard_state import Shard
 
@@ -107,6 +109,7 @@ class KinesisBatchReader(DataSourceReader):
         self._options = options
         self._now = SystemClock().time() if now is None else now
 
+    @said_as_options()
     def partitions(self) -> list[InputPartition]:
         """List the shards and divide them among tasks; runs on the driver.
 
@@ -117,6 +120,7 @@ class KinesisBatchReader(DataSourceReader):
             DataLoss: a start is behind retention, or a shard is named that is not there (``failOnDataLoss``).
             StreamNotFound, AccessDenied: at once.
         """
+        print_log_lines(spell=as_option)
         options = self._options
         plan = self._plan()
         intervals = plan.intervals()
@@ -138,7 +142,9 @@ class KinesisBatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read a partition, on an executor."""
         assert isinstance(partition, ShardIntervals)
-        return read_intervals(partition, SystemClock())
+        print_log_lines(spell=as_option)
+        with said_as_options():
+            yield from read_intervals(partition, SystemClock())
 
     def _plan(self) -> BatchPlan:
         options = self._options

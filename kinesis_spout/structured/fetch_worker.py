@@ -17,7 +17,9 @@ from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.kinesis.arrow import ArrowForm, ArrowReply
 from kinesis_spout.kinesis.get_records import call_get_records, place_of
 from kinesis_spout.shared_memory import SharedMemoryPool
+from kinesis_spout.structured.options.spelling import as_option
 from kinesis_spout.structured.page_channel import PageChannel
+from kinesis_spout.worker_log import print_log_lines
 
 _NO_COLUMNS: Final = pa.RecordBatch.from_pydict({})
 """In the place of a page whose memory follows."""
@@ -96,6 +98,7 @@ def _portable(error: Exception) -> bytes:
 
 
 if __name__ == "__main__":
+    print_log_lines(spell=as_option)
     end = PageChannel(socket.socket(fileno=int(sys.argv[1])))
     end.wait_at_most(None)
     serve(end)

@@ -8,6 +8,7 @@ from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.errors import StreamRecreated
 from kinesis_spout.kinesis import KinesisShardLister, Prefetcher
 from kinesis_spout.structured.fetch_processes import FetchProcesses
+from kinesis_spout.structured.lifecycle import Lifecycle
 from kinesis_spout.structured.offsets import QueryOffset, ShardOffset, StreamOffset
 from kinesis_spout.structured.options import StreamReadOptions
 from kinesis_spout.structured.page_buffer import ShardKey, StoredPage
@@ -18,6 +19,7 @@ from kinesis_spout.structured.planning import BatchLimits, BatchPlan, patience_s
 from kinesis_spout.structured.progress import SourceProgress
 from kinesis_spout.structured.shard_fetches import ShardFetches
 from kinesis_spout.structured.stream_shards import StreamShards
+from shard_state import Shard
 
 _LONGEST_WAIT_SECONDS: Final = 1.0
 """How long a call waits for records. Spark asks again at once; waiting here keeps it from asking 100 times."""
@@ -80,6 +82,7 @@ class ReadAhead:
         self._done_records = 0
         self._done_bytes = 0
         self._current: QueryOffset | None = None
+        self._life = Lifecycle(options.streams)
 
     def open(self) -> None:
         """Find out which shards there are. Raises what ``StreamShards.load`` raises; then it is to be closed."""
@@ -88,10 +91,13 @@ class ReadAhead:
             if self._until is None:
                 period = self._options.shard_list_seconds
                 self._prefetcher.submit(stream.refresh, self._clock.monotonic() + period)
+        with self._changed:
+            self._life.started(self._listed())
 
     def first_offset(self) -> QueryOffset:
         """Give the offset of a query's very first start: LATEST resolved to now (invariant 9)."""
         now, start = self._clock.time(), self._options.start
+        self._life.resolved(start.default, start.default.resolved(now))
         with self._changed:
             return QueryOffset(
                 streams={name: stream.first_offset(start, now) for name, stream in self._streams.items()},
@@ -108,6 +114,8 @@ class ReadAhead:
             StreamRecreated: a stream is not the one that the offset was made for (``failOnDataLoss``).
         """
         with self._changed:
+            self._life.listed(self._listed())
+            self._life.advanced(start, is_short=self._fetches.room.is_short())
             current = QueryOffset(
                 streams={name: self._brought_up_to_date(name, start) for name in self._streams},
                 unlogged=start.unlogged,
@@ -240,6 +248,7 @@ class ReadAhead:
     def close(self) -> None:
         """End the threads. May be called twice."""
         with self._changed:
+            self._life.stopped(self._totals())
             self._fetches.close()
         self._prefetcher.close()
         if self._processes is not None:
@@ -327,3 +336,10 @@ class ReadAhead:
             self._done_records += plan.rows
             self._done_bytes += plan.bytes
             self._planned = None
+            self._life.done(plan.rows, self._totals(), self._clock.monotonic())
+
+    def _totals(self) -> str:
+        return f"{self._done_records} records, {self._done_bytes} bytes"
+
+    def _listed(self) -> dict[str, list[Shard]]:
+        return {name: list(stream.listed) for name, stream in self._streams.items()}

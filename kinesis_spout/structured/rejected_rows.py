@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 from kinesis_spout.clock import Clock
 from kinesis_spout.dead_letter import DeadLetter
+from kinesis_spout.dead_letters.sink_url import needs_jvm
 from kinesis_spout.errors import InvalidConfig, KinesisSpoutError
 from kinesis_spout.ports import DeadLetterSink
 from kinesis_spout.structured.written_columns import RowValues
@@ -106,8 +107,7 @@ def check_dead_letters(url: str | None) -> None:
     Raises:
         InvalidConfig: names the URL and what is allowed.
     """
-    scheme, separator, _ = (url or "").partition("://")
-    if separator and scheme not in ("file", "kinesis", "s3"):
+    if url is not None and needs_jvm(url):
         raise InvalidConfig(
             f"deadLetters: expected a directory, file:///directory, s3://bucket/prefix or kinesis://stream, got "
             f"{url!r}; other file systems are reached through a JVM, which the Python tasks that write have not"

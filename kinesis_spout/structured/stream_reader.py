@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from kinesis_spout.config.spelling import respell
 from kinesis_spout.errors import KinesisSpoutError
 from kinesis_spout.structured.offsets import QueryOffset
 from kinesis_spout.structured.options import StreamReadOptions
+from kinesis_spout.structured.options.spelling import as_option, said_as_options
 from kinesis_spout.structured.partitions import RangeReading, ShardRanges, in_tasks, read_ranges
 from kinesis_spout.structured.planning import BatchLimits
 from kinesis_spout.structured.read_ahead import ReadAhead
@@ -26,6 +28,7 @@ from kinesis_spout.structured.read_limits import (
     SupportsTriggerAvailableNow,
     default_limit,
 )
+from kinesis_spout.worker_log import print_log_lines
 
 if TYPE_CHECKING:
     from kinesis_spout.structured.published_progress import PublishedProgress
@@ -35,10 +38,14 @@ _log = logging.getLogger(__name__)
 
 @contextmanager
 def one_message() -> Iterator[None]:
-    """Raise our own errors without what led to them: Spark shows the user every traceback of the chain."""
+    """Raise our own errors in the words of the options, without what led to them.
+
+    Spark shows the user every traceback of the chain.
+    """
     try:
         yield
     except KinesisSpoutError as error:
+        respell(error, as_option)
         raise error from None
 
 
@@ -146,7 +153,9 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read a partition, on an executor."""
         assert isinstance(partition, ShardRanges)
-        return read_ranges(partition)
+        print_log_lines(spell=as_option)
+        with said_as_options():
+            yield from read_ranges(partition)
 
     def stop(self) -> None:
         """End the threads. Spark calls this only after an error; else it ends the process."""
@@ -159,6 +168,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _opened(self) -> ReadAhead:
         if self._ahead is None:
+            print_log_lines(level=self._options.log_level, spell=as_option)
             ahead = ReadAhead(self._options, until=self._until)
             if self._options.checkpoint_app is not None:
                 # Here, because executors have no use for what it imports.

@@ -8,12 +8,14 @@ from kinesis_spout.dead_letters.sink_url import check_once, open_sink
 from kinesis_spout.kinesis.perseverance import Patience
 from kinesis_spout.kinesis.put_records import CallLimits
 from kinesis_spout.structured.options import WriteOptions
+from kinesis_spout.structured.options.spelling import said_as_options
 from kinesis_spout.structured.rejected_rows import DeadLetteredRows, RefusedRows, RejectedRows
 from kinesis_spout.structured.row_putter import RowPutter
 from kinesis_spout.structured.written import Written
 from kinesis_spout.structured.written_columns import RowValues
 
 
+@said_as_options()
 def write_partition(options: WriteOptions, rows: Iterable[RowValues], partition: int) -> Written:
     """Return when every row is on its stream, or durably a dead letter. Raises like ``RowPutter.write``."""
     clock = SystemClock()

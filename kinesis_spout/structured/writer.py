@@ -22,9 +22,11 @@ from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.structured.options.spelling import as_option
 from kinesis_spout.structured.rejected_rows import check_dead_letters
 from kinesis_spout.structured.written import Written
 from kinesis_spout.structured.written_columns import WrittenColumns
+from kinesis_spout.worker_log import print_log_lines
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter
@@ -66,6 +68,7 @@ class _Writing:
 
         context = TaskContext.get()
         assert context is not None, "Spark calls write in a task"
+        print_log_lines(spell=as_option)
         return write_partition(self._options, self._columns.values(iterator), context.partitionId())
 
 
@@ -103,10 +106,12 @@ class KinesisStreamWriter(_Writing, DataSourceStreamArrowWriter):
 
 
 def _log_summary(what: str, written: Written) -> None:
+    print_log_lines(spell=as_option)
     _log.log(logging.WARNING if written.dead_lettered else logging.INFO, "%s: %s", what, written)
 
 
 def _log_abort(what: str, written: Written) -> None:
+    print_log_lines(spell=as_option)
     _log.warning(
         "%s failed. Its tasks that succeeded wrote: %s. This stays, beside what others wrote before they failed",
         what,

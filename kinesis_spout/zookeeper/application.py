@@ -93,5 +93,5 @@ def progress_lost(path: str, expected: bytes, found: bytes | None) -> ProgressLo
         f"{path}: expected the mark of this running application, {expected.decode(errors='replace')}, found "
         f"{what}: ZooKeeper has lost its data, or somebody removed the progress (and began anew). This consumer "
         "ends, because to go on would skip or repeat records unnoticed. Restore ZooKeeper's data, then start it "
-        "again. Without a restore the next start begins at initial_position: choose that setting first"
+        "again. Without a restore the next start begins at `initial_position`: choose that first"
     )

@@ -200,6 +200,14 @@ BATCHES: Final = (
         doc="Columns beside the usual six.",
     ),
     OptionSpec(
+        name="logLevel",
+        uses=_STREAM_READ,
+        kind=Kind.CHOICE,
+        choices=("debug", "info", "warning", "error"),
+        default="warning",
+        doc="The least that the reader logs. It runs in a process of Spark, and prints where Spark does.",
+    ),
+    OptionSpec(
         name="pageServerHost",
         uses=_STREAM_READ,
         kind=Kind.TEXT,

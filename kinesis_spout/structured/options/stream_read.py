@@ -45,6 +45,8 @@ class StreamReadOptions:
     fetch_processes: int
     fail_on_data_loss: bool
     extra_columns: tuple[str, ...]
+    log_level: str
+    """As ``logging`` calls it."""
     page_host: str | None
     """How the executors reach the driver; None: found out."""
     checkpoint_app: str | None
@@ -92,6 +94,7 @@ class StreamReadOptions:
             fetch_processes=processes,
             fail_on_data_loss=given.flag("failOnDataLoss"),
             extra_columns=extra_columns(given),
+            log_level=given.choice("logLevel").upper(),
             page_host=_page_host(given),
             checkpoint_app=app,
             zookeeper=zookeeper,

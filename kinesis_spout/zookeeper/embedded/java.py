@@ -152,7 +152,7 @@ def find_java() -> str:
         raise InvalidConfig(
             f"no java {where}: the embedded ZooKeeper, like Spark itself, needs Java 17. Install it (Debian, "
             "Ubuntu: apt install openjdk-17-jre-headless; Fedora: dnf install java-17-openjdk-headless; macOS: "
-            "brew install openjdk@17) or name an existing ensemble: zookeeper=host:2181"
+            "brew install openjdk@17) or name an existing ensemble: `zookeeper=host:2181`"
         )
     return java
 
@@ -173,7 +173,7 @@ def find_jars() -> Path:
             return jars
     raise InvalidConfig(
         f"expected ZooKeeper among the jars of PySpark, found none in {places or 'any pyspark package'}: install "
-        "the full package (pip install pyspark) or name an existing ensemble: zookeeper=host:2181"
+        "the full package (pip install pyspark) or name an existing ensemble: `zookeeper=host:2181`"
     )
 
 

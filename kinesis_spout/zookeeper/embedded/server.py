@@ -24,7 +24,8 @@ from types import TracebackType
 from typing import IO, Final, Self
 
 from kinesis_spout.errors import KinesisSpoutError, StoreError
-from kinesis_spout.zookeeper.embedded.java import HOST, JavaServer
+from kinesis_spout.writable_directory import check_directory
+from kinesis_spout.zookeeper.embedded.java import HOST, JavaServer, find_jars, find_java
 from kinesis_spout.zookeeper.embedded.listening_port import is_free, port_for
 from kinesis_spout.zookeeper.embedded.users_pipe import UsersPipe
 
@@ -40,6 +41,28 @@ _PAUSE_CAP_SECONDS: Final = 10.0
 """Between two attempts to start it again."""
 
 _log = logging.getLogger(__name__)
+
+
+def check_startable(data_dir: Path) -> None:
+    """Find out, without starting it, what would keep the server of a directory from starting.
+
+    Raises:
+        InvalidConfig: Java or PySpark's jars are missing.
+        StoreError: the directory cannot be used.
+    """
+    find_java()
+    find_jars()
+    try:
+        check_directory(data_dir)
+    except OSError as error:
+        raise _unusable(data_dir, error) from error
+
+
+def _unusable(data_dir: Path, error: OSError) -> StoreError:
+    return StoreError(
+        f"the embedded ZooKeeper cannot use its directory {data_dir}: {error}. Make room or allow writing there, "
+        "or name another directory: `zookeeper=embedded:DIRECTORY`"
+    )
 
 
 class EmbeddedZooKeeper:
@@ -177,10 +200,7 @@ class EmbeddedZooKeeper:
                     self._check_patience(deadline, "another process is starting it, and does not get ready")
                     time.sleep(_POLL_SECONDS)
         except OSError as error:
-            raise StoreError(
-                f"the embedded ZooKeeper cannot use its directory {self.data_dir}: {error}. Make room or allow "
-                "writing there, or name another directory: zookeeper=embedded:DIRECTORY"
-            ) from error
+            raise _unusable(self.data_dir, error) from error
 
     def _await_guarded(self, deadline: float) -> int | None:
         """Wait until the server that has a guard serves, and give its port; None if it ends before."""

@@ -1,7 +1,7 @@
 """A world of fakes for the commands, and a way to call them in it."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -84,9 +84,12 @@ class FakeWorld:
         self.opened.append("dead letters")
         return nullcontext(self.sink)
 
-    def check(self, config: SpoutConfig) -> None:
+    def checks(self, config: SpoutConfig) -> Sequence[Callable[[], None]]:
         del config
         self.opened.append("check")
+        return [self._check]
+
+    def _check(self) -> None:
         if self.problem is not None:
             raise self.problem
 

@@ -233,7 +233,7 @@ def test_a_reset_must_be_confirmed() -> None:
 
 
 def test_before_the_first_start_there_is_nothing_to_reset() -> None:
-    assert "initial_position" in reset(FakeWorld(), "latest", exit_code=4)
+    assert "--initial-position" in reset(FakeWorld(), "latest", exit_code=4)
 
 
 def test_a_reset_says_what_it_did() -> None:

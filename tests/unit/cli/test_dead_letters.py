@@ -1,11 +1,15 @@
 """``dead-letters`` lists, shows and redrives what was given up."""
 
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import pytest
 
+from kinesis_spout.cli.world import Progress
+from kinesis_spout.config import SpoutConfig
 from kinesis_spout.dead_letter import DeadLetter
+from kinesis_spout.errors import StoreUnavailable
 from tests.letters import LETTER, letter
 from tests.unit.cli.fake_world import SETTINGS, FakeWorld
 
@@ -216,3 +220,56 @@ def test_where_a_letter_was_raised_is_in_the_json_and_is_shown() -> None:
     assert (first["traceback"], second["traceback"]) == (raised, None)
     out, _ = world.call("dead-letters", "show", first["message_id"], *SETTINGS)
     assert "in bill" in out
+
+
+# -- a misspelt application
+
+COMMANDS = [("list",), ("show", "shardId-1:1"), ("redrive", "--all"), ("redrive", "shardId-1:1")]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_application_that_has_not_begun_is_refused_with_those_that_have(command: tuple[str, ...]) -> None:
+    world = FakeWorld()
+    world.others = [("billings", "orders"), ("shipping", "orders")]
+    out, err = world.call("dead-letters", *command, *SETTINGS, exit_code=1)
+    assert out == ""
+    assert "billings on orders, shipping on orders" in err
+    assert "did you mean billings on orders?" in err
+
+
+@pytest.mark.parametrize("command", [("list",), ("redrive", "--all")])
+def test_an_application_that_has_begun_may_have_no_letters(command: tuple[str, ...]) -> None:
+    world = FakeWorld()
+    world.others = [("shipping", "orders")]
+    world.consumer().close()
+    world.call("dead-letters", *command, *SETTINGS)
+
+
+def test_where_letters_are_kept_in_a_place_of_their_own_the_application_decides_nothing() -> None:
+    world = FakeWorld()
+    world.others = [("shipping", "orders")]
+    world.call("dead-letters", "list", "--dead-letters", "/var/dead", *SETTINGS)
+    assert world.opened == ["dead letters"]
+
+
+def test_letters_that_are_there_are_listed_without_zookeeper() -> None:
+    world = world_with(LETTER)
+    world.others = [("shipping", "orders")]
+    assert world.json("dead-letters", "list", "--reason", "rejected") == []
+    assert world.opened == ["dead letters"]
+
+
+def test_a_zookeeper_that_is_away_leaves_no_letters_an_answer() -> None:
+    class Alone(FakeWorld):
+        is_reached = False
+
+        @contextmanager
+        def progress(self, config: SpoutConfig) -> Iterator[Progress]:
+            with super().progress(config) as progress:
+                if not self.is_reached:
+                    raise StoreUnavailable("nobody answers")
+                yield progress
+
+    _, err = Alone().call("dead-letters", "list", *SETTINGS)
+    assert "no dead letters in .kinesis-spout/billing" in err
+    assert "whether billing has begun on orders is not known: nobody answers" in err

@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import re
 import signal
 import sys
 import threading
@@ -221,11 +222,69 @@ def test_a_warning_that_repeats_is_shown_once(capsys: pytest.CaptureFixture[str]
     with open_view(json=False, per_shard=False):
         for warning in ("no answer", "no answer", "something else", "no answer"):
             log.warning(warning)
-    assert capsys.readouterr().err.splitlines() == [
-        "WARNING no answer",
-        "WARNING something else",
-        "WARNING no answer",
+    assert [line.partition(" ")[2] for line in capsys.readouterr().err.splitlines()] == [
+        "WARNING kinesis_spout.test_run: no answer",
+        "WARNING kinesis_spout.test_run: something else",
+        "WARNING kinesis_spout.test_run: no answer",
     ]
+
+
+@pytest.mark.parametrize("json", [True, False])
+def test_a_log_line_has_time_and_level_and_comes_from_the_level_on_that_was_asked_for(
+    capsys: pytest.CaptureFixture[str], *, json: bool
+) -> None:
+    ours, others = logging.getLogger("kinesis_spout.test_run"), logging.getLogger("botocore.test_run")
+    with open_view(json=json, per_shard=False, log_level="info"):
+        ours.debug("too little")
+        ours.info("started: \x1b[2J with `retry_limit=3`")
+        others.info("not ours")
+        others.warning("a warning of others")
+    printed = capsys.readouterr()
+    ours.info("after the end")
+    assert printed.out == ""
+    info, warning = printed.err.splitlines()
+    time = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
+    said = r"started: \\x1b\[2J with `--retry-limit 3`"
+    assert re.fullmatch(rf"{time} INFO kinesis_spout\.test_run: {said}", info), info
+    assert re.fullmatch(rf"{time} WARNING botocore\.test_run: a warning of others", warning), warning
+    assert logging.getLogger("kinesis_spout").level == logging.NOTSET
+    assert capsys.readouterr().err == ""
+
+
+def test_log_lines_stand_above_the_live_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with open_view(json=False, per_shard=False, log_level="info") as view:
+        view.show(reading(QueryInProgress()).take("running"))
+        before = len(terminal.getvalue())
+        logging.getLogger("kinesis_spout.test_run").info("acquired 1 shard")
+        shown = terminal.getvalue()[before:]
+        view.show(reading(QueryInProgress()).take("running"))
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+    assert re.search(r"\d\d:\d\d:\d\d\]? +INFO +acquired 1 shard", plain), plain
+    assert plain.index("acquired") < plain.index("running: delivered"), "the progress is drawn again below"
+    assert plain.count("INFO") == 1
+
+
+def test_the_level_of_the_log_is_an_option_of_run(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    class Speaks(SparkThatStarts):
+        def start(self, *arguments: object) -> "SparkThatStarts":
+            logging.getLogger("kinesis_spout.test_run").debug("in detail")
+            return super().start(*arguments)
+
+    monkeypatch.setattr("kinesis_spout.cli.run.start_spark", Speaks().start)
+    for level, is_shown in (("debug", True), ("info", False)):
+        _, err = FakeWorld().call("run", "json:loads", "--log-level", level, *SETTINGS, exit_code=130)
+        assert ("DEBUG kinesis_spout.test_run: in detail" in err + capfd.readouterr().err) is is_shown
+    FakeWorld().call("run", "json:loads", "--log-level", "loud", *SETTINGS, exit_code=2)
 
 
 class SparkThatStarts:

@@ -68,6 +68,7 @@ def test_a_stream_is_all_that_a_streaming_read_needs() -> None:
         fetch_processes=0,
         fail_on_data_loss=True,
         extra_columns=(),
+        log_level="WARNING",
         page_host=None,
         checkpoint_app=None,
         zookeeper=None,

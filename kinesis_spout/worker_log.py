@@ -1,0 +1,53 @@
+"""Prints our log lines, with time and level, in processes in which nobody configures logging.
+
+Those are the Python processes that Spark starts for a reader, a writer and the tasks, and our own beside them.
+What they print is found where Spark prints. The logging of a process that has any is never touched: whoever sets
+up the root logger, also later, has the lines from there, and they are printed here no more.
+"""
+
+import logging
+import sys
+import time
+from typing import Final
+
+from kinesis_spout.config.spelling import Spell, respelled
+
+LINE_FORMAT: Final = "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s"
+LINE_TIME_FORMAT: Final = "%Y-%m-%dT%H:%M:%S"
+
+
+def print_log_lines(*, level: str = "WARNING", spell: Spell | None = None) -> None:
+    """Print what is logged from now on; called again it changes nothing.
+
+    Args:
+        level: the least that is logged.
+        spell: how the lines call settings; see ``config.spelling``.
+    """
+    ours = logging.getLogger("kinesis_spout")
+    if logging.getLogger().handlers or any(isinstance(handler, _Lines) for handler in ours.handlers):
+        return
+    if ours.level == logging.NOTSET and level != "WARNING":
+        ours.setLevel(level)
+    ours.addHandler(_Lines(spell))
+
+
+class _Lines(logging.Handler):
+    """Writes to what standard error is then. Thread-safe, as handlers are."""
+
+    def __init__(self, spell: Spell | None) -> None:
+        super().__init__()
+        self._spell = spell
+        formatter = logging.Formatter(LINE_FORMAT, LINE_TIME_FORMAT)
+        formatter.converter = time.gmtime
+        self.setFormatter(formatter)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a line, unless the root logger does."""
+        if logging.getLogger().handlers:
+            return
+        try:
+            line = self.format(record)
+            sys.stderr.write((respelled(line, self._spell) if self._spell else line) + "\n")
+            sys.stderr.flush()
+        except Exception:  # noqa: BLE001 - as every handler of logging does: see its handleError
+            self.handleError(record)
