@@ -1,5 +1,6 @@
 """Records of one shard on their way as one record of Kinesis."""
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
 from kinesis_spout.kinesis.aggregated_record import (
@@ -27,7 +28,7 @@ class Aggregate:
     def __init__(self) -> None:
         self.user_records: list[Entry] = []
         self.size_bytes = FRAME_BYTES + len(PARTITION_KEY)
-        self._keys: set[str] = set()
+        self._keys: dict[str, None] = {}
         self._hash_keys: set[str | None] = {None}
 
     def cost_bytes(self, entry: Entry) -> int:
@@ -43,13 +44,18 @@ class Aggregate:
         """Take a record in, of the shard of those before; ``cost_bytes`` is what it costs."""
         self.user_records.append(entry)
         self.size_bytes += cost_bytes
-        self._keys.add(entry.partition_key)
+        self._keys[entry.partition_key] = None
         self._hash_keys.add(entry.explicit_hash_key)
 
     @property
     def hash_key(self) -> int:
         """What decides on the shard it goes to: the first record's. Needs one."""
         return self.user_records[0].hash_key
+
+    @property
+    def partition_keys(self) -> Collection[str]:
+        """Those of its records, each once."""
+        return self._keys.keys()
 
     def request(self) -> "PutRecordsRequestEntryTypeDef":
         """Give it as PutRecords takes it."""

@@ -11,7 +11,8 @@ Where the shards cannot be listed, or the list contradicts the answers, every re
 that lies in no shard of the list, which may be one in the middle of a resharding.
 
 **Order.** As in `record_putter`: what is put again comes behind the later records of its key in the same call, and
-never behind those of later calls. For consumers that leave aggregates out, this holds for a resharding too.
+never behind those of later calls. For consumers that leave aggregates out, this holds for a resharding too. With
+`PutOrder.KEY` no call has two aggregates with records of one key; one aggregate may have several, in their order.
 """
 
 import logging
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from kinesis_spout.kinesis.aggregate import Aggregate
 from kinesis_spout.kinesis.hash_key_ranges import HashKeyRanges
-from kinesis_spout.kinesis.put_records import CallLimits, Entry, Puttable
+from kinesis_spout.kinesis.put_records import CallLimits, Entry, PutOrder, Puttable
 from kinesis_spout.kinesis.record_putter import OnRefused, PutCounts, RecordPutter
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class AggregatingPutter:
     It is used like a `RecordPutter`, and takes what that takes.
 
     Args:
+        order: what of the records' order holds.
         max_bytes: what an aggregated record may weigh, up to 1 MiB. A record that does not fit with another
             goes by itself.
     """
@@ -53,6 +55,7 @@ class AggregatingPutter:
         max_bytes: int,
         patience: "Patience",
         limits: CallLimits | None = None,
+        order: PutOrder = PutOrder.UNORDERED,
         on_refused: OnRefused | None = None,
     ) -> None:
         self._putter = RecordPutter(
@@ -60,6 +63,7 @@ class AggregatingPutter:
             stream,
             patience=patience,
             limits=limits,
+            order=order,
             on_refused=on_refused,
             on_taken=self._look_where_it_came_to,
         )

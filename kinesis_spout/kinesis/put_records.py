@@ -6,8 +6,9 @@ whole call for a record beyond their own limit, which is 1 MiB unless it was rai
 https://docs.aws.amazon.com/kinesis/latest/APIReference/API_PutRecords.html
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from kinesis_spout.kinesis.hash_key_ranges import hash_key
@@ -27,6 +28,15 @@ MAX_KEY_CHARACTERS: Final = 256
 T = TypeVar("T")
 
 
+class PutOrder(StrEnum):
+    """What of the order of records holds when Kinesis refuses some."""
+
+    UNORDERED = "unordered"
+    """Calls are full. A refused record comes behind the later ones of its key in the same call."""
+    KEY = "key"
+    """A record is sent when the one before it of its key is on the stream, or given up."""
+
+
 class Puttable(Protocol):
     """A record on its way, of one or several user records."""
 
@@ -38,6 +48,11 @@ class Puttable(Protocol):
     @property
     def hash_key(self) -> int:
         """What decides on the shard it goes to."""
+        ...
+
+    @property
+    def partition_keys(self) -> Collection[str]:
+        """Those of its user records, each once."""
         ...
 
     @property
@@ -69,6 +84,11 @@ class Entry(NamedTuple):
     def hash_key(self) -> int:
         """Where in the stream's range it lies."""
         return hash_key(self.partition_key, self.explicit_hash_key)
+
+    @property
+    def partition_keys(self) -> tuple[str, ...]:
+        """Its key."""
+        return (self.partition_key,)
 
     @property
     def user_records(self) -> "tuple[Entry, ...]":

@@ -7,7 +7,9 @@ shard that is not among them. A list that is out of date, or may not be had, onl
 
 **Order.** Records of one partition key are sent in the order in which they were added, one call after the
 other. Within one call Kinesis may refuse a record and take a later one of the same key; the first then comes
-behind. **Copies.** A call whose answer is lost is made again, and may have put its records before.
+behind. With `PutOrder.KEY` no call has two records of one key, so that this cannot happen.
+
+**Copies.** A call whose answer is lost is made again, and may have put its records before.
 """
 
 import logging
@@ -23,7 +25,7 @@ from kinesis_spout.kinesis.errors import ERRORS_BY_CODE, ResourceNotFound, expec
 from kinesis_spout.kinesis.hash_key_ranges import HashKeyRanges
 from kinesis_spout.kinesis.lister import KinesisShardLister
 from kinesis_spout.kinesis.perseverance import Patience, Perseverance
-from kinesis_spout.kinesis.put_records import COMMON_RECORD_BYTES, CallLimits, Entry, Puttable
+from kinesis_spout.kinesis.put_records import COMMON_RECORD_BYTES, CallLimits, Entry, PutOrder, Puttable
 from kinesis_spout.kinesis.shard_queues import ShardQueues
 
 if TYPE_CHECKING:
@@ -67,6 +69,7 @@ class RecordPutter:
         stream: a name or an ARN.
         patience: for each shard that refuses, and for each call that fails.
         limits: of one call.
+        order: what of the records' order holds.
         on_refused: is given a record of more than 1 MiB that this stream never takes; None: that is an error
             like any other.
         on_taken: is told of each record that is on the stream now, and of its shard.
@@ -79,6 +82,7 @@ class RecordPutter:
         *,
         patience: Patience,
         limits: CallLimits | None = None,
+        order: PutOrder = PutOrder.UNORDERED,
         on_refused: OnRefused | None = None,
         on_taken: OnTaken | None = None,
     ) -> None:
@@ -88,7 +92,7 @@ class RecordPutter:
         self._patience = patience
         self._on_refused = on_refused
         self._on_taken = on_taken
-        self._queues = ShardQueues(limits or CallLimits(), patience, self._work)
+        self._queues = ShardQueues(limits or CallLimits(), patience, self._work, order)
         self.counts = PutCounts()
         self.ranges: HashKeyRanges | None = None
         """The shards as they were last listed; None if they were not yet."""
@@ -160,6 +164,7 @@ class RecordPutter:
             for record in batch[0].user_records:
                 self.counts.refused += 1
                 self._on_refused(record, error)
+            self._queues.done(batch)
         else:
             self._settle(batch, results)
 

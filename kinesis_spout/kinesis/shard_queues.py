@@ -4,6 +4,8 @@ As long as no shard refuses, everything is in the open queue, in the order it ca
 blocked for a while: what was refused, and everything of that shard that is behind it, waits in the shard's own
 queue, and what is added for it goes there. When the time is over, that queue joins the open one, where nothing
 of the shard is left. So a shard holds up nobody else, and no record overtakes an earlier one of its own shard.
+
+With `PutOrder.KEY`, only the first of each key's records is in a queue; see `key_lines`.
 """
 
 from collections import deque
@@ -13,8 +15,9 @@ from math import inf
 
 from kinesis_spout.errors import KinesisError
 from kinesis_spout.kinesis.hash_key_ranges import HashKeyRanges
+from kinesis_spout.kinesis.key_lines import KeyLines
 from kinesis_spout.kinesis.perseverance import Patience, Perseverance
-from kinesis_spout.kinesis.put_records import COMMON_RECORD_BYTES, CallLimits, Puttable
+from kinesis_spout.kinesis.put_records import COMMON_RECORD_BYTES, CallLimits, PutOrder, Puttable
 
 
 @dataclass(slots=True)
@@ -33,12 +36,14 @@ class ShardQueues:
         limits: of one call.
         patience: for each shard that refuses.
         work: what is tried, for errors: "PutRecords on orders".
+        order: what of the records' order holds.
     """
 
-    def __init__(self, limits: CallLimits, patience: Patience, work: str) -> None:
+    def __init__(self, limits: CallLimits, patience: Patience, work: str, order: PutOrder) -> None:
         self._limits = limits
         self._patience = patience
         self._work = work
+        self._lines = KeyLines() if order is PutOrder.KEY else None
         self._ranges = HashKeyRanges.unknown()
         self._open: deque[Puttable] = deque()
         self._open_bytes = 0
@@ -51,17 +56,20 @@ class ShardQueues:
         """When the first blocked shard may be tried again; infinite if none is blocked."""
 
     def add(self, entry: Puttable) -> None:
-        """Queue a record behind the others of its shard."""
-        size = entry.size_bytes
+        """Queue a record behind the others of its shard; or hold it back for one of its key."""
         self.records += 1
-        self.size_bytes += size
+        self.size_bytes += entry.size_bytes
+        if self._lines is None or self._lines.join(entry):
+            self._queue(entry)
+
+    def _queue(self, entry: Puttable) -> None:
         if self.unblocks_at < inf:
             shard = self._shards.get(self._shard_of(entry))
             if shard is not None and shard.blocked_until is not None:
                 shard.waiting.append(entry)
                 return
         self._open.append(entry)
-        self._open_bytes += size
+        self._open_bytes += entry.size_bytes
 
     @property
     def has_open(self) -> bool:
@@ -94,6 +102,8 @@ class ShardQueues:
         """Give everything that waits, each shard's in order, and hold nothing; all shards may try again."""
         self._unblock_all()
         entries = list(self._open)
+        if self._lines is not None:
+            entries += self._lines.clear()
         self._open.clear()
         self._open_bytes = self.records = self.size_bytes = 0
         return entries
@@ -113,12 +123,19 @@ class ShardQueues:
         self._shards.clear()
         self._ranges = ranges
 
-    def taken(self, entries: Iterable[Puttable]) -> None:
+    def taken(self, entries: Sequence[Puttable]) -> None:
         """Learn that these are on the stream: their shards refuse no longer, and get a new deadline."""
-        if not self._shards:
-            return
-        for name in {self._shard_of(entry) for entry in entries} & self._shards.keys():
-            del self._shards[name]  # nothing waits there: what was in a call was open
+        if self._shards:
+            for name in {self._shard_of(entry) for entry in entries} & self._shards.keys():
+                del self._shards[name]  # nothing waits there: what was in a call was open
+        self.done(entries)
+
+    def done(self, entries: Iterable[Puttable]) -> None:
+        """Learn that these are on the stream, or given up: what they held back may go."""
+        if self._lines is not None:
+            for entry in entries:
+                for following in self._lines.leave(entry):
+                    self._queue(following)
 
     def refused(self, entries: Sequence[Puttable], failure: KinesisError, now: float) -> None:
         """Take back, in order, what the last call refused, and block its shards.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kinesis_spout.errors import KinesisError
 from kinesis_spout.kinesis.perseverance import Patience
-from kinesis_spout.kinesis.put_records import CallLimits, Entry
+from kinesis_spout.kinesis.put_records import CallLimits, Entry, PutOrder
 from kinesis_spout.kinesis.record_putter import (
     MAX_BUFFERED_BYTES,
     MAX_BUFFERED_RECORDS,
@@ -35,6 +35,7 @@ class RowPutter:
         patience: for each shard that refuses, and for each call that fails.
         limits: of one call.
         rejected: takes the rows that cannot be written.
+        order: what of the rows' order holds.
         aggregate_bytes: what a record of several rows may weigh; None: each row is a record.
     """
 
@@ -45,12 +46,14 @@ class RowPutter:
         patience: Patience,
         limits: CallLimits,
         rejected: RejectedRows,
+        order: PutOrder = PutOrder.UNORDERED,
         aggregate_bytes: int | None = None,
     ) -> None:
         self._client = client
         self._patience = patience
         self._limits = limits
         self._rejected = rejected
+        self._order = order
         self._aggregate_bytes = aggregate_bytes
         self._putters: dict[str, RecordPutter | AggregatingPutter] = {}
         self._seen = 0
@@ -100,7 +103,12 @@ class RowPutter:
             )
 
         putter = self._putters[stream] = self._putter_class()(
-            self._client, stream, patience=self._patience, limits=self._limits, on_refused=reject
+            self._client,
+            stream,
+            patience=self._patience,
+            limits=self._limits,
+            order=self._order,
+            on_refused=reject,
         )
         return putter
 

@@ -36,6 +36,7 @@ def write_partition(options: WriteOptions, rows: Iterable[RowValues], partition:
             patience=patience,
             limits=limits,
             rejected=rejected,
+            order=options.order,
             aggregate_bytes=options.aggregate_bytes,
         )
         return putter.write(rows, partition)

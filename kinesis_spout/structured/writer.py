@@ -5,9 +5,11 @@ durably a dead letter. Kinesis has no transactions: a task that Spark tries agai
 micro-batch that is repeated after a restart, and a call whose answer was lost, put records again. What an
 aborted job has put stays.
 
-**Order.** Each task puts the rows of one partition key in the order it has them; between tasks there is none.
-Kinesis may refuse some records of a call and take others: one that was refused then comes behind the later
-ones of its key in that call, of which there are at most 500, and never behind those of later calls.
+**Order.** Each task puts the rows of one partition key in the order it has them; between tasks there is none, so
+who needs it repartitions by the key. Kinesis may refuse some records of a call and take others: one that was
+refused then comes behind the later ones of its key in that call, of which there are at most 500, and never behind
+those of later calls. With ``order=key`` no call has two rows of one key, unless they are in one aggregated record:
+the first copies of a key's rows are in order. A row that can never be taken holds up no other.
 
 **Back-pressure.** What is refused is put again, with exponential back-off and jitter. A shard that refuses holds
 up its own records, until as many wait as a task may hold.

@@ -2,19 +2,21 @@
 
 import base64
 import json
-from collections import Counter
+import random
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from moto.kinesis.models import KinesisBackend
 from pyspark.errors import AnalysisException, PythonException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from kinesis_spout.dead_letters.json_lines import JsonLinesSink
-from kinesis_spout.kinesis.aggregated_record import take_apart
+from kinesis_spout.kinesis.aggregated_record import UserRecord, take_apart
 from kinesis_spout.kinesis.hash_key_ranges import HashKeyRanges, hash_key
 from kinesis_spout.kinesis.lister import KinesisShardLister
 from tests.kinesis_endpoints import KinesisEndpoint
@@ -94,6 +96,54 @@ def test_a_dataframe_is_on_the_stream_whole_and_each_key_in_order(
             of_key = [int(data) for _, name, data in found if name == f"key-{key}"]
             of_task = [number for number in of_key if first <= number < last]
             assert of_task == sorted(of_task)
+
+
+class RefusingHalf:
+    """moto's server, refusing about half of the records that are put, each twice at most."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._chance = random.Random(1)
+        self._refusals: Counter[str] = Counter()
+        put = KinesisBackend.put_records
+
+        def put_records(
+            backend: KinesisBackend, arn: str, name: str, given: list[dict[str, Any]]
+        ) -> dict[str, Any]:
+            refused = [self._chance.random() < 0.5 and self._refusals[each["Data"]] < 2 for each in given]
+            self._refusals.update(
+                each["Data"] for each, is_refused in zip(given, refused, strict=True) if is_refused
+            )
+            taken = [record for record, is_refused in zip(given, refused, strict=True) if not is_refused]
+            answers = iter(put(backend, arn, name, taken)["Records"])
+            refusal = {"ErrorCode": "ProvisionedThroughputExceededException", "ErrorMessage": "as told"}
+            return {
+                "FailedRecordCount": sum(refused),
+                "Records": [refusal if is_refused else next(answers) for is_refused in refused],
+            }
+
+        monkeypatch.setattr(KinesisBackend, "put_records", put_records)
+
+    @property
+    def count(self) -> int:
+        """How often it refused a record."""
+        return self._refusals.total()
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"aggregation": "true", "aggregationMaxSize": "1k"}], ids=["rows", "aggregates"]
+)
+def test_ordered_by_key_each_key_is_in_order_though_many_rows_are_refused(
+    spark: SparkSession, moto_server: KinesisEndpoint, monkeypatch: pytest.MonkeyPatch, more: dict[str, str]
+) -> None:
+    stream = moto_server.create_stream(shards=3)
+    refusing = RefusingHalf(monkeypatch)
+    write(numbered(spark, 1_000, 1), moto_server, streamName=stream, order="key", **more)
+    by_key: dict[str, list[int]] = defaultdict(list)
+    for _, key, data in records(moto_server, stream):
+        for part in take_apart(data) or (UserRecord(key, data),):
+            by_key[part.partition_key].append(int(part.data))
+    assert refusing.count > 10
+    assert by_key == {f"key-{key}": list(range(key, 1_000, 97)) for key in range(97)}
 
 
 def test_the_shard_of_a_record_is_the_one_that_its_key_hashes_to(

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kinesis_spout.kinesis import KinesisClientSettings
+from kinesis_spout.kinesis.put_records import PutOrder
 from kinesis_spout.structured.options.connection import checked_by_spout, client_settings, stream_to_write
 from kinesis_spout.structured.options.given import GivenOptions
 from kinesis_spout.structured.options.specs import Use
@@ -22,6 +23,8 @@ class WriteOptions:
     max_bytes_per_call: int
     deadline_seconds: float
     """How long a shard may take nothing before the task fails."""
+    order: PutOrder
+    """What of the order of a task's rows holds when Kinesis refuses some."""
     dead_letters: str | None
     """Where rows go that Kinesis can never take; None: such a row fails the write."""
     aggregate_bytes: int | None
@@ -43,6 +46,7 @@ class WriteOptions:
             max_records_per_call=given.count("maxRecordsPerCall"),
             max_bytes_per_call=given.size("maxBytesPerCall"),
             deadline_seconds=given.seconds("deliveryTimeout"),
+            order=PutOrder(given.choice("order")),
             dead_letters=_dead_letters(given, stream),
             aggregate_bytes=_aggregate_bytes(given),
         )

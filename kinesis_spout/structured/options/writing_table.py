@@ -41,6 +41,17 @@ WRITES: Final = (
         doc="How long a shard may take nothing, while its records are tried again, before the task fails.",
     ),
     OptionSpec(
+        name="order",
+        uses=_WRITE,
+        kind=Kind.CHOICE,
+        default="unordered",
+        choices=("unordered", "key"),
+        doc="What holds of the order of a task's rows when Kinesis refuses some. `unordered`: a refused row may "
+        "come behind later ones of its partition key, of the same call. `key`: a row waits until the one before "
+        "it of its key is on the stream, so a call has one row of each key; with few keys that is slow, unless "
+        "`aggregation` puts several rows into one record.",
+    ),
+    OptionSpec(
         name="deadLetters",
         uses=_WRITE,
         kind=Kind.TEXT,

@@ -16,7 +16,7 @@ from kinesis_spout.kinesis.aggregated_record import UserRecord, take_apart
 from kinesis_spout.kinesis.aggregating_putter import AggregatingPutter
 from kinesis_spout.kinesis.hash_key_ranges import hash_key
 from kinesis_spout.kinesis.perseverance import Patience
-from kinesis_spout.kinesis.put_records import CallLimits, Entry
+from kinesis_spout.kinesis.put_records import CallLimits, Entry, PutOrder
 from kinesis_spout.testing import ManualClock
 from tests.writable_kinesis import THROTTLED, Sent, WritableKinesis
 
@@ -362,3 +362,58 @@ def test_whatever_is_resharded_and_refused_a_consumer_of_single_shards_sees_ever
         for part in kept(kinesis, sent):
             missing[part.partition_key].remove(part.data)  # once
     assert not any(missing.values())
+
+
+# Ordered by key
+
+
+def test_ordered_by_key_the_rows_of_one_key_ride_in_one_aggregate_and_the_next_waits_for_it() -> None:
+    kinesis = WritableKinesis(s=1)
+    to = putter(kinesis, order=PutOrder.KEY)
+    for number in range(100):
+        to.add(entry(number, "same"))
+    drain(to)
+    assert [len(call) for call in kinesis.calls] == [1] * len(kinesis.calls)
+    assert 1 < len(kinesis.calls) < 10
+    assert seen(kinesis) == list(range(100))
+
+
+def test_ordered_by_key_aggregates_of_different_shards_go_in_one_call() -> None:
+    kinesis = WritableKinesis(s=4)
+    to = putter(kinesis, order=PutOrder.KEY, max_bytes=50_000)
+    for number in range(1_000):
+        to.add(entry(number, f"key-{number % 100}"))
+    drain(to)
+    assert [len(call) for call in kinesis.calls] == [4]
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    keys=st.integers(1, 12),
+    call=st.integers(1, 8),
+    max_bytes=st.integers(40, 400),
+    refused_share=st.sampled_from([0.0, 0.0, 0.3, 0.9]),
+)
+def test_ordered_by_key_whatever_is_refused_or_resharded_the_records_of_a_key_are_seen_in_their_order(
+    seed: int, keys: int, call: int, max_bytes: int, refused_share: float
+) -> None:
+    chance, clock = random.Random(seed), ManualClock()
+    kinesis = WritableKinesis(s=chance.randint(1, 5))
+    kinesis.refuses = lambda *_: THROTTLED if chance.random() < refused_share else None
+    limits = CallLimits(records=call)
+    to = putter(kinesis, clock, order=PutOrder.KEY, limits=limits, max_bytes=max_bytes, deadline_seconds=1e9)
+    added: dict[str, list[int]] = defaultdict(list)
+    for number in range(150):
+        key = f"key-{chance.randrange(keys)}"
+        added[key].append(number)
+        to.add(entry(number, key))
+        if chance.random() < 0.03:
+            kinesis.reshard("s", chance.randint(1, 5))
+        clock.advance(chance.random() / 10)
+    drain(to)
+    by_itself = (part for sent in taken(kinesis) for part in parts(sent))
+    for parts_seen in (by_itself, kept(kinesis, chain.from_iterable(kinesis.calls))):
+        first_seen: dict[str, dict[int, None]] = defaultdict(dict)
+        for part in parts_seen:
+            first_seen[part.partition_key][int(part.data)] = None  # a resharding makes copies
+        assert {key: list(numbers) for key, numbers in first_seen.items()} == added

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kinesis_spout.errors import AccessDenied, KinesisError, StreamNotFound, Throttled, Unavailable
 from kinesis_spout.kinesis.perseverance import Patience
-from kinesis_spout.kinesis.put_records import COMMON_RECORD_BYTES, CallLimits, Entry
+from kinesis_spout.kinesis.put_records import COMMON_RECORD_BYTES, CallLimits, Entry, PutOrder
 from kinesis_spout.kinesis.record_putter import MAX_BUFFERED_RECORDS, RecordPutter, put_all
 from kinesis_spout.testing import ManualClock
 from tests.in_memory_kinesis_client import client_error
@@ -297,3 +297,102 @@ def test_whatever_is_refused_all_is_put_once_and_no_record_is_sent_before_an_ear
         for record in sent:
             if record.taken:
                 missing[record.key].remove(record.data)
+
+
+# Ordered by key
+
+
+def test_ordered_by_key_a_call_has_one_record_of_each_key() -> None:
+    kinesis = WritableKinesis(s=2)
+    to = putter(kinesis, ManualClock(), order=PutOrder.KEY)
+    for number in range(12):
+        to.add(entry(number, "often" if number < 8 else None))
+    to.drain()
+    assert [sorted(int(sent.data) for sent in call) for call in kinesis.calls] == [
+        [0, 8, 9, 10, 11],
+        *([number] for number in range(1, 8)),
+    ]
+
+
+def test_ordered_by_key_calls_are_full_where_there_are_keys_enough() -> None:
+    kinesis = WritableKinesis(s=2)
+    to = putter(kinesis, ManualClock(), order=PutOrder.KEY)
+    for number in range(10_000):
+        to.add(entry(number, f"key-{number % 700}"))
+    to.drain()
+    assert [len(call) for call in kinesis.calls] == [500] * 20
+
+
+def test_ordered_by_key_what_a_refused_record_holds_back_counts_as_waiting() -> None:
+    kinesis, clock = WritableKinesis(s=1), ManualClock()
+    kinesis.refuses = lambda *_: THROTTLED if clock.monotonic() < 5 else None
+    to = putter(kinesis, clock, order=PutOrder.KEY)
+    for number in range(10):
+        to.add(Entry("k", bytes(99), row=number))
+    to.put()
+    assert (to.waiting, to.waiting_bytes) == (10, 1_000)
+    assert to.ready_at > clock.monotonic()
+    to.drain()
+    assert (to.waiting, to.waiting_bytes, to.counts.taken) == (0, 0, 10)
+
+
+def test_ordered_by_key_a_record_that_its_stream_never_takes_does_not_block_its_key() -> None:
+    kinesis = WritableKinesis(s=1)
+
+    def fail(_stream: str, records: list[dict[str, Any]]) -> None:
+        if any(len(record["Data"]) > COMMON_RECORD_BYTES for record in records):
+            raise client_error("ValidationException", "PutRecords")
+
+    kinesis.before_call = fail
+    refused: list[int] = []
+    to = putter(
+        kinesis, ManualClock(), order=PutOrder.KEY, on_refused=lambda entry, _error: refused.append(entry.row)
+    )
+    to.add(entry(0, "k"))
+    to.add(Entry("k", bytes(2 * COMMON_RECORD_BYTES), row=1))
+    to.add(entry(2, "k"))
+    to.drain()
+    assert refused == [1]
+    assert kinesis.taken("s") == [b"0", b"2"]
+    assert (to.counts.taken, to.counts.refused, to.waiting, to.waiting_bytes) == (2, 1, 0, 0)
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    keys=st.integers(1, 12),
+    shards=st.integers(1, 5),
+    call=st.integers(1, 20),
+    refused_share=st.floats(0, 0.9),
+    lost_share=st.sampled_from([0.0, 0.0, 0.3]),
+    may_list=st.booleans(),
+)
+def test_ordered_by_key_whatever_is_refused_or_resharded_the_records_of_a_key_are_taken_in_their_order(
+    *, seed: int, keys: int, shards: int, call: int, refused_share: float, lost_share: float, may_list: bool
+) -> None:
+    chance, clock = random.Random(seed), ManualClock()
+    kinesis = WritableKinesis(s=shards)
+    kinesis.may_list = may_list
+    kinesis.refuses = lambda *_: THROTTLED if chance.random() < refused_share else None
+
+    def lose() -> None:
+        if chance.random() < lost_share:
+            raise LOST
+
+    kinesis.after_call = lose
+    to = putter(kinesis, clock, order=PutOrder.KEY, limits=CallLimits(records=call), deadline_seconds=1e9)
+    added: dict[str, list[int]] = defaultdict(list)
+    for number in range(150):
+        key = f"key-{chance.randrange(keys)}"
+        added[key].append(number)
+        to.add(entry(number, key))
+        if chance.random() < 0.02:
+            kinesis.reshard("s", chance.randint(1, 5))
+        clock.advance(chance.random() / 10)
+    to.drain()
+    on_stream: dict[str, list[int]] = defaultdict(list)
+    for sent in (sent for records in kinesis.calls for sent in records if sent.taken):
+        on_stream[sent.key].append(int(sent.data))
+    for key, numbers in on_stream.items():
+        assert numbers == sorted(numbers)  # a lost answer makes copies, which are neighbours
+        assert sorted(set(numbers)) == added[key]
+    assert sum(map(len, added.values())) == to.counts.taken == len(set(kinesis.taken("s")))

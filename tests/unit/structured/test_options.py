@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.kinesis import KinesisClientSettings
+from kinesis_spout.kinesis.put_records import PutOrder
 from kinesis_spout.structured.options import (
     OPTIONS,
     BatchReadOptions,
@@ -99,6 +100,7 @@ def test_a_write_needs_no_option() -> None:
         max_records_per_call=500,
         max_bytes_per_call=5 * 1024 * 1024,
         deadline_seconds=300.0,
+        order=PutOrder.UNORDERED,
         dead_letters=None,
         aggregate_bytes=None,
     )
@@ -517,6 +519,13 @@ def test_progress_is_published_with_both_options() -> None:
 
     assert (options.checkpoint_app, options.zookeeper) == ("billing", "zk1:2181,zk2:2181/a")
     assert (options.zookeeper_root, options.progress_from) == ("kinesis_spout", "zookeeper")
+
+
+def test_a_write_is_ordered_by_key_when_told_so() -> None:
+    assert WriteOptions.of({"order": "KEY"}).order is PutOrder.KEY
+    assert "option order: expected one of unordered, key, got 'shard'" in refusal(
+        WriteOptions.of, {"order": "shard"}
+    )
 
 
 def test_dead_letters_of_a_write_go_to_another_stream() -> None:

@@ -1,14 +1,15 @@
 """A task's rows: all on their streams, or dead letters, or an error that says how far it came."""
 
+import random
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from kinesis_spout.errors import AccessDenied, DeadLetterError, InvalidConfig, Throttled
-from kinesis_spout.kinesis.aggregated_record import take_apart
+from kinesis_spout.kinesis.aggregated_record import UserRecord, take_apart
 from kinesis_spout.kinesis.perseverance import Patience
-from kinesis_spout.kinesis.put_records import COMMON_RECORD_BYTES, CallLimits
+from kinesis_spout.kinesis.put_records import COMMON_RECORD_BYTES, CallLimits, PutOrder
 from kinesis_spout.kinesis.record_putter import MAX_BUFFERED_BYTES, MAX_BUFFERED_RECORDS
 from kinesis_spout.structured.rejected_rows import (
     APPLICATION,
@@ -36,6 +37,7 @@ class Task:
         dead: Any = None,
         call: int = 500,
         aggregate_bytes: int | None = None,
+        order: PutOrder = PutOrder.UNORDERED,
     ) -> None:
         self.clock = ManualClock()
         rejected: RejectedRows = RefusedRows(3) if dead is None else DeadLetteredRows(dead, 3, self.clock)
@@ -44,6 +46,7 @@ class Task:
             patience=Patience(clock=self.clock),
             limits=CallLimits(records=call),
             rejected=rejected,
+            order=order,
             aggregate_bytes=aggregate_bytes,
         )
 
@@ -274,6 +277,80 @@ def test_an_error_that_time_does_not_change_keeps_its_kind() -> None:
     kinesis.before_call = fail
     with pytest.raises(AccessDenied, match="Of the first 2 rows of partition 3, 0 are on Kinesis, 2 are not"):
         Task(kinesis).write([row(0), row(1)])
+
+
+# Order
+
+
+def overtaken(kinesis: WritableKinesis, stream: str) -> int:
+    """Count the rows on a stream that are behind a later one of their key."""
+    count, newest = 0, dict[str, int]()
+    for sent in (sent for call in kinesis.calls for sent in call if sent.taken and sent.stream == stream):
+        for part in take_apart(sent.data) or (UserRecord(sent.key, sent.data),):
+            number = int(part.data)
+            newest[part.partition_key] = max(number, newest.get(part.partition_key, -1))
+            count += number < newest[part.partition_key]
+    return count
+
+
+def refusing_heavily(seed: int) -> WritableKinesis:
+    kinesis, chance = WritableKinesis(a=3, b=2), random.Random(seed)
+    kinesis.refuses = lambda *_: THROTTLED if chance.random() < 0.5 else None
+    return kinesis
+
+
+@pytest.mark.parametrize("aggregate_bytes", [None, 1_000])
+def test_unordered_a_refused_row_may_be_behind_later_ones_of_its_key(aggregate_bytes: int | None) -> None:
+    kinesis = refusing_heavily(1)
+    rows = [row(number, "ab"[number % 2], f"key-{number % 50}") for number in range(5_000)]
+    assert Task(kinesis, aggregate_bytes=aggregate_bytes).write(rows).records == 5_000
+    assert overtaken(kinesis, "a") > 25
+    assert overtaken(kinesis, "b") > 25
+
+
+@pytest.mark.parametrize("aggregate_bytes", [None, 1_000])
+@pytest.mark.parametrize("seed", range(5))
+def test_ordered_by_key_no_row_is_behind_a_later_one_of_its_key(
+    seed: int, aggregate_bytes: int | None
+) -> None:
+    kinesis = refusing_heavily(seed)
+    rows = [row(number, "ab"[number % 2], f"key-{number % 50}") for number in range(5_000)]
+    task = Task(kinesis, aggregate_bytes=aggregate_bytes, order=PutOrder.KEY)
+    assert task.write(rows).records == 5_000
+    assert overtaken(kinesis, "a") == overtaken(kinesis, "b") == 0
+
+
+def test_ordered_by_key_a_row_that_becomes_a_dead_letter_does_not_block_its_key() -> None:
+    kinesis, dead = WritableKinesis(a=1), InMemoryDeadLetterSink()
+
+    def fail(_stream: str, records: list[dict[str, Any]]) -> None:
+        if len(records[0]["Data"]) > COMMON_RECORD_BYTES:
+            raise client_error("ValidationException", "PutRecords")
+
+    kinesis.before_call = fail
+    large = RowValues("a", "k", None, bytes(2 * COMMON_RECORD_BYTES))
+    never = RowValues("a", "k", None, None)
+    task = Task(kinesis, dead=dead, order=PutOrder.KEY)
+    rows = [row(0, key="k"), large, row(2, key="k"), never, row(4, key="k")]
+    assert task.write(rows) == Written(records=3, size_bytes=6, dead_lettered=2)
+    assert kinesis.taken("a") == [b"0", b"2", b"4"]
+    assert sorted(letter.message_id for letter in dead.read()) == ["partition-3:1", "partition-3:3"]
+
+
+def test_ordered_by_key_a_key_with_many_rows_holds_no_more_than_a_task_may() -> None:
+    kinesis = WritableKinesis(a=1)
+    task = Task(kinesis, order=PutOrder.KEY)
+    most = 0
+
+    def note(*_: Any) -> None:
+        nonlocal most
+        most = max(most, task.putter._waiting)
+
+    kinesis.before_call = note
+    rows = [row(number, key=f"key-{number % 20}") for number in range(25_000)]
+    assert task.write(rows).records == 25_000
+    assert MAX_BUFFERED_RECORDS // 2 < most <= MAX_BUFFERED_RECORDS + 1
+    assert {len(call) for call in kinesis.calls} == {20}
 
 
 @pytest.mark.parametrize("url", [None, "dead", "/var/dead", "file:///var/dead", "kinesis://dead"])
