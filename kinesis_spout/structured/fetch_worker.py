@@ -43,9 +43,9 @@ def receive_outcome(channel: PageChannel) -> ArrowReply:
         What the call raised there.
         OSError: the process ended, or does not answer.
     """
-    outcome: ArrowReply | Exception
-    content, buffers = _received(channel)
-    outcome = pickle.loads(content, buffers=[channel.receive() for _ in range(buffers)])  # noqa: S301 - as below
+    content, count = _received(channel)
+    apart = [channel.receive() for _ in range(count)]
+    outcome: ArrowReply | Exception = pickle.loads(content, buffers=apart)  # noqa: S301 - as below
     if isinstance(outcome, Exception):
         raise outcome
     return outcome
