@@ -13,4 +13,6 @@ pytest_plugins = [
     "tests.streams_under_test",
     "tests.spark_session",
     "tests.micro_batch_world",
+    "tests.wheel.installed_wheel",
+    "tests.wheel.readers_shell",
 ]

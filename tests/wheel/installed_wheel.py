@@ -1,0 +1,73 @@
+"""The wheel, built from a copy of this checkout and installed alone into an empty environment."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.wheel.readme import REPOSITORY
+
+SECONDS = 600
+SOURCES = ("pyproject.toml", "README.md", "LICENSE", "kinesis_spout", "pyspark_kinesis", "shard_state")
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledWheel:
+    environment: Path
+    """The virtual environment."""
+
+    def program(self, name: str) -> Path:
+        return self.environment / "bin" / name
+
+
+@pytest.fixture(scope="session")
+def installed_wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InstalledWheel]:
+    folder = tmp_path_factory.mktemp("wheel")
+    source, wheels, environment = folder / "source", folder / "wheels", folder / "environment"
+    source.mkdir()
+    for name in SOURCES:
+        _copy(REPOSITORY / name, source / name)
+    _run(sys.executable, "-m", "pip", "wheel", *_QUIETLY, "--no-deps", "--wheel-dir", wheels, source)
+    [wheel] = wheels.iterdir()
+    _run(sys.executable, "-m", "venv", environment)
+    installed = InstalledWheel(environment)
+    constraints = REPOSITORY / "constraints.txt"
+    _run(installed.program("python"), "-m", "pip", "install", *_QUIETLY, "-c", constraints, wheel)
+    yield installed
+    shutil.rmtree(folder)  # 1.3 GB, of which pytest would keep three
+
+
+_QUIETLY = ("--quiet", "--disable-pip-version-check")
+
+
+def without_python_variables() -> dict[str, str]:
+    """This environment without what would lead another Python to this checkout, or change how it works."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+
+
+def _copy(source: Path, target: Path) -> None:
+    if source.is_dir():
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    else:
+        shutil.copy(source, target)
+
+
+def _run(*command: str | Path) -> None:
+    done = subprocess.run(
+        command,
+        env=without_python_variables(),
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    if done.returncode != 0:
+        pytest.fail(
+            f"expected {' '.join(map(str, command))} to end with 0, got {done.returncode}. It needs PyPI, or a "
+            f"pip cache that has everything:\n{done.stdout}{done.stderr}"
+        )
