@@ -4,7 +4,6 @@ The names here are loaded when they are first used: executors import this packag
 need little of it.
 """
 
-import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 __all__ = ["KinesisSpout", "Record", "Reject", "RetryLater", "SpoutConfig"]
 
 # Whether and where anything is printed is the application's to say.
-logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 _HOMES: Final = {
     "KinesisSpout": "kinesis_spout.kinesis_spout",
