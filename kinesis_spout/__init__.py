@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 __all__ = ["KinesisSpout", "Record", "Reject", "RetryLater", "SpoutConfig"]
 
-# Whether and where anything is printed is the application's to say.
-
 _HOMES: Final = {
     "KinesisSpout": "kinesis_spout.kinesis_spout",
     "Record": "kinesis_spout.record",
