@@ -12,7 +12,6 @@ from kinesis_spout.kinesis.page import ChildShard, GetRecordsReply, decode_reply
 from kinesis_spout.kinesis.record_columns import ARRIVAL_TYPE, RecordColumns, columns_of
 from kinesis_spout.kinesis.regular_records import WORTHWHILE_BYTES, regular_columns
 from kinesis_spout.record import Record
-from kinesis_spout.shared_memory import SharedMemory
 from shard_state import SequenceNumber, Shard
 
 SCHEMA: Final = pa.schema(
@@ -43,8 +42,6 @@ class ArrowPage:
     millis_behind_latest: int
     at_end: bool
     child_shards: tuple[Shard, ...] = ()
-    memory: SharedMemory | None = None
-    """Where the batch is, if other processes can map it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +70,7 @@ class ArrowReply:
         first = bisect_right(range(len(numbers)), number, key=lambda row: int(numbers[row].as_py()))
         if first == 0:
             return self
-        # What others can map is the whole batch.
-        return replace(self, page=replace(self.page, batch=self.page.batch.slice(first), memory=None))
+        return replace(self, page=replace(self.page, batch=self.page.batch.slice(first)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,6 @@ from typing import Final
 from kinesis_spout.errors import InvalidConfig, Unavailable
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.kinesis.arrow import ArrowForm, ArrowReply
-from kinesis_spout.shared_memory import SharedMemory
 from kinesis_spout.structured.fetch_worker import FetchRequest, receive_outcome
 from kinesis_spout.structured.page_channel import PageChannel
 
@@ -60,7 +59,7 @@ class FetchProcesses:
             if process is None:
                 process = _FetchProcess(self._settings)
             return process.fetch(iterator, limit, form)
-        except (EOFError, OSError) as error:
+        except OSError as error:
             if process is not None:
                 process.close()
                 process = None
@@ -95,15 +94,12 @@ class _FetchProcess:
                 # What this process can import, it can.
                 env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
             )
-        self._channel = PageChannel(ours)
-        self._channel.wait_at_most(
-            _START_SECONDS + settings.connect_timeout_seconds + settings.read_timeout_seconds
-        )
+        seconds = _START_SECONDS + settings.connect_timeout_seconds + settings.read_timeout_seconds
+        self._channel = PageChannel(ours, wait_seconds=seconds)
         self._channel.send(pickle.dumps(settings))
 
     def fetch(self, iterator: str, limit: int, form: ArrowForm) -> ArrowReply:
-        request = FetchRequest(iterator, limit, form, may_share=SharedMemory.has_room())
-        self._channel.send(pickle.dumps(request))
+        self._channel.send(pickle.dumps(FetchRequest(iterator, limit, form)))
         return receive_outcome(self._channel)
 
     def close(self) -> None:

@@ -7,20 +7,15 @@ and ends when the other end is closed: so it does not outlive its reader, howeve
 import pickle
 import socket
 import sys
-from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-import pyarrow as pa
-
-from kinesis_spout.clock import SystemClock
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.kinesis.arrow import ArrowForm, ArrowReply
 from kinesis_spout.kinesis.get_records import call_get_records, place_of
-from kinesis_spout.shared_memory import SharedMemoryPool
 from kinesis_spout.structured.page_channel import PageChannel
 
-_NO_COLUMNS: Final = pa.RecordBatch.from_pydict({})
-"""In the place of a page whose memory follows."""
+_APART_BYTES: Final = 64 * 1024
+"""Buffers of this size are sent as they lie there; smaller ones as a part of the outcome."""
 
 
 class FetchRequest(NamedTuple):
@@ -29,20 +24,15 @@ class FetchRequest(NamedTuple):
     iterator: str
     limit: int
     form: ArrowForm
-    may_share: bool
-    """Whether the reader takes memory that is passed on."""
 
 
 def serve(channel: PageChannel) -> None:
     """Answer requests until the other end closes the channel. The first message has the client's settings."""
-    pool = SharedMemoryPool(max_bytes=0, clock=SystemClock())  # the reader keeps what it gets
     try:
         settings: KinesisClientSettings = _received(channel)
         while True:
-            request: FetchRequest = _received(channel)
-            _answer(channel, _outcome(settings, request), pool if request.may_share else None)
-            pool.trim()
-    except (EOFError, ConnectionError):
+            _send(channel, _outcome(settings, _received(channel)))
+    except ConnectionError:
         return
 
 
@@ -51,16 +41,14 @@ def receive_outcome(channel: PageChannel) -> ArrowReply:
 
     Raises:
         What the call raised there.
-        EOFError, OSError: the process ended, or does not answer.
+        OSError: the process ended, or does not answer.
     """
-    outcome: ArrowReply | Exception = _received(channel)
+    content, count = _received(channel)
+    apart = [channel.receive() for _ in range(count)]
+    outcome: ArrowReply | Exception = pickle.loads(content, buffers=apart)  # noqa: S301 - as below
     if isinstance(outcome, Exception):
         raise outcome
-    if outcome.page.batch.num_columns:
-        return outcome
-    memory = channel.receive().memory
-    assert memory is not None, "a page without columns is followed by its memory"
-    return replace(outcome, page=replace(outcome.page, batch=memory.batch(), memory=memory))
+    return outcome
 
 
 def _outcome(settings: KinesisClientSettings, request: FetchRequest) -> ArrowReply | Exception:
@@ -72,30 +60,27 @@ def _outcome(settings: KinesisClientSettings, request: FetchRequest) -> ArrowRep
         return error
 
 
-def _answer(channel: PageChannel, outcome: ArrowReply | Exception, pool: SharedMemoryPool | None) -> None:
-    if isinstance(outcome, Exception):
-        channel.send(_portable(outcome))
-        return
-    memory = None if pool is None else pool.copy(outcome.page.batch)
-    if memory is None:
-        channel.send(pickle.dumps(outcome))
-    else:
-        channel.send(pickle.dumps(replace(outcome, page=replace(outcome.page, batch=_NO_COLUMNS))))
-        channel.give(memory)
+def _send(channel: PageChannel, outcome: ArrowReply | Exception) -> None:
+    apart: list[pickle.PickleBuffer] = []
+
+    def is_small(buffer: pickle.PickleBuffer) -> bool:
+        if buffer.raw().nbytes < _APART_BYTES:
+            return True
+        apart.append(buffer)
+        return False
+
+    try:
+        content = pickle.dumps(outcome, protocol=5, buffer_callback=is_small)
+    except Exception:  # noqa: BLE001 - what some errors carry cannot travel
+        content = pickle.dumps(RuntimeError(repr(outcome)))
+    channel.send(pickle.dumps((content, len(apart))))
+    for buffer in apart:
+        channel.send(buffer)
 
 
 def _received(channel: PageChannel) -> Any:
-    return pickle.loads(channel.receive().body)  # noqa: S301 - nobody else has the other end
-
-
-def _portable(error: Exception) -> bytes:
-    try:
-        return pickle.dumps(error)
-    except Exception:  # noqa: BLE001 - what some errors carry cannot travel
-        return pickle.dumps(RuntimeError(repr(error)))
+    return pickle.loads(channel.receive())  # noqa: S301 - nobody else has the other end
 
 
 if __name__ == "__main__":
-    end = PageChannel(socket.socket(fileno=int(sys.argv[1])))
-    end.wait_at_most(None)
-    serve(end)
+    serve(PageChannel(socket.socket(fileno=int(sys.argv[1])), wait_seconds=None))

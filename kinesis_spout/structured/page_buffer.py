@@ -19,7 +19,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kinesis_spout.shared_memory import SharedMemory
 from shard_state import SequenceNumber
 
 ROW_OVERHEAD_BYTES: Final = 200
@@ -43,8 +42,6 @@ class StoredPage:
 
     number: int
     batch: pa.RecordBatch
-    memory: SharedMemory | None
-    """Where the batch is, if tasks on this machine can map it."""
     first: SequenceNumber
     last: SequenceNumber
     size_bytes: int
@@ -88,15 +85,12 @@ class PageBuffer:
         self.size_bytes = 0
         self.rows = 0
 
-    def append(
-        self, shard: ShardKey, batch: pa.RecordBatch, data_bytes: int, memory: SharedMemory | None = None
-    ) -> None:
-        """Keep a page, the next one of its shard; ``memory`` if the batch is there."""
+    def append(self, shard: ShardKey, batch: pa.RecordBatch, data_bytes: int) -> None:
+        """Keep a page, the next one of its shard."""
         sequences = batch.column("sequenceNumber")
         page = StoredPage(
             number=next(self._numbers),
             batch=batch,
-            memory=memory,
             first=SequenceNumber(int(sequences[0].as_py())),
             last=SequenceNumber(int(sequences[-1].as_py())),
             size_bytes=data_bytes + batch.num_rows * ROW_OVERHEAD_BYTES,

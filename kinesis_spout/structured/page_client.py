@@ -9,12 +9,7 @@ from typing import Final
 import pyarrow as pa
 
 from kinesis_spout.structured.page_buffer import Segment
-from kinesis_spout.structured.page_channel import (
-    REFUSALS,
-    Message,
-    PageChannel,
-    PageServerAddress,
-)
+from kinesis_spout.structured.page_channel import PageChannel, PageServerAddress
 
 _FORGIVE_AFTER_SECONDS: Final = 60.0
 """A server that could not be reached is left alone so long: each try may cost a time-out."""
@@ -37,7 +32,7 @@ def fetch_segments(
         address: of the server.
         segments: what is wanted.
         schema: of the pages.
-        rows_at_once: what is sent as bytes comes in batches of so many rows.
+        rows_at_once: they come in batches of so many rows.
     """
     channel = _connections.take(address)
     if channel is None:
@@ -48,26 +43,20 @@ def fetch_segments(
         for number, segment in enumerate(segments, 1):
             left = segment.rows
             while left > 0:
-                batch = _rows_of(channel.receive(), segment, schema)
+                body = channel.receive()
+                batch = pa.ipc.read_record_batch(body, schema) if body.size else None
                 left -= segment.rows if batch is None else batch.num_rows
                 if number == len(segments) and left <= 0:
-                    channel.say_what_is_released()
                     _connections.put_back(address, channel)
                     is_kept = True
                 if batch is None:
                     return
                 yield batch
-    except (EOFError, OSError) as error:
+    except OSError as error:
         _log.warning("the reader's pages are not to be had any more, reading Kinesis again: %r", error)
     finally:
         if not is_kept:
             channel.close()
-
-
-def _rows_of(message: Message, segment: Segment, schema: pa.Schema) -> pa.RecordBatch | None:
-    if message.memory is not None:
-        return message.memory.batch(will_read_all=True).slice(segment.offset, segment.rows)
-    return pa.ipc.read_record_batch(message.body, schema) if message.body.size else None
 
 
 class _Connections:
@@ -81,12 +70,14 @@ class _Connections:
         """Give a connection; None if the server cannot be reached."""
         idle = self._idle.pop(address, None)
         if idle is not None:
-            return idle
+            if idle.is_quiet():
+                return idle
+            idle.close()  # the server ended it: nothing was asked for long, or others needed its place
         if time.monotonic() < self._unreachable.get(address, 0.0):
             return None
         try:
-            channel = PageChannel.connected(address)
-        except REFUSALS as error:
+            return PageChannel.connected(address, wait_seconds=_ANSWER_SECONDS)
+        except OSError as error:
             _log.warning(
                 "the reader's pages at %s:%d cannot be reached, reading Kinesis again (twice the read traffic; "
                 "set pageServerHost to an address of the driver that executors reach): %r",
@@ -98,8 +89,6 @@ class _Connections:
             self._unreachable = {known: until for known, until in self._unreachable.items() if until > now}
             self._unreachable[address] = now + _FORGIVE_AFTER_SECONDS
             return None
-        channel.wait_at_most(_ANSWER_SECONDS)
-        return channel
 
     def put_back(self, address: PageServerAddress, channel: PageChannel) -> None:
         """Keep a connection that nothing is under way on; the one that was not used longest is given up for it."""

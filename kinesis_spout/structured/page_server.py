@@ -18,14 +18,16 @@ from collections.abc import Callable
 from typing import Final
 
 from kinesis_spout.structured.page_buffer import Segment, StoredPage
-from kinesis_spout.structured.page_channel import (
-    REFUSALS,
-    PageChannel,
-    PageServerAddress,
-    listen,
-    listen_locally,
-)
+from kinesis_spout.structured.page_channel import PageChannel, PageServerAddress, listen, listen_locally
+from kinesis_spout.structured.page_connections import ConnectionPlaces
+from kinesis_spout.structured.page_handshake import welcome
 
+MAX_CONNECTIONS: Final = 256
+"""Each has a thread and a descriptor."""
+IDLE_SECONDS: Final = 60.0
+"""After so long without a request a connection is ended. Spark ends idle Python workers as late."""
+_PATIENCE_SECONDS: Final = 5.0
+"""How long a connection waits for a place; less than ``HANDSHAKE_SECONDS``."""
 _KEY_BYTES: Final = 32
 _NO_DESCRIPTORS_SECONDS: Final = 1.0
 
@@ -49,11 +51,21 @@ class PageServer:
     Args:
         host: where to listen.
         find: gives the page of a number, None if it is gone; called on the server's threads.
+        max_connections: at a time. For a new one the connection is ended that has waited longest for its other
+            end; where all are at work, the new one is ended, and its task reads Kinesis itself.
     """
 
-    def __init__(self, host: str, find: Callable[[int], StoredPage | None]) -> None:
+    def __init__(
+        self,
+        host: str,
+        find: Callable[[int], StoredPage | None],
+        *,
+        max_connections: int = MAX_CONNECTIONS,
+    ) -> None:
         self._find = find
         self._is_closed = False
+        self._is_full = False
+        self._places = ConnectionPlaces(max_connections)
         name = secrets.token_hex()
         remote, local = listen(host), listen_locally(name)
         self._sockets = [remote] if local is None else [remote, local]
@@ -87,37 +99,50 @@ class PageServer:
                     _log.warning("the page server cannot take a connection now: %r", error)
                     time.sleep(_NO_DESCRIPTORS_SECONDS)
                 continue
+            if not self._places.take(client, _PATIENCE_SECONDS):
+                self._say_that_it_is_full()
+                client.close()
+                continue
             # Each on a thread of its own from the first byte: nobody waits for a stranger who says nothing.
             threading.Thread(
                 target=self._serve, args=(client,), name="kinesis-page-client", daemon=True
             ).start()
 
+    def _say_that_it_is_full(self) -> None:
+        if not self._is_full:
+            self._is_full = True
+            _log.warning(
+                "%d tasks take pages from the reader at the same time, which is the most it serves: further ones "
+                "read Kinesis again. A larger bytesPerTask makes fewer tasks",
+                self._places.most,
+            )
+
     def _serve(self, client: socket.socket) -> None:
-        channel = PageChannel(client)
         try:
             try:
-                channel.welcome(self.address.key)
-            except REFUSALS as error:
+                welcome(client, self.address.key)
+            except OSError as error:
                 _log.warning("a connection to the page server was refused: %r", error)
                 return
-            channel.wait_at_most(None)  # a worker may have nothing to ask for long
+            channel = PageChannel(client, wait_seconds=IDLE_SECONDS)
             while True:
-                for segment, step in channel.asked():
+                with self._places.waiting(client):
+                    wanted = channel.asked()
+                for segment, step in wanted:
                     self._answer(channel, segment, step)
-        except (EOFError, OSError):
-            return  # the worker ended, or gave the task up
+        except OSError:
+            return  # the worker ended, gave the task up, or had nothing to ask for long
         finally:
-            channel.close()
+            client.close()
+            self._places.leave(client)
 
     def _answer(self, channel: PageChannel, segment: Segment, step: int) -> None:
         page = self._find(segment.page)
         if page is None:
             channel.send(b"")
-        elif page.memory is not None and channel.is_local:
-            channel.lend(page.memory)
-        else:
-            # So a piece is sent, received and handed on while the processor's caches have it, which makes half
-            # the cost of a page of 10 MB that goes these ways as a whole.
-            for start in range(0, segment.rows, step):
-                rows = min(step, segment.rows - start)
-                channel.send(page.batch.slice(segment.offset + start, rows).serialize())
+            return
+        # So a piece is sent, received and handed on while the processor's caches have it. A page of 10 MB that
+        # goes these ways as a whole costs twice as much.
+        for start in range(0, segment.rows, step):
+            rows = min(step, segment.rows - start)
+            channel.send(page.batch.slice(segment.offset + start, rows).serialize())

@@ -5,7 +5,7 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow.compute as pc
@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 from kinesis_spout.clock import Clock
 from kinesis_spout.errors import KinesisSpoutError, ShardNotFound, Throttled
 from kinesis_spout.kinesis import ArrowPage, PollingShardGetter
-from kinesis_spout.shared_memory import SharedMemoryPool
 from kinesis_spout.structured.page_buffer import PageBuffer, ShardKey
 from shard_state import Position, Shard
 
@@ -48,8 +47,6 @@ class FetchRoom:
     """How much may be fetched ahead. Mutable; guarded by the reader's lock."""
 
     buffer: PageBuffer
-    memory: SharedMemoryPool
-    """For the pages that tasks can map."""
     max_bytes: int
     resume: "Callable[[ShardFetch], None]"
     """Has a fetch that waited for room go on."""
@@ -191,7 +188,7 @@ class ShardFetch:
             self._room.under_way += 1
         started = self._clock.monotonic()
         try:
-            page = self._shared(self.getter.read_arrow(self._records_per_fetch))
+            page = self.getter.read_arrow(self._records_per_fetch)
         except KinesisSpoutError as error:
             return self._failed(error)
         except Exception as error:  # noqa: BLE001 - not hidden: the reader raises it
@@ -206,11 +203,6 @@ class ShardFetch:
                 self._changed.notify_all()
                 return None
 
-    def _shared(self, page: ArrowPage) -> ArrowPage:
-        """Put a page where tasks can map it, if that is worthwhile and nobody did it yet."""
-        memory = self._room.memory.copy(page.batch) if page.memory is None else None
-        return page if memory is None else replace(page, batch=memory.batch(), memory=memory)
-
     def _keep(self, page: ArrowPage, started: float) -> float | None:
         """Keep a page, and say when to read the next one. The lock is held."""
         rows = page.batch.num_rows
@@ -218,7 +210,7 @@ class ShardFetch:
             return None
         self._count()
         if rows:
-            self._room.buffer.append(self.shard, page.batch, page.size_bytes, page.memory)
+            self._room.buffer.append(self.shard, page.batch, page.size_bytes)
             self._counters.records += rows
             self._counters.bytes += page.size_bytes
         self._empty_reads = 0 if rows else self._empty_reads + 1

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from kinesis_spout.clock import Clock
 from kinesis_spout.kinesis import KinesisShardLister, PollingShardGetter, Prefetcher
-from kinesis_spout.shared_memory import SharedMemoryPool
 from kinesis_spout.structured.fetch_processes import FetchProcesses
 from kinesis_spout.structured.offsets import ShardOffset
 from kinesis_spout.structured.options import StreamReadOptions
@@ -62,7 +61,6 @@ class ShardFetches:
         self.counters = FetchCounters()
         self.room = FetchRoom(
             buffer=self.buffer,
-            memory=SharedMemoryPool(max_bytes=options.max_buffered_bytes, clock=clock),
             max_bytes=options.max_buffered_bytes,
             resume=self._submit,
         )

@@ -408,7 +408,7 @@ def test_one_query_reads_several_streams(
 def test_large_pages_come_whole(
     spark: SparkSession, stream: QueriedStream, checkpoint: Path, processes: str
 ) -> None:
-    """As memory that the tasks map; a limit takes them in parts."""
+    """In several messages; a limit takes them in parts."""
     put = stream.put_all(f"{number}-".ljust(20_000 + number, "x") for number in range(200))
     options = options_of(stream, fetchProcesses=processes, maxRecordsPerTrigger="70")
     sink = CollectedBatches()

@@ -8,20 +8,21 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kinesis_spout import shared_memory
 from kinesis_spout.errors import AccessDenied, InvalidConfig, Throttled, Unavailable
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.kinesis.arrow import ArrowForm, ArrowReply
 from kinesis_spout.kinesis.get_records import call_get_records
 from kinesis_spout.structured.fetch_processes import FetchProcesses
+from tests.unit.structured.fips import has_begun, refuse_md5
 
 FORM = ArrowForm(stream="orders", shard_id="shardId-1", extra_columns=("encryptionType",))
 LARGE, SMALL, EMPTY = 2_000, 3, 0
-"""Records of a page; a large one is passed on as memory."""
+"""Records of a page; the data of a large one are sent apart."""
 CHILD = {
     "ShardId": "shardId-2",
     "ParentShards": ["shardId-1"],
@@ -111,15 +112,6 @@ def test_a_page_is_the_same_as_if_it_were_fetched_here(
     )
     assert (reply.size_bytes, reply.at_end) == (expected.size_bytes, expected.at_end)
     assert reply.page.millis_behind_latest == count
-    assert (reply.page.memory is not None) == (count == LARGE)
-
-
-def test_a_reader_without_room_for_memory_gets_the_bytes(
-    processes: FetchProcesses, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shared_memory, "_MOST_PAGES", 0)
-
-    assert processes(str(LARGE), 10, FORM).page.memory is None
 
 
 @pytest.mark.parametrize(
@@ -196,6 +188,17 @@ def test_a_process_ends_when_its_reader_is_gone(settings: KinesisClientSettings)
     reader_end.close()  # as the system does for a reader that was killed
 
     assert process.wait(timeout=30) == 0
+    processes.close()
+
+
+def test_pages_come_on_a_system_that_refuses_md5(
+    settings: KinesisClientSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_md5(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    processes = FetchProcesses(1, settings)
+    assert processes(str(LARGE), 10, FORM).page.batch.num_rows == LARGE
+    assert has_begun(tmp_path)
     processes.close()
 
 
