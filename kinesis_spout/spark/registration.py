@@ -1,8 +1,11 @@
 """For those who prefer to say that they use ``format("kinesis")``."""
 
-from pyspark.errors import AnalysisException
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
+from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.executor_python import unfit_python
 from kinesis_spout.structured.data_source import KinesisDataSource
 
 
@@ -11,6 +14,11 @@ def register(spark: SparkSession) -> None:
 
     Not needed where this package is installed on the driver: Spark finds ``pyspark_kinesis`` by itself. It helps
     where Spark does not look: a package from ``spark.submit.pyFiles`` or a folder added to ``sys.path`` later.
+    And it says what to set where the Python that Spark starts lacks this package: Spark itself only says that it
+    finds no data source.
+
+    Raises:
+        InvalidConfig: the Python that Spark starts does not fit.
     """
     try:
         spark.dataSource.register(KinesisDataSource)
@@ -18,3 +26,15 @@ def register(spark: SparkSession) -> None:
         # Spark Connect before 4.1 refuses a name that the server has found by itself: then all is well already.
         if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
+    _check_python(spark)
+
+
+def _check_python(spark: SparkSession) -> None:
+    """Have Spark make a data source, which it does in the Python that it starts; Kinesis is not asked."""
+    try:
+        spark.read.format(KinesisDataSource.name()).option("streamName", "any").load()
+    except (PySparkException, Py4JJavaError) as error:
+        unfit = unfit_python(str(error))
+        if unfit is None:
+            raise
+        raise InvalidConfig(unfit) from error

@@ -26,9 +26,15 @@ class KinesisDataSource(DataSource):
     Args:
         options: see ``kinesis_spout.structured.options``. Checked when a reader or a writer is made, which is
             before anything is read or written.
+
+    Raises:
+        InvalidConfig: the Python that Spark plans in lacks what this package needs.
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
+        from kinesis_spout.executor_python import check_packages
+
+        check_packages()
         self.options = options
         self._made_at = time.time()
         """PySpark 4.0 makes a reader for every action; LATEST is to mean the same for all of them."""
