@@ -21,7 +21,7 @@ from kinesis_spout.cli.failures import INTERRUPTED, DeadLettered, PausedTooLong,
 from kinesis_spout.cli.output import note
 from kinesis_spout.cli.run_progress import LogLevel, ProgressView, Reading, open_view
 from kinesis_spout.cli.settings import as_argument, configured
-from kinesis_spout.cli.spark_session import existing, start_spark
+from kinesis_spout.cli.spark_session import existing, start_spark, stop_spark
 from kinesis_spout.config import SpoutConfig
 from kinesis_spout.config.spelling import respelled
 from kinesis_spout.errors import InvalidConfig, KinesisError, KinesisSpoutError
@@ -134,7 +134,7 @@ def run(
             if stop.signal is None:
                 dead_lettered = _follow(job.start(spark), stop, view, until_caught_up=until_caught_up)
         finally:
-            spark.stop()
+            stop_spark(spark)
     _tell_dead_letters(config, dead_lettered, fail=fail_on_dead_letters)
     if stop.signal is signal.SIGINT:
         raise typer.Exit(INTERRUPTED)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kinesis_spout.cli.failures import SparkFailed, WrongArguments
+from kinesis_spout.cli.output import note
 from kinesis_spout.zookeeper.embedded import find_java
 
 if TYPE_CHECKING:
@@ -52,3 +53,13 @@ def start_spark(app_name: str, master: str | None, py_files: Sequence[Path]) -> 
     for path in py_files:
         spark.sparkContext.addPyFile(str(path))
     return spark
+
+
+def stop_spark(spark: "SparkSession") -> None:
+    """Stop Spark. A signal for the whole process group, as ``timeout`` sends it, has ended its JVM before."""
+    from py4j.protocol import Py4JNetworkError  # noqa: PLC0415 - PySpark is slow to import
+
+    try:
+        spark.stop()
+    except (Py4JNetworkError, ConnectionError):
+        note("Spark's JVM had ended already, perhaps by the signal that came here")

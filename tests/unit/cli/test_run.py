@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 
 from kinesis_spout.cli.run import find_handler
 from kinesis_spout.cli.run_progress import Reading, open_view
@@ -386,6 +387,21 @@ def test_a_script_can_ask_for_an_exit_code_if_there_are_dead_letters(monkeypatch
     err = run_it(monkeypatch, StoppableQuery(dead_lettered=1), "--fail-on-dead-letters", exit_code=7)
     assert "error: 1 record was dead-lettered" in err
     run_it(monkeypatch, StoppableQuery(), "--fail-on-dead-letters", exit_code=0)
+
+
+def test_a_jvm_that_was_stopped_by_the_same_signal_is_a_note_and_no_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """``timeout`` and others send SIGTERM to the whole process group."""
+
+    class Gone(SparkThatStarts):
+        def stop(self) -> None:
+            raise Py4JNetworkError("Answer from Java side is empty")
+
+    monkeypatch.setattr("kinesis_spout.cli.run.start_spark", Gone().start)
+    _, err = FakeWorld().call("run", "json:loads", *SETTINGS, exit_code=130)
+    assert "Spark's JVM had ended already" in err
+    assert "Traceback" not in err
 
 
 def test_a_run_that_is_to_catch_up_does_not_pause_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
