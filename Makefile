@@ -23,7 +23,7 @@ SPARK_TESTS := tests/unit/spark tests/unit/structured tests/integration/test_mic
 ARGS ?=
 CANDIDATES := $(or $(PYTHON),python3.13 python3.12 python3.11 python3)
 
-.PHONY: help demo test test-oldest bench lint clean set-up java engine
+.PHONY: help demo test test-oldest bench docs lint clean set-up java engine
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -31,7 +31,7 @@ help:  ## list the targets
 demo: set-up  ## the whole pipeline on this machine, from a Kinesis endpoint to acked records
 	@$(BIN)/kinesis-spout demo $(ARGS)
 
-test: lint  ## formatting, lint, types, import contract and all tests, as in CI
+test: lint docs  ## formatting, lint, types, import contract, documentation and all tests, as in CI
 	@echo '== tests (pytest)'
 	@$(BIN)/pytest
 
@@ -49,6 +49,10 @@ test-oldest: set-up  ## what touches Spark, under the oldest PySpark that is sup
 bench: set-up  ## every benchmark, with its figures; benchmarks/README.md tells how to choose
 	@$(BIN)/python benchmarks/run.py $(ARGS)
 
+docs: set-up  ## the documentation site, in site/; warnings are errors
+	@echo '== documentation (mkdocs build)'
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
 lint: set-up  ## formatting, lint, types, import contract
 	@echo '== formatting (ruff format --check)'
 	@$(BIN)/ruff format --check .
@@ -61,7 +65,7 @@ lint: set-up  ## formatting, lint, types, import contract
 
 clean:  ## stop the local endpoint; remove the virtual environment and everything that was made
 	@localstack/down
-	rm -rf $(VENV) $(OLDEST) localstack/.run .kinesis-spout spark-warehouse build dist *.egg-info
+	rm -rf $(VENV) $(OLDEST) localstack/.run .kinesis-spout spark-warehouse build dist site *.egg-info
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
