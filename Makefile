@@ -29,7 +29,7 @@ help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: set-up  ## the whole pipeline on this machine, from a Kinesis endpoint to acked records
-	@$(BIN)/kinesis-spout demo $(ARGS)
+	@$(BIN)/python -m examples.demo $(ARGS)
 
 test: lint docs  ## formatting, lint, types, import contract, documentation and all tests, as in CI
 	@echo '== tests (pytest)'

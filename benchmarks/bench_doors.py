@@ -41,7 +41,7 @@ from read_limits import UNPACED_WORKERS, lift_read_limits
 from unpaced import UnpacedKinesis
 
 from kinesis_spout import KinesisSpout
-from kinesis_spout.spark.query import SpoutQuery
+from kinesis_spout.spark.driver.query import SpoutQuery
 from kinesis_spout.spark.session import LOCAL_CHECKPOINTS
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
 

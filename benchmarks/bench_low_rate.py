@@ -26,7 +26,7 @@ from local_spark import local_session, spark_processes, spout_config
 from pyspark.sql import SparkSession
 
 from kinesis_spout import KinesisSpout, Record
-from kinesis_spout.spark.query import SpoutQuery
+from kinesis_spout.spark.driver.query import SpoutQuery
 
 FEW_SHARDS: Final = 8
 MANY_SHARDS: Final = 1000

@@ -25,11 +25,11 @@ from pyspark.sql import SparkSession
 
 from kinesis_spout import KinesisSpout, Record
 from kinesis_spout.kinesis import KinesisClientSettings, KinesisShardLister, PollingShardGetter
-from kinesis_spout.spark.batch import pack
-from kinesis_spout.spark.handler_runner import HandlerRunner
-from kinesis_spout.spark.handlers import Door, HandlerBytes
-from kinesis_spout.spark.start import task_settings
-from kinesis_spout.spark.work import Cursor, WorkSlice
+from kinesis_spout.spark.driver.batch import pack
+from kinesis_spout.spark.driver.start import task_settings
+from kinesis_spout.spark.tasks.handler_runner import HandlerRunner
+from kinesis_spout.spark.tasks.handlers import Door, HandlerBytes
+from kinesis_spout.spark.tasks.work import Cursor, WorkSlice
 from shard_state import Position, SliceKind, SlicePlan
 
 if TYPE_CHECKING:

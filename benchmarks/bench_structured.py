@@ -32,8 +32,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from kinesis_spout.spark.session import LOCAL_CHECKPOINTS
 from kinesis_spout.structured.options import StreamReadOptions
-from kinesis_spout.structured.page_buffer import ROW_OVERHEAD_BYTES
-from kinesis_spout.structured.stream_reader import KinesisStreamReader
+from kinesis_spout.structured.pages.page_buffer import ROW_OVERHEAD_BYTES
+from kinesis_spout.structured.stream.stream_reader import KinesisStreamReader
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient

@@ -11,7 +11,7 @@ from typing import Final
 
 from pyspark import daemon
 
-from kinesis_spout.kinesis import pacing
+from kinesis_spout.kinesis.read import pacing
 
 UNPACED_WORKERS: Final = {"spark.python.daemon.module": "read_limits"}
 """The setting of a session whose workers read without limits; this folder must be on their ``PYTHONPATH``."""

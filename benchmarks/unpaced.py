@@ -9,7 +9,7 @@ from read_limits import lift_read_limits
 
 from kinesis_spout.structured.data_source import KinesisDataSource
 from kinesis_spout.structured.options import StreamReadOptions
-from kinesis_spout.structured.stream_reader import KinesisStreamReader
+from kinesis_spout.structured.stream.stream_reader import KinesisStreamReader
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

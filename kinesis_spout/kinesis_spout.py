@@ -3,17 +3,17 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from kinesis_spout.consumer.open_ports import open_ports
 from kinesis_spout.errors import InvalidConfig
-from kinesis_spout.spout.open_ports import open_ports
-from kinesis_spout.spout.record_spout import RecordSpout
+from kinesis_spout.tuples.record_spout import RecordSpout
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from kinesis_spout.spark.dataframe import Collector
-    from kinesis_spout.spark.handlers import ArrowCollector, Door
-    from kinesis_spout.spark.query import SpoutQuery
+    from kinesis_spout.spark.driver.query import SpoutQuery
+    from kinesis_spout.spark.tasks.dataframe import Collector
+    from kinesis_spout.spark.tasks.handlers import ArrowCollector, Door
 
 
 class KinesisSpout(RecordSpout):
@@ -43,7 +43,7 @@ class KinesisSpout(RecordSpout):
             KinesisSpoutError: what goes wrong at the start is raised here: no such stream, no permission, no
                 ZooKeeper, unreadable progress.
         """
-        from kinesis_spout.spark.handlers import Door  # noqa: PLC0415 - plain Python needs no Spark
+        from kinesis_spout.spark.tasks.handlers import Door  # noqa: PLC0415 - plain Python needs no Spark
 
         return self._run_handler(spark, Door.RECORD, handler, name)
 
@@ -62,7 +62,7 @@ class KinesisSpout(RecordSpout):
         Raises:
             InvalidConfig: an order other than "unordered" is set; a batch cannot wait for one of its rows.
         """
-        from kinesis_spout.spark.handlers import Door  # noqa: PLC0415
+        from kinesis_spout.spark.tasks.handlers import Door  # noqa: PLC0415
 
         self._refuse_order("foreach_arrow")
         return self._run_handler(spark, Door.ARROW, handler, name)
@@ -87,9 +87,9 @@ class KinesisSpout(RecordSpout):
             InvalidConfig: an order other than "unordered" is set; a batch cannot wait for one of its rows. Or
                 the session has ``spark.speculation``: two attempts of a task would read different rows.
         """
-        from kinesis_spout.spark.dataframe import DataFrameRunner  # noqa: PLC0415
-        from kinesis_spout.spark.jobs import classic_context  # noqa: PLC0415
-        from kinesis_spout.spark.start import start_query, task_settings  # noqa: PLC0415
+        from kinesis_spout.spark.driver.start import start_query, task_settings  # noqa: PLC0415
+        from kinesis_spout.spark.tasks.dataframe import DataFrameRunner  # noqa: PLC0415
+        from kinesis_spout.spark.tasks.jobs import classic_context  # noqa: PLC0415
 
         self._refuse_order("foreach_batch")
         context = classic_context(spark)
@@ -101,10 +101,10 @@ class KinesisSpout(RecordSpout):
     def _run_handler(
         self, spark: "SparkSession", door: "Door", handler: Callable[..., None], name: str | None
     ) -> "SpoutQuery":
-        from kinesis_spout.spark.handler_runner import HandlerRunner  # noqa: PLC0415
-        from kinesis_spout.spark.handlers import HandlerBytes  # noqa: PLC0415
-        from kinesis_spout.spark.jobs import classic_context  # noqa: PLC0415
-        from kinesis_spout.spark.start import start_query, task_settings  # noqa: PLC0415
+        from kinesis_spout.spark.driver.start import start_query, task_settings  # noqa: PLC0415
+        from kinesis_spout.spark.tasks.handler_runner import HandlerRunner  # noqa: PLC0415
+        from kinesis_spout.spark.tasks.handlers import HandlerBytes  # noqa: PLC0415
+        from kinesis_spout.spark.tasks.jobs import classic_context  # noqa: PLC0415
 
         context = classic_context(spark)
         settings = task_settings(self.config, context.defaultParallelism)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from kinesis_spout import KinesisSpout
 from kinesis_spout.config import SpoutConfig
+from kinesis_spout.consumer.open_ports import open_ports
 from kinesis_spout.spark import SpoutQuery, session
-from kinesis_spout.spark.start import start_query, task_settings
-from kinesis_spout.spout.open_ports import open_ports
+from kinesis_spout.spark.driver.start import start_query, task_settings
 from tests.micro_batch_world import DeliveryLog, Handle, logging_handler
-from tests.unit.spark.world import InProcessRunner
+from tests.unit.spark.driver.world import InProcessRunner
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -7,7 +7,7 @@ import json
 import select
 import sys
 
-from kinesis_spout.spout.record_spout import RecordSpout
+from kinesis_spout.tuples.record_spout import RecordSpout
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-from kinesis_spout.kinesis.hash_key_ranges import hash_key
+from kinesis_spout.kinesis.write.hash_key_ranges import hash_key
 from tests.in_memory_kinesis_client import client_error
 
 if TYPE_CHECKING:

@@ -5,22 +5,22 @@ from typing import Annotated, Final
 
 import typer
 
-from kinesis_spout.cli.checkpoints import checkpoints
-from kinesis_spout.cli.dead_letters import dead_letters
+from kinesis_spout.cli.commands.checkpoints import checkpoints
+from kinesis_spout.cli.commands.dead_letters import dead_letters
+from kinesis_spout.cli.commands.options import options
+from kinesis_spout.cli.commands.put import put
+from kinesis_spout.cli.commands.resume import resume
+from kinesis_spout.cli.commands.run import run
+from kinesis_spout.cli.commands.shards import shards
+from kinesis_spout.cli.commands.tail import tail
 from kinesis_spout.cli.failures import OneLineErrors
-from kinesis_spout.cli.options import options
-from kinesis_spout.cli.put import put
-from kinesis_spout.cli.resume import resume
-from kinesis_spout.cli.run import run
-from kinesis_spout.cli.shards import shards
-from kinesis_spout.cli.tail import tail
 from kinesis_spout.cli.world import RealWorld
 
 _HELP: Final = """\
 Reliable Kinesis consumption for PySpark: every record ends acked, or in the dead letters.
 
-New here? `kinesis-spout demo` needs no account and no set-up. Then run a handler of your own:
-`kinesis-spout run my_module:handle --stream orders --app billing`. While it runs, or after,
+Run a handler of your own: `kinesis-spout run my_module:handle --stream orders --app billing`. While it
+runs, or after,
 `kinesis-spout shards` shows where each shard stands, and `kinesis-spout dead-letters list` what was given up.
 """
 
@@ -61,28 +61,6 @@ def _begin(
 ) -> None:
     del debug, show_version  # read by OneLineErrors, and by the option's callback
     ctx.obj = ctx.obj or RealWorld()
-
-
-@app.command(
-    context_settings={
-        "allow_extra_args": True,
-        "ignore_unknown_options": True,
-        "help_option_names": [],  # --help goes through
-    },
-)
-def demo(ctx: typer.Context) -> None:
-    """See it work: a stream, a consumer that is killed and goes on, and the books at the end."""
-    # Imported only now: the demo brings half the package with it, which --help should not wait for.
-    from kinesis_spout.cli.demo.run import demo as run_demo  # noqa: PLC0415
-
-    demo_app = typer.Typer(
-        add_completion=False,
-        rich_markup_mode="markdown",
-        pretty_exceptions_enable=False,
-        context_settings=_CONTEXT,
-    )
-    demo_app.command("demo")(run_demo)
-    typer.main.get_command(demo_app)(args=ctx.args, prog_name=ctx.command_path)
 
 
 app.command()(run)

@@ -207,8 +207,8 @@ class RealWorld:
 
     def dead_letters(self, config: SpoutConfig) -> AbstractContextManager[DeadLetterSink]:
         """Open the sink; only one on a stream needs Kinesis."""
+        from kinesis_spout.consumer.open_ports import client_settings  # noqa: PLC0415
         from kinesis_spout.dead_letters.sink_url import open_sink  # noqa: PLC0415
-        from kinesis_spout.spout.open_ports import client_settings  # noqa: PLC0415
 
         url = config.dead_letters_url
         on_kinesis = url.startswith("kinesis://")
@@ -218,7 +218,7 @@ class RealWorld:
 
     def client(self, config: SpoutConfig) -> "KinesisClient":
         """Give this process's client."""
-        from kinesis_spout.spout.open_ports import client_settings  # noqa: PLC0415
+        from kinesis_spout.consumer.open_ports import client_settings  # noqa: PLC0415
 
         return client_settings(config).connect()
 
@@ -246,7 +246,7 @@ def _check_embedded(config: SpoutConfig) -> None:
 
 
 def _place_of_embedded(config: SpoutConfig) -> Path:
-    from kinesis_spout.spout.open_ports import EMBEDDED_DIRECTORY  # noqa: PLC0415 - it imports Kinesis
+    from kinesis_spout.consumer.open_ports import EMBEDDED_DIRECTORY  # noqa: PLC0415 - it imports Kinesis
 
     return Path(config.zookeeper_directory or EMBEDDED_DIRECTORY).resolve()
 

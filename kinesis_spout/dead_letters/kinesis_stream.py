@@ -25,8 +25,8 @@ from kinesis_spout.dead_letters.stored_form import decoded, encoded
 from kinesis_spout.errors import DeadLetterError
 from kinesis_spout.kinesis.client import stream_arguments
 from kinesis_spout.kinesis.perseverance import Patience, Perseverance, error_code
-from kinesis_spout.kinesis.put_records import COMMON_RECORD_BYTES, Entry
-from kinesis_spout.kinesis.record_putter import put_all
+from kinesis_spout.kinesis.write.put_records import COMMON_RECORD_BYTES, Entry
+from kinesis_spout.kinesis.write.record_putter import put_all
 from shard_state import Shard
 from shard_state.lineage import parents_first
 

@@ -31,8 +31,8 @@ from botocore.credentials import (
 )
 
 from kinesis_spout.kinesis.errors import translated
-from kinesis_spout.kinesis.lean_calls import RAW_BODY, LeanGetRecords, is_good_json
-from kinesis_spout.kinesis.whole_body import WholeBodySession
+from kinesis_spout.kinesis.read.lean_calls import RAW_BODY, LeanGetRecords, is_good_json
+from kinesis_spout.kinesis.read.whole_body import WholeBodySession
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient

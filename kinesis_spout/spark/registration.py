@@ -5,8 +5,8 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
 from kinesis_spout.errors import InvalidConfig
-from kinesis_spout.executor_python import unfit_python
 from kinesis_spout.structured.data_source import KinesisDataSource
+from kinesis_spout.workers.executor_python import unfit_python
 
 
 def register(spark: SparkSession) -> None:

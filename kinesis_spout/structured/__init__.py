@@ -1,0 +1,5 @@
+"""``format("kinesis")``: the entry (``data_source``), the columns, and the offsets and progress that Spark keeps.
+
+Reading is in ``stream`` and ``batch``, the sink in ``write``; per-record outcomes are ``spark.record_outcomes``.
+Begin with ``data_source``.
+"""

@@ -32,7 +32,7 @@ class KinesisDataSource(DataSource):
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        from kinesis_spout.executor_python import check_packages
+        from kinesis_spout.workers.executor_python import check_packages
 
         check_packages()
         self.options = options
@@ -52,7 +52,7 @@ class KinesisDataSource(DataSource):
 
     def reader(self, schema: "StructType") -> DataSourceReader:
         """Give the reader of ``spark.read``."""
-        from kinesis_spout.structured.batch_reader import KinesisBatchReader
+        from kinesis_spout.structured.batch.batch_reader import KinesisBatchReader
         from kinesis_spout.structured.options import BatchReadOptions
         from kinesis_spout.structured.schema import with_those_of_table
 
@@ -63,9 +63,9 @@ class KinesisDataSource(DataSource):
         """Give the reader of ``spark.readStream``."""
         from kinesis_spout.errors import InvalidConfig
         from kinesis_spout.structured.options import StreamReadOptions
-        from kinesis_spout.structured.refused_reader import RefusedStreamReader
         from kinesis_spout.structured.schema import with_those_of_table
-        from kinesis_spout.structured.stream_reader import KinesisStreamReader
+        from kinesis_spout.structured.stream.refused_reader import RefusedStreamReader
+        from kinesis_spout.structured.stream.stream_reader import KinesisStreamReader
 
         try:
             options = StreamReadOptions.of(with_those_of_table(self.options, schema))
@@ -76,13 +76,13 @@ class KinesisDataSource(DataSource):
     def writer(self, schema: "StructType", overwrite: bool) -> DataSourceWriter:
         """Give the writer of ``df.write``."""
         from kinesis_spout.structured.options import WriteOptions
-        from kinesis_spout.structured.writer import KinesisBatchWriter
+        from kinesis_spout.structured.write.writer import KinesisBatchWriter
 
         return KinesisBatchWriter(WriteOptions.of(dict(self.options)), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """Give the writer of ``df.writeStream``."""
         from kinesis_spout.structured.options import WriteOptions
-        from kinesis_spout.structured.writer import KinesisStreamWriter
+        from kinesis_spout.structured.write.writer import KinesisStreamWriter
 
         return KinesisStreamWriter(WriteOptions.of(dict(self.options)), schema, overwrite=overwrite)

@@ -12,7 +12,7 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
-from kinesis_spout.kinesis.arrow import EXTRA_COLUMNS, SCHEMA
+from kinesis_spout.kinesis.read.arrow import EXTRA_COLUMNS, SCHEMA
 from kinesis_spout.structured.options import Use
 from kinesis_spout.structured.options.given import GivenOptions
 from kinesis_spout.structured.options.reads import extra_columns

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from kinesis_spout.record import Record
-from kinesis_spout.spout.listener import FailReason, SpoutListener
 from kinesis_spout.testing.clock import ManualClock
+from kinesis_spout.tuples.listener import FailReason, SpoutListener
 
 
 class Ending(StrEnum):

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from kinesis_spout.errors import DataLoss, ExpiredIterator, InvalidIterator, KinesisError
-from kinesis_spout.kinesis.pacing import Pacing
+from kinesis_spout.kinesis.read.pacing import Pacing
 from kinesis_spout.ports import Page, StreamSummary
 from kinesis_spout.testing.stream import InMemoryStream
 from shard_state import Position, PositionType, Shard

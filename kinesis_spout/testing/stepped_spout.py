@@ -17,16 +17,16 @@ from heapq import heappop, heappush
 from math import inf
 
 from kinesis_spout.clock import Clock
-from kinesis_spout.kinesis.prefetcher import Fetch, Prefetcher
+from kinesis_spout.consumer.consumer import Consumer
+from kinesis_spout.consumer.ports import Ports
+from kinesis_spout.kinesis.read.prefetcher import Fetch, Prefetcher
 from kinesis_spout.ports import DeadLetterSink, ShardGetter
-from kinesis_spout.spout.consumer import Consumer
-from kinesis_spout.spout.ports import Ports
-from kinesis_spout.spout.record_spout import Emitted, RecordSpout
-from kinesis_spout.spout.shard_readers import ShardReaders
 from kinesis_spout.testing.dead_letters import InMemoryDeadLetterSink
 from kinesis_spout.testing.shards import InMemoryShardGetter, InMemoryShardLister
 from kinesis_spout.testing.store import InMemoryZooKeeper
 from kinesis_spout.testing.stream import InMemoryStream
+from kinesis_spout.tuples.record_spout import Emitted, RecordSpout
+from kinesis_spout.tuples.shard_readers import ShardReaders
 from shard_state import Position, ShardPhase, StateManager
 
 

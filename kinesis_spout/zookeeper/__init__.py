@@ -1,12 +1,12 @@
 from kinesis_spout.zookeeper.application import Application
 from kinesis_spout.zookeeper.backend import ZooKeeperBackend
 from kinesis_spout.zookeeper.begun import begun_applications
-from kinesis_spout.zookeeper.chunks import ChunkLimits
 from kinesis_spout.zookeeper.coordinator import ZooKeeperCoordinator, process_of, unique_member_name
 from kinesis_spout.zookeeper.embedded import EmbeddedZooKeeper
-from kinesis_spout.zookeeper.paths import DEFAULT_ROOT, Paths
 from kinesis_spout.zookeeper.session import Tls, ZooKeeperSession
 from kinesis_spout.zookeeper.store import ZooKeeperCheckpointStore
+from kinesis_spout.zookeeper.tree.chunks import ChunkLimits
+from kinesis_spout.zookeeper.tree.paths import DEFAULT_ROOT, Paths
 
 __all__ = [
     "DEFAULT_ROOT",

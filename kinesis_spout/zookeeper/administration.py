@@ -6,10 +6,10 @@ from dataclasses import replace
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError
 
 from kinesis_spout.errors import ConsumerAlive, StoreError
-from kinesis_spout.zookeeper.chunks import ChunkLimits, chunked, operation_bytes
-from kinesis_spout.zookeeper.nodes import Nodes, StoredShard
-from kinesis_spout.zookeeper.paths import Paths, check_name
 from kinesis_spout.zookeeper.session import ZooKeeperSession
+from kinesis_spout.zookeeper.tree.chunks import ChunkLimits, chunked, operation_bytes
+from kinesis_spout.zookeeper.tree.nodes import Nodes, StoredShard
+from kinesis_spout.zookeeper.tree.paths import Paths, check_name
 from shard_state import Checkpoint
 from shard_state.errors import InvalidCheckpoint
 

@@ -3,12 +3,12 @@
 from types import TracebackType
 from typing import Self
 
-from kinesis_spout.zookeeper.chunks import ChunkLimits
 from kinesis_spout.zookeeper.coordinator import ZooKeeperCoordinator, unique_member_name
 from kinesis_spout.zookeeper.ownerships import Ownerships
-from kinesis_spout.zookeeper.paths import Paths
 from kinesis_spout.zookeeper.session import ZooKeeperSession
 from kinesis_spout.zookeeper.store import ZooKeeperCheckpointStore
+from kinesis_spout.zookeeper.tree.chunks import ChunkLimits
+from kinesis_spout.zookeeper.tree.paths import Paths
 
 
 class ZooKeeperBackend:

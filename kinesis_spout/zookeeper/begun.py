@@ -2,8 +2,8 @@
 
 from kazoo.exceptions import NoNodeError
 
-from kinesis_spout.zookeeper.paths import Paths
 from kinesis_spout.zookeeper.session import ZooKeeperSession
+from kinesis_spout.zookeeper.tree.paths import Paths
 
 
 def begun_applications(session: ZooKeeperSession, root: str) -> list[tuple[str, str]]:

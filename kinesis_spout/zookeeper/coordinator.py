@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 
 from kinesis_spout.errors import StoreError, StoreUnavailable
-from kinesis_spout.zookeeper.layout import make_layout
 from kinesis_spout.zookeeper.ownerships import Ownership, Ownerships
-from kinesis_spout.zookeeper.paths import Paths, check_name
 from kinesis_spout.zookeeper.pause_notices import PauseNotices
 from kinesis_spout.zookeeper.session import ZooKeeperSession
 from kinesis_spout.zookeeper.store import ZooKeeperCheckpointStore
+from kinesis_spout.zookeeper.tree.layout import make_layout
+from kinesis_spout.zookeeper.tree.paths import Paths, check_name
 from shard_state import Checkpoint
 from shard_state.checkpoint import next_ownership
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
-from kinesis_spout.zookeeper.nodes import Nodes
-from kinesis_spout.zookeeper.paths import Paths
 from kinesis_spout.zookeeper.session import ZooKeeperSession
+from kinesis_spout.zookeeper.tree.nodes import Nodes
+from kinesis_spout.zookeeper.tree.paths import Paths
 
 
 class PauseNotices:

@@ -26,12 +26,12 @@ from kinesis_spout.errors import (
 from kinesis_spout.ports import CheckpointWrite, CommitResult
 from kinesis_spout.zookeeper.administration import Administration
 from kinesis_spout.zookeeper.application import Application, progress_lost
-from kinesis_spout.zookeeper.chunks import ChunkLimits, chunked, operation_bytes
-from kinesis_spout.zookeeper.layout import make_layout
-from kinesis_spout.zookeeper.nodes import Nodes
 from kinesis_spout.zookeeper.ownerships import Ownership, Ownerships
-from kinesis_spout.zookeeper.paths import Paths, check_name
 from kinesis_spout.zookeeper.session import ZooKeeperSession
+from kinesis_spout.zookeeper.tree.chunks import ChunkLimits, chunked, operation_bytes
+from kinesis_spout.zookeeper.tree.layout import make_layout
+from kinesis_spout.zookeeper.tree.nodes import Nodes
+from kinesis_spout.zookeeper.tree.paths import Paths, check_name
 from shard_state import Checkpoint, Position, PositionType, Shard
 
 _PAUSE_SECONDS = 0.05

@@ -13,7 +13,7 @@ import pytest
 
 pytestmark = [pytest.mark.spark, pytest.mark.endpoint, pytest.mark.zookeeper, pytest.mark.timeout(400)]
 
-DEMO = [sys.executable, "-m", "kinesis_spout.cli.demo"]
+DEMO = [sys.executable, "-m", "examples.demo"]
 SECONDS = 360
 
 

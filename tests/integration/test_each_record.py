@@ -17,7 +17,7 @@ from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.dead_letters.json_lines import JsonLinesSink
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.record import Record
-from kinesis_spout.structured.each_record import RecordOutcomes, TooManyFailures, each_record
+from kinesis_spout.spark.record_outcomes.each_record import RecordOutcomes, TooManyFailures, each_record
 from kinesis_spout.testing import ManualClock
 from tests.micro_batch_world import DeliveryLog, logging_handler
 

@@ -14,12 +14,12 @@ from kinesis_spout.kinesis import (
     PollingShardGetter,
     Prefetcher,
 )
-from kinesis_spout.kinesis.aggregated_record import take_apart
-from kinesis_spout.kinesis.aggregating_putter import AggregatingPutter
-from kinesis_spout.kinesis.hash_key_ranges import hash_key
-from kinesis_spout.kinesis.lean_calls import RAW_BODY
 from kinesis_spout.kinesis.perseverance import Patience
-from kinesis_spout.kinesis.put_records import Entry
+from kinesis_spout.kinesis.read.lean_calls import RAW_BODY
+from kinesis_spout.kinesis.write.aggregated_record import take_apart
+from kinesis_spout.kinesis.write.aggregating_putter import AggregatingPutter
+from kinesis_spout.kinesis.write.hash_key_ranges import hash_key
+from kinesis_spout.kinesis.write.put_records import Entry
 from shard_state import Position
 from tests.kinesis_endpoints import FILLS_CHILDREN, KEEPS_CLOSED, SHARD_END, KinesisEndpoint, wait_until
 

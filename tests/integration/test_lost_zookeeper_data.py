@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from kinesis_spout.errors import ProgressLost
-from kinesis_spout.spout.record_spout import RecordSpout
+from kinesis_spout.tuples.record_spout import RecordSpout
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
 from tests.kinesis_endpoints import KinesisEndpoint, wait_until
 

@@ -13,7 +13,7 @@ from kinesis_spout import Reject, RetryLater
 from kinesis_spout.errors import InvalidConfig, StreamNotFound
 from kinesis_spout.record import Record
 from kinesis_spout.spark import ArrowCollector, Collector
-from kinesis_spout.spark.jobs import HandlerBroken
+from kinesis_spout.spark.tasks.jobs import HandlerBroken
 from tests.micro_batch_world import MakeWorld, MicroBatchWorld, logging_handler
 from tests.zookeeper_server import wait_until
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from kinesis_spout.consumer import open_ports as open_ports_module
+from kinesis_spout.consumer.open_ports import open_ports
 from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.dead_letters.sink_url import open_sink
 from kinesis_spout.errors import InvalidConfig, StoreUnavailable
 from kinesis_spout.handler import Reject
-from kinesis_spout.spout import open_ports as open_ports_module
-from kinesis_spout.spout.open_ports import open_ports
-from kinesis_spout.spout.record_spout import RecordSpout
+from kinesis_spout.tuples.record_spout import RecordSpout
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
 from tests.embedded_servers import java_processes
 from tests.kinesis_endpoints import SHARD_END, KinesisEndpoint, wait_until

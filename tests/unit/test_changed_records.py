@@ -10,10 +10,10 @@ import pytest
 
 from kinesis_spout.record import Record
 from kinesis_spout.scheme import resolve
-from kinesis_spout.spout.record_spout import RecordSpout
-from kinesis_spout.structured.record_delivery import DeliverRecords, PickledHandler
-from tests.unit.spark.world import EngineWorld
-from tests.unit.spout.world import World
+from kinesis_spout.spark.record_outcomes.record_delivery import DeliverRecords, PickledHandler
+from kinesis_spout.tuples.record_spout import RecordSpout
+from tests.unit.consumer.world import World
+from tests.unit.spark.driver.world import EngineWorld
 
 PAYLOAD = json.dumps({"amount": 12})
 

@@ -23,7 +23,7 @@ ALSO_TAKEN = {"initial_position": "str | float | datetime"}
 
 RIGHT = """
 from kinesis_spout import KinesisSpout, Record, SpoutConfig
-from kinesis_spout.spout.record_spout import RecordSpout
+from kinesis_spout.tuples.record_spout import RecordSpout
 from kinesis_spout.testing import run
 
 def bill(record: Record) -> None: ...

@@ -9,10 +9,10 @@ from kinesis_spout import KinesisSpout
 from kinesis_spout.errors import HandlerKilledWorker
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.spark import ArrowCollector, Collector, each_record
-from kinesis_spout.spark.jobs import HandlerBroken
-from kinesis_spout.spout.record_spout import RecordSpout
-from tests.unit.spark.world import Diary, EngineWorld
-from tests.unit.spout.world import World
+from kinesis_spout.spark.tasks.jobs import HandlerBroken
+from kinesis_spout.tuples.record_spout import RecordSpout
+from tests.unit.consumer.world import World
+from tests.unit.spark.driver.world import Diary, EngineWorld
 from tests.zookeeper_server import wait_until
 
 SECRET = "sesame-open"

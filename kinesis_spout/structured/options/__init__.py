@@ -3,9 +3,9 @@
 from kinesis_spout.structured.options.batch_read import BatchReadOptions
 from kinesis_spout.structured.options.documentation import markdown_table
 from kinesis_spout.structured.options.positions import EndPositions, StartPositions
-from kinesis_spout.structured.options.specs import Kind, OptionSpec, Use
 from kinesis_spout.structured.options.stream_read import StreamReadOptions
-from kinesis_spout.structured.options.table import OPTIONS
+from kinesis_spout.structured.options.tables.specs import Kind, OptionSpec, Use
+from kinesis_spout.structured.options.tables.table import OPTIONS
 from kinesis_spout.structured.options.write import WriteOptions
 
 __all__ = [

@@ -9,7 +9,7 @@ from kinesis_spout.structured.options.given import GivenOptions
 from kinesis_spout.structured.options.position_text import end_positions, start_positions
 from kinesis_spout.structured.options.positions import EndPositions, StartPositions
 from kinesis_spout.structured.options.reads import check_consumer_mode, extra_columns, one_stream_per_shard
-from kinesis_spout.structured.options.specs import Use
+from kinesis_spout.structured.options.tables.specs import Use
 from shard_state import Position
 from shard_state.position import PositionType
 

@@ -1,7 +1,7 @@
 """The options as the documentation shows them."""
 
-from kinesis_spout.structured.options.specs import OptionSpec, Use
-from kinesis_spout.structured.options.table import OPTIONS
+from kinesis_spout.structured.options.tables.specs import OptionSpec, Use
+from kinesis_spout.structured.options.tables.table import OPTIONS
 
 
 def markdown_table(for_: Use) -> str:

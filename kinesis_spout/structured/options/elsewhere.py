@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from kinesis_spout.structured.options.specs import Use
+from kinesis_spout.structured.options.tables.specs import Use
 
 OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
 """In lower case. Spark puts them among the options of a streaming write, for itself."""

@@ -8,8 +8,8 @@ from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.structured.options import values
 from kinesis_spout.structured.options.elsewhere import HINTS, INSTEAD, OF_SPARK, OF_TABLES
 from kinesis_spout.structured.options.position_text import end_positions, start_positions
-from kinesis_spout.structured.options.specs import Kind, OptionSpec, Use
-from kinesis_spout.structured.options.table import OPTIONS
+from kinesis_spout.structured.options.tables.specs import Kind, OptionSpec, Use
+from kinesis_spout.structured.options.tables.table import OPTIONS
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from kinesis_spout.config.spelling import respell
 from kinesis_spout.errors import KinesisSpoutError
-from kinesis_spout.structured.options.table import OPTIONS
+from kinesis_spout.structured.options.tables.table import OPTIONS
 
 _NAMES: Final = frozenset(spec.name for spec in OPTIONS)
 _CALLED_OTHERWISE: Final = {

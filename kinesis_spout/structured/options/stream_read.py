@@ -11,7 +11,7 @@ from kinesis_spout.structured.options.given import GivenOptions
 from kinesis_spout.structured.options.position_text import start_positions
 from kinesis_spout.structured.options.positions import StartPositions
 from kinesis_spout.structured.options.reads import check_consumer_mode, extra_columns, one_stream_per_shard
-from kinesis_spout.structured.options.specs import Use
+from kinesis_spout.structured.options.tables.specs import Use
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

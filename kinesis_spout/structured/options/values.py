@@ -10,7 +10,7 @@ from typing import Final, NoReturn
 from urllib.parse import urlsplit
 
 from kinesis_spout.errors import InvalidConfig
-from kinesis_spout.structured.options.specs import Kind, OptionSpec
+from kinesis_spout.structured.options.tables.specs import Kind, OptionSpec
 
 MEGABYTE: Final = 1_000_000
 """AWS counts the read limit of a shard, 2 MB/s, in these."""

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kinesis_spout.kinesis import KinesisClientSettings
-from kinesis_spout.kinesis.put_records import PutOrder
+from kinesis_spout.kinesis.write.put_records import PutOrder
 from kinesis_spout.structured.options.connection import checked_by_spout, client_settings, stream_to_write
 from kinesis_spout.structured.options.given import GivenOptions
-from kinesis_spout.structured.options.specs import Use
+from kinesis_spout.structured.options.tables.specs import Use
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

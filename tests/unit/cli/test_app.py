@@ -15,7 +15,6 @@ from tests.unit.cli.fake_world import SETTINGS, FakeWorld
 def test_without_arguments_the_help_names_every_command() -> None:
     out, _ = FakeWorld().call(exit_code=2)
     for command in (
-        "demo",
         "run",
         "shards",
         "checkpoints",
@@ -71,12 +70,6 @@ def test_an_interrupt_ends_with_130() -> None:
 
     _, err = Interrupted().call("checkpoints", "reset", "--to", "latest", *SETTINGS, exit_code=130)
     assert err == "interrupted\n"
-
-
-@pytest.mark.parametrize("option", ["--help", "-h"])
-def test_the_demo_has_its_own_options(option: str) -> None:
-    out, _ = FakeWorld().call("demo", option)
-    assert "--records" in out
 
 
 def test_every_setting_is_an_option_in_every_format() -> None:

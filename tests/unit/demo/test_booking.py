@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
+from examples.demo.booking import BookDeparture, CancelledFlightError, LookupDownError
+from examples.demo.flights import flight_id, read_flights
+from examples.demo.ledger import Ledger
 from kinesis_spout import Reject
-from kinesis_spout.cli.demo.booking import BookDeparture, CancelledFlightError, LookupDownError
-from kinesis_spout.cli.demo.flights import flight_id, read_flights
-from kinesis_spout.cli.demo.ledger import Ledger
 from kinesis_spout.record import Record
 
 

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from kinesis_spout.cli.demo.ledger import Ledger, LedgerWriter
+from examples.demo.ledger import Ledger, LedgerWriter
 
 
 def test_it_counts_how_often_each_record_was_handled(tmp_path: Path) -> None:

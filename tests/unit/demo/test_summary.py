@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pytest
 from rich.console import Console
 
-from kinesis_spout.cli.demo.report import print_report
-from kinesis_spout.cli.demo.summary import Kill, Summary, Tally, tally
+from examples.demo.report import print_report
+from examples.demo.summary import Kill, Summary, Tally, tally
 from kinesis_spout.dead_letter import DeadLetter
 
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.structured.options import StreamReadOptions
-from kinesis_spout.structured.partitions import ShardRanges, read_ranges
-from kinesis_spout.structured.read_limits import default_limit
-from kinesis_spout.structured.stream_reader import KinesisStreamReader
+from kinesis_spout.structured.stream.partitions import ShardRanges, read_ranges
+from kinesis_spout.structured.stream.read_limits import default_limit
+from kinesis_spout.structured.stream.stream_reader import KinesisStreamReader
 from kinesis_spout.testing import InMemoryStream
 from tests.in_memory_kinesis_client import InMemoryKinesisClient
 

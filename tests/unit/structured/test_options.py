@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.kinesis import KinesisClientSettings
-from kinesis_spout.kinesis.put_records import PutOrder
+from kinesis_spout.kinesis.write.put_records import PutOrder
 from kinesis_spout.structured.options import (
     OPTIONS,
     BatchReadOptions,

@@ -1,0 +1,106 @@
+"""The summary as a newcomer reads it: what happened, what it shows, where to look next."""
+
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from examples.demo.summary import Kill, Summary
+
+_SHOWN_IDS: Final = 10
+
+
+def print_report(console: Console, summary: Summary) -> None:
+    """Print the summary."""
+    console.print()
+    table = Table(title="Every record, at its end", title_justify="left", title_style="bold", show_edge=False)
+    table.add_column("")
+    table.add_column("records", justify="right")
+    table.add_column("what it means", overflow="fold")
+    for name, count, meaning in _rows(summary):
+        style = "bold red" if name == "lost" and count else None
+        table.add_row(name, f"{count:,}", Text(meaning), style=style)
+    console.print(table)
+    console.print()
+    for line in _story(summary):
+        console.print(Text(line), soft_wrap=not console.is_terminal)
+    _print_dead_letters(console, summary)
+    _print_verdict(console, summary)
+
+
+def _rows(summary: Summary) -> list[tuple[str, int, str]]:
+    books = summary.tally
+    return [
+        ("produced", books.produced, f"flights put on a Kinesis stream over HTTP ({summary.engine})"),
+        ("acked", books.acked, "the handler returned, on a Spark executor"),
+        ("  at a retry", summary.recovered, "of these: the handler raised at first, and the retry succeeded"),
+        (
+            "dead-lettered",
+            books.dead_lettered,
+            "cancelled flights: given up after the last retry, or rejected",
+        ),
+        ("lost", len(books.lost), "neither acked nor dead-lettered: must be 0"),
+        ("duplicates", books.duplicates, _duplicates(summary)),
+    ]
+
+
+def _duplicates(summary: Summary) -> str:
+    if not summary.kills:
+        return "handled more than once: without a kill there is no reason for any"
+    return "handled, but the process was killed before the commit: at least once is the promise"
+
+
+def _story(summary: Summary) -> list[str]:
+    lines = [_kill(kill) for kill in summary.kills]
+    if summary.splits and summary.merges:
+        lines.append(
+            "A shard was split and two were merged on the way: the new shards were read when everything in "
+            "their parents was finished."
+        )
+    elif not summary.ends_shards:
+        lines.append(
+            "No shard was split or merged: a closed shard never comes to its end at this endpoint. With Node.js "
+            "installed, `make demo` uses kinesis-local, where it does."
+        )
+    return lines
+
+
+def _kill(kill: Kill) -> str:
+    killed = f"SIGKILL ended the consumer (pid {kill.pid}) with {kill.unfinished:,} records unfinished; "
+    if kill.resumed_seconds is None:
+        return killed + "started again, it had nothing left to do."
+    spark = (
+        "" if kill.spark_seconds is None else f" ({kill.spark_seconds:.1f} s of that is the start of Spark)"
+    )
+    return (
+        killed
+        + f"started again, it went on from ZooKeeper's checkpoints {kill.resumed_seconds:.1f} s later{spark}."
+    )
+
+
+def _print_dead_letters(console: Console, summary: Summary) -> None:
+    if not summary.examples:
+        return
+    console.print("\nSome of the dead letters:")
+    for letter in summary.examples:
+        tries = "1 attempt" if letter.attempts == 1 else f"{letter.attempts} attempts"
+        line = f"  {letter.reason} after {tries}: {letter.error}"
+        console.print(Text(line), soft_wrap=not console.is_terminal)
+
+
+def _print_verdict(console: Console, summary: Summary) -> None:
+    console.print()
+    if summary.unfinished is not None:
+        console.print(Text(f"Not finished: {summary.unfinished}.", style="bold red"))
+    if summary.tally.lost:
+        ids = ", ".join(map(str, summary.tally.lost[:_SHOWN_IDS]))
+        console.print(
+            Text(f"Lost {len(summary.tally.lost):,} records, with these ids first: {ids}", style="bold red")
+        )
+    if summary.exit_code == 0:
+        console.print(Text(f"Nothing was lost. {summary.seconds:.0f} s in all.", style="bold green"))
+    if summary.directory is None:
+        console.print("Next: README.md. To look at the dead letters, the ledger and the logs: --keep")
+    else:
+        console.print(Text(f"Dead letters, ledger and logs are in {summary.directory}"), soft_wrap=True)

@@ -1,1 +1,0 @@
-"""``kinesis-spout demo``: the whole pipeline on one machine, with failures on purpose, and its books checked."""

@@ -1,0 +1,506 @@
+"""What every door shares: which shards are ours, what is stored, what is given up.
+
+A consumer runs two background threads, so that commits keep their own clock while the user's code is busy or
+reading is paused (invariant 13): the *housekeeper* lists shards, acquires them and commits; the *undertaker*
+writes dead letters, whose sink may be slow. The ``StateManager`` is shared with the door, under ``lock``; no
+I/O is done under it.
+
+Errors that may pass (see ``kinesis_spout.kinesis.reactions``) are retried for as long as it takes, with back-off;
+they show in ``last_error``. Any other error ends the consumer: it is raised by the door's next call.
+"""
+
+import logging
+import os
+import random
+import socket
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from time import monotonic
+from typing import Final, Protocol
+from uuid import uuid4
+
+from kinesis_spout.config import SpoutConfig
+from kinesis_spout.consumer.chores import Backoff, Chores
+from kinesis_spout.consumer.counters import Counters
+from kinesis_spout.consumer.lifecycle import Lifecycle
+from kinesis_spout.consumer.pause_reports import PauseReports, most_frequent
+from kinesis_spout.consumer.ports import Ports
+from kinesis_spout.consumer.read_errors import ReadErrors
+from kinesis_spout.consumer.waiting_letters import WaitingLetters
+from kinesis_spout.dead_letter import DeadLetter
+from kinesis_spout.errors import AccessDenied, DeadLetterError, KinesisSpoutError
+from kinesis_spout.failure_kinds import FailureKinds
+from kinesis_spout.handler import RaisedAt
+from kinesis_spout.kinesis.reactions import Action, Reaction, reaction_to
+from kinesis_spout.ports import CheckpointWrite
+from kinesis_spout.record import Record
+from shard_state import (
+    BreakerRule,
+    Capacity,
+    Exhausted,
+    Order,
+    PendingCommit,
+    Position,
+    RetryPolicy,
+    SliceLimits,
+    StateManager,
+)
+
+_LOOK_AROUND_SECONDS: Final = 0.5
+"""How soon a lost session is noticed."""
+_STAND_BY_SECONDS: Final = 0.5
+"""How often a stand-by tries to get a shard that somebody else owns."""
+
+LAST_LETTERS_SECONDS: Final = 90.0
+"""How long closing waits for the sink: longer than a sink perseveres by itself."""
+LAST_COMMIT_SECONDS: Final = 30.0
+"""How long closing tries again to store the progress, when the store cannot be reached just then."""
+
+_log = logging.getLogger(__name__)
+
+
+class Door(Protocol):
+    """What a door does when ownership changes. Called by the housekeeper, under the lock."""
+
+    def shards_acquired(self, shard_ids: Iterable[str]) -> None:
+        """Begin to read."""
+        ...
+
+    def shards_lost(self, shard_ids: Iterable[str]) -> None:
+        """Drop everything that was read of the shards."""
+        ...
+
+    def resumed(self) -> None:
+        """Go on at once: an operator has ended a pause."""
+        ...
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing is read because of what is kept of records that are not finished."""
+        ...
+
+
+class Consumer:
+    """One member of an application on one stream. Mutable; ``lock`` guards ``manager``."""
+
+    def __init__(
+        self,
+        config: SpoutConfig,
+        ports: Ports,
+        *,
+        message_timeout_seconds: float | None,
+        door: str = "next_tuple",
+    ) -> None:
+        self.config = config
+        self.ports = ports
+        self.app_instance = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
+        self.lock = threading.RLock()
+        self.counters = Counters()
+        self.last_error: KinesisSpoutError | None = None
+        """The last error that is being retried; None once what failed has worked again."""
+        self.read_errors = ReadErrors(ports.clock)
+        """The shards that cannot be read now. Guarded by ``lock``."""
+        self.listings = 0
+        """How often the stream's shards were listed and taken in."""
+        self._listings_needed = 0
+        self.manager = StateManager(
+            app_instance=self.app_instance,
+            random=random.random,
+            retry=RetryPolicy(
+                limit=config.retry_limit,
+                backoff_seconds=config.retry_backoff_seconds,
+                multiplier=config.retry_backoff_multiplier,
+                cap_seconds=config.retry_backoff_cap_seconds,
+                jitter=config.retry_jitter,
+            ),
+            order=Order(config.order),
+            capacity=Capacity(records=config.max_pending, holes=config.max_holes),
+            limits=SliceLimits(records=config.max_records_per_slice),
+            message_timeout_seconds=message_timeout_seconds,
+            breaker=BreakerRule(
+                failure_ratio=config.breaker_failure_ratio,
+                window=config.breaker_window,
+                probes=RetryPolicy(jitter=config.retry_jitter),
+            ),
+        )
+        self.failures = FailureKinds()
+        """Guarded by ``lock``."""
+        self._pauses = PauseReports(config, ports.coordinator)
+        self._life = Lifecycle(stream=config.stream_name, app=config.app, member=self.app_instance, door=door)
+        self._door: Door | None = None
+        self.letters = WaitingLetters()
+        self._chores = Chores()
+        self._fatal: BaseException | None = None
+        self._chore_due = threading.Event()
+        self._letter_due = threading.Event()
+        self._stopping = False
+        self._sink_hangs = False
+        self._housekeeper: threading.Thread | None = None
+        self._undertaker: threading.Thread | None = None
+
+    # The door's side
+
+    def start(self, door: Door) -> None:
+        """Begin: check the stream, the sink and the stored progress, join, acquire; then keep house.
+
+        Raises:
+            KinesisSpoutError: whatever goes wrong at the start is raised at once, so that a wrong name or
+                missing permission does not end in silent retries.
+        """
+        self._door = door
+        ports, now = self.ports, self.ports.clock.monotonic()
+        summary = ports.lister.summary()
+        shards = ports.lister.list_shards()
+        ports.dead_letters.check_writable()
+        start = self.config.start.resolved(ports.clock.time())
+        begun = ports.store.open(summary.created, start, shards)
+        ports.coordinator.join()
+        self._life.started()
+        self._life.resolved(self.config.initial_position, start, begun)
+        self._chores.list_at = now + self.config.shard_list_interval_seconds
+        self._refresh(now)
+        self._chores.commit_at = now + self.config.commit_interval_seconds
+        self._housekeeper = self._started("housekeeper", self._do_chores, self._chore_due)
+        self._undertaker = self._started("undertaker", self._bury_letters, self._letter_due)
+
+    def _started(
+        self, name: str, work: Callable[[float], float], due: threading.Event
+    ) -> threading.Thread | None:
+        thread = threading.Thread(
+            target=self._keep, args=(work, due), name=f"kinesis-spout-{name}", daemon=True
+        )
+        thread.start()
+        return thread
+
+    def check(self) -> None:
+        """Raise the error that ended the consumer, if one did."""
+        if self._fatal is not None:
+            raise self._fatal
+
+    def end_with(self, error: BaseException) -> None:
+        """End the consumer with an error that cannot be retried."""
+        self._fatal = self._fatal or error
+
+    @property
+    def now(self) -> float:
+        """The time that the manager is told."""
+        return self.ports.clock.monotonic()
+
+    def reading_failed(self, shard_id: str, error: BaseException) -> Reaction:
+        """Decide what an error of reading a shard means, log it and count it. Call under the lock.
+
+        Access that is denied before anything was read ends the consumer; any other failure is the door's to raise.
+        """
+        reaction = self.read_errors.failed(shard_id, error)
+        self.counters.throttled += reaction.is_throttle
+        if reaction.action is Action.FAIL and isinstance(error, AccessDenied):
+            self.end_with(error)
+        return reaction
+
+    def shard_trimmed(self, shard_id: str) -> None:
+        """End a shard that retention took away before its end was read. Call under the lock."""
+        _log.error(
+            "%s is gone: retention trimmed it before it was read to its end; its children go on", shard_id
+        )
+        self.counters.shards_trimmed += 1
+        self.manager.end_read(shard_id)
+        self.end_was_read()
+
+    def resume(self) -> bool:
+        """End the pause of an open circuit breaker, as an operator says; False if there is none."""
+        with self.lock:
+            resumed = self.manager.resume()
+            if resumed and self._door is not None:
+                self._door.resumed()
+        self._chore_due.set()
+        return resumed
+
+    def bury(self, exhausted: Exhausted, record: Record, error: str, raised: RaisedAt | None = None) -> None:
+        """Have a record that was given up dead-lettered. Call under the lock."""
+        self.counters.given_up += 1
+        letter = DeadLetter(
+            application=self.config.app,
+            stream=self.config.stream_name,
+            shard_id=exhausted.shard_id,
+            sequence_number=str(exhausted.sequence),
+            partition_key=record.partition_key,
+            arrival_timestamp=record.arrival_timestamp,
+            data=record.data,
+            attempts=exhausted.attempts,
+            error=error,
+            reason="rejected" if exhausted.rejected else "exhausted",
+            died_at=self.ports.clock.time(),
+            traceback=None if raised is None else raised.traceback,
+        )
+        self.letters.add((exhausted.shard_id, exhausted.sequence), letter)
+        self._letter_due.set()
+
+    def end_was_read(self) -> None:
+        """Have the shards listed again now: the end of one was read, its children are due."""
+        # One list may be under way that was asked for before the end was read.
+        self._listings_needed = self.listings + 2
+        self._list_soon()
+
+    @property
+    def children_are_known(self) -> bool:
+        """Whether the shards were listed after the last end was read. If not, they will be before long."""
+        if self.listings < self._listings_needed:
+            self._list_soon()
+            return False
+        return True
+
+    def _list_soon(self) -> None:
+        self._chores.list_at = 0.0
+        self._chore_due.set()
+
+    def close(self, *, commit: bool = True) -> None:
+        """Stop keeping house, write what is left to write, give the shards up. May be called twice.
+
+        Raises:
+            KinesisSpoutError: the last dead letters could not be stored within ``LAST_LETTERS_SECONDS``, or
+                the last commit within ``LAST_COMMIT_SECONDS``. Nothing is lost by that: the records come
+                again at the next start.
+        """
+        self._stopping = True
+        self._chore_due.set()
+        self._letter_due.set()
+        if self._housekeeper is not None:
+            self._housekeeper.join()
+        try:
+            if commit and self._door is not None:
+                self._store_the_last()
+        finally:
+            self._life.stopped(self._fatal, self.counters)
+            self._door = None
+            with ExitStack() as closing:
+                closing.callback(self.ports.close)
+                if not self._sink_hangs:
+                    closing.callback(self.ports.dead_letters.close)
+                closing.callback(self.ports.coordinator.close)
+
+    def _store_the_last(self) -> None:
+        try:
+            self._take_lost()
+            try:
+                self._bury_the_last()
+            finally:
+                # The checkpoint stays behind what could not be buried; all else is worth storing.
+                self._commit_the_last()
+        except KinesisSpoutError as error:
+            if self._fatal is None:
+                raise
+            # What ended the consumer is what its user must see; what is not stored now comes again.
+            _log.warning("after %r, the last progress could not be stored either: %s", self._fatal, error)
+
+    def _commit_the_last(self) -> None:
+        """Commit and give the shards up. A connection that drops just now is no reason to do it all again."""
+        backoff, until = Backoff(), self.now + LAST_COMMIT_SECONDS
+        while True:
+            try:
+                self._take_lost()
+                self._commit()
+                self.ports.coordinator.release(self.manager.owned)
+            except KinesisSpoutError as error:
+                backoff.failed(self.now)
+                if not error.retriable or backoff.until > until:
+                    raise
+                _log.warning("%s; closing tries again in %.1f s", error, backoff.until - self.now)
+                self.ports.clock.sleep(backoff.until - self.now)
+            else:
+                return
+
+    def _bury_the_last(self) -> None:
+        """Write the letters that are left, on a thread that can be left behind: a sink may hang for ever.
+
+        Raises:
+            DeadLetterError: they could not be written, or not in time.
+        """
+        failures: list[BaseException] = []
+
+        def bury() -> None:
+            try:
+                self._bury_all()
+            except BaseException as error:  # noqa: BLE001 - raised by the thread that waits
+                failures.append(error)
+
+        until = monotonic() + LAST_LETTERS_SECONDS
+        last = threading.Thread(target=bury, name="kinesis-spout-last-letters", daemon=True)
+        for thread in (self._undertaker, last):
+            if thread is None:
+                continue
+            if thread is last:
+                thread.start()
+            thread.join(max(0.0, until - monotonic()))
+            if thread.is_alive():
+                # A sink is one thread's at a time: nobody else may call it any more, not even to close it.
+                self._sink_hangs = True
+                raise DeadLetterError(
+                    f"expected the last {len(self.letters)} dead letters to be written within "
+                    f"{LAST_LETTERS_SECONDS:g} s, got no answer from the sink; their records come again"
+                )
+        if failures:
+            raise failures[0]
+
+    # The background threads
+
+    def _keep(self, work: Callable[[float], float], due: threading.Event) -> None:
+        """Do a work again and again: each time it says until when it can rest, unless something comes up."""
+        while not self._stopping and self._fatal is None:
+            try:
+                rest_until = work(self.now)
+            except Exception as error:  # noqa: BLE001 - whatever ended the thread must reach the user
+                self.end_with(error)
+                return
+            due.wait(max(0.01, rest_until - self.now))
+            due.clear()
+
+    def _bury_letters(self, now: float) -> float:
+        chores = self._chores
+        if self.letters and now >= chores.burying.until:
+            self._tried(chores.burying, self._bury_all)
+        return max(chores.burying.until, now + 0.01) if self.letters else now + _LOOK_AROUND_SECONDS
+
+    def _do_chores(self, now: float) -> float:
+        chores = self._chores
+        self._take_lost()
+        if now >= max(chores.list_at, chores.listing.until):
+            chores.list_at = now + self.config.shard_list_interval_seconds
+            self._tried(chores.listing, lambda: self._refresh(now))
+        if now >= chores.commit_at:
+            chores.commit_at = now + self.config.commit_interval_seconds
+            if not self._tried(chores.committing, self._commit):
+                chores.commit_at = chores.committing.until
+            self._tell_back_pressure()
+        if now >= chores.pausing.until:
+            self._tried(chores.pausing, self._tell_of_pauses)
+        list_at = max(chores.list_at, chores.listing.until)
+        return min(chores.commit_at, list_at, now + _LOOK_AROUND_SECONDS)
+
+    def _tell_of_pauses(self) -> None:
+        with self.lock:
+            notices, pause = self.manager.take_notices(), self.manager.pause
+            mostly = most_frequent(self.failures)
+        for notice in notices:
+            self._pauses.log(notice, mostly)
+        if self._pauses.show(pause, mostly):
+            self.resume()
+
+    def _tell_back_pressure(self) -> None:
+        with self.lock:
+            states = [(shard_id, self.manager.shard(shard_id)) for shard_id in self.manager.owned]
+            congested = [shard_id for shard_id, state in states if state is not None and state.is_congested]
+            is_full = self._door is not None and self._door.is_full
+        self._life.looked(congested, is_full=is_full)
+
+    def _tried(self, backoff: Backoff, chore: Callable[[], None]) -> bool:
+        try:
+            chore()
+        except KinesisSpoutError as error:
+            reaction = reaction_to(error)
+            if reaction.action is not Action.RETRY:
+                raise
+            backoff.failed(self.now, reaction.wait_seconds)
+            self.last_error = error
+            _log.warning("%s; trying again in %.1f s", error, backoff.until - self.now)
+            return False
+        if backoff.failures:
+            backoff.passed()
+            self.last_error = None
+        return True
+
+    def _take_lost(self) -> None:
+        lost = self.ports.coordinator.take_lost()
+        if lost:
+            _log.warning("ownership lost of %s", ", ".join(sorted(lost)))
+            self._drop(lost)
+            self._chores.list_at = 0.0
+
+    def _drop(self, shard_ids: Iterable[str]) -> None:
+        dropped = set(shard_ids)
+        with self.lock:
+            self.manager.lost(dropped)
+            self.letters.drop_shards(dropped)
+            self.read_errors.drop(dropped)
+            if self._door is not None:
+                self._door.shards_lost(dropped)
+
+    def _refresh(self, now: float) -> None:
+        shards = self.ports.lister.list_shards()
+        stored = self.ports.store.load()
+        with self.lock:
+            self.manager.listed(shards, stored)
+            self.listings += 1
+            wanted = [shard.shard_id for shard in self.manager.to_acquire()]
+            fresh = {shard_id: self.manager.fresh_checkpoint(shard_id) for shard_id in wanted}
+        self._life.listed(shards)
+        acquired: list[tuple[str, Position]] = []
+        refused: list[str] = []
+        for shard_id in wanted:
+            checkpoint = self.ports.coordinator.acquire(shard_id, fresh[shard_id])
+            if checkpoint is None:
+                # Its owner may be gone already, its session not yet expired: look again before long.
+                self._chores.list_at = min(self._chores.list_at, now + _STAND_BY_SECONDS)
+                refused.append(shard_id)
+                continue
+            with self.lock:
+                self.manager.acquired(shard_id, checkpoint)
+                state = self.manager.shard(shard_id)
+                to_read = state is not None
+                if state is not None:
+                    acquired.append((shard_id, state.position))
+                if self._door is not None and to_read:
+                    self._door.shards_acquired([shard_id])
+            if not to_read:
+                # Its last owner finished it after what is stored was loaded. Its children are due now.
+                self.ports.coordinator.release([shard_id])
+                self._list_soon()
+        self._life.acquired(acquired, refused)
+
+    def _bury_all(self) -> None:
+        with self.lock:
+            letters = self.letters.copy()
+        if not letters:
+            return
+        self.ports.dead_letters.write(list(letters.values()))
+        with self.lock:
+            for (shard_id, sequence), letter in letters.items():
+                if self.letters.written((shard_id, sequence), letter):
+                    self.manager.dead_lettered(shard_id, sequence, self.now)
+            self.counters.dead_lettered += len(letters)
+            in_all = self.counters.dead_lettered
+        _log.info(
+            "dead-lettered %d records, %d since the start; `kinesis-spout dead-letters list --stream %s --app %s` "
+            "shows them",
+            len(letters),
+            in_all,
+            self.config.stream,
+            self.config.app,
+        )
+
+    def _commit(self) -> None:
+        with self.lock:
+            pending = self.manager.to_commit()
+        if not pending:
+            return
+        writes = [
+            CheckpointWrite(shard_id=commit.shard_id, checkpoint=commit.checkpoint) for commit in pending
+        ]
+        result = self.ports.store.commit(writes)
+        self._committed([commit for commit in pending if commit.shard_id in result.committed])
+        if result.fenced:
+            _log.warning("fenced: somebody else owns %s now", ", ".join(sorted(result.fenced)))
+            self._drop(result.fenced)
+            self.ports.coordinator.release(result.fenced)
+
+    def _committed(self, pending: list[PendingCommit]) -> None:
+        with self.lock:
+            over = self.manager.committed(pending)
+            self.counters.commits += 1
+            if over and self._door is not None:
+                self._door.shards_lost(over)
+        self._life.committed(pending, self.counters, self.now)
+        self._life.finished(over)
+        if over:
+            self.ports.coordinator.release(over)
+            self._list_soon()

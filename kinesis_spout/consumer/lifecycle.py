@@ -1,0 +1,146 @@
+"""What a spout says of its life in the log, at INFO: a line for each change, and a summary once a minute.
+
+For all doors of the spout: a query on Spark is told by its driver. What goes wrong is not told here, but where
+it is met, as warnings and errors.
+"""
+
+import logging
+from collections.abc import Collection, Iterable, Sequence
+
+from kinesis_spout.consumer.counters import Counters
+from kinesis_spout.errors import KinesisSpoutError
+from kinesis_spout.life_lines import Pace, Reshards, named, of_stream, place, shards
+from kinesis_spout.version import package_version
+from shard_state import PendingCommit, Position, Shard
+
+_log = logging.getLogger(__name__)
+
+
+class Lifecycle:
+    """Tells one consumer's life. Mutable; one thread's at a time."""
+
+    def __init__(self, *, stream: str, app: str, member: str, door: str) -> None:
+        self._stream = stream
+        self._app = app
+        self._member = member
+        self._door = door
+        self._is_running = False
+        self._reshards = Reshards()
+        self._waited_for: set[str] = set()
+        self._paused: set[str] = set()
+        self._is_full = False
+        self._pace = Pace()
+        self._commits = 0
+
+    def started(self) -> None:
+        """It begins."""
+        self._is_running = True
+        _log.info(
+            "started: stream %s, app %s, member %s, kinesis-spout %s, by %s",
+            self._stream,
+            self._app,
+            self._member,
+            package_version(),
+            self._door,
+        )
+
+    def resolved(self, initial: str, wanted: Position, begun: Position) -> None:
+        """Say where reading begins.
+
+        Args:
+            initial: the setting, as it was given.
+            wanted: where an application would begin now.
+            begun: where this one has begun.
+        """
+        if begun == wanted:
+            _log.info(
+                "position: what %s has no progress on is read from %s (initial_position %s)",
+                self._app,
+                place(begun),
+                initial,
+            )
+        else:
+            _log.info(
+                "position: %s goes on from what is stored; it first began at %s", self._app, place(begun)
+            )
+
+    def listed(self, listed: Iterable[Shard]) -> None:
+        """Take in the stream's shards."""
+        for line in self._reshards.listed(listed, self._stream):
+            _log.info("%s", line)
+
+    def acquired(self, positions: Sequence[tuple[str, Position]], refused: Collection[str]) -> None:
+        """Say which shards are read from now on, and which belong to somebody else.
+
+        Args:
+            positions: of the shards that were acquired.
+            refused: the shards that somebody else owns.
+        """
+        ours = {shard_id for shard_id, _ in positions}
+        taken_over, taken = ours & self._waited_for, ours - self._waited_for
+        if taken:
+            _log.info("acquired %s", of_stream(taken, self._stream))
+        if taken_over:
+            _log.info("took over %s", of_stream(taken_over, self._stream))
+        for shard_id, position in positions:
+            _log.debug("%s is read from %s", shard_id, place(position))
+        news = set(refused) - self._waited_for
+        if news:
+            _log.info("stands by for %s", of_stream(news, self._stream))
+        self._waited_for = set(refused)
+
+    def finished(self, shard_ids: Collection[str]) -> None:
+        """Shards are over."""
+        if shard_ids:
+            _log.info(
+                "finished %s: read to the end, and all of it is done", of_stream(shard_ids, self._stream)
+            )
+
+    def looked(self, congested: Collection[str], *, is_full: bool) -> None:
+        """Take in which shards have too much open to be read on, and whether what is kept is at its limit."""
+        paused, resumed = set(congested) - self._paused, self._paused - set(congested)
+        if paused:
+            _log.info(
+                "paused reading %s (too many records, or gaps between them, are not finished)",
+                of_stream(paused, self._stream),
+            )
+        if resumed:
+            _log.info("resumed reading %s", of_stream(resumed, self._stream))
+        if is_full != self._is_full:
+            _log.info(
+                "%s reading %s (what is kept of records that are not finished %s max_buffered_bytes)",
+                "paused" if is_full else "resumed",
+                self._stream,
+                "is near" if is_full else "is well below",
+            )
+        self._paused, self._is_full = set(congested), is_full
+
+    def committed(self, commits: Sequence[PendingCommit], counters: Counters, now: float) -> None:
+        """Progress was stored."""
+        self._commits += 1
+        _log.debug("commit of %s: %s", shards(len(commits)), named([commit.shard_id for commit in commits]))
+        if self._pace.may_tell(now):
+            _log.info("committed progress on %s %d times; %s", self._stream, self._commits, _totals(counters))
+            self._commits = 0
+
+    def stopped(self, error: BaseException | None, counters: Counters) -> None:
+        """It has ended, if it had begun. Told once."""
+        if not self._is_running:
+            return
+        self._is_running = False
+        _log.info("stopped %s: %s; %s", self._stream, _reason(error), _totals(counters))
+
+
+def _reason(error: BaseException | None) -> str:
+    if error is None:
+        return "it was closed"
+    # What others raised may quote a record.
+    said = f": {error}" if isinstance(error, KinesisSpoutError) else ""
+    return f"{type(error).__name__}{said}"
+
+
+def _totals(counters: Counters) -> str:
+    return (
+        f"delivered {counters.delivered}, acked {counters.acked}, retried {counters.retried}, "
+        f"timed out {counters.timed_out}, dead-lettered {counters.dead_lettered}"
+    )

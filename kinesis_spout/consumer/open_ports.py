@@ -1,0 +1,83 @@
+"""From settings to the real world: Kinesis, ZooKeeper, and where dead letters go."""
+
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from kinesis_spout.clock import SystemClock
+from kinesis_spout.config import SpoutConfig
+from kinesis_spout.consumer.ports import Ports
+from kinesis_spout.dead_letters.sink_url import open_sink
+from kinesis_spout.kinesis import KinesisClientSettings, KinesisShardLister, PollingShardGetter
+from kinesis_spout.ports import ShardGetter
+from kinesis_spout.zookeeper import EmbeddedZooKeeper, Paths, ZooKeeperBackend, ZooKeeperSession
+from shard_state import Position
+
+EMBEDDED_DIRECTORY: Final = ".kinesis-spout/zookeeper"
+"""Where the embedded ZooKeeper keeps its data unless the setting names a directory."""
+
+
+def client_settings(config: SpoutConfig) -> KinesisClientSettings:
+    """Say how Kinesis is reached; can be sent to executors."""
+    settings = KinesisClientSettings(
+        region=config.stream_region,
+        endpoint_url=config.endpoint_url,
+        access_key=config.aws_access_key_id,
+        secret_key=config.aws_secret_access_key,
+        session_token=config.aws_session_token,
+        role_arn=config.role_arn,
+        role_external_id=config.role_external_id,
+        sts_endpoint_url=config.sts_endpoint,
+    )
+    if config.role_session_name is None:
+        return settings
+    return replace(settings, role_session_name=config.role_session_name)
+
+
+def open_ports(config: SpoutConfig) -> Ports:
+    """Connect to everything that a consumer with these settings needs.
+
+    ``Ports.close`` closes all of it. When a step fails, what the steps before it opened is closed.
+
+    Raises:
+        InvalidConfig: no region; no Java for the embedded ZooKeeper.
+        StoreUnavailable, StoreError: no ZooKeeper answers, or the embedded one does not start.
+        DeadLetterError: the sink cannot be opened.
+    """
+    with ExitStack() as opened:
+        aws = client_settings(config)
+        client = aws.connect()
+        dead_letters = open_sink(config.dead_letters_url, client=client, aws=aws)
+        opened.callback(dead_letters.close)
+        paths = Paths(root=config.zookeeper_root, app=config.app, stream=config.stream_name)
+        hosts: str | EmbeddedZooKeeper | None = config.zookeeper_hosts
+        if hosts is None:
+            directory = Path(config.zookeeper_directory or EMBEDDED_DIRECTORY).resolve()
+            hosts = opened.enter_context(EmbeddedZooKeeper(directory))
+        session = ZooKeeperSession(hosts, session_timeout_seconds=config.session_timeout_seconds)
+        opened.callback(session.close)
+        backend = ZooKeeperBackend(session, paths)
+        clock = SystemClock()
+        lister = KinesisShardLister(client, config.stream, clock=clock)
+
+        def open_getter(shard_id: str, position: Position) -> ShardGetter:
+            return PollingShardGetter(
+                client,
+                stream=config.stream,
+                shard_id=shard_id,
+                position=position,
+                lister=lister,
+                fail_on_data_loss=config.fail_on_data_loss,
+                clock=clock,
+            )
+
+        return Ports(
+            lister=lister,
+            open_getter=open_getter,
+            store=backend.store,
+            coordinator=backend.coordinator,
+            dead_letters=dead_letters,
+            clock=clock,
+            close=opened.pop_all().close,
+        )

@@ -1,0 +1,4 @@
+"""Reading one shard: calls, replies decoded to records or Arrow columns, getters, pacing.
+
+Which shards there are, and what an error means, is the folder above's. Begin with ``getter``.
+"""

@@ -1,0 +1,173 @@
+"""A shard's pages fetched ahead, so that asking for the next record never waits for the network."""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from kinesis_spout.clock import Clock, SystemClock
+from kinesis_spout.errors import KinesisSpoutError, SpoutClosed
+from kinesis_spout.kinesis.reactions import Action, Reaction, reaction_to
+from kinesis_spout.kinesis.read.getter import MAX_RECORDS
+from kinesis_spout.kinesis.read.prefetcher import Prefetcher
+from kinesis_spout.ports import Page, ShardGetter
+from kinesis_spout.record import Record
+from shard_state import Shard
+
+MIN_RETRY_SECONDS: Final = 0.2
+"""Between two tries, even if the getter says that it is ready at once."""
+
+
+class BufferedShardGetter:
+    """Keeps one shard's next records at hand. Mutable; ``poll`` is one thread's, the fetching another's.
+
+    Fetching goes on while the buffer has room, and starts again when half of it was consumed. What ``react``
+    wants to be retried is tried again behind the scenes, for ever, visible in ``last_error`` and ``retries``. Any
+    other error is raised by ``poll``, after the records fetched before it, and by every ``poll`` from then on.
+
+    Args:
+        getter: from where the pages come; it belongs to this object from now on.
+        prefetcher: whose threads fetch them; shared by many shards.
+        max_records: the most that are kept at hand.
+        max_bytes: no page is fetched while this much is at hand; the last one may exceed it.
+        idle_seconds: how long to leave a shard alone that had nothing and is at its tip.
+        clock: the one of getter and prefetcher.
+        react: says what an error means; called on a fetching thread, once for each error.
+        worked: told of the first page, and of the first one after errors; on a fetching thread.
+    """
+
+    def __init__(
+        self,
+        getter: ShardGetter,
+        prefetcher: Prefetcher,
+        *,
+        max_records: int = 10_000,
+        max_bytes: int = 16 * 1024 * 1024,
+        idle_seconds: float = 1.0,
+        clock: Clock | None = None,
+        react: Callable[[Exception], Reaction] = reaction_to,
+        worked: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._getter = getter
+        self._prefetcher = prefetcher
+        self._max_records = max_records
+        self._max_bytes = max_bytes
+        self._idle_seconds = idle_seconds
+        self._clock = clock or SystemClock()
+        self._react = react
+        self._worked = worked
+        self._lock = threading.Lock()
+        self._records: deque[Record] = deque()
+        self._bytes = 0
+        self._parked = False
+        self._closed = False
+        self._last_page: Page | None = None
+        self._failure: Exception | None = None
+        self.last_error: KinesisSpoutError | None = None
+        """The retriable error that is being tried again; None once a try succeeded."""
+        self.retries = 0
+        self.millis_behind_latest: int | None = None
+        """Of the last page fetched; None before the first."""
+        prefetcher.submit(self._fetch, getter.ready_at)
+
+    def poll(self) -> Record | None:
+        """Give the next record, or None if none is at hand now. Never waits for the network.
+
+        Raises:
+            SpoutClosed: after ``close``.
+            DataLoss, ShardNotFound, StreamNotFound: see ``ShardGetter.read``; whatever ``react`` does not retry.
+        """
+        with self._lock:
+            if self._closed:
+                raise SpoutClosed("expected an open getter, got one that was closed; open the shard again")
+            if not self._records:
+                if self._failure is not None:
+                    raise self._failure
+                return None
+            record = self._records.popleft()
+            self._bytes -= _weight(record)
+            resume = self._parked and self._is_half_empty()
+            if resume:
+                self._parked = False
+        if resume:
+            self._prefetcher.submit(self._fetch, self._getter.ready_at)
+        return record
+
+    @property
+    def at_end(self) -> bool:
+        """Whether the closed shard's last page was fetched, and every record of it polled."""
+        with self._lock:
+            return self._last_page is not None and not self._records
+
+    @property
+    def failed(self) -> bool:
+        """Whether fetching ended with an error, which ``poll`` raises once the records before it are polled."""
+        return self._failure is not None
+
+    @property
+    def child_shards(self) -> tuple[Shard, ...]:
+        """Who continues the shard; empty until its end was fetched."""
+        last = self._last_page
+        return () if last is None else last.child_shards
+
+    @property
+    def buffered(self) -> tuple[int, int]:
+        """How many records, and how many bytes, are at hand."""
+        with self._lock:
+            return len(self._records), self._bytes
+
+    def close(self) -> None:
+        """Fetch no more and forget what is at hand. May be called twice."""
+        with self._lock:
+            self._closed = True
+            self._records.clear()
+            self._bytes = 0
+
+    def _fetch(self) -> float | None:
+        """Fetch a page, on a thread of the prefetcher. See ``prefetcher.Fetch``."""
+        with self._lock:
+            if self._closed:
+                return None
+            limit = min(MAX_RECORDS, self._max_records - len(self._records))
+            if limit <= 0 or self._bytes >= self._max_bytes:
+                self._parked = True
+                return None
+        try:
+            page = self._getter.read(limit)
+        except Exception as error:  # noqa: BLE001 - not hidden: retried visibly, or raised by the next poll
+            return self._failed(error)
+        if self.last_error is not None or self.millis_behind_latest is None:
+            self._worked()
+        return self._keep(page)
+
+    def _failed(self, error: Exception) -> float | None:
+        reaction = self._react(error)
+        if reaction.action is not Action.RETRY or not isinstance(error, KinesisSpoutError):
+            self._failure = error
+            return None
+        self.last_error = error
+        self.retries += 1
+        wait = max(MIN_RETRY_SECONDS, reaction.wait_seconds)
+        return max(self._getter.ready_at, self._clock.monotonic() + wait)
+
+    def _keep(self, page: Page) -> float | None:
+        with self._lock:
+            if self._closed:
+                return None
+            self.last_error = None
+            self.millis_behind_latest = page.millis_behind_latest
+            self._records.extend(page.records)
+            self._bytes += sum(map(_weight, page.records))
+            if page.at_end:
+                self._last_page = page
+                return None
+        idle = not page.records and not page.millis_behind_latest
+        earliest = self._clock.monotonic() + self._idle_seconds if idle else 0.0
+        return max(self._getter.ready_at, earliest)
+
+    def _is_half_empty(self) -> bool:
+        return len(self._records) <= self._max_records // 2 and self._bytes <= self._max_bytes // 2
+
+
+def _weight(record: Record) -> int:
+    return len(record.data) + len(record.partition_key or "")

@@ -1,0 +1,68 @@
+"""GetRecords itself: the call, and what is made of its reply."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from kinesis_spout.kinesis.errors import translated
+from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowReply
+from kinesis_spout.kinesis.read.lean_calls import RAW_BODY
+from kinesis_spout.kinesis.read.page import GetRecordsReply, decode_reply, reply_from_botocore
+
+if TYPE_CHECKING:
+    from mypy_boto3_kinesis import KinesisClient
+
+Reply = TypeVar("Reply", GetRecordsReply, ArrowReply)
+_Made_co = TypeVar("_Made_co", GetRecordsReply, ArrowReply, covariant=True)
+
+FetchArrow = Callable[[str, int, ArrowForm], ArrowReply]
+"""Makes a call with an iterator and a limit, maybe elsewhere. Raises like ``call_get_records``."""
+
+
+class ReplyForm(Protocol[_Made_co]):
+    """What replies are made into."""
+
+    def decode(self, body: bytes) -> _Made_co:
+        """Decode the body of a good JSON reply. Raises Unavailable if it is none."""
+        ...
+
+    def convert(self, reply: GetRecordsReply) -> _Made_co:
+        """Convert a reply that is decoded already."""
+        ...
+
+
+class RecordsForm:
+    """Leaves the records as they are."""
+
+    def decode(self, body: bytes) -> GetRecordsReply:
+        """Decode the body of a good JSON reply. Raises Unavailable if it is none."""
+        return decode_reply(body)
+
+    def convert(self, reply: GetRecordsReply) -> GetRecordsReply:
+        """Give the reply back."""
+        return reply
+
+
+def call_get_records(
+    client: "KinesisClient", iterator: str, limit: int, form: ReplyForm[Reply], *, place: str
+) -> Reply:
+    """Make the call.
+
+    Args:
+        client: from ``KinesisClientSettings``.
+        iterator: from GetShardIterator, or from the reply before.
+        limit: of records.
+        form: what to make of the reply.
+        place: where that is, for errors; see ``place_of``.
+
+    Raises:
+        KinesisError: as the table in ``kinesis.errors`` has it; Unavailable also for a reply that is none.
+    """
+    with translated(f"GetRecords of {place}"):
+        response: Any = client.get_records(ShardIterator=iterator, Limit=limit)
+    body = response.get(RAW_BODY)
+    return form.convert(reply_from_botocore(response)) if body is None else form.decode(body)
+
+
+def place_of(stream: str, shard_id: str) -> str:
+    """Name a shard."""
+    return f"shard {shard_id!r} of stream {stream!r}"

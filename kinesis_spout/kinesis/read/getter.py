@@ -1,0 +1,299 @@
+"""One shard, read forward with GetRecords.
+
+The place in the shard is the last record *fetched*; an iterator is only a short-lived ticket to it. So an
+iterator that expires, is refused, or belongs to a process that ended costs one call and loses nothing: a new
+one is asked for after the last fetched record, or, if nothing was fetched yet, at the pinned start.
+
+Whatever was asked for, no record from before the start is given: a position that was given up for the oldest
+record there is may turn out not to have been trimmed, and what is before it was handled.
+"""
+
+import logging
+import math
+import random
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from kinesis_spout.clock import Clock, SystemClock
+from kinesis_spout.errors import (
+    DataLoss,
+    ExpiredIterator,
+    InvalidIterator,
+    KinesisError,
+    ShardNotFound,
+    Throttled,
+    Unavailable,
+)
+from kinesis_spout.kinesis.backoff import Jitter
+from kinesis_spout.kinesis.client import stream_arguments
+from kinesis_spout.kinesis.errors import ResourceNotFound, expected, translated
+from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowPage, ArrowReply
+from kinesis_spout.kinesis.read.get_records import (
+    FetchArrow,
+    RecordsForm,
+    Reply,
+    ReplyForm,
+    call_get_records,
+    place_of,
+)
+from kinesis_spout.kinesis.read.pacing import Pacing
+from kinesis_spout.kinesis.read.page import GetRecordsReply, page_of
+from kinesis_spout.ports import Page, ShardLister
+from shard_state import Position, PositionType
+
+if TYPE_CHECKING:
+    from mypy_boto3_kinesis import KinesisClient
+
+MAX_RECORDS: Final = 10_000
+"""AWS: the most that one GetRecords gives."""
+
+RENEW_AFTER_SECONDS: Final = 270.0
+"""An iterator lives 300 s. Renewed before, no call is wasted on finding out."""
+
+CLOCK_SKEW_SECONDS: Final = 300.0
+"""So far ahead of the service a clock may be: more, and AWS refuses the signatures made with it."""
+
+_log = logging.getLogger(__name__)
+
+
+class PollingShardGetter:
+    """A ``ShardGetter`` over the Kinesis API. Mutable, not thread-safe, owns nothing that needs closing.
+
+    Its place can move to another process: give ``position``, ``iterator``, ``iterator_obtained_at`` and
+    ``not_before`` of the old one to the constructor of the new one.
+
+    Args:
+        client: from ``KinesisClientSettings.connect``.
+        stream: the stream's name, or its ARN. Records carry it as it is given.
+        shard_id: the shard.
+        position: where to begin. LATEST is pinned here and now to the clock's time (invariant 9).
+        lister: asked when Kinesis says that something does not exist.
+        fail_on_data_loss: whether a position that cannot be read from is an error, or is given up, loudly,
+            for the oldest record there is.
+        iterator: one that leads to ``position``, obtained before.
+        iterator_obtained_at: when it was, in seconds since the epoch.
+        not_before: the earliest next read, in seconds since the epoch.
+        extra_columns: what ``read_arrow`` adds, of ``kinesis.arrow.EXTRA_COLUMNS``.
+        fetch_arrow: makes the calls of ``read_arrow``; None: the client does, here.
+        clock: what the pacing waits on.
+        jitter: see ``backoff_seconds``.
+    """
+
+    def __init__(
+        self,
+        client: "KinesisClient",
+        *,
+        stream: str,
+        shard_id: str,
+        position: Position,
+        lister: ShardLister,
+        fail_on_data_loss: bool = True,
+        iterator: str | None = None,
+        iterator_obtained_at: float = 0.0,
+        not_before: float = 0.0,
+        extra_columns: Sequence[str] = (),
+        fetch_arrow: FetchArrow | None = None,
+        clock: Clock | None = None,
+        jitter: Jitter = random.random,
+    ) -> None:
+        self._client = client
+        self._stream = stream
+        self._shard_id = shard_id
+        self._clock = clock or SystemClock()
+        self._position = position.resolved(self._clock.time())
+        self._lister = lister
+        self._fail_on_data_loss = fail_on_data_loss
+        self._arrow = ArrowForm(stream=stream, shard_id=shard_id, extra_columns=tuple(extra_columns))
+        self._fetch_arrow = fetch_arrow
+        self._iterator = iterator
+        self._iterator_obtained_at = iterator_obtained_at
+        self._before_start = _last_number_before(self._position)
+        self._last: GetRecordsReply | None = None
+        wait = max(0.0, not_before - self._clock.time())
+        self._pacing = Pacing(ready_at=self._clock.monotonic() + wait, jitter=jitter)
+        self.data_losses = 0
+        """How often a position was given up (``fail_on_data_loss`` is off)."""
+        self.throttles = 0
+        self.renewals = 0
+        """Iterators asked for, the first included."""
+
+    @property
+    def position(self) -> Position:
+        """From where the next page comes."""
+        return self._position
+
+    @property
+    def ready_at(self) -> float:
+        """The clock's monotonic time before which a read would exceed the shard's limits."""
+        return self._pacing.ready_at
+
+    @property
+    def not_before(self) -> float:
+        """``ready_at`` in seconds since the epoch, to be passed on to another process."""
+        return self._clock.time() + self._pacing.ready_at - self._clock.monotonic()
+
+    @property
+    def iterator(self) -> str | None:
+        """The iterator of the next read, to be passed on; None if one must be asked for."""
+        return self._iterator
+
+    @property
+    def iterator_obtained_at(self) -> float:
+        """When the iterator was obtained, in seconds since the epoch."""
+        return self._iterator_obtained_at
+
+    def read(self, limit: int) -> Page:
+        """Fetch the next page; see the port. After the end: the empty last page again, without a call."""
+        return page_of(self._next_reply(limit, RecordsForm()), stream=self._stream, shard_id=self._shard_id)
+
+    def read_arrow(self, limit: int) -> ArrowPage:
+        """Fetch the next page as columns; otherwise the same as ``read``."""
+        return self._next_reply(limit, self._arrow).page
+
+    def _next_reply(self, limit: int, form: ReplyForm[Reply]) -> Reply:
+        if not 1 <= limit <= MAX_RECORDS:
+            raise ValueError(f"expected a limit of 1 to {MAX_RECORDS} records, got {limit}")
+        if self._last is not None:
+            return form.convert(self._last)
+        try:
+            reply = self._get_records(self._current_iterator(), limit, form)
+        except (ExpiredIterator, InvalidIterator):
+            reply = self._read_with_fresh_iterator(limit, form)
+        self._advance(reply)
+        return reply if self._before_start is None else self._from_start(reply, self._before_start)
+
+    def _from_start(self, reply: Reply, before_start: int) -> Reply:
+        if reply.last is not None and reply.last.number > before_start:
+            self._before_start = None  # numbers only grow from here
+        return reply.after(before_start)
+
+    def _read_with_fresh_iterator(self, limit: int, form: ReplyForm[Reply]) -> Reply:
+        self._iterator = None
+        try:
+            return self._get_records(self._current_iterator(), limit, form)
+        except (ExpiredIterator, InvalidIterator) as refused:
+            self._iterator = None
+            failure = Unavailable(f"GetRecords of {self._place} refused a fresh iterator: {refused}")
+            self._pacing.failed(self._clock.monotonic(), failure)
+            raise failure from refused
+
+    def _advance(self, reply: GetRecordsReply | ArrowReply) -> None:
+        if reply.last is not None:
+            self._position = Position.after(reply.last)
+        self._iterator = reply.next_shard_iterator
+        self._iterator_obtained_at = self._clock.time()
+        if reply.at_end:
+            self._last = GetRecordsReply(records=[], child_shards=reply.child_shards)
+
+    def _current_iterator(self) -> str:
+        age = self._clock.time() - self._iterator_obtained_at
+        if self._iterator is None or not 0 <= age <= RENEW_AFTER_SECONDS:
+            try:
+                self._iterator = self._ask_iterator(self._position)
+            except DataLoss as error:
+                self._give_up_position(error)
+                self._iterator = self._ask_iterator(self._position)
+            self._iterator_obtained_at = self._clock.time()
+        return self._iterator
+
+    def _give_up_position(self, error: DataLoss) -> None:
+        if self._fail_on_data_loss:
+            raise error
+        self.data_losses += 1
+        _log.warning(
+            "%s; going on at TRIM_HORIZON, as `fail_on_data_loss=False` says; what is still there from before "
+            "that position is left out",
+            error,
+        )
+        self._position = Position.trim_horizon()
+
+    def _ask_iterator(self, position: Position) -> str:
+        arguments: dict[str, Any] = {
+            **stream_arguments(self._stream),
+            "ShardId": self._shard_id,
+            "ShardIteratorType": position.type.value,
+        }
+        if position.sequence_number is not None:
+            arguments["StartingSequenceNumber"] = position.sequence_number.kinesis
+        if position.timestamp is not None:
+            # Arrivals are whole milliseconds: a finer start would skip what arrived in its own millisecond.
+            arguments["Timestamp"] = math.floor(position.timestamp * 1000) / 1000
+        self.renewals += 1
+        call = f"GetShardIterator of {self._place} at {position}"
+        try:
+            with translated(call):
+                reply: Any = self._client.get_shard_iterator(**arguments)
+            iterator: str = expected(reply, "ShardIterator", call)
+        except DataLoss as error:
+            refused = self._lost(position, error)
+            if refused.retriable:
+                self._pacing.failed(self._clock.monotonic(), refused)
+            raise refused from error
+        except KinesisError as error:
+            self._raise(error)
+        return iterator
+
+    def _get_records(self, iterator: str, limit: int, form: ReplyForm[Reply]) -> Reply:
+        self._clock.sleep(self._pacing.ready_at - self._clock.monotonic())
+        started = self._clock.monotonic()
+        self._pacing.started(started)
+        try:
+            reply = self._called(iterator, limit, form)
+        except (ExpiredIterator, InvalidIterator):
+            raise
+        except KinesisError as error:
+            self._raise(error)
+        self._pacing.succeeded(started, reply.size_bytes)
+        return reply
+
+    def _called(self, iterator: str, limit: int, form: ReplyForm[Reply]) -> Reply:
+        if self._fetch_arrow is not None and isinstance(form, ArrowForm):
+            return self._fetch_arrow(iterator, limit, form)
+        return call_get_records(self._client, iterator, limit, form, place=self._place)
+
+    def _raise(self, error: KinesisError) -> NoReturn:
+        """Find out what an error really is, note it for the pacing, and raise it."""
+        verified = self._verified(error) if isinstance(error, ResourceNotFound) else error
+        if isinstance(verified, Throttled):
+            self.throttles += 1
+        self._pacing.failed(self._clock.monotonic(), verified)
+        if verified is error:
+            raise error
+        raise verified from error
+
+    def _verified(self, error: ResourceNotFound) -> KinesisError:
+        try:
+            listed = {shard.shard_id for shard in self._lister.list_shards()}
+        except KinesisError as answer:  # StreamNotFound, or that the lister cannot say now
+            return answer
+        if self._shard_id in listed:
+            return Unavailable(f"{error}; yet the stream lists the shard, so it is tried again")
+        return ShardNotFound(
+            f"expected shard {self._shard_id!r} among the {len(listed)} that stream {self._stream!r} lists, "
+            "but retention has trimmed it away; what was not read of it is gone"
+        )
+
+    def _lost(self, position: Position, error: DataLoss) -> KinesisError:
+        if position.timestamp is not None and self._clock.time() - position.timestamp < CLOCK_SKEW_SECONDS:
+            return Unavailable(
+                f"{error}; Kinesis refuses times that its own clock has not reached, so it is asked again. "
+                "If it stays, compare this machine's clock"
+            )
+        if position.sequence_number is None:
+            return KinesisError(str(error))  # not a place in the shard: an argument of ours is wrong
+        return DataLoss(
+            f"cannot read {self._place} from {position}: it is behind the stream's retention, or not of this "
+            f"shard. The records from there to the oldest one left are lost to this application ({error}). "
+            "With `fail_on_data_loss=False` reading goes on at the oldest one"
+        )
+
+    @property
+    def _place(self) -> str:
+        return place_of(self._stream, self._shard_id)
+
+
+def _last_number_before(position: Position) -> int | None:
+    """Give the highest number that is not to be given from a position; None if the position names no record."""
+    if position.sequence_number is None:
+        return None
+    return position.sequence_number.number - (position.type is PositionType.AT_SEQUENCE_NUMBER)

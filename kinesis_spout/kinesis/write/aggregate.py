@@ -1,0 +1,70 @@
+"""Records of one shard on their way as one record of Kinesis."""
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Final
+
+from kinesis_spout.kinesis.write.aggregated_record import (
+    FRAME_BYTES,
+    KEY_BYTES,
+    RECORD_BYTES,
+    UserRecord,
+    aggregate,
+)
+from kinesis_spout.kinesis.write.put_records import Entry
+
+if TYPE_CHECKING:
+    from mypy_boto3_kinesis.type_defs import PutRecordsRequestEntryTypeDef
+
+PARTITION_KEY: Final = "a"
+"""Of an aggregated record. It says nothing: the explicit hash key decides on the shard. The KPL's choice."""
+
+
+class Aggregate:
+    """A `Puttable` of several records, in the order they came. Mutable as long as it is being filled.
+
+    Its bytes are made for each request: what waits is not held twice.
+    """
+
+    def __init__(self) -> None:
+        self.user_records: list[Entry] = []
+        self.size_bytes = FRAME_BYTES + len(PARTITION_KEY)
+        self._keys: dict[str, None] = {}
+        self._hash_keys: set[str | None] = {None}
+
+    def cost_bytes(self, entry: Entry) -> int:
+        """Say how much it would weigh more, at most."""
+        cost = RECORD_BYTES + len(entry.data)
+        if entry.partition_key not in self._keys:
+            cost += KEY_BYTES + len(entry.partition_key.encode())
+        if entry.explicit_hash_key not in self._hash_keys:
+            cost += KEY_BYTES + len(entry.explicit_hash_key or "")
+        return cost
+
+    def add(self, entry: Entry, cost_bytes: int) -> None:
+        """Take a record in, of the shard of those before; ``cost_bytes`` is what it costs."""
+        self.user_records.append(entry)
+        self.size_bytes += cost_bytes
+        self._keys[entry.partition_key] = None
+        self._hash_keys.add(entry.explicit_hash_key)
+
+    @property
+    def hash_key(self) -> int:
+        """What decides on the shard it goes to: the first record's. Needs one."""
+        return self.user_records[0].hash_key
+
+    @property
+    def partition_keys(self) -> Collection[str]:
+        """Those of its records, each once."""
+        return self._keys.keys()
+
+    def request(self) -> "PutRecordsRequestEntryTypeDef":
+        """Give it as PutRecords takes it."""
+        records = (
+            UserRecord(entry.partition_key, entry.data, entry.explicit_hash_key)
+            for entry in self.user_records
+        )
+        return {
+            "Data": aggregate(records),
+            "PartitionKey": PARTITION_KEY,
+            "ExplicitHashKey": str(self.hash_key),
+        }

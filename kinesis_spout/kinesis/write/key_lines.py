@@ -1,0 +1,60 @@
+"""One record of a partition key on its way at a time: the later ones of the key stand in line behind it.
+
+PutRecords may refuse a record and take a later one of the same call. So the order of a key's records holds only if
+each is sent when the one before it is known to be on the stream. An aggregate has several keys, and stands in the
+line of each.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kinesis_spout.kinesis.write.put_records import Puttable
+
+
+@dataclass(slots=True, eq=False)
+class _InLine:
+    """A record in the lines of its keys. Mutable."""
+
+    record: Puttable
+    is_behind_in: int
+    """In how many lines others are before it."""
+
+
+class KeyLines:
+    """Who of the records that wait may be sent. Mutable."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, deque[_InLine]] = {}
+        self._held: dict[_InLine, None] = {}
+
+    def join(self, record: Puttable) -> bool:
+        """Put a record at the end of its lines. Says whether it is first in all of them: then it may be sent."""
+        lines = [self._lines.setdefault(key, deque()) for key in record.partition_keys]
+        place = _InLine(record, sum(map(bool, lines)))
+        for line in lines:
+            line.append(place)
+        if place.is_behind_in:
+            self._held[place] = None
+        return not place.is_behind_in
+
+    def leave(self, record: Puttable) -> Iterator[Puttable]:
+        """Take a record that was sent out of its lines, and give those that may be sent now."""
+        for key in record.partition_keys:
+            line = self._lines[key]
+            left = line.popleft()
+            assert left.record is record, "only the first in line is sent"
+            if not line:
+                del self._lines[key]
+                continue
+            line[0].is_behind_in -= 1
+            if not line[0].is_behind_in:
+                del self._held[line[0]]
+                yield line[0].record
+
+    def clear(self) -> list[Puttable]:
+        """Forget all records. Gives those that were held back, in the order in which they joined."""
+        held = [place.record for place in self._held]
+        self._held.clear()
+        self._lines.clear()
+        return held

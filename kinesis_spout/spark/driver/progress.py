@@ -1,0 +1,77 @@
+"""What a query tells of each micro-batch, in the shape of ``StreamingQuery.lastProgress``."""
+
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from kinesis_spout.consumer.counters import Counters
+from kinesis_spout.consumer.pause_reports import pause_text
+from kinesis_spout.spark.driver.shard_reader import ShardReader
+from kinesis_spout.spark.tasks.work import WorkResult
+from shard_state import Pause
+
+_OUTCOMES: Final = {
+    "delivered": "delivered",
+    "acked": "acked",
+    "retried": "retried",
+    "timedOut": "timed_out",
+    "deadLettered": "given_up",
+}
+"""What is told of the counters, and as what."""
+
+
+def batch_progress(
+    *,
+    name: str,
+    stream: str,
+    number: int,
+    seconds: float,
+    results: Sequence[WorkResult],
+    readers: Collection[ShardReader],
+    counters: Counters,
+    before: Counters,
+    pause: Pause | None,
+) -> dict[str, Any]:
+    """Describe one micro-batch. The metrics have the names of Databricks' Kinesis source.
+
+    Args:
+        name: the query's.
+        stream: what is read.
+        number: the micro-batch's.
+        seconds: how long it took.
+        results: what came of it.
+        readers: those of all owned shards.
+        counters: what happened since the start.
+        before: what had happened by the progress before this one.
+        pause: how it stands, if deliveries pause.
+    """
+    totals = {told: getattr(counters, field) for told, field in _OUTCOMES.items()}
+    rows = sum(result.delivered for result in results)
+    behind = [reader.millis_behind_latest for reader in readers]
+    metrics = {
+        "minMsBehindLatest": min(behind, default=0),
+        "avgMsBehindLatest": sum(behind) / max(1, len(behind)),
+        "maxMsBehindLatest": max(behind, default=0),
+        "numTotalShards": len(readers),
+        "numProcessedRecords": rows,
+        "numProcessedBytes": sum(result.bytes_read for result in results),
+        "numAwsRateLimitErrors": sum(result.throttles for result in results),
+    }
+    return {
+        "name": name,
+        "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "batchId": number,
+        "numInputRows": rows,
+        "processedRowsPerSecond": rows / seconds if seconds > 0 else 0.0,
+        "durationMs": {"triggerExecution": round(seconds * 1000)},
+        "outcomes": {told: totals[told] - getattr(before, field) for told, field in _OUTCOMES.items()},
+        "totals": totals,
+        "paused": None if pause is None else pause_text(pause),
+        "sources": [
+            {
+                "description": f"Kinesis[{stream}]",
+                "numInputRows": rows,
+                "metrics": {name: str(value) for name, value in metrics.items()},
+            }
+        ],
+    }

@@ -1,0 +1,193 @@
+"""The handle on a running query, shaped like PySpark's ``StreamingQuery``."""
+
+import logging
+import threading
+import uuid
+from typing import Any, Self
+
+from kinesis_spout.consumer.consumer import Consumer
+from kinesis_spout.consumer.counters import Counters
+from kinesis_spout.errors import InvalidConfig, KinesisSpoutError
+from kinesis_spout.spark.driver.engine import MicroBatchEngine
+from shard_state import Pause, ShardStatus
+
+_CAUGHT_UP_CHECK_SECONDS = 0.05
+
+_log = logging.getLogger(__name__)
+
+
+class SpoutQuery:
+    """One running spout on Spark. Its methods may be called from any thread.
+
+    ``id`` is the same over restarts of an application on a stream, ``runId`` is new for each start.
+    """
+
+    def __init__(self, consumer: Consumer, engine: MicroBatchEngine, name: str) -> None:
+        self._consumer = consumer
+        self._engine = engine
+        self._name = name
+        self._run_id = str(uuid.uuid4())
+        self._stop_lock = threading.Lock()
+        self._stopped = False
+        config = consumer.config
+        self._id = str(uuid.uuid5(uuid.NAMESPACE_URL, f"kinesis-spout:{config.app}/{config.stream_name}"))
+
+    @property
+    def id(self) -> str:
+        """The same for every run of this application on this stream."""
+        return self._id
+
+    @property
+    def runId(self) -> str:  # noqa: N802 - as StreamingQuery spells it
+        """Another for every run."""
+        return self._run_id
+
+    @property
+    def name(self) -> str:
+        """The query's name: the application's, unless another was given."""
+        return self._name
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802
+        """Whether the query runs: it was neither stopped nor ended by an error."""
+        return self._engine.is_active
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """What the query is doing now, or how it ended: message, isDataAvailable, isTriggerActive."""
+        if self.isActive:
+            return self._engine.status()
+        error = self.exception()
+        ended = f"Terminated with exception: {type(error).__name__}: {error}" if error else "Stopped"
+        return {"message": ended, "isDataAvailable": False, "isTriggerActive": False}
+
+    @property
+    def lastProgress(self) -> dict[str, Any] | None:  # noqa: N802
+        """The progress of the newest micro-batch; None before the first."""
+        progress = self.recentProgress
+        return progress[-1] if progress else None
+
+    @property
+    def recentProgress(self) -> list[dict[str, Any]]:  # noqa: N802
+        """The progress of the newest micro-batches, oldest first, at most 100."""
+        run = {"id": self._id, "runId": self._run_id}
+        return [run | progress for progress in list(self._engine.recent_progress)]
+
+    @property
+    def counters(self) -> Counters:
+        """What happened since the start."""
+        return self._consumer.counters
+
+    @property
+    def last_error(self) -> KinesisSpoutError | None:
+        """The newest error that is being retried."""
+        return self._consumer.last_error
+
+    @property
+    def failures(self) -> dict[str, int]:
+        """How often the handler failed with each kind of exception, by its type and the line that raised it."""
+        with self._consumer.lock:
+            return self._consumer.failures.counts
+
+    @property
+    def pause(self) -> Pause | None:
+        """How it stands while the query pauses, as practically every record failed; None while it does not.
+
+        Until then a single record is tried at a time, at growing intervals, and nothing is given up. The first
+        that succeeds (or is rejected) ends the pause.
+        """
+        with self._consumer.lock:
+            return self._consumer.manager.pause
+
+    def resume(self) -> bool:
+        """End the pause now; False if there is none."""
+        return self._consumer.resume()
+
+    def shards(self) -> list[ShardStatus]:
+        """Every known shard as this query sees it, parents before children."""
+        with self._consumer.lock:
+            return self._consumer.manager.status()
+
+    def exception(self) -> BaseException | None:
+        """The error that ended the query, if one did."""
+        try:
+            self._consumer.check()
+        except Exception as error:  # noqa: BLE001 - it is what is asked for
+            return error
+        return None
+
+    def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802
+        """Wait until the query ends.
+
+        Args:
+            timeout: the most seconds to wait.
+
+        Returns:
+            With a timeout, whether the query ended in that time; otherwise None.
+
+        Raises:
+            Whatever ended the query, unless it was stopped.
+        """
+        if timeout is not None and timeout <= 0:
+            raise InvalidConfig(f"expected a timeout of more than 0 seconds, got {timeout!r}")
+        ended = self._engine.wait(timeout)
+        if ended:
+            self._consumer.check()
+        return None if timeout is None else ended
+
+    def processAllAvailable(self) -> None:  # noqa: N802
+        """Wait until everything that is in the stream now is finished: acked, or dead-lettered.
+
+        Never returns while records arrive faster than they are processed. For tests and demonstrations.
+
+        Raises:
+            Whatever ended the query.
+        """
+        since = self._consumer.now
+        while not self._engine.wait(_CAUGHT_UP_CHECK_SECONDS):
+            if self._engine.is_caught_up(since):
+                return
+        self._consumer.check()
+
+    def stop(self) -> None:
+        """End the query: what is in flight may finish within ``stop_timeout_seconds``, then all is committed.
+
+        May be called twice. An error that ended the query before is not raised here; see ``exception``.
+        Called by the query's own handler, on the driver, it returns at once, for the query waits for that very
+        handler: the query stops when the handler has returned, and what is raised here otherwise is then
+        found in ``exception``.
+
+        Raises:
+            KinesisSpoutError: the last commit or dead letters could not be stored; their records come again.
+        """
+        if self._engine.runs_handler:
+            threading.Thread(target=self._stop_apart, name="kinesis-spout-stop").start()
+        else:
+            self._stop()
+
+    def _stop_apart(self) -> None:
+        try:
+            self._stop()
+        except KinesisSpoutError as error:
+            _log.warning("the query was stopped by its handler, and: %s", error)
+            self._consumer.end_with(error)
+
+    def _stop(self) -> None:
+        with self._stop_lock:
+            if self._stopped:
+                return
+            self._stopped = True
+            self._engine.stop(self._consumer.config.stop_timeout_seconds)
+
+    def __repr__(self) -> str:
+        config = self._consumer.config
+        return (
+            f"SpoutQuery(name={self._name!r}, stream={config.stream!r}, app={config.app!r}, "
+            f"status={self.status['message']!r})"
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()

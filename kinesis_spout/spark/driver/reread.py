@@ -1,0 +1,172 @@
+"""Reading again what is to be retried and was not kept: it did not fit into the buffer, or we were restarted.
+
+A shard gives five reads a second, so this takes its time, and never more than it is given: what was not reached
+is held, and comes with the next slice. That also holds for errors: a shard that cannot be read now says nothing
+about its records, so none of them is blamed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from kinesis_spout.clock import Clock
+from kinesis_spout.consumer.ports import OpenGetter
+from kinesis_spout.errors import DataLoss, KinesisError, ShardNotFound
+from kinesis_spout.ports import Page, ShardGetter
+from kinesis_spout.record import Record
+from kinesis_spout.spark.tasks.work import Unfinished, WorkResult, WorkSlice
+from shard_state import FailedRecord, Position, Redelivery, SequenceNumber
+
+TRIMMED = "its data was trimmed by the stream's retention before it could be delivered again"
+_MAX_RECORDS = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reread:
+    """A slice of retries, completed as far as that was possible."""
+
+    work: WorkSlice
+    """With the records that can be delivered: of the first retries, without gaps but for what is gone."""
+    gone: tuple[Redelivery, ...] = ()
+    """Retention has trimmed them."""
+    unreached: tuple[Redelivery, ...] = ()
+    """The last retries of the slice; their turn comes later."""
+    error: KinesisError | None = None
+    """Why they were not reached, if it was not for the time."""
+
+    def complete(self, result: WorkResult) -> WorkResult:
+        """Add to the slice's outcome what was not delivered: what is gone is given up, the rest is held."""
+        if not (self.gone or self.unreached):
+            return result
+        shard_id = self.work.plan.shard_id
+        kept = {record.sequence: record for record in self.work.records}
+        gone = [Unfinished(record=_lost(retry, shard_id), error=TRIMMED) for retry in self.gone]
+        held = [
+            Unfinished(record=kept[retry.sequence], error="")
+            for retry in self.unreached
+            if retry.sequence in kept
+        ]
+        failures = [_failed(at, retry, held=False) for at, retry in enumerate(self.gone)]
+        failures += [_failed(at, retry, held=True) for at, retry in enumerate(self.unreached)]
+        return replace(
+            result,
+            outcome=replace(result.outcome, failures=(*result.outcome.failures, *failures)),
+            unfinished=(*result.unfinished, *gone, *held),
+            gone=len(gone),
+            error=self.error,
+        )
+
+
+def read_missing(work: WorkSlice, open_getter: OpenGetter, clock: Clock, until: float) -> Reread:
+    """Complete a slice of retries whose data was not kept.
+
+    Args:
+        work: the slice, with the records that were kept.
+        open_getter: reads the shard.
+        clock: what is waited on.
+        until: the monotonic time after which no read begins.
+    """
+    kept = {record.sequence: record for record in work.records}
+    retries = work.plan.retries
+    missing = [retry.sequence for retry in retries if retry.sequence not in kept]
+    reader = _Rereader(work.plan.shard_id, missing, open_getter, clock, until)
+    records: list[Record] = []
+    gone: list[Redelivery] = []
+    for at, retry in enumerate(retries):
+        try:
+            record = kept.get(retry.sequence) or reader.read(retry.sequence)
+        except (DataLoss, ShardNotFound):
+            record = None
+        except _NotNow as not_now:
+            return Reread(
+                work=replace(work, records=tuple(records)),
+                gone=tuple(gone),
+                unreached=retries[at:],
+                error=not_now.error,
+            )
+        if record is None:
+            gone.append(retry)
+        else:
+            records.append(record)
+    return Reread(work=replace(work, records=tuple(records)), gone=tuple(gone))
+
+
+class _NotNow(Exception):  # noqa: N818 - no error: the rest is read later
+    def __init__(self, error: KinesisError | None) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+class _Rereader:
+    """Reads records of one shard by their sequence numbers. Mutable."""
+
+    def __init__(
+        self,
+        shard_id: str,
+        missing: Sequence[SequenceNumber],
+        open_getter: OpenGetter,
+        clock: Clock,
+        until: float,
+    ) -> None:
+        self._shard_id = shard_id
+        self._missing = set(missing)
+        self._open_getter = open_getter
+        self._clock = clock
+        self._until = until
+        self._found: dict[SequenceNumber, Record] = {}
+        self._ready_at = 0.0
+        """Each getter counts its own reads only; the shard counts them all."""
+
+    def read(self, sequence: SequenceNumber) -> Record | None:
+        """Give a record; None if it is not there any more.
+
+        Raises:
+            _NotNow: the time is over, or an error keeps the shard from being read.
+            DataLoss, ShardNotFound: see the port.
+        """
+        self._missing.discard(sequence)
+        found = self._found.pop(sequence, None)
+        if found is not None:
+            return found
+        getter = self._open_getter(self._shard_id, Position.at(sequence))
+        page = self._read(getter)
+        while not page.records and page.millis_behind_latest and not page.at_end:
+            # An empty page before the tip says nothing yet.
+            page = self._read(getter)
+        # What failed together often lies together: one page may hold many of them.
+        following = {record.sequence: record for record in page.records}
+        self._found.update((wanted, following[wanted]) for wanted in self._missing & following.keys())
+        return following.get(sequence)
+
+    def _read(self, getter: ShardGetter) -> Page:
+        failure: KinesisError | None = None
+        while True:
+            ready_at = max(getter.ready_at, self._ready_at)
+            now = self._clock.monotonic()
+            if max(ready_at, now) >= self._until:
+                raise _NotNow(failure)
+            self._clock.sleep(ready_at - now)
+            try:
+                return getter.read(min(_MAX_RECORDS, len(self._missing) + 1))
+            except (DataLoss, ShardNotFound):
+                raise
+            except KinesisError as error:
+                if not error.retriable:
+                    raise _NotNow(error) from error
+                failure = error
+            finally:
+                self._ready_at = getter.ready_at
+
+
+def _lost(retry: Redelivery, shard_id: str) -> Record:
+    return Record(data=b"", sequence_number=retry.sequence.kinesis, shard_id=shard_id, attempt=retry.attempt)
+
+
+def _failed(at: int, retry: Redelivery, *, held: bool) -> FailedRecord:
+    return FailedRecord(
+        index=at,
+        sequence=retry.sequence,
+        previous=None,
+        attempt=retry.attempt - held,
+        held=held,
+        rejected=not held,
+    )

@@ -1,0 +1,99 @@
+"""What the driver itself has read of one shard, and when it looks again.
+
+At its tip a shard is polled by the driver: a cheap call every poll period, no Spark job while nothing comes. A
+fetched page waits here until a slice carries it away.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from kinesis_spout.errors import KinesisSpoutError
+from kinesis_spout.ports import Page, ShardGetter
+from kinesis_spout.record import Record
+from kinesis_spout.spark.tasks.work import Cursor
+
+_IDLE_AFTER = 5
+"""Empty polls in a row, before polls become rarer."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ShardReader:
+    """The driver's side of one owned shard. Mutable; used by the engine's thread only."""
+
+    epoch: int
+    getter: ShardGetter | None = None
+    """Open while the driver polls the shard; closed (None) while executors read it."""
+    records: deque[Record] = field(default_factory=deque)
+    """Fetched and not yet carried away."""
+    size_bytes: int = 0
+    at_end: bool = False
+    """The last page of the closed shard is among ``records``, or was carried away."""
+    fetching_since: float | None = None
+    """When the poll under way began; monotonic."""
+    next_poll_at: float = 0.0
+    """Monotonic."""
+    empty_polls: int = 0
+    tip_seen_at: float = -1.0
+    """When the driver last began a poll that found nothing new at the tip; monotonic."""
+    millis_behind_latest: int = 0
+    cursor: Cursor = field(default_factory=Cursor)
+    """Where executors go on."""
+    read_at: float = 0.0
+    """The monotonic time before which executors should not read, for the shard's read limits."""
+    barred_until: float = 0.0
+    """The monotonic time before which nothing of the shard goes out."""
+    error: KinesisSpoutError | None = None
+    """What went wrong last with the shard and is tried again."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the driver neither holds anything of the shard, nor is about to, and its end was not read."""
+        return self.fetching_since is None and not self.records and not self.at_end
+
+    def poll_period(self, shortest: float, longest: float) -> float:
+        """Tell how far apart polls are: twice as far with each that brings nothing, up to ``longest``."""
+        period = shortest
+        for _ in range(self.empty_polls - _IDLE_AFTER):
+            if 2 * period > longest:
+                break
+            period *= 2
+        return period
+
+    def take_in(self, page: Page) -> None:
+        """Keep the page that the poll under way has fetched."""
+        assert self.fetching_since is not None
+        self.records.extend(page.records)
+        self.size_bytes += page.size_bytes
+        self.at_end = page.at_end
+        self.millis_behind_latest = page.millis_behind_latest
+        self.empty_polls = 0 if page.records else self.empty_polls + 1
+        if not page.records and page.millis_behind_latest == 0:
+            # What was put while the poll was under way may have come too late for it.
+            self.tip_seen_at = self.fetching_since
+        self.fetching_since = None
+
+    def take_left(self, records: Sequence[Record]) -> None:
+        """Keep what executors have fetched and not handled: a slice carries it, then they go on at the cursor."""
+        self.records.extend(records)
+        self.size_bytes += sum(len(record.data) for record in records)
+
+    def drop_page(self) -> None:
+        """Forget what no slice has carried away; the next poll begins there again."""
+        self.records.clear()
+        self.size_bytes = 0
+        self.at_end = False
+        self.getter = None
+        self.cursor = Cursor()
+
+    def carried(self, limit: int) -> tuple[Record, ...]:
+        """Give the first records, for a slice; they stay until ``settled``."""
+        return tuple(self.records[at] for at in range(min(limit, len(self.records))))
+
+    def settled(self, count: int) -> None:
+        """Drop records that a slice has dealt with."""
+        for _ in range(count):
+            record = self.records.popleft()
+            self.size_bytes -= len(record.data)
+        if not self.records:
+            self.size_bytes = 0

@@ -1,0 +1,210 @@
+"""The driver's own reading: polls of the shards that are at their tip.
+
+Polls run on a pool of threads; what comes of them is handed to the engine's thread, as calls for it to make.
+Whose turn it is says the ``PollSchedule``; a shard that cannot be polled when its time has come is looked at
+again when a slice of it ends, or a little later.
+"""
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from kinesis_spout.consumer.consumer import Consumer
+from kinesis_spout.errors import KinesisSpoutError
+from kinesis_spout.kinesis.reactions import Action
+from kinesis_spout.ports import Page, ShardGetter
+from kinesis_spout.spark.driver.engine_settings import EngineSettings
+from kinesis_spout.spark.driver.poll_schedule import ALLOWANCE, PollSchedule, aligned, tick_seconds
+from kinesis_spout.spark.driver.shard_reader import ShardReader
+from kinesis_spout.spark.tasks.work import Cursor
+
+_FETCH_THREADS: Final = 16
+_LOOK_AGAIN_SECONDS: Final = 0.5
+"""When a shard that could not be polled is looked at again, if nothing happens to it before."""
+_PAGE_BYTES: Final = 10 * 1024 * 1024
+"""AWS: the most that one GetRecords gives. So much is set aside for every poll under way."""
+_BEHIND_MILLIS: Final = 5_000
+"""A page that ends further behind the tip than this says that executors should read."""
+
+
+class TipPoller:
+    """Reads pages for the engine. Its methods are called on the engine's thread, under the lock.
+
+    Args:
+        consumer: whose shards are polled.
+        readers: what the driver has read of each owned shard; the engine adds and removes them.
+        settings: periods and limits.
+        call: has a function called on the engine's thread.
+    """
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        readers: Mapping[str, ShardReader],
+        settings: EngineSettings,
+        call: Callable[[Callable[[], None]], None],
+    ) -> None:
+        self._consumer = consumer
+        self._manager = consumer.manager
+        self._readers = readers
+        self._settings = settings
+        self._call = call
+        self._tick_seconds = tick_seconds(settings.poll_seconds)
+        self._schedule = PollSchedule()
+        self._under_way = 0
+        self._fetchers = ThreadPoolExecutor(_FETCH_THREADS, "kinesis-spout-fetch")
+        self.arrived_at: float | None = None
+        """When the first records came that no plan has looked at; monotonic. The engine takes it back."""
+
+    @property
+    def is_polling(self) -> bool:
+        """Whether polls are under way, which may bring more."""
+        return self._under_way > 0
+
+    def look_again(self, shard_id: str) -> None:
+        """Poll a shard when its reader says so: it is new, or a slice of it has ended."""
+        reader = self._readers.get(shard_id)
+        if reader is not None:
+            self._schedule.put(shard_id, reader.next_poll_at, self._tick_seconds)
+
+    def forget(self, shard_id: str) -> None:
+        """Poll a shard no more: it is somebody else's."""
+        self._schedule.remove(shard_id)
+
+    def start_fetches(self, now: float, waiting_bytes: int) -> float | None:
+        """Poll the shards whose time has come, unless the driver holds too much. Returns when the next is due.
+
+        Args:
+            now: the time.
+            waiting_bytes: what the driver holds for retries and dead letters.
+        """
+        if self._under_way > _FETCH_THREADS:
+            return None  # The threads have enough to do; the end of a poll leads here again.
+        due_at = self._schedule.next_at()
+        if due_at is None or due_at > now:
+            return due_at
+        buffered = waiting_bytes + sum(reader.size_bytes for reader in self._readers.values())
+        room = self._settings.max_buffered_bytes * 3 // 4 - buffered - self._under_way * _PAGE_BYTES
+        while self._under_way < 2 * _FETCH_THREADS:
+            shard_id = self._schedule.take(now)
+            if shard_id is None:
+                return self._schedule.next_at()
+            reader = self._readers[shard_id]
+            if not reader.is_idle or not self._manager.wants_page(shard_id):
+                self._schedule.put(shard_id, now + _LOOK_AGAIN_SECONDS, self._tick_seconds)
+            elif reader.next_poll_at > now:
+                self.look_again(shard_id)
+            else:
+                if room <= 0:
+                    room += self._drop_stuck_pages()
+                if room <= 0:
+                    self.look_again(shard_id)
+                    return None
+                self._start_fetch(shard_id, now)
+                room -= _PAGE_BYTES
+        return None
+
+    def _drop_stuck_pages(self) -> int:
+        """Drop the pages that cannot go out now, so that other shards are polled; they are fetched again.
+
+        Returns how many bytes that freed.
+        """
+        freed = 0
+        for shard_id, reader in self._readers.items():
+            if reader.records and not self._manager.may_carry(shard_id):
+                freed += reader.size_bytes
+                reader.drop_page()
+        return freed
+
+    def _start_fetch(self, shard_id: str, now: float) -> None:
+        reader, state = self._readers[shard_id], self._manager.shard(shard_id)
+        assert state is not None
+        if reader.getter is None:
+            reader.getter = self._consumer.ports.open_getter(shard_id, state.position)
+            # From here on the driver moves the place; the executors' last iterator would lead back.
+            reader.cursor = Cursor()
+        reader.fetching_since = now
+        self._under_way += 1
+        self._fetchers.submit(self._fetch, shard_id, reader, reader.getter)
+
+    def reading_failed(self, shard_id: str, reader: ShardReader, error: Exception) -> None:
+        """Decide what an error of reading means for its shard, wherever it was read."""
+        consumer = self._consumer
+        reaction = consumer.reading_failed(shard_id, error)
+        if reaction.action is Action.END_SHARD:
+            self.trimmed(shard_id)
+        elif reaction.action is Action.RETRY and isinstance(error, KinesisSpoutError):
+            consumer.last_error = reader.error = error
+            again_at = consumer.now + reaction.wait_seconds
+            reader.next_poll_at = max(reader.next_poll_at, again_at)
+            reader.read_at = max(reader.read_at, again_at)
+        else:
+            consumer.end_with(error)
+
+    def recovered(self, reader: ShardReader) -> None:
+        """Note that a shard works again."""
+        if reader.error is not None and self._consumer.last_error is reader.error:
+            self._consumer.last_error = None
+        reader.error = None
+
+    def trimmed(self, shard_id: str) -> None:
+        """End a shard that retention took away."""
+        self._consumer.shard_trimmed(shard_id)
+
+    def end_if_drained(self, shard_id: str, reader: ShardReader) -> None:
+        """End a closed shard once its last page was carried away."""
+        if reader.at_end and not reader.records:
+            self._end_read(shard_id)
+
+    def close(self) -> None:
+        """Wait for the polls under way and end the threads."""
+        self._fetchers.shutdown(cancel_futures=True)
+
+    def _end_read(self, shard_id: str) -> None:
+        self._manager.end_read(shard_id)
+        self._consumer.end_was_read()
+
+    def _fetch(self, shard_id: str, reader: ShardReader, getter: ShardGetter) -> None:
+        """Runs on a fetching thread."""
+        try:
+            page = getter.read(self._settings.records_per_fetch)
+        except Exception as error:  # noqa: BLE001 - sorted out on the engine's thread
+            failure = error
+            self._call(lambda: self._fetch_failed(shard_id, reader, getter, failure))
+        else:
+            self._call(lambda: self._fetched(shard_id, reader, getter, page))
+
+    def _fetched(self, shard_id: str, reader: ShardReader, getter: ShardGetter, page: Page) -> None:
+        self._under_way -= 1
+        if self._readers.get(shard_id) is not reader:
+            return
+        now = self._consumer.now
+        reader.take_in(page)
+        self._consumer.read_errors.worked(shard_id)
+        if page.records and self.arrived_at is None:
+            self.arrived_at = now
+        self.recovered(reader)
+        self._consumer.counters.bytes_read += page.size_bytes
+        full = (
+            len(page.records) >= self._settings.records_per_fetch
+            or page.millis_behind_latest > _BEHIND_MILLIS
+        )
+        self._manager.page_fetched(shard_id, full=full and not page.at_end)
+        period = reader.poll_period(self._tick_seconds, self._settings.idle_poll_seconds)
+        # A poll that began a little late must not cost the shard a tick: the getter waits for the read limits.
+        earliest = getter.ready_at - ALLOWANCE * self._settings.poll_seconds
+        reader.next_poll_at = aligned(max(earliest, now), period)
+        reader.read_at = getter.ready_at
+        self._schedule.put(shard_id, reader.next_poll_at, period)
+        self.end_if_drained(shard_id, reader)
+
+    def _fetch_failed(
+        self, shard_id: str, reader: ShardReader, getter: ShardGetter, error: Exception
+    ) -> None:
+        self._under_way -= 1
+        if self._readers.get(shard_id) is not reader:
+            return
+        reader.fetching_since = None
+        reader.next_poll_at = max(getter.ready_at, self._consumer.now + self._settings.poll_seconds)
+        self.reading_failed(shard_id, reader, error)
+        self.look_again(shard_id)

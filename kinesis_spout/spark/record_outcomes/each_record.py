@@ -1,0 +1,270 @@
+"""Per-record outcomes inside Structured Streaming: a handler for each record, retries, then dead letters.
+
+::
+
+    bill = each_record(charge, dead_letters="file:///var/lib/billing/dead", app="billing")
+    spark.readStream.format("kinesis").option("streamName", "orders").load().writeStream.foreachBatch(bill)
+
+**When a micro-batch is done.** Every record of it is acked, or is a durable dead letter. Only then does the
+function return, and only then does Spark commit the micro-batch. So a record that keeps failing holds up its
+query while it is retried, by the sum of its back-offs. A ``stop()`` of the query takes effect after the
+back-off under way; the micro-batch is then not committed, as after a crash.
+
+**What is repeated after a crash.** The whole micro-batch, from its first delivery: acked records are delivered
+again and dead letters may be stored twice. Within a micro-batch Spark repeats a task that died. So handlers
+must bear repetition; `KinesisSpout.foreach_record` repeats less, for it keeps the outcome of each record.
+
+**How it runs.** One Spark job per round of deliveries. The handler is called inside the tasks that read the
+micro-batch; only failed records come back to the driver, with their data. The next round delivers those of
+them that are due, out of what came back: the source is read once. Records of a partition are delivered in
+the order of its rows; a failed record does not hold up those behind it.
+
+**When practically every record fails.** Nothing is given up then, and no delivery counts: the micro-batch is held
+(see ``batch_pause``), one record of it is tried at a time, at intervals that grow up to a minute, and when one
+succeeds the others follow. A ``stop()`` takes effect after the interval under way.
+
+**What is bounded.** A task gives back at most ``max_failed_bytes_per_task``. When more fails (the database is
+down, the format has changed) it stops calling the handler, and the micro-batch fails with `TooManyFailures`:
+that is trouble of the whole, which retries and dead letters of single records would only blur. Spark's
+``spark.driver.maxResultSize`` bounds what all tasks together bring back.
+"""
+
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from kinesis_spout.clock import Clock, SystemClock
+from kinesis_spout.config.refusals import shown
+from kinesis_spout.errors import InvalidConfig, KinesisSpoutError
+from kinesis_spout.kinesis import KinesisClientSettings
+from kinesis_spout.record import Record
+from kinesis_spout.scheme import resolve
+from kinesis_spout.spark.record_outcomes.batch_pause import BatchPause
+from kinesis_spout.spark.record_outcomes.dead_letter_place import DeadLetterPlace
+from kinesis_spout.spark.record_outcomes.failed_records import FailedRecords, RetryRules
+from kinesis_spout.spark.record_outcomes.record_delivery import (
+    COLUMNS,
+    OUTCOMES_DDL,
+    DeliverRecords,
+    PickledHandler,
+    check_columns,
+)
+from kinesis_spout.workers.executor_python import unfit_python
+from shard_state import BreakerRule, RetryPolicy
+
+_log = logging.getLogger(__name__)
+
+
+class TooManyFailures(KinesisSpoutError):  # noqa: N818 - the names say what happened
+    """More records of one task failed than may be kept for another delivery. The micro-batch fails."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordOutcomes:
+    """What became of the records of one micro-batch: each is acked or dead-lettered."""
+
+    batch_id: int
+    delivered: int
+    """How many records there were; each was delivered at least once."""
+    acked: int
+    retried: int
+    """Deliveries after a record's first."""
+    dead_lettered: int
+    seconds: float
+    """From the first delivery to the last outcome, back-offs included."""
+
+
+def each_record(
+    handler: Callable[[Any], object],
+    *,
+    dead_letters: str,
+    app: str,
+    scheme: str | Callable[[Record], Any] = "raw",
+    retry_limit: int | None = 3,
+    retry_backoff_seconds: float = 1.0,
+    retry_backoff_cap_seconds: float = 60.0,
+    maximum_record_age_seconds: float | None = None,
+    breaker_failure_ratio: float | None = 0.9,
+    breaker_window: int = 1_000,
+    max_failed_bytes_per_task: int = 64 * 1024 * 1024,
+    dead_letter_client: KinesisClientSettings | None = None,
+    on_progress: Callable[[RecordOutcomes], None] | None = None,
+    clock: Clock | None = None,
+) -> Callable[[DataFrame, int], None]:
+    """Make a function for ``foreachBatch`` that delivers each record of ``format("kinesis")`` to a handler.
+
+    The module's text says what it promises. It can be pickled if the handler, ``on_progress`` and ``clock``
+    can, and works under Spark Connect, where the function and ``on_progress`` run on the server.
+
+    Args:
+        handler: called on the executors with ``scheme(record)``. Returning acks the record, raising fails it;
+            `Reject` dead-letters it at once, and `RetryLater` chooses the delay before its retry.
+        dead_letters: where records go that were given up: a directory, ``file:///directory``,
+            ``s3://bucket/prefix``, ``kinesis://stream``, or a Hadoop URL (not under Spark Connect, for it needs
+            the driver's JVM). Opened by the process that runs ``foreachBatch``: for a check before the first
+            micro-batch, and when there is something to write.
+        app: the application's name, kept in the dead letters.
+        scheme: prepares what the handler is given: "raw" (a `Record`), "text", "json", ``"module:callable"``
+            or a callable; what it raises fails the record.
+        retry_limit: deliveries after the first, 0 or more. None retries for ever: the query goes no further.
+        retry_backoff_seconds: the delay before the first retry; it doubles up to the cap.
+        retry_backoff_cap_seconds: the longest delay, unless `RetryLater` asks for more.
+        maximum_record_age_seconds: a failed record that would be older than this at its retry, counted from
+            its arrival in the stream, is dead-lettered instead, as "expired". Every record is delivered once,
+            however old.
+        breaker_failure_ratio: give nothing up, and hold the micro-batch, once this share of the last outcomes are
+            failures; None: never.
+        breaker_window: the last outcomes that are looked at, over micro-batches, once there are 100 (or so many).
+        max_failed_bytes_per_task: of failed records that one task may bring back to the driver.
+        dead_letter_client: how to reach the stream of ``kinesis://``; None: as boto3 finds it.
+        on_progress: told of every finished micro-batch. What it raises is logged and goes no further.
+        clock: what back-offs wait on and ages are measured with.
+
+    The function raises:
+        InvalidConfig: the DataFrame lacks a column, or has it with another type.
+        TooManyFailures: see the module's text.
+        DeadLetterError: dead letters could not be made durable, at several tries.
+
+    Raises:
+        InvalidConfig: an argument is out of its range.
+    """
+    _check("handler", callable(handler), "a callable", handler)
+    _check("app", bool(app), "the application's name", app)
+    _check(
+        "max_failed_bytes_per_task", max_failed_bytes_per_task > 0, "more than 0", max_failed_bytes_per_task
+    )
+    age = maximum_record_age_seconds
+    clock = clock or SystemClock()
+    _check("maximum_record_age_seconds", age is None or age > 0, "None or more than 0", age)
+    try:
+        policy = RetryPolicy(
+            limit=retry_limit, backoff_seconds=retry_backoff_seconds, cap_seconds=retry_backoff_cap_seconds
+        )
+    except ValueError as error:
+        raise InvalidConfig(f"retry_limit and retry_backoff_…: {error}") from error
+    try:
+        rule = BreakerRule(failure_ratio=breaker_failure_ratio, window=breaker_window)
+    except ValueError as error:
+        raise InvalidConfig(f"breaker_failure_ratio and breaker_window: {error}") from error
+    return _EachRecord(
+        deliver=DeliverRecords(PickledHandler.of(handler, resolve(scheme)), max_failed_bytes_per_task),
+        rules=RetryRules(policy=policy, maximum_record_age_seconds=age),
+        dead_letters=DeadLetterPlace(
+            url=dead_letters, client=dead_letter_client or KinesisClientSettings(), clock=clock
+        ),
+        app=app,
+        pause=BatchPause(rule),
+        on_progress=on_progress,
+        clock=clock,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _EachRecord:
+    """The function for ``foreachBatch``. Picklable; from one micro-batch to the next it keeps only ``pause``."""
+
+    deliver: DeliverRecords
+    rules: RetryRules
+    dead_letters: DeadLetterPlace
+    app: str
+    pause: BatchPause
+    on_progress: Callable[[RecordOutcomes], None] | None
+    clock: Clock
+
+    def __repr__(self) -> str:
+        return f"each_record(app={self.app!r}, dead_letters={shown('dead_letters', self.dead_letters.url)})"
+
+    def __call__(self, df: DataFrame, batch_id: int) -> None:
+        """Finish every record of a micro-batch."""
+        check_columns(df)
+        self.dead_letters.check_reachable()
+        self.dead_letters.check_writable()
+        started = self.clock.monotonic()
+        self.pause.begin()
+        failed = FailedRecords(self.rules, self.app)
+        deliveries, dead = self._round(
+            df.select(*COLUMNS), self.deliver, batch_id, failed, self.pause.delivered
+        )
+        outcomes = RecordOutcomes(
+            batch_id=batch_id, delivered=deliveries, acked=0, retried=0, dead_lettered=dead, seconds=0.0
+        )
+        while (due := failed.next_due) is not None:
+            self.clock.sleep(self.pause.probe_at(due) - self.clock.monotonic())
+            taken = failed.take_one() if self.pause.is_on else failed.take_due(self.clock.monotonic())
+            again = df.sparkSession.createDataFrame(taken)
+            deliveries, dead = self._round(again, self.deliver.again(), batch_id, failed, self.pause.retried)
+            outcomes = replace(
+                outcomes,
+                retried=outcomes.retried + deliveries,
+                dead_lettered=outcomes.dead_lettered + dead,
+            )
+        self._tell(
+            replace(
+                outcomes,
+                acked=outcomes.delivered - outcomes.dead_lettered,
+                seconds=self.clock.monotonic() - started,
+            )
+        )
+
+    def _round(
+        self,
+        df: DataFrame,
+        deliver: DeliverRecords,
+        batch_id: int,
+        failed: FailedRecords,
+        note: Callable[[int, int, pa.Table, float], bool],
+    ) -> tuple[int, int]:
+        """Deliver records once, in one job. Returns how many were delivered, and how many dead-lettered."""
+        try:
+            outcomes = df.mapInArrow(deliver, OUTCOMES_DDL).toArrow()
+        except PySparkException as error:
+            unfit = unfit_python(str(error))
+            if unfit is None:
+                raise
+            raise InvalidConfig(unfit) from error
+        ends = pc.is_valid(outcomes.column("delivered"))
+        deliveries = _total(outcomes.column("delivered"))
+        if _total(outcomes.column("overflowed")):
+            [last_error] = outcomes.filter(outcomes.column("overflowed")).column("error").to_pylist()[:1]
+            raise TooManyFailures(
+                f"micro-batch {batch_id}: expected at most {deliver.max_failed_bytes} bytes of failed "
+                f"records from a task, got more within {deliveries} deliveries, the last with {last_error!r}; is "
+                "something down that the handler needs? If so many may fail, raise max_failed_bytes_per_task or "
+                "read less at a time (maxBytesPerTrigger)"
+            )
+        failures, now = outcomes.filter(pc.invert(ends)), self.clock.monotonic()
+        letters = failed.settle(
+            failures,
+            now=self.clock.time(),
+            monotonic=now,
+            random=random.random(),  # noqa: S311 - spreads retries, guards nothing
+            spare=note(batch_id, deliveries, failures, now),
+        )
+        if letters:
+            self.dead_letters.write(letters)
+            _log.info("micro-batch %d: dead-lettered %d records", batch_id, len(letters))
+        return deliveries, len(letters)
+
+    def _tell(self, outcomes: RecordOutcomes) -> None:
+        if self.on_progress is None:
+            return
+        try:
+            self.on_progress(outcomes)
+        except Exception:  # noqa: BLE001 - logged; an observer's mistake must not repeat a finished micro-batch
+            _log.exception("on_progress of each_record raised; micro-batch %d is finished", outcomes.batch_id)
+
+
+def _total(column: pa.ChunkedArray) -> int:
+    return int(pc.sum(column).as_py() or 0)
+
+
+def _check(name: str, fits: bool, allowed: str, value: object) -> None:  # noqa: FBT001 - as one reads it
+    if not fits:
+        raise InvalidConfig(f"{name}: expected {allowed}, got {value!r}")

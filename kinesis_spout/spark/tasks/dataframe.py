@@ -1,0 +1,172 @@
+"""The DataFrame door: the records of a micro-batch as one DataFrame, failures named by the handler.
+
+The executors fetch the slices and keep their rows (``kept_rows``) before the handler sees them: so several
+actions on the DataFrame read Kinesis once and see the same rows. The same fetch that serves the other doors runs
+here with a delivery that acks everything; what the user's handler fails is cut out of the outcomes afterwards, on
+the driver.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from pyspark import SparkContext
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.handler import Failure, failure_of
+from kinesis_spout.spark.tasks.jobs import HandlerBroken, HandlerRaised, cancel, has_begun, tagged
+from kinesis_spout.spark.tasks.kept_rows import FoundRow, KeptRows, Place, RowKeeper
+from kinesis_spout.spark.tasks.task import TaskSettings
+from kinesis_spout.spark.tasks.work import Unfinished, WorkResult, WorkSlice
+from shard_state import FailedRecord
+
+
+class FailableRows(Protocol):
+    """The rows of a micro-batch, as far as failing some of them goes; see ``KeptRows``."""
+
+    @property
+    def results(self) -> list[WorkResult]:
+        """What came of the slices, if all rows are acked."""
+        ...
+
+    def find(self, places: Iterable[Place]) -> list[FoundRow]:
+        """Look rows up by their places; those that are not of the batch are not found."""
+        ...
+
+
+DataFrameFunction = Callable[[DataFrame, "Collector"], None]
+
+
+class Collector:
+    """Given to a DataFrame handler with each batch, to say which of its rows failed. Mutable."""
+
+    def __init__(self) -> None:
+        self.failures: dict[Place, Failure] = {}
+
+    def __repr__(self) -> str:
+        return f"Collector(failed={len(self.failures)})"
+
+    def fail(self, rows: DataFrame | Iterable[Row | dict[str, Any]], reason: str | Exception) -> None:
+        """Fail rows: they are delivered again, or dead-lettered past the retry limit.
+
+        Args:
+            rows: a DataFrame (it is collected: two columns of it) or rows, with at least the columns
+                ``shardId`` and ``sequenceNumber`` of the batch.
+            reason: kept with each record; ``Reject`` and ``RetryLater`` mean what they do when raised.
+
+        Raises:
+            InvalidConfig: the rows lack one of the two columns.
+        """
+        failure = failure_of(reason) if isinstance(reason, Exception) else Failure(error_text=reason)
+        if isinstance(rows, DataFrame):
+            missing = {"shardId", "sequenceNumber"}.difference(rows.columns)
+            if missing:
+                raise _lacking(missing)
+            rows = rows.select("shardId", "sequenceNumber").collect()
+        for row in rows:
+            named = row.asDict() if isinstance(row, Row) else row
+            missing = {"shardId", "sequenceNumber"}.difference(named)
+            if missing:
+                raise _lacking(missing)
+            self.failures[named["shardId"], named["sequenceNumber"]] = failure
+
+
+class DataFrameRunner:
+    """A ``BatchRunner`` that hands each micro-batch to a handler on the driver, as a DataFrame."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        context: SparkContext,
+        settings: TaskSettings,
+        function: DataFrameFunction,
+    ) -> None:
+        self._context = context
+        self._keeper = RowKeeper(spark, context, settings)
+        self._function = function
+
+    def run(self, tag: str, packs: Sequence[Sequence[WorkSlice]]) -> list[WorkResult]:
+        """See ``BatchRunner``. An exception of the handler fails the batch as a whole: it is halved."""
+        with tagged(self._context, tag):
+            rows = self._keeper.keep(tag, packs)
+            try:
+                return handled(self._function, rows)
+            finally:
+                rows.release()
+
+    def has_begun(self, tag: str) -> bool:
+        """See ``BatchRunner``."""
+        return has_begun(self._context, tag)
+
+    def cancel(self, tag: str) -> None:
+        """See ``BatchRunner``."""
+        cancel(self._context, tag)
+
+
+def handled(function: DataFrameFunction, rows: KeptRows) -> list[WorkResult]:
+    """Hand rows to a handler, and give what came of their slices.
+
+    Raises:
+        HandlerRaised: the handler did; nothing is known of the rows.
+        HandlerBroken, InvalidConfig: it failed what cannot be failed; no row is to blame.
+    """
+    if not any(result.delivered for result in rows.results):
+        return rows.results
+    collector = Collector()
+    try:
+        function(rows.frame(), collector)
+    except InvalidConfig:
+        raise  # a misuse of the collector
+    except BaseException as error:
+        raise HandlerRaised(f"the DataFrame handler raised {failure_of(error).error_text}") from error
+    return with_failures(rows, collector.failures) if collector.failures else rows.results
+
+
+def with_failures(rows: FailableRows, failures: Mapping[Place, Failure]) -> list[WorkResult]:
+    """Cut the failed rows out of the outcomes.
+
+    Raises:
+        HandlerBroken: rows failed that are not of the batch.
+    """
+    found = rows.find(failures)
+    if len(found) < len(failures):
+        known = {(row.record.shard_id, row.record.sequence_number) for row in found}
+        unknown = next(place for place in failures if place not in known)
+        raise HandlerBroken(
+            f"expected collector.fail with rows of this batch, got {unknown[0]}:{unknown[1]}, which is not in "
+            f"it (and {len(failures) - len(known) - 1} more). Pass rows of the DataFrame you were given"
+        )
+    by_slice: dict[int, list[FoundRow]] = {}
+    for row in found:
+        by_slice.setdefault(row.slice, []).append(row)
+    return [_cut(result, by_slice.get(at, []), failures) for at, result in enumerate(rows.results)]
+
+
+def _cut(result: WorkResult, rows: list[FoundRow], failures: Mapping[Place, Failure]) -> WorkResult:
+    failed: list[FailedRecord] = []
+    unfinished: list[Unfinished] = []
+    for row in sorted(rows, key=lambda row: row.index):
+        record = row.record
+        failure = failures[record.shard_id, record.sequence_number]
+        failed.append(
+            FailedRecord(
+                index=row.index,
+                sequence=record.sequence,
+                previous=row.previous,
+                attempt=record.attempt,
+                partition_key=record.partition_key,
+                rejected=failure.rejected,
+                delay_seconds=failure.delay_seconds,
+            )
+        )
+        unfinished.append(Unfinished(record=record, error=failure.error_text, raised=failure.raised))
+    outcome = replace(result.outcome, failures=result.outcome.failures + tuple(failed))
+    return replace(result, outcome=outcome, unfinished=result.unfinished + tuple(unfinished))
+
+
+def _lacking(columns: set[str]) -> InvalidConfig:
+    return InvalidConfig(
+        "expected rows with the columns shardId and sequenceNumber, which say which records failed; "
+        f"these lack {', '.join(sorted(columns))}"
+    )

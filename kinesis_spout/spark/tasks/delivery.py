@@ -1,0 +1,257 @@
+"""Hands the records of one slice to the user's handler, and keeps the books of what came of them.
+
+The books name only what was *not* acked: the tracker on the driver finishes everything else in one step. A
+delivery may end before its slice does (the time is up, too much has failed, an earlier record must come
+first); what was not reached is read, or carried, again.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from kinesis_spout.handler import Failure
+from kinesis_spout.ports import Page
+from kinesis_spout.record import Record
+from kinesis_spout.spark.tasks.journal import SliceNotes
+from kinesis_spout.spark.tasks.work import Unfinished, WorkSlice
+from shard_state import FailedRecord, Order, SequenceNumber, SliceKind
+from shard_state.checkpoint import fits
+from shard_state.inflight_record_tracker import within
+
+if TYPE_CHECKING:
+    from kinesis_spout.kinesis import PollingShardGetter
+
+Failed = tuple[int, Failure]
+"""The index of a record in what was handed over, and what its handler said."""
+
+
+class Handler(Protocol):
+    """Calls the user's code, on an executor."""
+
+    def __call__(
+        self, records: Sequence[Record], until: float, notes: SliceNotes
+    ) -> tuple[int, list[Failed]]:
+        """Deliver records in order, stopping at the monotonic time ``until``, or when the notes say so.
+
+        What is called for which record, and what it said, is noted as it happens.
+
+        Returns:
+            How many were delivered, counted from the first (at least one), and which of those failed.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliverySettings:
+    """The rules of a delivery."""
+
+    order: Order
+    clock: Callable[[], float]
+    """Monotonic."""
+    notes: SliceNotes = field(default_factory=lambda: SliceNotes(None, 0))
+    """Of this slice."""
+
+
+class SliceDelivery(ABC):
+    """The books of one slice. Mutable. How a run of records is delivered is left to the kinds of it."""
+
+    def __init__(self, work: WorkSlice, settings: DeliverySettings) -> None:
+        self._plan = work.plan
+        self._settings = settings
+        self._holes = work.plan.holes
+        self._attempts = dict(work.plan.attempts)
+        self._attempts.update((retry.sequence, retry.attempt - 1) for retry in work.plan.retries)
+        self._blocked = set(work.plan.blocked_keys)
+        self.first: SequenceNumber | None = None
+        self.last: SequenceNumber | None = None
+        self.count = 0
+        """How many records of the slice were dealt with: delivered, held, or passed over."""
+        self.delivered = 0
+        self.failures: list[FailedRecord] = []
+        self.unfinished: list[Unfinished] = []
+
+    @property
+    def room(self) -> bool:
+        """Whether more may be delivered: neither the limit nor the bound on failures is reached."""
+        if self._settings.order is Order.SHARD and self.failures:
+            return False
+        return self.count < self._plan.limit and len(self.failures) < self._plan.max_failures
+
+    def fetch(self, getter: "PollingShardGetter", limit: int) -> Page:
+        """Read a page of the slice, of at most ``limit`` records, on a fetching thread."""
+        return getter.read(limit)
+
+    def wants_more_than(self, page: Page) -> bool:
+        """Tell whether records that follow on a page, not delivered yet, would still be of the slice."""
+        return self.count + len(page.records) < self._plan.limit
+
+    def deliver(self, records: Sequence[Record], until: float) -> int:
+        """Deal with records that follow on those before. Returns how many; the others were not reached."""
+        if not records:
+            return 0
+        if self.first is None:
+            self._check_anchor(records[0])
+        before = self.count
+        for run in self._runs(records[: self._plan.limit - self.count]):
+            reached = self.deliver_run(run, until)
+            if reached < len(run) or not self.room or self._settings.clock() >= until:
+                break
+        return self.count - before
+
+    def hold_rest(self, records: Sequence[Record]) -> None:
+        """Give back the records of a slice of retries that were not reached."""
+        for record in records:
+            self._hold(record)
+
+    def _check_anchor(self, first: Record) -> None:
+        self.first = first.sequence
+        if self._plan.kind is not SliceKind.RETRY and not fits(self._plan.anchor, self.first):
+            # The stored holes speak of another history: deliver again what they claim (invariant 11).
+            self._holes = ()
+            self._attempts = {}
+
+    def _runs(self, records: Sequence[Record]) -> Iterator[Sequence[Record]]:
+        """Split off what is not delivered, and what must be watched one by one; normally all is one run."""
+        one_by_one = self._settings.order is not Order.UNORDERED
+        if not (one_by_one or self._holes or self._attempts or self._blocked):
+            yield records
+            return
+        start = 0
+        for at, record in enumerate(records):
+            sequence = record.sequence
+            record.attempt = self._attempts.get(sequence, 0) + 1
+            passed_over = bool(self._holes) and within(self._holes, sequence)
+            if passed_over or one_by_one:
+                if at > start:
+                    yield records[start:at]
+                start = at + 1
+                if passed_over:
+                    self.pass_over(record)
+                elif record.partition_key is not None and record.partition_key in self._blocked:
+                    self._hold(record)
+                    if not self.room:
+                        return
+                else:
+                    yield records[at : at + 1]
+        if start < len(records):
+            yield records[start:]
+
+    @abstractmethod
+    def deliver_run(self, run: Sequence[Record], until: float) -> int:
+        """Deliver consecutive records, in order, and enter them into the books. Returns how many."""
+
+    def _hold(self, record: Record) -> None:
+        self.note_failed(record, "", self.count, None, None)
+        self.pass_over(record)
+
+    def note_failed(
+        self, record: Record, error: str, index: int, previous: Record | None, failure: Failure | None
+    ) -> None:
+        """Enter a record that was not acked; without a ``failure`` it was held."""
+        self.failures.append(
+            FailedRecord(
+                index=index,
+                sequence=record.sequence,
+                previous=self.last if previous is None else previous.sequence,
+                attempt=record.attempt - (failure is None),
+                held=failure is None,
+                partition_key=record.partition_key,
+                rejected=failure is not None and failure.rejected,
+                delay_seconds=None if failure is None else failure.delay_seconds,
+                killed_worker=failure is not None and failure.killed_worker,
+            )
+        )
+        raised = None if failure is None else failure.raised
+        self.unfinished.append(Unfinished(record=record, error=error, raised=raised))
+        if self._settings.order is Order.KEY and record.partition_key is not None:
+            self._blocked.add(record.partition_key)
+
+    def pass_over(self, record: Record) -> None:
+        """Enter a record that is dealt with."""
+        self.count += 1
+        self.last = record.sequence
+
+
+class HandlerDelivery(SliceDelivery):
+    """Delivers to the user's handler, there and then. Mutable."""
+
+    def __init__(self, work: WorkSlice, handler: Handler, settings: DeliverySettings) -> None:
+        super().__init__(work, settings)
+        self._handler = handler
+        self._notes = settings.notes
+
+    def deliver_run(self, run: Sequence[Record], until: float) -> int:
+        """See ``SliceDelivery``."""
+        reached = 0
+        while reached < len(run) and self.room and not self._notes.must_stop:
+            # Every record may fail, so no more are handed over at a time than failures can be kept.
+            most = self._plan.max_failures - len(self.failures)
+            part = run[reached : reached + min(most, self._plan.portion or most)]
+            delivered = self._hand_over(part, until)
+            reached += delivered
+            if delivered < len(part) or self._settings.clock() >= until:
+                break
+        return reached
+
+    def _hand_over(self, part: Sequence[Record], until: float) -> int:
+        self._notes.begin(self.count)
+        delivered, failed = self._handler(part, until, self._notes)
+        for at, failure in failed:
+            self.note_failed(
+                part[at], failure.error_text, self.count + at, part[at - 1] if at else None, failure
+            )
+        self.delivered += delivered
+        self.count += delivered
+        self.last = part[delivered - 1].sequence
+        self._notes.reached(self.count)
+        return delivered
+
+
+class ReplayedDelivery(SliceDelivery):
+    """Enters what another delivery of the slice came to before its worker died. Calls no handler. Mutable.
+
+    Args:
+        work: the slice.
+        settings: the rules.
+        reached: how many of its records were dealt with.
+        failures: what was said of those that failed, by their index.
+    """
+
+    def __init__(
+        self, work: WorkSlice, settings: DeliverySettings, reached: int, failures: Mapping[int, Failure]
+    ) -> None:
+        super().__init__(work, settings)
+        self._reached = reached
+        self._failures = failures
+
+    @property
+    def room(self) -> bool:
+        """See ``SliceDelivery``."""
+        return super().room and self.count < self._reached
+
+    def deliver_run(self, run: Sequence[Record], until: float) -> int:
+        """See ``SliceDelivery``. What was done took its time already."""
+        del until
+        at = 0
+        for at, record in enumerate(run, 1):
+            if self.count >= self._reached:
+                return at - 1
+            failure = self._failures.get(self.count)
+            if failure is not None:
+                self.note_failed(record, failure.error_text, self.count, None, failure)
+            self.delivered += 1
+            self.pass_over(record)
+        return at
+
+
+class HeldDelivery(SliceDelivery):
+    """Holds every record of a slice: none of them was delivered, as far as anybody knows. Mutable."""
+
+    def deliver_run(self, run: Sequence[Record], until: float) -> int:
+        """See ``SliceDelivery``."""
+        del until
+        part = run[: self._plan.max_failures - len(self.failures)]
+        for record in part:
+            self._hold(record)
+        return len(part)

@@ -1,0 +1,235 @@
+"""Runs record and Arrow handlers inside the tasks that fetch: the data never leaves the Python worker.
+
+When a worker dies, what its task had noted (``journal``) is found in one of two places. Where Spark retries tasks,
+the second attempt does not run the handler again: it salvages what the first has left on its machine, and the job
+goes on. In local mode a task has one attempt and its job fails, other tasks with it; there this process shares the
+machine, reads what all of them left, and has those stop that still run. On another machine nothing is found: then
+the slices of that task are planned again, alone.
+"""
+
+import hashlib
+import logging
+import os
+import re
+import shutil
+import tempfile
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Final
+
+from pyspark import SparkContext, TaskContext
+
+from kinesis_spout.errors import HandlerKilledWorker
+from kinesis_spout.spark.tasks import journal
+from kinesis_spout.spark.tasks.delivery import DeliverySettings, HandlerDelivery, SliceDelivery
+from kinesis_spout.spark.tasks.handlers import HandlerBytes
+from kinesis_spout.spark.tasks.jobs import cancel, has_begun, tagged
+from kinesis_spout.spark.tasks.journal import Journal, Remains
+from kinesis_spout.spark.tasks.salvage import lost, salvage
+from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
+from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
+from kinesis_spout.workers.worker_log import print_log_lines
+from shard_state import SliceKind
+
+_DIED: Final = "the worker died while it handled this record"
+_FAILED_TASK: Final = re.compile(r"Task (\d+) in stage")
+_STOP_SECONDS: Final = 5.0
+"""How long tasks of a job that died are waited for: each has a record in hand. Spark kills them after 2 s."""
+_LOOK_SECONDS: Final = 0.02
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Folder:
+    """Where the tasks of one job note what they do: the same path on each machine."""
+
+    path: Path
+    is_read_here: bool
+    """By the process that started the job, in the end; otherwise each task takes its own file away."""
+
+    def file(self, task: int, attempt: int = 0) -> Path:
+        """Name the file of a task."""
+        return self.path / f"{task}.{attempt}"
+
+    def make(self) -> None:
+        """Make the folder, if that can be done."""
+        try:
+            self.path.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            _log.warning("%s cannot be made (%s): a death costs more deliveries", self.path, error)
+
+    def open(self, task: int, attempt: int, slices: int) -> Journal | None:
+        """Begin the journal of a task; None where none can be written."""
+        self.make()
+        try:
+            return Journal(self.file(task, attempt), slices)
+        except OSError as error:
+            _log.warning(
+                "%s: no journal can be written (%s): a death costs more deliveries", self.path, error
+            )
+            return None
+
+    def remove(self, file: Path) -> None:
+        """Take a file away, and the folder with the last one."""
+        file.unlink(missing_ok=True)
+        with suppress(OSError):  # other tasks' files are in it still
+            self.path.rmdir()
+
+
+class RunSlices:
+    """The function that Spark runs over the packed slices. Picklable."""
+
+    def __init__(self, settings: TaskSettings, handler: HandlerBytes, folder: _Folder) -> None:
+        self._settings = settings
+        self._handler = handler
+        self._folder = folder
+
+    def __call__(self, packs: Iterable[Sequence[WorkSlice]]) -> Iterator[WorkResult]:
+        """Carry out the slices of one task; of its second attempt, say what came of them in the first."""
+        context = TaskContext.get()
+        assert context is not None
+        print_log_lines()
+        task, attempt = context.partitionId(), context.attemptNumber()
+        for pack in packs:
+            if attempt:
+                yield from self._salvage(pack, self._folder.file(task))
+            else:
+                yield from self._run(pack, task)
+
+    def _run(self, pack: Sequence[WorkSlice], task: int) -> Iterator[WorkResult]:
+        handler = self._handler.load()
+
+        def deliver(work: WorkSlice, rules: DeliverySettings) -> SliceDelivery:
+            return HandlerDelivery(work, handler, rules)
+
+        notes = self._folder.open(task, 0, len(pack))
+        yield from run_slices(pack, self._settings, deliver, notes)
+        if notes is not None:
+            notes.close()
+            if not self._folder.is_read_here:
+                self._folder.remove(self._folder.file(task))
+
+    def _salvage(self, pack: Sequence[WorkSlice], file: Path) -> Iterator[WorkResult]:
+        remains = journal.read(file)
+        if remains is None or not remains.is_over:
+            # It ran on another machine, or Spark has started a second attempt beside the first.
+            yield from map(lost, pack)
+            return
+        # Under another parent it was not the worker that died but the executor, and nobody knows of what.
+        if remains.parent == os.getppid():
+            yield from salvage(pack, remains, self._settings, _DIED)
+        else:
+            yield from map(lost, pack)
+        if not self._folder.is_read_here:
+            self._folder.remove(file)
+
+
+class HandlerRunner:
+    """A ``BatchRunner`` for handlers that run on the executors."""
+
+    def __init__(self, context: SparkContext, settings: TaskSettings, handler: HandlerBytes) -> None:
+        self._context = context
+        self._settings = settings
+        self._handler = handler
+        self._is_local = re.match(r"local(\[|$)", context.master or "") is not None
+        self._root = Path(tempfile.gettempdir()) / f"kinesis-spout-{uuid.uuid4().hex}"
+
+    def run(self, tag: str, packs: Sequence[Sequence[WorkSlice]]) -> list[WorkResult]:
+        """See ``BatchRunner``. Raises only where nothing can be salvaged."""
+        digest = hashlib.sha256(tag.encode()).hexdigest()[:16]
+        folder = _Folder(
+            path=self._root.with_name(f"{self._root.name}-{digest}"), is_read_here=self._is_local
+        )
+        run_slices_of = RunSlices(self._settings, self._handler, folder)
+        try:
+            if self._is_local:
+                folder.make()
+            with tagged(self._context, tag):
+                return self._context.parallelize(packs, len(packs)).mapPartitions(run_slices_of).collect()
+        except HandlerKilledWorker as death:
+            if not (self._is_local and folder.path.is_dir()):
+                raise  # on other machines, or not to be written
+            results = salvage_job(packs, folder.file, self._settings, death)
+            if results is None:
+                raise
+            return results
+        finally:
+            if self._is_local:
+                shutil.rmtree(folder.path, ignore_errors=True)
+
+    def has_begun(self, tag: str) -> bool:
+        """See ``BatchRunner``."""
+        return has_begun(self._context, tag)
+
+    def cancel(self, tag: str) -> None:
+        """See ``BatchRunner``."""
+        cancel(self._context, tag)
+
+
+def salvage_job(
+    packs: Sequence[Sequence[WorkSlice]],
+    file: Callable[[int], Path],
+    settings: TaskSettings,
+    death: HandlerKilledWorker,
+) -> list[WorkResult] | None:
+    """Say what came of the tasks of a job that failed on this machine.
+
+    One task's worker has died, or the job was cancelled. Then those are to blame that stay in one handler for
+    longer than a whole task may take.
+
+    Args:
+        packs: the slices of each task.
+        file: names the journal of a task.
+        settings: the tasks'.
+        death: how the job failed.
+
+    Returns:
+        None if it failed in a way that blames no task.
+    """
+    failed = _FAILED_TASK.search(str(death))
+    guilty = None if failed is None else int(failed[1])
+    cancelled = guilty is None and "cancel" in str(death)
+    if not cancelled and guilty is None:
+        return None
+    files = [file(task) for task in range(len(packs))]
+    for each in files:
+        journal.ask_to_stop(each)
+    until = monotonic() + _STOP_SECONDS
+    found = [_stopped(each, until) for each in files]
+    since = monotonic() - settings.max_seconds
+    anybody_hangs = any(remains is not None and remains.hangs_since(since) for remains in found)
+    results: list[WorkResult] = []
+    for task, (pack, remains) in enumerate(zip(packs, found, strict=True)):
+        if remains is None:
+            # Its worker had not begun: a time-out that was spent on starting it blames no record. One that died
+            # before it could note anything says nothing either.
+            results += [lost(work) for work in pack] if task == guilty else _not_begun(pack, settings)
+            continue
+        hangs = cancelled and remains.hangs_since(since)
+        blame = f"{_DIED}: {death}" if task == guilty else str(death) if hangs else None
+        results += salvage(pack, remains, settings, blame)
+    if cancelled and any(found) and not anybody_hangs:
+        # Then it is the reading that takes too long: the driver should read these shards.
+        return [
+            replace(each, lost=each.plan.kind is SliceKind.READ and not each.outcome.count)
+            for each in results
+        ]
+    return results
+
+
+def _not_begun(pack: Sequence[WorkSlice], settings: TaskSettings) -> list[WorkResult]:
+    return salvage(pack, Remains(counts=(0,) * len(pack)), settings, None)
+
+
+def _stopped(file: Path, until: float) -> Remains | None:
+    """Read what a task has noted, once it hands nothing over any more, or at the monotonic time ``until``."""
+    remains = journal.read(file)
+    while remains is not None and not remains.is_over and monotonic() < until:
+        sleep(_LOOK_SECONDS)
+        remains = journal.read(file)
+    return remains

@@ -1,0 +1,157 @@
+"""How the user's code is called on an executor: record by record, or by Arrow batches.
+
+The user's function travels as bytes, pickled once per query, and is unpickled once per Python worker: what it
+opens at module level or keeps in itself (a connection, a cache) lives as long as its worker.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from time import monotonic
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark import cloudpickle
+
+from kinesis_spout.handler import Failure, failure_of
+from kinesis_spout.kinesis.read.arrow import batch_of_records
+from kinesis_spout.record import Record
+from kinesis_spout.spark.tasks.delivery import Failed, Handler
+from kinesis_spout.spark.tasks.journal import UNDER_WAY, SliceNotes
+
+_LOOK_UP_SECONDS: Final = 0.1
+"""How often a record handler looks up from its records: whether anybody still waits for them."""
+
+ArrowFunction = Callable[[pa.RecordBatch, "ArrowCollector"], None]
+RecordFunction = Callable[[Any], None]
+
+
+class Door(Enum):
+    """Which kind of handler a query has."""
+
+    RECORD = auto()
+    ARROW = auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandlerBytes:
+    """A handler on its way to the executors."""
+
+    door: Door
+    pickled: bytes = field(repr=False)
+    digest: str
+
+    @classmethod
+    def of(cls, door: Door, function: Callable[..., None], scheme: Callable[[Record], Any]) -> "HandlerBytes":
+        """Pickle a function and the scheme that prepares its records."""
+        pickled = cloudpickle.dumps((function, scheme))  # type: ignore[no-untyped-call]
+        return cls(door=door, pickled=pickled, digest=hashlib.sha256(pickled).hexdigest())
+
+    def load(self) -> Handler:
+        """Give this worker's copy of the handler."""
+        handler = _loaded.get(self.digest)
+        if handler is None:
+            function, scheme = cloudpickle.loads(self.pickled)
+            handler = RecordHandler(function, scheme) if self.door is Door.RECORD else ArrowHandler(function)
+            _loaded.clear()
+            _loaded[self.digest] = handler
+        return handler
+
+
+_loaded: Final[dict[str, Handler]] = {}
+"""The handler of the query that used this worker last, by digest."""
+
+
+class RecordHandler:
+    """Calls ``function(scheme(record))`` for each record. Returning acks it, raising fails it."""
+
+    def __init__(self, function: RecordFunction, scheme: Callable[[Record], Any]) -> None:
+        self._function = function
+        self._scheme = scheme
+
+    def __call__(
+        self, records: Sequence[Record], until: float, notes: SliceNotes
+    ) -> tuple[int, list[Failed]]:
+        """See ``Handler``."""
+        failed: list[Failed] = []
+        function, scheme, words = self._function, self._scheme, notes.words
+        look_up_at, index = min(until, monotonic() + _LOOK_UP_SECONDS), notes.base - 1
+        for index, record in enumerate(records, notes.base):
+            words[UNDER_WAY] = index
+            try:
+                function(scheme(record))
+            except BaseException as error:  # noqa: BLE001 - whatever it raises fails its record
+                failure = failure_of(error)
+                failed.append((index - notes.base, failure))
+                notes.failed(index - notes.base, failure)
+            now = monotonic()
+            if now >= look_up_at:
+                if notes.tick() or now >= until:
+                    break
+                look_up_at = min(until, now + _LOOK_UP_SECONDS)
+        return index + 1 - notes.base, failed
+
+
+class ArrowCollector:
+    """Given to an Arrow handler with each batch, to say which of its rows failed. Mutable."""
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+        self.failures: dict[int, Failure] = {}
+
+    def __repr__(self) -> str:
+        return f"ArrowCollector(rows={self._rows}, failed={len(self.failures)})"
+
+    def fail(self, rows: int | Sequence[int], reason: str | Exception) -> None:
+        """Fail rows of the batch: they are delivered again, or dead-lettered past the retry limit.
+
+        Args:
+            rows: the row's index in the batch, or several.
+            reason: kept with the record; ``Reject`` and ``RetryLater`` mean what they do when raised.
+
+        Raises:
+            IndexError: the batch has no such row.
+        """
+        failure = failure_of(reason) if isinstance(reason, Exception) else Failure(error_text=reason)
+        for row in [rows] if isinstance(rows, int) else rows:
+            if not 0 <= row < self._rows:
+                raise IndexError(f"expected a row of the batch, 0 to {self._rows - 1}, got {row}")
+            self.failures[int(row)] = failure
+
+
+class ArrowHandler:
+    """Calls ``function(batch, collector)``. Returning acks all rows but those given to the collector.
+
+    When it raises, the batch is halved and each half is tried, down to the single row, which then fails. So a
+    poison row costs its neighbours repeated calls, never a failed delivery; a handler with side effects
+    should rather name the failed rows to the collector.
+    """
+
+    def __init__(self, function: ArrowFunction) -> None:
+        self._function = function
+
+    def __call__(
+        self, records: Sequence[Record], until: float, notes: SliceNotes
+    ) -> tuple[int, list[Failed]]:
+        """See ``Handler``. A batch that was begun is finished, whatever the time."""
+        del until
+        batch = batch_of_records(records, stream=records[0].stream, shard_id=records[0].shard_id)
+        return len(records), self._handle(batch, 0, notes)
+
+    def _handle(self, batch: pa.RecordBatch, offset: int, notes: SliceNotes) -> list[Failed]:
+        collector = ArrowCollector(batch.num_rows)
+        notes.together(offset, batch.num_rows)
+        notes.tick()
+        try:
+            self._function(batch, collector)
+        except BaseException as error:  # noqa: BLE001 - whatever it raises fails its row
+            if batch.num_rows > 1:
+                half = batch.num_rows // 2
+                first, second = batch.slice(0, half), batch.slice(half)
+                return self._handle(first, offset, notes) + self._handle(second, offset + half, notes)
+            collector.failures = {0: failure_of(error)}
+        failed = [(offset + row, failure) for row, failure in sorted(collector.failures.items())]
+        for at, failure in failed:
+            notes.failed(at, failure)
+        return failed

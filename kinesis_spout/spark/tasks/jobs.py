@@ -1,0 +1,166 @@
+"""Runs a micro-batch as one Spark job, and tells a job that died from one that is broken.
+
+A job *dies* when a Python worker or executor ends under it, or when it is cancelled for outliving the message
+time-out: its slices are planned again. It is *broken* when our code or the user's fails outside of a record (a
+handler that cannot be unpickled, a missing module on the executors), or when Spark itself is gone: trying again
+cannot help, and blaming records would dead-letter the stream. So that is an error of the query.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from pyspark import SparkContext
+from pyspark.errors import PySparkException, PythonException
+
+from kinesis_spout.errors import HandlerKilledWorker, InvalidConfig, KinesisSpoutError
+from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
+from kinesis_spout.workers.executor_python import unfit_python
+
+_WORKER_GONE: Final = (
+    "Python worker exited unexpectedly",
+    "Python worker failed to connect back",
+    "ExecutorLostFailure",
+    "cancelled",
+    "canceled",
+    "java.net.SocketException",
+    "java.io.EOFException",
+    "java.lang.OutOfMemoryError",
+    "TASK_KILLED",
+)
+_SPARK_GONE: Final = (
+    "stopped SparkContext",
+    "SparkContext was shut down",
+    "SparkContext has been shut down",
+    "SparkContext was stopped",
+)
+_PYTHON_ERROR: Final = "org.apache.spark.api.python.PythonException"
+
+_log = logging.getLogger(__name__)
+
+
+class HandlerBroken(KinesisSpoutError):  # noqa: N818 - a query's end, told in the package's tree
+    """The handler fails outside of any record: it, or what it needs, cannot be loaded on the executors."""
+
+
+class HandlerRaised(HandlerKilledWorker):
+    """A DataFrame handler raised: its batch failed as a whole, and the executors are well."""
+
+
+class SparkGone(KinesisSpoutError):  # noqa: N818
+    """The SparkContext was stopped, or its JVM has ended: no job can run, and no record is to blame."""
+
+
+class BatchRunner(Protocol):
+    """Runs one micro-batch; several may run at a time, each on its own thread."""
+
+    def run(self, tag: str, packs: Sequence[Sequence[WorkSlice]]) -> list[WorkResult]:
+        """Run the slices, packed by task, and wait for all of them.
+
+        Raises:
+            HandlerKilledWorker: the job died; nothing is known of its slices.
+            HandlerRaised: nobody died, but nobody knows which record is to blame.
+            HandlerBroken, SparkGone: the query cannot go on.
+        """
+        ...
+
+    def has_begun(self, tag: str) -> bool:
+        """Tell whether a task of the job under ``tag`` has begun. Until then it waits for its turn."""
+        ...
+
+    def cancel(self, tag: str) -> None:
+        """Make the job that runs under ``tag``, if any does, die. Never raises an Exception."""
+        ...
+
+
+class tagged:  # noqa: N801 - a context manager, used like a function
+    """Runs Spark actions under a job tag, and translates how they fail. See ``BatchRunner.run``."""
+
+    def __init__(self, context: SparkContext, tag: str) -> None:
+        self._context = context
+        self._tag = tag
+
+    def __enter__(self) -> None:
+        self._context.setJobGroup(self._tag, f"kinesis-spout {self._tag}", interruptOnCancel=True)
+        self._context.addJobTag(self._tag)
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, (Py4JError, PySparkException, EOFError, OSError)):
+            translated = translate(error)
+            if not isinstance(translated, SparkGone):
+                self._context.removeJobTag(self._tag)
+            raise translated from error
+        self._context.removeJobTag(self._tag)
+
+
+def has_begun(context: SparkContext, tag: str) -> bool:
+    """Tell whether any task of the jobs under a tag has begun."""
+    tracker = context.statusTracker()
+    jobs = [tracker.getJobInfo(job_id) for job_id in tracker.getJobIdsForGroup(tag)]
+    stages = [tracker.getStageInfo(int(stage_id)) for job in jobs if job for stage_id in job.stageIds]
+    return any(
+        stage.numActiveTasks + stage.numCompletedTasks + stage.numFailedTasks > 0 for stage in stages if stage
+    )
+
+
+def cancel(context: SparkContext, tag: str) -> None:
+    """Cancel the jobs under a tag. Where Spark is gone they are as well, and whoever stops must go on."""
+    try:
+        context.cancelJobsWithTag(tag)
+    except (Py4JError, PySparkException, OSError, AttributeError) as error:  # AttributeError: it was stopped
+        _log.warning("the jobs under %s could not be cancelled: %s", tag, _headline(_text(error)))
+
+
+def translate(error: BaseException) -> KinesisSpoutError:
+    """Tell a job that died from one that is broken, and from Spark's own end."""
+    text = _text(error)
+    unfit = unfit_python(text)
+    if unfit is not None:
+        return HandlerBroken(unfit)
+    # A Python error first: its text is the user's, and may hold any of the words that say that a worker died.
+    is_python = isinstance(error, PythonException) or _PYTHON_ERROR in text
+    if isinstance(error, Py4JNetworkError) or (not is_python and any(sign in text for sign in _SPARK_GONE)):
+        return SparkGone(
+            f"Spark was stopped, or ended, under a running query: {_headline(text)}. Stop the query before Spark; "
+            "what was not finished comes again at the next start"
+        )
+    if not is_python and any(sign in text for sign in _WORKER_GONE):
+        return HandlerKilledWorker(f"the Spark job died: {_headline(text)}")
+    if is_python or isinstance(error, PySparkException):
+        return HandlerBroken(
+            f"the handler cannot run on the executors: {_last_python_line(text)}. "
+            "Check that what it imports is installed there, and try it on one record first"
+        )
+    return HandlerKilledWorker(f"the Spark job died: {_headline(text)}")
+
+
+def classic_context(spark: object) -> SparkContext:
+    """Give a session's SparkContext.
+
+    Raises:
+        InvalidConfig: it has none (Spark Connect), or it was stopped.
+    """
+    context = getattr(spark, "_sc", None)
+    if not isinstance(context, SparkContext) or context._jsc is None:  # noqa: SLF001 - no public way to ask
+        raise InvalidConfig(
+            f"expected a running classic SparkSession, got {type(spark).__name__}: micro-batches need its "
+            "SparkContext, which Spark Connect and stopped sessions do not have"
+        )
+    return context
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, Py4JJavaError):
+        return str(error.java_exception.toString())
+    return f"{type(error).__name__}: {error}"
+
+
+def _headline(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")[:500]
+
+
+def _last_python_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(("\t", " "))]
+    python = [line for line in lines if "Error" in line and not line.startswith(("org.", "py4j."))]
+    return (python or lines or ["no reason given"])[-1][:500]

@@ -1,0 +1,215 @@
+"""What a task notes while it delivers, so that the death of its worker blames one record and costs no other.
+
+Each task writes a file in a temporary folder of its machine. Its first part is mapped into memory and holds a few
+numbers: how far each slice has come, and which record is under way. Writing one of them costs a fraction of a
+microsecond, and what a process wrote there stays when it dies. Behind it follow entries, each appended in one
+write: the failures as they happen, and the result of every slice that ended.
+
+Whoever finds the file after a death knows what the task knew: the slices that had ended, those that had not begun,
+and how far the others were. ``salvage`` makes results of that.
+"""
+
+import logging
+import mmap
+import os
+import pickle
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+from kinesis_spout.handler import Failure
+from kinesis_spout.spark.tasks.work import WorkResult
+
+UNDER_WAY: Final = 0
+"""Where the index of the record under way is, among those dealt with in its slice; -1 while there is none."""
+_TOGETHER, _SLICE, _SINCE, _STOP, _ENDED, _PID, _PARENT, _SLICES = range(1, 9)
+_COUNTS: Final = 9
+"""From here on: how many records each slice has dealt with."""
+_NONE: Final = -1
+_WORD_BYTES: Final = 8
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_log = logging.getLogger(__name__)
+
+
+class SliceNotes:
+    """The notes on one slice of a task. Mutable."""
+
+    def __init__(self, journal: "Journal | None", number: int) -> None:
+        self._journal = journal
+        self._number = number
+        words = memoryview(bytearray(_WORD_BYTES * _COUNTS)).cast("q")
+        self.words = words if journal is None else journal.words
+        """Write the index of a record to ``words[UNDER_WAY]`` before its handler is called."""
+        self.base = 0
+        """How many records the slice had dealt with before those that are handed over now."""
+
+    def begin(self, base: int) -> None:
+        """Note that records are handed over."""
+        self.base = base
+        self.words[_SLICE], self.words[_TOGETHER] = self._number, 1
+        self.tick()
+
+    def together(self, at: int, rows: int) -> None:
+        """Note that a handler is called with several records, ``at`` after those before."""
+        self.words[_TOGETHER] = rows
+        self.words[UNDER_WAY] = self.base + at
+
+    def failed(self, at: int, failure: Failure) -> None:
+        """Keep what a handler said of a record, ``at`` after those before."""
+        if self._journal is not None:
+            self._journal.append((self._number, self.base + at, failure))
+
+    def tick(self) -> bool:
+        """Note the time, now and then, for the record under way. Returns whether the task is to stop."""
+        self.words[_SINCE] = int(monotonic() * 1000)
+        return self.must_stop
+
+    @property
+    def must_stop(self) -> bool:
+        """Whether nobody waits for this task any more: no record may be handed over."""
+        return bool(self.words[_STOP])
+
+    def reached(self, count: int) -> None:
+        """Note that the handler has returned, and how many records the slice has dealt with by now."""
+        if self._journal is not None:
+            self.words[_COUNTS + self._number] = count
+        self.words[UNDER_WAY] = _NONE
+
+    def ended(self, result: WorkResult) -> WorkResult:
+        """Keep what came of the slice. Returns it."""
+        if self._journal is not None:
+            self._journal.append((self._number, None, result))
+        return result
+
+
+class Journal:
+    """The file of one task, while it runs. Mutable; used by the task's own thread only."""
+
+    def __init__(self, path: Path, slices: int) -> None:
+        self._path = path
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+        size = _WORD_BYTES * (_COUNTS + slices)
+        os.posix_fallocate(
+            self._file, 0, size
+        )  # a disk that is full must say so here: a map could only crash
+        os.lseek(self._file, 0, os.SEEK_END)
+        self._map = mmap.mmap(self._file, size)
+        self.words = memoryview(self._map).cast("q")
+        self.words[UNDER_WAY] = _NONE
+        self.words[_PID], self.words[_PARENT], self.words[_SLICES] = os.getpid(), os.getppid(), slices
+
+    def append(self, entry: "tuple[int, int | None, Failure | WorkResult]") -> None:
+        """Write an entry, in one piece. Where that fails there is no journal any more: half of one would lie."""
+        pickled = pickle.dumps(entry, pickle.HIGHEST_PROTOCOL)
+        framed = len(pickled).to_bytes(_WORD_BYTES, "little") + pickled
+        try:
+            written = os.write(self._file, framed)
+        except OSError as error:
+            self._give_up(error)
+        else:
+            if written < len(framed):
+                self._give_up(OSError("the disk is full"))
+
+    def _give_up(self, error: OSError) -> None:
+        _log.warning(
+            "%s cannot be written (%s): a death of this task will cost more deliveries", self._path, error
+        )
+        self._path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Note that all slices have ended."""
+        self.words[_ENDED] = 1
+        self.words.release()
+        self._map.close()
+        os.close(self._file)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remains:
+    """What a task has left behind."""
+
+    results: dict[int, WorkResult] = field(default_factory=dict)
+    """Of the slices that had ended, by their place in the task."""
+    counts: tuple[int, ...] = ()
+    """How many records each slice had dealt with."""
+    failures: dict[int, dict[int, Failure]] = field(default_factory=dict)
+    """By slice, and by the record's index in it."""
+    slice_number: int = 0
+    under_way: int | None = None
+    """The index of the record in whose handler the task was, in the slice above; None: in none."""
+    together: int = 1
+    """How many records its handler was given together, from that one on."""
+    since: float = 0.0
+    """When the record under way began, at the earliest; monotonic, and the same for all processes of a machine."""
+    parent: int = 0
+    """The process that had started the worker."""
+    is_over: bool = True
+    """Whether nothing is written any more: the task has ended, or its process is gone."""
+
+    def hangs_since(self, time: float) -> bool:
+        """Tell whether one record is under way since before a monotonic time."""
+        return self.under_way is not None and self.since < time
+
+
+def read(path: Path) -> Remains | None:
+    """Read what a task has noted, which may run still; None if it has noted nothing."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    return _parse(content) if len(content) >= _WORD_BYTES * _COUNTS else None
+
+
+def ask_to_stop(path: Path) -> None:
+    """Have a task that still runs hand over no further record."""
+    try:
+        with path.open("r+b") as file:
+            file.seek(_WORD_BYTES * _STOP)
+            file.write((1).to_bytes(_WORD_BYTES, "little"))
+    except FileNotFoundError:
+        _log.debug("%s: the task has not begun, or has ended", path)
+
+
+def _parse(content: bytes) -> Remains:
+    words = memoryview(content[: len(content) // _WORD_BYTES * _WORD_BYTES]).cast("q")
+    slices = words[_SLICES]
+    remains = Remains(
+        counts=tuple(words[_COUNTS : _COUNTS + slices]),
+        slice_number=words[_SLICE],
+        under_way=None if words[UNDER_WAY] == _NONE else words[UNDER_WAY],
+        together=words[_TOGETHER],
+        since=words[_SINCE] / 1000,
+        parent=words[_PARENT],
+        is_over=bool(words[_ENDED]) or not _lives(words[_PID]),
+    )
+    for number, index, entry in _entries(content, _WORD_BYTES * (_COUNTS + slices)):
+        if isinstance(entry, WorkResult):
+            remains.results[number] = entry
+        elif index is not None:
+            remains.failures.setdefault(number, {})[index] = entry
+    return remains
+
+
+def _entries(content: bytes, start: int) -> "Iterator[tuple[int, int | None, Failure | WorkResult]]":
+    """Give the entries. The last one may be torn, where its writer was killed."""
+    while start + _WORD_BYTES <= len(content):
+        length = int.from_bytes(content[start : start + _WORD_BYTES], "little")
+        start += _WORD_BYTES
+        if start + length > len(content):
+            return
+        yield pickle.loads(content[start : start + length])  # noqa: S301 - our own file, in our own folder
+        start += length
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,273 @@
+"""What a Spark task does: read its slices' shards concurrently, call the handler, return the outcomes.
+
+Pages are fetched by threads, one ahead of the handler for each slice; the handler itself runs on the task's
+own thread only, so user code needs no locks. The first pages to arrive are handled first: an idle or throttled
+shard holds up nobody (invariant 15).
+
+A batch is never held for long by its largest slice: after ``max_seconds`` of handling no slice reads on. The time
+counts from when there is something to handle, and a page that was fetched gets its share of time, however long
+the fetch took. What is left of a page then travels back to the driver, which has it carried by the next slices,
+so it is not fetched again.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from time import monotonic
+
+from kinesis_spout.errors import KinesisError, ShardNotFound
+from kinesis_spout.kinesis import KinesisClientSettings, KinesisShardLister, PollingShardGetter
+from kinesis_spout.ports import Page
+from kinesis_spout.record import Record
+from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
+from kinesis_spout.spark.tasks.journal import Journal, SliceNotes
+from kinesis_spout.spark.tasks.work import Cursor, WorkResult, WorkSlice
+from kinesis_spout.workers.worker_memory import set_aside_imports
+from shard_state import Order, SliceKind, SliceOutcome
+
+_THREADS = 8
+
+Deliver = Callable[[WorkSlice, DeliverySettings], SliceDelivery]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSettings:
+    """What every task of a query needs to know."""
+
+    stream: str
+    client: KinesisClientSettings
+    order: Order
+    fail_on_data_loss: bool
+    records_per_fetch: int
+    bytes_per_slice: int
+    max_seconds: float
+    """How long a task goes on handling. It ends before twice that, but for one record and one fetch."""
+    max_left_bytes: int = 0
+    """Of fetched and not handled records, what one task gives back to the driver."""
+
+
+class _HandlingTime:
+    """How long a task may go on. Mutable."""
+
+    def __init__(self, seconds: float, slices: int) -> None:
+        self._seconds = seconds
+        self._share = seconds / (2 * max(1, slices))
+        self._until: float | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more should be fetched."""
+        return self._until is not None and monotonic() >= self._until
+
+    @property
+    def until(self) -> float:
+        """When the time is over; it begins with the first records."""
+        if self._until is None:
+            self._until = monotonic() + self._seconds
+        return self._until
+
+    def of_page(self) -> float:
+        """Say until when records that are handed over now are handled: they get a share however late they come.
+
+        A slice has at most two pages after the time is over, the one in hand and the one ahead.
+        """
+        return max(self.until, monotonic() + self._share)
+
+
+def run_slices(
+    pack: Sequence[WorkSlice], settings: TaskSettings, deliver: Deliver, journal: Journal | None = None
+) -> Iterator[WorkResult]:
+    """Carry out slices together; each result is given as soon as its slice ends."""
+    time = _HandlingTime(settings.max_seconds, len(pack))
+    left = _Left(settings.max_left_bytes)
+    reading: dict[Future[Page], _Read] = {}
+    with ThreadPoolExecutor(max_workers=min(_THREADS, max(1, len(pack)))) as threads:
+        carried = []
+        for number, work in enumerate(pack):
+            notes = SliceNotes(journal, number)
+            delivery = deliver(work, DeliverySettings(order=settings.order, clock=monotonic, notes=notes))
+            if work.plan.kind is SliceKind.READ:
+                read = _Read(work, delivery, settings, notes)
+                reading[threads.submit(read.fetch)] = read
+            else:
+                carried.append((work, delivery, notes))
+        for work, delivery, notes in carried:
+            yield notes.ended(_deliver_carried(work, delivery, time.of_page()))
+        while reading:
+            for done in wait(reading, return_when=FIRST_COMPLETED).done:
+                read = reading.pop(done)
+                following = read.take(done)
+                if following is None:
+                    yield read.result()
+                    continue
+                page_until = time.of_page()
+                # The next page is on its way while this one is handled.
+                ahead = threads.submit(read.fetch) if read.reads_on(following, time) else None
+                goes_on = read.handle(following, page_until)
+                if goes_on and ahead is not None:
+                    reading[ahead] = read
+                else:
+                    read.keep(left, ahead)
+                    yield read.result()
+    set_aside_imports()
+
+
+class _Left:
+    """The room for what is fetched and not handled. Mutable."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._room = max_bytes
+
+    def take(self, records: Sequence[Record]) -> tuple[Record, ...]:
+        """Give as many of the first records as there is room for."""
+        taken = 0
+        for record in records:
+            self._room -= len(record.data)
+            if self._room < 0:
+                break
+            taken += 1
+        return tuple(records[:taken])
+
+
+def _deliver_carried(work: WorkSlice, delivery: SliceDelivery, until: float) -> WorkResult:
+    reached = delivery.deliver(work.records, until)
+    if work.plan.kind is SliceKind.RETRY:
+        delivery.hold_rest(work.records[reached:])
+    return WorkResult(
+        plan=work.plan,
+        outcome=SliceOutcome(
+            first=delivery.first,
+            last=delivery.last,
+            count=delivery.count,
+            failures=tuple(delivery.failures),
+        ),
+        unfinished=tuple(delivery.unfinished),
+        delivered=delivery.delivered,
+    )
+
+
+class _Read:
+    """One READ slice under way. Mutable; ``fetch`` runs on a fetching thread, one call at a time."""
+
+    def __init__(
+        self, work: WorkSlice, delivery: SliceDelivery, settings: TaskSettings, notes: SliceNotes
+    ) -> None:
+        self._work = work
+        self._delivery = delivery
+        self._settings = settings
+        self._notes = notes
+        self._getter: PollingShardGetter | None = None
+        self._bytes = 0
+        self._at_end = False
+        self._at_tip = False
+        self._whole = True
+        """Whether everything fetched was also dealt with, or is given back; if not, the getter is too far."""
+        self._rest: Sequence[Record] = ()
+        """Of the page that was handled last, what was not reached."""
+        self._left: tuple[Record, ...] = ()
+        self._millis_behind: int | None = None
+        self._trimmed = False
+        self._error: KinesisError | None = None
+
+    def fetch(self) -> Page:
+        """Read the next page, waiting for the shard's read limits."""
+        if self._getter is None:
+            self._getter = self._open()
+        return self._delivery.fetch(self._getter, self._settings.records_per_fetch)
+
+    def take(self, done: Future[Page]) -> Page | None:
+        """Look at a fetched page. None: the slice ends here."""
+        try:
+            page = done.result()
+        except ShardNotFound:
+            self._trimmed = self._at_end = True
+            return None
+        except KinesisError as error:
+            self._error = error
+            return None
+        self._bytes += page.size_bytes
+        self._millis_behind = page.millis_behind_latest
+        self._at_end = page.at_end
+        self._at_tip = page.at_end or page.millis_behind_latest == 0
+        return page
+
+    def reads_on(self, page: Page, time: _HandlingTime) -> bool:
+        """Tell whether the page after this one is wanted, as far as one can tell before handling this one."""
+        return (
+            not self._at_tip
+            and self._bytes < self._settings.bytes_per_slice
+            and self._delivery.wants_more_than(page)
+            and not time.is_over
+            and self._getter is not None
+            and self._getter.ready_at < time.until
+        )
+
+    def handle(self, page: Page, until: float) -> bool:
+        """Deliver a page. Returns whether the slice goes on, with the page ahead if there is one."""
+        reached = self._delivery.deliver(page.records, until)
+        self._rest = page.records[reached:]
+        if self._rest:
+            self._at_end = self._at_tip = False
+        return not self._rest and self._delivery.room
+
+    def keep(self, left: _Left, ahead: Future[Page] | None) -> None:
+        """Keep what was fetched and not handled, as far as there is room for it, for the driver to carry."""
+        self._left = left.take(self._rest)
+        self._whole = len(self._left) == len(self._rest)
+        if ahead is None or ahead.cancel():
+            return
+        if ahead.exception() is None:
+            page = ahead.result()
+            self._bytes += page.size_bytes
+            kept = left.take(page.records) if self._whole else ()
+            self._left += kept
+            self._whole = self._whole and len(kept) == len(page.records)
+        else:
+            self._whole = False
+
+    def result(self) -> WorkResult:
+        """Close the books."""
+        delivery, getter = self._delivery, self._getter
+        cursor = Cursor()
+        if getter is not None:
+            cursor = Cursor(
+                iterator=getter.iterator if self._whole else None,
+                iterator_obtained_at=getter.iterator_obtained_at,
+                not_before=getter.not_before,
+            )
+        result = WorkResult(
+            plan=self._work.plan,
+            outcome=SliceOutcome(
+                first=delivery.first,
+                last=delivery.last,
+                count=delivery.count,
+                failures=tuple(delivery.failures),
+                at_end=self._at_end,
+                at_tip=self._at_tip,
+            ),
+            unfinished=tuple(delivery.unfinished),
+            cursor=cursor,
+            delivered=delivery.delivered,
+            bytes_read=self._bytes,
+            millis_behind_latest=self._millis_behind,
+            throttles=0 if getter is None else getter.throttles,
+            trimmed=self._trimmed,
+            error=self._error,
+            left=self._left,
+        )
+        return self._notes.ended(result)
+
+    def _open(self) -> PollingShardGetter:
+        client = self._settings.client.connect()
+        cursor = self._work.cursor
+        return PollingShardGetter(
+            client,
+            stream=self._settings.stream,
+            shard_id=self._work.plan.shard_id,
+            position=self._work.plan.position,
+            lister=KinesisShardLister(client, self._settings.stream),
+            fail_on_data_loss=self._settings.fail_on_data_loss,
+            iterator=cursor.iterator,
+            iterator_obtained_at=cursor.iterator_obtained_at,
+            not_before=cursor.not_before,
+        )

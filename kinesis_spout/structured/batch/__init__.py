@@ -1,0 +1,4 @@
+"""The batch read: streams between two positions, planned once, each record once.
+
+Begin with ``batch_reader``.
+"""

@@ -1,0 +1,243 @@
+"""The batch read of ``format("kinesis")``: streams between two places, planned once, each record once.
+
+Everything that could differ between two readings is decided when the read is planned: LATEST becomes the time at
+which the data was asked for, and the shards are listed after that. So a task that is tried again and a second
+action on the DataFrame give the same rows, as long as retention leaves them (``shard_interval`` has the rules).
+
+Rows are in the order of their shard. Across shards there is no order, not even of parents before children:
+a batch is whole anyway, and whoever wants an order sorts.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from kinesis_spout.clock import Clock, SystemClock
+from kinesis_spout.errors import DataLoss, InvalidConfig
+from kinesis_spout.kinesis import KinesisClientSettings, KinesisShardLister
+from kinesis_spout.kinesis.client import stream_arguments
+from kinesis_spout.kinesis.errors import ResourceNotFound, expected, translated
+from kinesis_spout.structured.batch.shard_interval import IntervalRead, ShardInterval
+from kinesis_spout.structured.options import BatchReadOptions, EndPositions, StartPositions
+from kinesis_spout.structured.options.positions import moment
+from kinesis_spout.structured.options.spelling import as_option, said_as_options
+from kinesis_spout.structured.stream.partitions import RangeReading, in_chunks
+from kinesis_spout.structured.stream.stream_shards import persistently
+from kinesis_spout.workers.worker_log import print_log_lines
+from kinesis_spout.workers.worker_memory import set_aside_imports
+from shard_state import Shard
+
+SHARDS_PER_TASK: Final = 8
+"""Unless ``shardsPerTask`` says otherwise. AWS gives 2 MiB/s of a shard, and one Python task takes in about
+eight times that; more tasks would wait, fewer would be the bottleneck."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchPlan:
+    """Where a read begins and ends, and in which shards. Can be pickled."""
+
+    start: StartPositions
+    end: EndPositions
+    """Never LATEST."""
+    listed: Mapping[str, frozenset[str]]
+    """The shards of each stream that tasks were made for."""
+
+    def interval(self, stream: str, shard_id: str) -> ShardInterval:
+        """Give what is to be read of a shard."""
+        start, end = self.start.of_shard(shard_id), self.end.of_shard(shard_id)
+        return ShardInterval(stream=stream, shard_id=shard_id, start=start, end=end)
+
+    def intervals(self) -> list[ShardInterval]:
+        """Give what is to be read, without the shards that can have nothing."""
+        every = (
+            self.interval(stream, shard_id) for stream in self.listed for shard_id in self.listed[stream]
+        )
+        ordered = sorted(every, key=lambda interval: (interval.stream, interval.shard_id))
+        return [interval for interval in ordered if not interval.is_empty]
+
+    def unlisted(self, parent: ShardInterval, children: tuple[Shard, ...]) -> list[ShardInterval]:
+        """Give the children for which there is no task, and which the reader of ``parent`` is to read.
+
+        A listing may lag behind a reshard, but the last page of a parent does not. A merged child is read by one
+        of its parents' readers: the first of those who surely come to their shard's end, or past the read's.
+        """
+        intervals = []
+        for child in children:
+            if child.shard_id in self.listed[parent.stream]:
+                continue
+            sure = [each for each in child.parents if self.end.of_shard(each).sequence_number is None]
+            if parent.shard_id == min(sure or child.parents):
+                intervals.append(self.interval(parent.stream, child.shard_id))
+        return intervals
+
+
+class ShardIntervals(InputPartition):
+    """What one task reads."""
+
+    def __init__(
+        self,
+        intervals: list[ShardInterval],
+        *,
+        plan: BatchPlan,
+        reading: RangeReading,
+        bytes_per_second: float,
+    ) -> None:
+        super().__init__(tuple(intervals))
+        self.intervals = tuple(intervals)
+        self.plan = plan
+        self.reading = reading
+        self.bytes_per_second = bytes_per_second
+
+
+class KinesisBatchReader(DataSourceReader):
+    """Reads streams once. Only its options and the time travel to the executors.
+
+    Args:
+        options: what ``spark.read`` was told.
+        now: what LATEST means, in seconds since the epoch; by default, the time of this call. PySpark 4.0 makes
+            a reader for every action: given the time of ``load``, they all read the same.
+    """
+
+    def __init__(self, options: BatchReadOptions, *, now: float | None = None) -> None:
+        self._options = options
+        self._now = SystemClock().time() if now is None else now
+
+    @said_as_options()
+    def partitions(self) -> list[InputPartition]:
+        """List the shards and divide them among tasks; runs on the driver.
+
+        Throttles, time-outs and lost connections are tried again without limit, and logged.
+
+        Raises:
+            InvalidConfig: the end is yet to come, or a sequence number is given for several shards.
+            DataLoss: a start is behind retention, or a shard is named that is not there (``failOnDataLoss``).
+            StreamNotFound, AccessDenied: at once.
+        """
+        print_log_lines(spell=as_option)
+        options = self._options
+        plan = self._plan()
+        intervals = plan.intervals()
+        self._check_retention(intervals)
+        reading = RangeReading(
+            client=options.client,
+            fail_on_data_loss=options.fail_on_data_loss,
+            records_per_fetch=options.max_records_per_fetch,
+            extra_columns=options.extra_columns,
+        )
+        # One task at least: some versions of Spark cannot do with none.
+        count = max(1, -(-len(intervals) // (options.shards_per_task or SHARDS_PER_TASK)))
+        rate = options.max_fetch_bytes_per_second
+        return [
+            ShardIntervals(intervals[task::count], plan=plan, reading=reading, bytes_per_second=rate)
+            for task in range(count)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read a partition, on an executor."""
+        assert isinstance(partition, ShardIntervals)
+        print_log_lines(spell=as_option)
+        with said_as_options():
+            yield from read_intervals(partition, SystemClock())
+
+    def _plan(self) -> BatchPlan:
+        options = self._options
+        end = options.end.resolved(self._now)
+        client = options.client.connect()
+        listers = {stream: KinesisShardLister(client, stream) for stream in options.streams}
+        listed = {
+            stream: frozenset(shard.shard_id for shard in persistently(lister.list_shards))
+            for stream, lister in listers.items()
+        }
+        plan = BatchPlan(start=options.start, end=end, listed=listed)
+        self._check_shards(plan)
+        return plan
+
+    def _check_shards(self, plan: BatchPlan) -> None:
+        shards = sum(len(ids) for ids in plan.listed.values())
+        for option, position in (
+            ("startingPosition", plan.start.default),
+            ("endingPosition", plan.end.default),
+        ):
+            if position.sequence_number is not None and shards != 1:
+                raise InvalidConfig(
+                    f"option {option}: a sequence number is of one shard, and {shards} are to be read: expected "
+                    f'JSON that names it, {{"shardId-…": {{"iteratorType": "{position.type.value}", …}}}}'
+                )
+        missing = (plan.start.shards.keys() | plan.end.shards.keys()).difference(*plan.listed.values())
+        if missing:
+            self._lose(
+                f"expected the shards that startingPosition and endingPosition name among the {shards} that the "
+                f"stream lists, but {', '.join(sorted(missing))} is not there: retention took it, or it never was",
+                "to read the others",
+            )
+
+    def _check_retention(self, intervals: list[ShardInterval]) -> None:
+        """Compare start times with retention: Kinesis itself begins at the oldest record, and says nothing."""
+        oldest: dict[str, float] = {}
+        for interval in intervals:
+            if interval.start.timestamp is not None:
+                oldest[interval.stream] = min(
+                    interval.start.timestamp, oldest.get(interval.stream, interval.start.timestamp)
+                )
+        for stream, start in oldest.items():
+            created, hours = persistently(partial(_kept, self._options.client, stream))
+            horizon = self._now - hours * 3600
+            if max(start, created) < horizon:
+                self._lose(
+                    f"startingPosition {moment(start)} is behind the retention of stream {stream!r}, {hours} "
+                    f"hours: what arrived before {moment(horizon)} is gone",
+                    "to read what is left, or start at trim_horizon, which asks for no more",
+                )
+
+    def _lose(self, text: str, so_that: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise DataLoss(f"{text}. Set failOnDataLoss to false {so_that}")
+        _log.warning("%s; going on without it because failOnDataLoss is false", text)
+
+
+def read_intervals(partition: ShardIntervals, clock: Clock) -> Iterator[pa.RecordBatch]:
+    """Read what a task is to read, a page of one shard after a page of another, each as soon as its rate allows.
+
+    So the task holds one page at a time, and a shard that is throttled or slow delays no other.
+
+    Raises:
+        What ``IntervalRead.next_rows`` raises.
+    """
+
+    def begin(interval: ShardInterval) -> IntervalRead:
+        rate = partition.bytes_per_second
+        return IntervalRead(interval, partition.reading, bytes_per_second=rate, clock=clock)
+
+    reads = [begin(interval) for interval in partition.intervals]
+    while reads:
+        read = min(reads, key=lambda each: each.ready_at)
+        clock.sleep(read.ready_at - clock.monotonic())
+        rows = read.next_rows()
+        if rows is not None:
+            yield from in_chunks(rows)
+        if read.is_over:
+            reads.remove(read)
+            reads.extend(begin(found) for found in partition.plan.unlisted(read.interval, read.children))
+    set_aside_imports()
+
+
+def _kept(settings: KinesisClientSettings, stream: str) -> tuple[float, int]:
+    """Give when a stream was created, and for how many hours it keeps a record."""
+    client = settings.connect()
+    call = f"DescribeStreamSummary of stream {stream!r}"
+    try:
+        with translated(call):
+            reply = client.describe_stream_summary(**stream_arguments(stream))
+    except ResourceNotFound:
+        KinesisShardLister(client, stream).list_shards()  # says so if the stream is gone
+        raise
+    summary = expected(reply, "StreamDescriptionSummary", call)
+    created: float = summary["StreamCreationTimestamp"].timestamp()
+    return created, int(expected(summary, "RetentionPeriodHours", call))

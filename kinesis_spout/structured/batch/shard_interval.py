@@ -1,0 +1,237 @@
+"""One shard between two places: which of its records a batch read has, and when there can be no more of them.
+
+**Which records.** A place that is a sequence number cuts the shard there. A place that is a time is applied to
+every record by itself, to the microsecond: ``start <= arrival < end``. So of two reads, one of which ends where
+the other starts, each record is in exactly one; and whoever reads an interval again gets the same records.
+
+**When it is over.** Arrival times only nearly increase along a shard, and two clocks only nearly agree; by how
+much they differ at most is assumed to be ``MARGIN_SECONDS``. Kinesis is asked from so long before a start time,
+and an interval that ends at a time is read on until the first of these:
+
+* the end of the closed shard;
+* a page of which *every* record arrived more than the margin after the end;
+* the tip of the shard (an empty page that is not behind), seen by a read that was begun more than the margin
+  after the end: what arrives from then on is not in the interval.
+
+An interval that ends at a sequence number is over with the record there, with the first one past it, or at the
+end of the shard. If the tip comes first, the record is not in the shard, which is a data loss.
+"""
+
+import logging
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kinesis_spout.clock import Clock
+from kinesis_spout.errors import DataLoss, KinesisError, KinesisSpoutError, ShardNotFound, Throttled
+from kinesis_spout.kinesis import ArrowPage, KinesisShardLister, PollingShardGetter
+from kinesis_spout.structured.options.positions import MARGIN_SECONDS
+from kinesis_spout.structured.stream.partitions import RangeReading
+from shard_state import Position, SequenceNumber, Shard
+from shard_state.position import PositionType
+
+_MIN_RETRY_SECONDS: Final = 0.2
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardInterval:
+    """The part of one shard that a batch read has."""
+
+    stream: str
+    shard_id: str
+    start: Position
+    """Not LATEST."""
+    end: Position
+    """A time, or a sequence number."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the two places alone tell that there is nothing in between."""
+        start, end = self.start, self.end
+        if start.timestamp is not None and end.timestamp is not None:
+            return end.timestamp <= start.timestamp
+        if start.sequence_number is not None and end.sequence_number is not None:
+            return _place(end) <= _place(start)
+        return False
+
+    @property
+    def first_position(self) -> Position:
+        """From where Kinesis is asked: nothing of the interval comes before."""
+        if self.start.timestamp is None:
+            return self.start
+        earlier = self.start.timestamp - MARGIN_SECONDS
+        return Position.at_timestamp(earlier) if earlier > 0 else Position.trim_horizon()
+
+    def part_of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Give the rows that are in the interval; ``batch`` is a page that was read from ``first_position`` on.
+
+        Raises:
+            KinesisError: a row has no arrival time, and one is needed.
+        """
+        if self.end.sequence_number is not None:
+            batch = batch.slice(0, _rows_before(self.end, batch))
+        since, until = self.start.timestamp, self.end.timestamp
+        if batch.num_rows == 0 or (since is None and until is None):
+            return batch
+        arrivals = self._arrivals(batch)
+        inside = pa.repeat(pa.scalar(value=True), batch.num_rows)
+        if since is not None:
+            inside = pc.and_(inside, pc.greater_equal(arrivals, _microseconds(since)))
+        if until is not None:
+            inside = pc.and_(inside, pc.less(arrivals, _microseconds(until)))
+        return batch if pc.all(inside).as_py() else batch.filter(inside)
+
+    def is_behind(self, batch: pa.RecordBatch) -> bool:
+        """Tell whether nothing of the interval follows a page, by the page's rows alone."""
+        if batch.num_rows == 0:
+            return False
+        if self.end.sequence_number is not None:
+            return _sequence(batch, batch.num_rows - 1) >= self.end.sequence_number
+        assert self.end.timestamp is not None
+        first_arrival: int = pc.min(self._arrivals(batch)).as_py()
+        return first_arrival > _microseconds(self.end.timestamp + MARGIN_SECONDS)
+
+    def _arrivals(self, batch: pa.RecordBatch) -> pa.Array:
+        arrivals = batch.column("approximateArrivalTimestamp")
+        if arrivals.null_count:
+            row = pc.index(pc.is_null(arrivals), value=True).as_py()
+            raise KinesisError(
+                f"expected an arrival time with every record of shard {self.shard_id!r} of stream "
+                f"{self.stream!r}, got none with {_sequence(batch, row)}, so it is neither in a range of times "
+                "nor outside; give sequence numbers as startingPosition and endingPosition"
+            )
+        return arrivals.cast(pa.int64())
+
+    def __str__(self) -> str:
+        return f"shard {self.shard_id!r} of stream {self.stream!r} from {self.start} to {self.end}"
+
+
+class IntervalRead:
+    """Reads an interval, page by page. Mutable, owns nothing that needs closing.
+
+    Args:
+        interval: which.
+        reading: how.
+        bytes_per_second: at most so much is read of the shard.
+        clock: dates the reads, and paces them.
+    """
+
+    def __init__(
+        self, interval: ShardInterval, reading: RangeReading, *, bytes_per_second: float, clock: Clock
+    ) -> None:
+        client = reading.client.connect()
+        self.interval = interval
+        self._reading = reading
+        self._bytes_per_second = bytes_per_second
+        self._clock = clock
+        self._getter = PollingShardGetter(
+            client,
+            stream=interval.stream,
+            shard_id=interval.shard_id,
+            position=interval.first_position,
+            lister=KinesisShardLister(client, interval.stream, clock=clock),
+            fail_on_data_loss=reading.fail_on_data_loss,
+            extra_columns=reading.extra_columns,
+            clock=clock,
+        )
+        last = interval.end.timestamp
+        self._tip_counts_from = (clock.time() if last is None else last) + MARGIN_SECONDS
+        self.ready_at = self._getter.ready_at
+        """The clock's monotonic time of the next read; whoever calls ``next_rows`` waits for it."""
+        self.is_over = False
+        """Everything was read."""
+        self.children: tuple[Shard, ...] = ()
+        """Who continues the shard, if its end was read."""
+
+    def next_rows(self) -> pa.RecordBatch | None:
+        """Read a page, and give what is in the interval; None if there was none to be had, this time.
+
+        What may pass (throttles, time-outs, lost connections) is logged; the next call tries again.
+
+        Raises:
+            DataLoss: the interval starts behind retention, or ends at a record that is not there, and
+                ``fail_on_data_loss`` is set.
+            ShardNotFound: retention took the shard, and ``fail_on_data_loss`` is set.
+            StreamNotFound, AccessDenied: at once.
+        """
+        begun, begun_at = self._clock.time(), self._clock.monotonic()
+        try:
+            page = self._getter.read_arrow(self._reading.records_per_fetch)
+        except KinesisSpoutError as error:
+            self._failed(error)
+            return None
+        paced = begun_at + page.size_bytes / self._bytes_per_second
+        self.ready_at = max(self._getter.ready_at, paced)
+        self._look_for_end(page, begun)
+        return self.interval.part_of(page.batch)
+
+    def _look_for_end(self, page: ArrowPage, begun: float) -> None:
+        if page.at_end:
+            self.is_over = True
+            self.children = page.child_shards
+        elif self.interval.is_behind(page.batch):
+            self.is_over = True
+        elif page.batch.num_rows == 0 and page.millis_behind_latest == 0:
+            if begun > self._tip_counts_from:
+                self.is_over = True
+                self._check_end_at_tip()
+            else:
+                # The tip so early tells nothing: ask again when it does. (Just after, as it has to be later.)
+                wait = self._tip_counts_from - begun + 0.001
+                self.ready_at = max(self.ready_at, self._clock.monotonic() + wait)
+
+    def _check_end_at_tip(self) -> None:
+        if self.interval.end.sequence_number is not None:
+            self._lose(
+                DataLoss,
+                f"expected the end of {self.interval}, but the shard has neither that record nor a later one: "
+                "retention took it, or it is not of this shard",
+                "to take what there is",
+            )
+
+    def _failed(self, error: KinesisSpoutError) -> None:
+        if isinstance(error, ShardNotFound):
+            self.is_over = True
+            self._lose(ShardNotFound, str(error), "to read the others", error)
+            return
+        if isinstance(error, DataLoss):
+            text = f"cannot begin to read {self.interval}: that is behind retention, or not of this shard"
+            self._lose(DataLoss, f"{text} ({error.__cause__})", "to begin at the oldest record left", error)
+        if not error.retriable:
+            raise error
+        if not isinstance(error, Throttled):
+            _log.warning("%s; it is read again", error)
+        self.ready_at = max(self._getter.ready_at, self._clock.monotonic() + _MIN_RETRY_SECONDS)
+
+    def _lose(
+        self, kind: type[KinesisError], text: str, so_that: str, cause: KinesisSpoutError | None = None
+    ) -> None:
+        if self._reading.fail_on_data_loss:
+            raise kind(f"{text}. Set failOnDataLoss to false {so_that}") from cause
+        _log.warning("%s; going on without it because failOnDataLoss is false", text)
+
+
+def _rows_before(end: Position, batch: pa.RecordBatch) -> int:
+    """Count the rows up to an end at a sequence number; rows are in the order of theirs."""
+    assert end.sequence_number is not None
+    inclusive = end.type is PositionType.AFTER_SEQUENCE_NUMBER
+    find = bisect_right if inclusive else bisect_left
+    return find(range(batch.num_rows), end.sequence_number, key=lambda row: _sequence(batch, row))
+
+
+def _sequence(batch: pa.RecordBatch, row: int) -> SequenceNumber:
+    return SequenceNumber(int(batch.column("sequenceNumber")[row].as_py()))
+
+
+def _place(position: Position) -> tuple[SequenceNumber | None, bool]:
+    """Order positions at sequence numbers: before a record, then after it."""
+    return position.sequence_number, position.type is PositionType.AFTER_SEQUENCE_NUMBER
+
+
+def _microseconds(seconds: float) -> int:
+    return round(seconds * 1_000_000)

@@ -1,0 +1,112 @@
+"""Has GetRecords called, and the replies decoded, by other processes: more than one core can do.
+
+A reader's threads wait for the network at the same time, but decode one after the other. That is enough for some
+hundred shards; beyond, ``fetchProcesses`` gives each of so many processes one call at a time. Everything
+that must be remembered of a shard stays with the reader, so any of them can make any call, and one that ends
+is replaced: the call is made again.
+"""
+
+import logging
+import os
+import pickle
+import queue
+import socket
+import subprocess
+import sys
+from typing import Final
+
+from kinesis_spout.errors import InvalidConfig, Unavailable
+from kinesis_spout.kinesis import KinesisClientSettings
+from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowReply
+from kinesis_spout.structured.pages.fetch_worker import FetchRequest, receive_outcome
+from kinesis_spout.structured.pages.page_channel import PageChannel
+
+_START_SECONDS: Final = 60.0
+"""How long a process may take to start, on top of the time-outs of its call."""
+_END_SECONDS: Final = 5.0
+
+_log = logging.getLogger(__name__)
+
+
+class FetchProcesses:
+    """So many processes at most, started as they are needed. Thread-safe; call it to have a call made.
+
+    Raises:
+        InvalidConfig: this system cannot do it.
+    """
+
+    def __init__(self, count: int, settings: KinesisClientSettings) -> None:
+        if os.name != "posix":
+            raise InvalidConfig(f"fetchProcesses: expected 0 on this system ({os.name}), got {count}")
+        self._settings = settings
+        self._is_closed = False
+        # The last one used comes first, so that no more run than are needed.
+        self._free: queue.LifoQueue[_FetchProcess | None] = queue.LifoQueue()
+        for _ in range(count):
+            self._free.put(None)
+        self._count = count
+
+    def __call__(self, iterator: str, limit: int, form: ArrowForm) -> ArrowReply:
+        """See ``FetchArrow``; waits for a process that is free.
+
+        Raises:
+            Unavailable: also if the process ended, or did not answer; the next call gets another.
+        """
+        process = self._free.get()
+        try:
+            if self._is_closed:
+                raise Unavailable("the reader is closed")
+            if process is None:
+                process = _FetchProcess(self._settings)
+            return process.fetch(iterator, limit, form)
+        except OSError as error:
+            if process is not None:
+                process.close()
+                process = None
+            raise Unavailable(
+                f"a fetch process ended or did not answer; another is started: {error!r}"
+            ) from error
+        finally:
+            self._free.put(process)
+
+    def close(self) -> None:
+        """End the processes, after the calls that are under way. May be called twice."""
+        self._is_closed = True
+        for _ in range(self._count):
+            process = self._free.get()
+            if process is not None:
+                process.close()
+        for _ in range(self._count):
+            self._free.put(None)
+
+
+class _FetchProcess:
+    """One of them. Mutable; one thread's at a time."""
+
+    def __init__(self, settings: KinesisClientSettings) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            descriptor = theirs.fileno()
+            self._process = subprocess.Popen(  # noqa: S603 - a module of this package
+                [sys.executable, "-m", "kinesis_spout.structured.pages.fetch_worker", str(descriptor)],
+                pass_fds=[descriptor],
+                stdin=subprocess.DEVNULL,
+                # What this process can import, it can.
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            )
+        seconds = _START_SECONDS + settings.connect_timeout_seconds + settings.read_timeout_seconds
+        self._channel = PageChannel(ours, wait_seconds=seconds)
+        self._channel.send(pickle.dumps(settings))
+
+    def fetch(self, iterator: str, limit: int, form: ArrowForm) -> ArrowReply:
+        self._channel.send(pickle.dumps(FetchRequest(iterator, limit, form)))
+        return receive_outcome(self._channel)
+
+    def close(self) -> None:
+        self._channel.close()
+        try:
+            self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            _log.warning("fetch process %d does not end by itself; it is killed", self._process.pid)
+            self._process.kill()
+            self._process.wait()

@@ -1,0 +1,148 @@
+"""Hands the reader's pages to the executors, over an authenticated socket; see ``page_channel``.
+
+Spark's own way, the data inside the partitions, costs four times as much. The key that both ends prove to know is
+made anew for every reader and travels with Spark's tasks. That authenticates, it does not encrypt: where Spark's
+own traffic must be encrypted, this must stay on one machine (``pageServerHost``: 127.0.0.1).
+
+What cannot be had here is read from Kinesis again, so every failure of this is a cost, never an error.
+"""
+
+import contextlib
+import logging
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from kinesis_spout.structured.pages.page_buffer import Segment, StoredPage
+from kinesis_spout.structured.pages.page_channel import PageChannel, PageServerAddress, listen, listen_locally
+from kinesis_spout.structured.pages.page_connections import ConnectionPlaces
+from kinesis_spout.structured.pages.page_handshake import welcome
+
+MAX_CONNECTIONS: Final = 256
+"""Each has a thread and a descriptor."""
+IDLE_SECONDS: Final = 60.0
+"""After so long without a request a connection is ended. Spark ends idle Python workers as late."""
+_PATIENCE_SECONDS: Final = 5.0
+"""How long a connection waits for a place; less than ``HANDSHAKE_SECONDS``."""
+_KEY_BYTES: Final = 32
+_NO_DESCRIPTORS_SECONDS: Final = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+def advertised_host() -> str:
+    """Name this machine as Spark's driver does by default: SPARK_LOCAL_IP, else the host name's address."""
+    named = os.environ.get("SPARK_LOCAL_IP")
+    if named:
+        return named
+    try:
+        return socket.gethostbyname(socket.gethostname())
+    except OSError:
+        return "127.0.0.1"
+
+
+class PageServer:
+    """Serves segments of pages; thread-safe, on daemon threads.
+
+    Args:
+        host: where to listen.
+        find: gives the page of a number, None if it is gone; called on the server's threads.
+        max_connections: at a time. For a new one the connection is ended that has waited longest for its other
+            end; where all are at work, the new one is ended, and its task reads Kinesis itself.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        find: Callable[[int], StoredPage | None],
+        *,
+        max_connections: int = MAX_CONNECTIONS,
+    ) -> None:
+        self._find = find
+        self._is_closed = False
+        self._is_full = False
+        self._places = ConnectionPlaces(max_connections)
+        name = secrets.token_hex()
+        remote, local = listen(host), listen_locally(name)
+        self._sockets = [remote] if local is None else [remote, local]
+        self.address = PageServerAddress(
+            host=host,
+            port=remote.getsockname()[1],
+            local=None if local is None else name,
+            key=secrets.token_bytes(_KEY_BYTES),
+        )
+        for listening in self._sockets:
+            threading.Thread(
+                target=self._accept, args=(listening,), name="kinesis-page-server", daemon=True
+            ).start()
+
+    def close(self) -> None:
+        """Take no more connections; those that are open end with their clients. May be called twice."""
+        self._is_closed = True
+        for listening in self._sockets:
+            with contextlib.suppress(OSError):  # not every system does it, and not twice
+                listening.shutdown(socket.SHUT_RDWR)  # wakes who accepts, which ``close`` does not
+            listening.close()
+
+    def _accept(self, listening: socket.socket) -> None:
+        while not self._is_closed:
+            try:
+                client, _ = listening.accept()
+            except ConnectionError:  # gone before its turn came
+                continue
+            except OSError as error:
+                if not self._is_closed:
+                    _log.warning("the page server cannot take a connection now: %r", error)
+                    time.sleep(_NO_DESCRIPTORS_SECONDS)
+                continue
+            if not self._places.take(client, _PATIENCE_SECONDS):
+                self._say_that_it_is_full()
+                client.close()
+                continue
+            # Each on a thread of its own from the first byte: nobody waits for a stranger who says nothing.
+            threading.Thread(
+                target=self._serve, args=(client,), name="kinesis-page-client", daemon=True
+            ).start()
+
+    def _say_that_it_is_full(self) -> None:
+        if not self._is_full:
+            self._is_full = True
+            _log.warning(
+                "%d tasks take pages from the reader at the same time, which is the most it serves: further ones "
+                "read Kinesis again. A larger bytesPerTask makes fewer tasks",
+                self._places.most,
+            )
+
+    def _serve(self, client: socket.socket) -> None:
+        try:
+            try:
+                welcome(client, self.address.key)
+            except OSError as error:
+                _log.warning("a connection to the page server was refused: %r", error)
+                return
+            channel = PageChannel(client, wait_seconds=IDLE_SECONDS)
+            while True:
+                with self._places.waiting(client):
+                    wanted = channel.asked()
+                for segment, step in wanted:
+                    self._answer(channel, segment, step)
+        except OSError:
+            return  # the worker ended, gave the task up, or had nothing to ask for long
+        finally:
+            client.close()
+            self._places.leave(client)
+
+    def _answer(self, channel: PageChannel, segment: Segment, step: int) -> None:
+        page = self._find(segment.page)
+        if page is None:
+            channel.send(b"")
+            return
+        # So a piece is sent, received and handed on while the processor's caches have it. A page of 10 MB that
+        # goes these ways as a whole costs twice as much.
+        for start in range(0, segment.rows, step):
+            rows = min(step, segment.rows - start)
+            channel.send(page.batch.slice(segment.offset + start, rows).serialize())

@@ -1,0 +1,261 @@
+"""The progress of a query in ZooKeeper, beside Spark's checkpoint: options ``checkpointApp`` and ``zookeeper``.
+
+It is for looking at (``kinesis-spout shards``), and for beginning from: a query without a Spark checkpoint begins
+where the application ended, be that a query or a spout. Shards born since are read from their beginning,
+whatever ``initialPosition`` says. ``published_stream`` has what is stored, and who may write it.
+
+**Which one wins.** Where Spark has a checkpoint, it wins (``progressFrom=spark``): ZooKeeper is only written, on
+a thread of its own, and a ZooKeeper that cannot be reached delays nothing. With ``progressFrom=zookeeper`` the
+stored progress moves the query, once in each run, from where Spark would go on. So ``kinesis-spout checkpoints
+reset`` moves a query, too.
+
+**How far it may be behind.** Spark says that a batch is done only by asking for the next one. And it stops a
+query by ending the reader's process, without a word. So what is published may lack the last batches: those whose
+publication was under way, and the last one, if the query was stopped before it asked again. It never has more
+than was processed. Beginning from it may repeat those batches, and loses nothing; with
+``progressFrom=zookeeper`` they come again as *new* batches, so a sink that knows repeated batches by their number
+does not notice. (A batch that Spark itself replays at the start is not read once more because of it.) A run of
+``Trigger.AvailableNow`` publishes everything before it ends, unless ZooKeeper takes longer than 5 s to answer.
+
+**One at a time.** An application's progress on a stream has one writer. Another living consumer or query under
+the same name is an error that ends this one: at once where the progress is needed to begin, else when it is
+found. A process that was killed is registered until its session ends, so it is waited for.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Final
+
+from kinesis_spout.clock import Clock, SystemClock
+from kinesis_spout.errors import InvalidConfig, StoreUnavailable
+from kinesis_spout.structured.offsets import QueryOffset, ShardOffset, StreamOffset
+from kinesis_spout.structured.options import StreamReadOptions
+from kinesis_spout.structured.published.published_places import Place, ZooKeeperPlaces
+from kinesis_spout.structured.published.published_stream import PublishedStream, restored
+from kinesis_spout.structured.published.publisher import Publisher
+from kinesis_spout.structured.stream.stream_shards import persistently
+from shard_state import Checkpoint, Position
+
+LEAVING_SECONDS: Final = 5.0
+"""How long the last publication may take when a query ends."""
+_LOOK_AGAIN_SECONDS: Final = 0.1
+
+_log = logging.getLogger(__name__)
+
+
+class PublishedProgress:
+    """Mutable; its methods are called by one thread.
+
+    Args:
+        open_place: connects to the place of a stream, by the name or ARN that the options gave. Called once for
+            each stream, and again if it raised ``StoreUnavailable``.
+        app: the application, for messages.
+        zookeeper_wins: over Spark's checkpoint, where both are there.
+        close_places: called when everything that was opened is closed.
+    """
+
+    def __init__(
+        self,
+        open_place: Callable[[str], Place],
+        *,
+        app: str,
+        zookeeper_wins: bool = False,
+        clock: Clock | None = None,
+        close_places: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._open_place = open_place
+        self._app = app
+        self._zookeeper_wins = zookeeper_wins
+        self._clock = clock or SystemClock()
+        self._close_places = close_places
+        self._io = threading.Lock()
+        """Held while ZooKeeper is talked to: by the caller at the start, then by the publisher."""
+        self._streams: dict[str, PublishedStream] = {}
+        self._publisher = Publisher(self._write)
+        self._is_closed = False
+        self._began_at: QueryOffset | None = None
+        self._replayed_from: QueryOffset | None = None
+        self._is_going_on = False
+
+    @classmethod
+    def of(cls, options: StreamReadOptions) -> "PublishedProgress | None":
+        """Make it as the options say; None if they do not ask for it. Connects to nothing yet.
+
+        Raises:
+            InvalidConfig: two streams have one name, and would have one place.
+        """
+        if options.checkpoint_app is None or options.zookeeper is None:
+            return None
+        places = ZooKeeperPlaces(
+            zookeeper=options.zookeeper, root=options.zookeeper_root, app=options.checkpoint_app
+        )
+        if len({places.stream_name(stream) for stream in options.streams}) < len(options.streams):
+            raise InvalidConfig(
+                f"option checkpointApp: expected streams of different names, got {', '.join(options.streams)}; "
+                "progress is kept by name: read them in queries of their own, each with its checkpointApp"
+            )
+        return cls(
+            places.open,
+            app=options.checkpoint_app,
+            zookeeper_wins=options.progress_from == "zookeeper",
+            close_places=places.close,
+        )
+
+    def start(self, first: QueryOffset) -> QueryOffset:
+        """Say where a query without a Spark checkpoint begins: the same for the whole run.
+
+        Args:
+            first: where it would begin by its options, every listed shard in it. That holds for streams on
+                which the application has not begun; it begins there, with the first publication.
+
+        Raises:
+            StoreUnavailable: nobody answers. Once somebody did, what may pass is tried again without limit.
+            ConsumerAlive: another consumer or query is at work under this name.
+            StreamRecreated, CheckpointUnreadable, StoreError: see ``PublishedStream``.
+        """
+        if self._began_at is None:
+            with self._io:
+                for name in first.streams:
+                    self._stream(name)
+            stored = self._stored(first)
+            self._began_at = QueryOffset(
+                streams={
+                    name: restored(stream, stored[name], _from_its_beginning) if stored[name] else stream
+                    for name, stream in first.streams.items()
+                },
+                unlogged=first.unlogged and not all(stored.values()),
+            )
+        return self._began_at
+
+    def replays(self, start: QueryOffset) -> None:
+        """Note that Spark replays the batch that begins at ``start``; ignored once ``moved`` was called."""
+        if not self._is_going_on:
+            self._replayed_from = start
+
+    def moved(self, start: QueryOffset, listed: Callable[[], QueryOffset]) -> QueryOffset | None:
+        """Say where a query goes on instead, when Spark would do so at ``start``; None: there.
+
+        What is not None is the end of a batch of nothing, so that Spark's log has the move before anything is
+        read: read at once, the end could be the very one where Spark stands, and Spark would see nothing new.
+
+        Args:
+            start: where the last batch ended.
+            listed: gives an offset with every listed shard in it, for the parents of shards new to Spark.
+
+        Raises:
+            ConsumerAlive, StreamRecreated, CheckpointUnreadable, StoreError: see ``start``.
+        """
+        is_first, self._is_going_on = not self._is_going_on, True
+        if not is_first or not self._zookeeper_wins:
+            return None
+        stored = self._stored(start)
+        going_on = self._going_on(start, stored, listed())
+        stays = all(
+            stream.shards == {id_: shard.without_read() for id_, shard in start.streams[name].shards.items()}
+            for name, stream in going_on.streams.items()
+        )
+        return None if stays else going_on
+
+    def publish(self, done: QueryOffset) -> None:
+        """Have it stored that everything up to ``done`` is processed. Does no I/O.
+
+        Of several that wait only the newest is stored. After ``finish`` or ``close`` it is passed over.
+
+        Raises:
+            What ended the publishing: see ``start``. A lost connection does not.
+        """
+        self._publisher.publish(done)
+
+    def finish(self) -> None:
+        """Close, for a query that has ended by itself. Raises as ``publish`` does."""
+        self.close()
+        self._publisher.check()
+
+    def close(self) -> None:
+        """Publish what waits, for up to ``LEAVING_SECONDS``; then leave. May be called twice."""
+        if self._is_closed:
+            return
+        if not self._publisher.leave(LEAVING_SECONDS):
+            _log.warning(
+                "checkpointApp %s: the last progress was not published within %g s; what begins from what is "
+                "there repeats some batches",
+                self._app,
+                LEAVING_SECONDS,
+            )
+        self._is_closed = True
+        for stream in list(self._streams.values()):
+            stream.close()
+        self._close_places()
+
+    def _stored(self, offset: QueryOffset) -> dict[str, Mapping[str, Checkpoint]]:
+        """Read what is stored of every stream, once nobody else is at work on it."""
+        while not persistently(partial(self._entered, offset.streams)):
+            self._clock.sleep(_LOOK_AGAIN_SECONDS)
+        return {
+            name: persistently(partial(self._stored_of, name, stream))
+            for name, stream in offset.streams.items()
+        }
+
+    def _entered(self, names: Collection[str]) -> bool:
+        with self._io:
+            entered = [self._stream(name).enter() for name in names]
+        return all(entered)
+
+    def _stored_of(self, name: str, stream: StreamOffset) -> Mapping[str, Checkpoint]:
+        with self._io:
+            return self._stream(name).stored(stream)
+
+    def _going_on(
+        self, start: QueryOffset, stored: Mapping[str, Mapping[str, Checkpoint]], listed: QueryOffset
+    ) -> QueryOffset:
+        streams = {}
+        for name, stream in start.streams.items():
+            parents = listed.streams[name].shards
+            known = {shard_id: parents[shard_id] for shard_id in stored[name] if shard_id in parents}
+            streams[name] = restored(
+                StreamOffset(created=stream.created, shards={**known, **stream.shards}),
+                stored[name],
+                ShardOffset.without_read,
+            )
+            if self._replayed_from is not None:
+                streams[name] = _with_replayed(streams[name], self._replayed_from.streams[name], stream)
+        return QueryOffset(streams=streams)
+
+    def _write(self, done: QueryOffset) -> bool:
+        with self._io:
+            written = [self._stream(name).write(stream) for name, stream in done.streams.items()]
+        return all(written)
+
+    def _stream(self, name: str) -> PublishedStream:
+        if name not in self._streams:
+            what = f"checkpointApp {self._app!r} on stream {name!r}"
+            stream = PublishedStream(self._open_place(name), what, self._clock)
+            if self._is_closed:  # while it was opened, which takes long where nobody answers
+                stream.close()
+                raise StoreUnavailable(f"{what} was closed by this process")
+            self._streams[name] = stream
+        return self._streams[name]
+
+
+def _from_its_beginning(shard: ShardOffset) -> ShardOffset:
+    """Give the start of a shard that was born after the application began (invariant 7)."""
+    return ShardOffset(position=Position.trim_horizon(), parents=shard.parents)
+
+
+def _with_replayed(offset: StreamOffset, batch_start: StreamOffset, batch_end: StreamOffset) -> StreamOffset:
+    """Go to the end of a batch that this run has just replayed, in the shards that stand at its start."""
+    beginning = ShardOffset(position=Position.trim_horizon())
+
+    def replayed(shard_id: str, shard: ShardOffset) -> ShardOffset:
+        end = batch_end.shards.get(shard_id)
+        start = batch_start.shards.get(shard_id, beginning)
+        if end is None or (shard.position, shard.drained) != (start.position, start.drained):
+            return shard
+        return end.without_read()
+
+    return StreamOffset(
+        created=offset.created,
+        shards={shard_id: replayed(shard_id, shard) for shard_id, shard in offset.shards.items()},
+    )

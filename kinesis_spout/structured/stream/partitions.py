@@ -1,0 +1,202 @@
+"""What a task reads: exact ranges of shards, from the reader's pages or, where they are gone, from Kinesis.
+
+A range says which records the batch has, by the sequence numbers of the first and the last and by their count.
+So every reading of it gives the same rows in the same order: by a task that is tried again, by a second action,
+after a restart.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from kinesis_spout.errors import DataLoss, KinesisSpoutError, ShardNotFound, Throttled
+from kinesis_spout.kinesis import ArrowPage, KinesisClientSettings, KinesisShardLister, PollingShardGetter
+from kinesis_spout.kinesis.read.arrow import sequence_at
+from kinesis_spout.structured.pages.page_buffer import Segment
+from kinesis_spout.structured.pages.page_channel import PageServerAddress
+from kinesis_spout.structured.pages.page_client import fetch_segments
+from kinesis_spout.structured.schema import arrow_schema
+from kinesis_spout.workers.worker_memory import set_aside_imports
+from shard_state import Position, SequenceNumber
+
+_ROWS_PER_BATCH: Final = 2_000
+_BYTES_PER_BATCH: Final = 1024 * 1024
+"""Spark moves Arrow batches of about this size cheapest."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardRange:
+    """Consecutive records of one shard."""
+
+    stream: str
+    shard_id: str
+    first: SequenceNumber
+    last: SequenceNumber
+    rows: int
+    segments: tuple[Segment, ...] = ()
+    """Where the reader has them; empty if it has not all of them."""
+    size_bytes: int = 0
+    """What they weigh, roughly."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeReading:
+    """What a task needs to know to read ranges."""
+
+    client: KinesisClientSettings
+    fail_on_data_loss: bool
+    records_per_fetch: int
+    extra_columns: tuple[str, ...] = ()
+    pages: PageServerAddress | None = field(default=None)
+
+
+class ShardRanges(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, ranges: Sequence[ShardRange], reading: RangeReading) -> None:
+        super().__init__(tuple(ranges))
+        self.ranges = tuple(ranges)
+        self.reading = reading
+
+
+def in_tasks(
+    ranges: Sequence[ShardRange], *, bytes_per_task: int, shards_per_task: int | None
+) -> list[list[ShardRange]]:
+    """Divide ranges among tasks: few, because a Python task costs more than a shard, and of like size.
+
+    The tasks, one after the other, have the ranges in an order that depends on nothing but which they are. So a
+    replay, which does not know their sizes, gives a batch's rows in the same order.
+
+    Args:
+        ranges: of different shards; each goes to one task as a whole, so that its order is kept.
+        bytes_per_task: one more task for each so many bytes.
+        shards_per_task: at most so many; None leaves it to the bytes.
+    """
+    total = sum(shard.size_bytes for shard in ranges)
+    count = max(1, min(len(ranges), -(-total // bytes_per_task)))
+    tasks: list[list[ShardRange]] = [[] for _ in range(count)]
+    before = 0
+    for shard in sorted(ranges, key=lambda shard: (shard.stream, shard.shard_id)):
+        # Where its middle is: so the tasks' borders are at the shards' that are nearest to even ones.
+        middle = before + shard.size_bytes / 2
+        tasks[min(count - 1, int(count * middle / total)) if total else 0].append(shard)
+        before += shard.size_bytes
+    limit = shards_per_task or max(1, len(ranges))
+    return [task[start : start + limit] for task in tasks for start in range(0, len(task), limit)]
+
+
+def read_ranges(partition: ShardRanges) -> Iterator[pa.RecordBatch]:
+    """Read what a task is to read; runs on an executor.
+
+    Throttles, time-outs and lost connections are tried again without limit, and logged.
+
+    Raises:
+        DataLoss: retention took some of it (``failOnDataLoss``).
+        AccessDenied, StreamNotFound: at once.
+    """
+    for shard in partition.ranges:
+        yield from _Range(shard, partition.reading).read()
+    set_aside_imports()
+
+
+class _Range:
+    """One range while it is read. Mutable."""
+
+    def __init__(self, shard: ShardRange, reading: RangeReading) -> None:
+        self._shard = shard
+        self._reading = reading
+        self._done: SequenceNumber | None = None
+        self._rows = 0
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        shard, pages = self._shard, self._reading.pages
+        if shard.segments and pages is not None:
+            schema = arrow_schema(self._reading.extra_columns)
+            step = _rows_at_once(shard.size_bytes / shard.rows)
+            for batch in fetch_segments(pages, shard.segments, schema, rows_at_once=step):
+                yield from self._hand_out(batch)
+        if self._done != shard.last:
+            yield from self._from_kinesis()
+        if self._rows != shard.rows:
+            self._miss(f"found {self._rows}")
+
+    def _hand_out(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        self._rows += batch.num_rows
+        self._done = sequence_at(batch, batch.num_rows - 1)
+        yield from in_chunks(batch)
+
+    def _from_kinesis(self) -> Iterator[pa.RecordBatch]:
+        shard = self._shard
+        client = self._reading.client.connect()
+        start = Position.at(shard.first) if self._done is None else Position.after(self._done)
+        getter = PollingShardGetter(
+            client,
+            stream=shard.stream,
+            shard_id=shard.shard_id,
+            position=start,
+            lister=KinesisShardLister(client, shard.stream),
+            fail_on_data_loss=self._reading.fail_on_data_loss,
+            extra_columns=self._reading.extra_columns,
+        )
+        while self._done != shard.last:
+            left = shard.rows - self._rows
+            try:
+                page = patiently_read(getter, max(1, min(self._reading.records_per_fetch, left)))
+            except ShardNotFound:
+                return  # retention took all of it
+            batch = _up_to(page.batch, shard.last)
+            if batch.num_rows:
+                yield from self._hand_out(batch)
+            if batch.num_rows < page.batch.num_rows or page.at_end:
+                return
+            if not page.batch.num_rows and not page.millis_behind_latest:
+                return  # the tip: what was here once is not here any more
+
+    def _miss(self, found: str) -> None:
+        shard = self._shard
+        text = (
+            f"expected {shard.rows} records from {shard.first} to {shard.last} in shard {shard.shard_id!r} of "
+            f"stream {shard.stream!r}, which a batch of this query has, {found}: retention took the others"
+        )
+        if self._reading.fail_on_data_loss:
+            raise DataLoss(f"{text}. Set failOnDataLoss to false to go on without them")
+        _log.warning("%s; going on without them because failOnDataLoss is false", text)
+
+
+def patiently_read(getter: PollingShardGetter, limit: int) -> ArrowPage:
+    """Read a page, again and again while that may help; the getter waits in between."""
+    while True:
+        try:
+            return getter.read_arrow(limit)
+        except KinesisSpoutError as error:
+            if not error.retriable:
+                raise
+            if not isinstance(error, Throttled):
+                _log.warning("%s; it is read again", error)
+
+
+def in_chunks(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Cut a batch into pieces that Spark moves cheaply; nothing is copied."""
+    if batch.num_rows == 0:
+        return
+    step = _rows_at_once(batch.nbytes / batch.num_rows)
+    for start in range(0, batch.num_rows, step):
+        yield batch.slice(start, step)
+
+
+def _rows_at_once(row_bytes: float) -> int:
+    return max(1, min(_ROWS_PER_BATCH, int(_BYTES_PER_BATCH / max(1.0, row_bytes))))
+
+
+def _up_to(batch: pa.RecordBatch, last: SequenceNumber) -> pa.RecordBatch:
+    """Cut off what follows ``last``."""
+    rows = batch.num_rows
+    while rows and sequence_at(batch, rows - 1) > last:
+        rows -= 1
+    return batch.slice(0, rows)

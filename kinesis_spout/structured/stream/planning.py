@@ -1,0 +1,279 @@
+"""The next batch: how long it waits, and what of the fetched pages it takes, within its limits.
+
+Decided before the batch runs and from nothing but its arguments. A batch takes the oldest arrivals first, over
+all shards (invariant 18): a shard with little in it would otherwise run ahead of one with much, and a watermark
+would follow it and drop what was only unread of the other. Of records that arrived in the same millisecond the
+shards take turns: each round, what is left of the limits is divided among those that have something left.
+"""
+
+import math
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kinesis_spout.structured.offsets import QueryOffset, ReadRange, ShardOffset, StreamOffset
+from kinesis_spout.structured.pages.page_buffer import PageBuffer, ShardKey
+from shard_state import Position, SequenceNumber
+
+_MOMENT_SECONDS: Final = 0.03
+_LATE_SHARE: Final = 0.1
+_LATE_RECORDS_WAIT_SECONDS: Final = 1.0
+
+_MILLISECOND: Final = 1_000
+"""In the microseconds that arrivals are told in. Kinesis tells them apart by milliseconds."""
+EVERYTHING: Final = 1 << 62
+"""A moment that everything has arrived by."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchLimits:
+    """How much a batch may have; None: as much as there is. A batch has one record at least."""
+
+    rows: int | None = None
+    bytes: int | None = None
+    takes_all: bool = False
+    """It waits for all that is available: there is no batch after it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchPlan:
+    """The end of a batch, and how much is in it."""
+
+    end: QueryOffset
+    rows: int
+    bytes: int
+    is_full: bool
+    """Waiting would not make it larger: the limits leave some of what is at hand to the next one."""
+    drains: bool
+    """It has the end of a shard, whose children wait for it."""
+
+
+def patience_seconds(
+    limits: BatchLimits,
+    *,
+    rows: int,
+    size_bytes: int,
+    room_bytes: int,
+    reads_under_way: int,
+    late_seconds: float,
+) -> float:
+    """Say how long records that could be a batch wait for others that may be in it.
+
+    They wait a moment for the reads under way. If they are late, they wait longer, because a micro-batch costs
+    nearly the same whatever is in it, and a tenth more of being late is nothing to anybody.
+
+    Args:
+        limits: of the batch; nothing waits beyond them.
+        rows: how many records are here.
+        size_bytes: what they weigh.
+        room_bytes: how much is read ahead at most. A half of it is left for what is read during the batch.
+        reads_under_way: how many.
+        late_seconds: how late the records are, at least.
+    """
+    moment = _MOMENT_SECONDS if reads_under_way else 0.0
+    most_bytes = room_bytes / 2 if limits.bytes is None else min(limits.bytes, room_bytes / 2)
+    if size_bytes >= most_bytes or (limits.rows is not None and rows >= limits.rows):
+        return moment
+    return max(moment, min(_LATE_RECORDS_WAIT_SECONDS, _LATE_SHARE * late_seconds))
+
+
+def plan_batch(
+    start: QueryOffset,
+    buffer: PageBuffer,
+    ended: Mapping[ShardKey, bool],
+    limits: BatchLimits,
+    first: int = 0,
+    *,
+    until: int = EVERYTHING,
+) -> BatchPlan | None:
+    """Plan the batch that follows ``start``.
+
+    Args:
+        start: where the batch before it ended, every known shard in it.
+        buffer: what is at hand beyond ``start``.
+        ended: the shards that may be read now; True where the buffer has everything up to the shard's end.
+        limits: of this batch.
+        first: whose turn it is, so that small batches do not serve the same shard always.
+        until: records that arrived later wait: something that arrived before them may be unread. Microseconds
+            since the epoch.
+
+    Returns:
+        None if there is nothing new.
+    """
+    keys = sorted(ended)
+    turn = first % len(keys) if keys else 0
+    takes = {key: _Take(buffer, key, _last_read(start, key)) for key in keys[turn:] + keys[:turn]}
+    left = _take_oldest(list(takes.values()), limits, until)
+    drained = {key for key, take in takes.items() if ended[key] and take.is_drained}
+    rows = sum(take.rows for take in takes.values())
+    if not rows and not drained:
+        return None
+    streams = {
+        name: StreamOffset(
+            created=stream.created,
+            shards={
+                shard_id: _entry(shard, takes.get((name, shard_id)), drained=(name, shard_id) in drained)
+                for shard_id, shard in stream.shards.items()
+            },
+        )
+        for name, stream in start.streams.items()
+    }
+    return BatchPlan(
+        end=QueryOffset(streams=streams),
+        rows=rows,
+        bytes=round(sum(take.bytes for take in takes.values())),
+        is_full=left,
+        drains=bool(drained),
+    )
+
+
+def _last_read(start: QueryOffset, key: ShardKey) -> SequenceNumber | None:
+    stream, shard_id = key
+    return read_up_to(start.streams[stream].shards[shard_id].position)
+
+
+def read_up_to(position: Position) -> SequenceNumber | None:
+    """Give the last record before a position, as far as it names one."""
+    number = position.sequence_number
+    if number is None:
+        return None
+    # AT means that the record itself is still to come.
+    return number if position == Position.after(number) else SequenceNumber(number.number - 1)
+
+
+def _entry(shard: ShardOffset, take: "_Take | None", *, drained: bool) -> ShardOffset:
+    if take is None or take.first is None or take.last is None:
+        kept = shard.without_read()
+        return ShardOffset(position=kept.position, drained=kept.drained or drained, parents=kept.parents)
+    return ShardOffset(
+        position=Position.after(take.last),
+        drained=drained,
+        parents=shard.parents,
+        read=ReadRange(first=take.first, rows=take.rows),
+    )
+
+
+def _take_oldest(takes: list["_Take"], limits: BatchLimits, until: int) -> bool:
+    """Take what arrived first, up to ``until``. Tells whether the limits left some of that."""
+    rows = math.inf if limits.rows is None else limits.rows
+    size = math.inf if limits.bytes is None else limits.bytes
+    cut = _latest_that_fits(takes, rows, size, until)
+    for take in takes:
+        take.until = cut
+        taken, weight = take.more(math.inf, math.inf)
+        rows, size = rows - taken, size - weight
+    if cut < until:
+        for take in takes:
+            take.until = min(until, cut + _MILLISECOND)
+        _share_out(takes, rows, size)
+        for take in takes:
+            take.until = until
+    return any(not take.is_empty for take in takes)
+
+
+def _latest_that_fits(takes: Sequence["_Take"], rows: float, size: float, until: int) -> int:
+    """Find the latest moment, to a millisecond, of which everything that arrived by then is within the limits."""
+
+    def fits(moment: int) -> bool:
+        weights = [take.arrived_by(moment) for take in takes]
+        return sum(of for of, _ in weights) <= rows and sum(of for _, of in weights) <= size
+
+    if (math.isinf(rows) and math.isinf(size)) or fits(until):
+        return until
+    arrivals = [take.next_arrival for take in takes if take.next_arrival is not None]
+    steps = (min(until, max(take.last_arrival for take in takes)) - min(arrivals)) // _MILLISECOND + 2
+    before = min(arrivals) - _MILLISECOND
+    # How many milliseconds after the oldest record is the first of them by which too much has arrived?
+    return before + _MILLISECOND * (
+        bisect_left(range(steps), True, key=lambda step: not fits(before + _MILLISECOND * step)) - 1
+    )
+
+
+def _share_out(takes: Sequence["_Take"], rows: float, size: float) -> None:
+    hungry = [take for take in takes if not take.is_empty]
+    if not hungry:
+        return
+    divisor = len(hungry)
+    while hungry and rows >= 1:
+        before = rows
+        row_share, size_share = max(1.0, rows / divisor), size / divisor
+        for take in hungry:
+            taken, weight = take.more(min(rows, row_share), min(size, size_share))
+            rows, size = rows - taken, size - weight
+        hungry = [take for take in hungry if not take.is_empty]
+        if rows == before and divisor == 1:
+            break  # nobody's next record fits
+        # A share that is too small for a record is no share: then the first who fit get what is left.
+        divisor = 1 if rows == before else max(1, len(hungry))
+    if all(take.rows == 0 for take in takes):
+        hungry[0].more(1, math.inf)
+
+
+class _Take:
+    """What one batch takes of one shard's pages. Mutable."""
+
+    def __init__(self, buffer: PageBuffer, shard: ShardKey, after: SequenceNumber | None) -> None:
+        self._pages = list(buffer.after(shard, after))
+        self._at = 0
+        self._row = self._pages[0][1] if self._pages else 0
+        self.until = EVERYTHING
+        """Later arrivals are not taken."""
+        self.first: SequenceNumber | None = None
+        self.last: SequenceNumber | None = None
+        self.rows = 0
+        self.bytes = 0.0
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether everything at hand is taken."""
+        return self._at == len(self._pages)
+
+    @property
+    def next_arrival(self) -> int | None:
+        """When the next record arrived; None if everything is taken."""
+        return None if self.is_drained else int(self._pages[self._at][0].arrivals[self._row])
+
+    @property
+    def last_arrival(self) -> int:
+        """When the last record at hand arrived."""
+        return max((int(page.arrivals[-1]) for page, _ in self._pages), default=0)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether everything that arrived by ``until`` is taken."""
+        return self.next_arrival is None or self.next_arrival > self.until
+
+    def arrived_by(self, moment: int) -> tuple[int, float]:
+        """Count the rows, and weigh them, that come before the first one that arrived after ``moment``."""
+        rows, weight = 0, 0.0
+        for page, start in self._pages:
+            arrived = page.rows_arrived_by(moment)
+            rows += max(0, arrived - start)
+            weight += max(0, arrived - start) * page.row_bytes
+            if arrived < page.rows:
+                break
+        return rows, weight
+
+    def more(self, rows: float, size: float) -> tuple[int, float]:
+        """Take up to ``rows`` rows and ``size`` bytes. Returns what was taken."""
+        taken, weight = 0, 0.0
+        while not self.is_drained and taken < rows:
+            page = self._pages[self._at][0]
+            row = self._row
+            fitting = math.inf if math.isinf(size) else (size - weight) // page.row_bytes
+            count = int(min(page.rows_arrived_by(self.until) - row, rows - taken, fitting))
+            if count < 1:
+                break
+            if self.first is None:
+                self.first = page.sequence(row)
+            self._row = row + count
+            self.last = page.last if self._row == page.rows else page.sequence(self._row - 1)
+            if self._row == page.rows:
+                self._at += 1
+                self._row = 0
+            taken += count
+            weight += count * page.row_bytes
+        self.rows += taken
+        self.bytes += weight
+        return taken, weight

@@ -1,0 +1,345 @@
+"""The driver's side of a query: reads ahead of Spark, so that a batch's end is known before it is planned."""
+
+import logging
+import threading
+from typing import Final
+
+from kinesis_spout.clock import Clock, SystemClock
+from kinesis_spout.errors import StreamRecreated
+from kinesis_spout.kinesis import KinesisShardLister, Prefetcher
+from kinesis_spout.structured.offsets import QueryOffset, ShardOffset, StreamOffset
+from kinesis_spout.structured.options import StreamReadOptions
+from kinesis_spout.structured.pages.fetch_processes import FetchProcesses
+from kinesis_spout.structured.pages.page_buffer import ShardKey, StoredPage
+from kinesis_spout.structured.pages.page_channel import PageServerAddress
+from kinesis_spout.structured.pages.page_server import PageServer, advertised_host
+from kinesis_spout.structured.progress import SourceProgress
+from kinesis_spout.structured.stream.lifecycle import Lifecycle
+from kinesis_spout.structured.stream.partitions import ShardRange
+from kinesis_spout.structured.stream.planning import BatchLimits, BatchPlan, patience_seconds, plan_batch
+from kinesis_spout.structured.stream.shard_fetches import ShardFetches
+from kinesis_spout.structured.stream.stream_shards import StreamShards
+from shard_state import Shard
+
+_LONGEST_WAIT_SECONDS: Final = 1.0
+"""How long a call waits for records. Spark asks again at once; waiting here keeps it from asking 100 times."""
+_LOOK_EVERY_SECONDS: Final = 0.03
+"""While records wait for others."""
+
+_UNKNOWN_ROW_BYTES: Final = 1024
+"""What a record is taken to weigh that is not here any more."""
+
+_log = logging.getLogger(__name__)
+
+
+class ReadAhead:
+    """Reads the shards of a query's streams into memory. Mutable; used by one thread, its own threads beside it.
+
+    Args:
+        options: of the query.
+        until: for a query that ends with what is available: seconds since the epoch, else None.
+    """
+
+    def __init__(
+        self, options: StreamReadOptions, *, until: float | None = None, clock: Clock | None = None
+    ) -> None:
+        self._options = options
+        self._until = until
+        self._clock = clock or SystemClock()
+        self._changed = threading.Condition()
+        self._prefetcher = Prefetcher(threads=options.fetch_threads, clock=self._clock)
+        client = options.client.connect()
+        count = options.fetch_processes
+        self._processes = FetchProcesses(count, options.client) if count else None
+        listers = {name: KinesisShardLister(client, name) for name in options.streams}
+        self._streams = {
+            name: StreamShards(
+                name,
+                lister,
+                changed=self._changed,
+                period_seconds=options.shard_list_seconds,
+                clock=self._clock,
+            )
+            for name, lister in listers.items()
+        }
+        self._fetches = ShardFetches(
+            options,
+            client=client,
+            processes=self._processes,
+            prefetcher=self._prefetcher,
+            streams=self._streams,
+            listers=listers,
+            changed=self._changed,
+            until=until,
+            clock=self._clock,
+        )
+        self._buffer = self._fetches.buffer
+        self._server: PageServer | None = None
+        self._is_without_server = False
+        self._batches = 0
+        self._last_batch_at = self._clock.monotonic()
+        self._planned: BatchPlan | None = None
+        self._done_records = 0
+        self._done_bytes = 0
+        self._current: QueryOffset | None = None
+        self._life = Lifecycle(options.streams)
+
+    def open(self) -> None:
+        """Find out which shards there are. Raises what ``StreamShards.load`` raises; then it is to be closed."""
+        for stream in self._streams.values():
+            stream.load()
+            if self._until is None:
+                period = self._options.shard_list_seconds
+                self._prefetcher.submit(stream.refresh, self._clock.monotonic() + period)
+        with self._changed:
+            self._life.started(self._listed())
+
+    def first_offset(self) -> QueryOffset:
+        """Give the offset of a query's very first start: LATEST resolved to now (invariant 9)."""
+        now, start = self._clock.time(), self._options.start
+        self._life.resolved(start.default, start.default.resolved(now))
+        with self._changed:
+            return QueryOffset(
+                streams={name: stream.first_offset(start, now) for name, stream in self._streams.items()},
+                unlogged=start.resolved(now) != start,
+            )
+
+    def advance(self, start: QueryOffset) -> QueryOffset:
+        """Go on from ``start``, up to which everything is done: free it, and read what follows.
+
+        Returns:
+            ``start``, with the shards that were born since.
+
+        Raises:
+            StreamRecreated: a stream is not the one that the offset was made for (``failOnDataLoss``).
+        """
+        with self._changed:
+            self._life.listed(self._listed())
+            self._life.advanced(start, is_short=self._fetches.room.is_short())
+            current = QueryOffset(
+                streams={name: self._brought_up_to_date(name, start) for name in self._streams},
+                unlogged=start.unlogged,
+            )
+            readable = {
+                (name, shard_id): stream.shards[shard_id]
+                for name, stream in current.streams.items()
+                for shard_id in stream.readable()
+            }
+            self._fetches.follow(readable)
+            self._current = current
+            self._count_done(start)
+        return current
+
+    def wait_for_batch(self, start: QueryOffset, limits: BatchLimits) -> QueryOffset | None:
+        """Wait for records beyond ``start``, which ``advance`` gave, and plan a batch of them.
+
+        Returns:
+            The end of the batch. None if there is none now; for a query that ends with what is available: if
+            there is none any more.
+
+        Raises:
+            What ended the reading of a shard or the listing of a stream.
+        """
+        deadline = self._clock.monotonic() + _LONGEST_WAIT_SECONDS
+        with self._changed:
+            while True:
+                self._gather(limits)
+                plan = None
+                if self._fetches.has_news:
+                    # Once, when all is gathered: with many shards it is what this thread mostly does.
+                    plan = self._plan(start, limits)
+                now = self._clock.monotonic()
+                if plan is not None and self._is_enough(plan, start, limits):
+                    return self._chosen(plan, now)
+                if self._until is not None:
+                    if self._fetches.is_through:
+                        return None
+                    self._changed.wait(_LONGEST_WAIT_SECONDS)
+                elif now < deadline:
+                    self._changed.wait(deadline - now)
+                else:
+                    return None
+
+    def _plan(self, start: QueryOffset, limits: BatchLimits) -> BatchPlan | None:
+        fetches = self._fetches
+        until = fetches.await_furthest_behind()
+        return plan_batch(start, self._buffer, fetches.ended(), limits, self._batches, until=until)
+
+    def _gather(self, limits: BatchLimits) -> None:
+        """If there is something new, wait for what may soon come as well."""
+        fetches, begun = self._fetches, self._clock.monotonic()
+        while True:
+            self._raise_failure()
+            left = 0.0
+            if fetches.has_news:
+                patience = patience_seconds(
+                    limits,
+                    rows=self._buffer.rows,
+                    size_bytes=self._buffer.size_bytes,
+                    room_bytes=fetches.room.max_bytes,
+                    reads_under_way=fetches.room.under_way,
+                    late_seconds=fetches.late_seconds(),
+                )
+                left = begun + patience - self._clock.monotonic()
+            fetches.room.is_gathering = left > 0
+            if left <= 0:
+                return
+            self._changed.wait(min(left, _LOOK_EVERY_SECONDS))
+
+    def _chosen(self, plan: BatchPlan, now: float) -> QueryOffset:
+        self._batches += 1
+        self._last_batch_at = now
+        self._planned = plan
+        return plan.end
+
+    def ranges(self, end: QueryOffset) -> list[ShardRange]:
+        """Say what the batch that ends at ``end`` reads, and where the reader has it."""
+        with self._changed:
+            return [
+                self._range((name, shard_id), shard)
+                for name, stream in end.streams.items()
+                for shard_id, shard in stream.shards.items()
+                if shard.read is not None
+            ]
+
+    def server_address(self) -> PageServerAddress | None:
+        """Say where executors get the pages; the server is started when it is first needed.
+
+        Returns:
+            None if it cannot be started, which is tried once: executors then read Kinesis again.
+        """
+        if self._server is None and not self._is_without_server:
+            host = self._options.page_host or advertised_host()
+            try:
+                self._server = PageServer(host, self._find)
+            except OSError as error:
+                self._is_without_server = True
+                _log.warning(
+                    "the reader's pages cannot be served at %s, so executors read Kinesis again (twice the read "
+                    "traffic; set pageServerHost to an address of the driver's machine): %r",
+                    host,
+                    error,
+                )
+        return None if self._server is None else self._server.address
+
+    def progress(self) -> SourceProgress:
+        """Say how far the reading is. Without I/O."""
+        with self._changed:
+            shards = [
+                shard
+                for stream in (self._current.streams.values() if self._current is not None else ())
+                for shard in stream.shards.values()
+            ]
+            behind = self._fetches.behind()
+            return SourceProgress(
+                streams=self._options.streams,
+                mode="polling",
+                min_ms_behind_latest=min(behind, default=0),
+                avg_ms_behind_latest=round(sum(behind) / len(behind)) if behind else 0,
+                max_ms_behind_latest=max(behind, default=0),
+                total_shards=len(shards),
+                closed_shards=sum(shard.drained for shard in shards),
+                processed_records=self._done_records,
+                processed_bytes=self._done_bytes,
+                throttles=self._fetches.counters.throttles,
+                buffered_bytes=self._buffer.size_bytes,
+            )
+
+    def close(self) -> None:
+        """End the threads. May be called twice."""
+        with self._changed:
+            self._life.stopped(self._totals())
+            self._fetches.close()
+        self._prefetcher.close()
+        if self._processes is not None:
+            self._processes.close()
+        if self._server is not None:
+            self._server.close()
+
+    # Shards
+
+    def _brought_up_to_date(self, name: str, start: QueryOffset) -> StreamOffset:
+        stream, offset = self._streams[name], start.streams[name]
+        if stream.is_same(offset):
+            return stream.brought_up_to_date(offset)
+        summary = stream.summary
+        text = (
+            f"the query's checkpoint was made for a stream {name!r} created at {offset.created}, but the stream "
+            f"of this name was created at {summary.created if summary else None}: it was deleted and made again"
+        )
+        if self._options.fail_on_data_loss:
+            raise StreamRecreated(
+                f"{text}. Use a new checkpointLocation, or set failOnDataLoss to false to read the new stream "
+                "from its beginning"
+            )
+        _log.warning("%s; reading the new one from its beginning because failOnDataLoss is false", text)
+        return stream.anew()
+
+    # Batches
+
+    def _is_enough(self, plan: BatchPlan, start: QueryOffset, limits: BatchLimits) -> bool:
+        if limits.takes_all:
+            return self._fetches.is_through or self._is_all_that_fits()
+        if self._until is not None:
+            return True
+        wanted = self._options.min_records_per_trigger
+        if wanted is None or plan.rows >= wanted or start.unlogged:
+            return True
+        if plan.is_full or plan.drains or self._fetches.room.is_short():
+            return True  # more comes only after it
+        waited = self._clock.monotonic() - self._last_batch_at
+        return waited >= self._options.max_trigger_delay_seconds
+
+    def _is_all_that_fits(self) -> bool:
+        if not self._fetches.room.is_short():
+            return False
+        _log.warning(
+            "trigger(once=True) takes one batch, and more is available than the reader keeps: the next query goes "
+            "on behind it. Use trigger(availableNow=True), or a larger maxBufferedBytes"
+        )
+        return True
+
+    def _raise_failure(self) -> None:
+        for stream in self._streams.values():
+            if stream.failure is not None:
+                raise stream.failure
+        self._fetches.raise_failure()
+
+    def _range(self, key: ShardKey, shard: ShardOffset) -> ShardRange:
+        assert shard.read is not None
+        last = shard.position.sequence_number
+        assert last is not None
+        first = shard.read.first
+        segments = tuple(self._buffer.segments(key, first, last))
+        if sum(segment.rows for segment in segments) != shard.read.rows:
+            segments = ()
+        pages = [(self._buffer.page(segment.page), segment.rows) for segment in segments]
+        weight = sum(page.row_bytes * rows for page, rows in pages if page is not None)
+        return ShardRange(
+            stream=key[0],
+            shard_id=key[1],
+            first=first,
+            last=last,
+            rows=shard.read.rows,
+            segments=segments,
+            size_bytes=round(weight) or shard.read.rows * _UNKNOWN_ROW_BYTES,
+        )
+
+    def _find(self, number: int) -> StoredPage | None:
+        """Give a page; called on the server's threads."""
+        with self._changed:
+            return self._buffer.page(number)
+
+    def _count_done(self, start: QueryOffset) -> None:
+        plan = self._planned
+        if plan is not None and plan.end == start:
+            self._done_records += plan.rows
+            self._done_bytes += plan.bytes
+            self._planned = None
+            self._life.done(plan.rows, self._totals(), self._clock.monotonic())
+
+    def _totals(self) -> str:
+        return f"{self._done_records} records, {self._done_bytes} bytes"
+
+    def _listed(self) -> dict[str, list[Shard]]:
+        return {name: list(stream.listed) for name, stream in self._streams.items()}

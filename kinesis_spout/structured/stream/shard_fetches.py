@@ -1,0 +1,202 @@
+"""The shards that a query reads ahead: one fetch each, from where the query stands, into one buffer."""
+
+import math
+import threading
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from kinesis_spout.clock import Clock
+from kinesis_spout.kinesis import KinesisShardLister, PollingShardGetter, Prefetcher
+from kinesis_spout.structured.offsets import ShardOffset
+from kinesis_spout.structured.options import StreamReadOptions
+from kinesis_spout.structured.pages.fetch_processes import FetchProcesses
+from kinesis_spout.structured.pages.page_buffer import PageBuffer, ShardKey
+from kinesis_spout.structured.stream.planning import EVERYTHING, read_up_to
+from kinesis_spout.structured.stream.shard_fetch import FetchCounters, FetchRoom, ShardFetch
+from kinesis_spout.structured.stream.stream_shards import KnownShards, StreamShards
+from shard_state import SequenceNumber, Shard
+
+if TYPE_CHECKING:
+    from mypy_boto3_kinesis import KinesisClient
+
+
+class ShardFetches:
+    """Reads shards into ``buffer``. Mutable; guarded by ``changed``, which whoever calls holds.
+
+    Args:
+        options: of the query.
+        client: what the shards are read with.
+        processes: who calls GetRecords; None: this process does. Their owner closes them.
+        prefetcher: on whose threads the shards are read; its owner closes it.
+        streams: what is known of each stream's shards.
+        listers: asked what became of a shard that cannot be read.
+        changed: the reader's lock, and its signal that there is something new.
+        until: for a query that ends with what is available: seconds since the epoch, else None.
+        clock: what the reads are paced by.
+    """
+
+    def __init__(
+        self,
+        options: StreamReadOptions,
+        *,
+        client: "KinesisClient",
+        processes: FetchProcesses | None,
+        prefetcher: Prefetcher,
+        streams: Mapping[str, StreamShards],
+        listers: Mapping[str, KinesisShardLister],
+        changed: threading.Condition,
+        until: float | None,
+        clock: Clock,
+    ) -> None:
+        self._options = options
+        self._client = client
+        self._processes = processes
+        self._prefetcher = prefetcher
+        self._streams = streams
+        self._listers = listers
+        self._changed = changed
+        self._until = until
+        self._clock = clock
+        self.buffer = PageBuffer()
+        self.counters = FetchCounters()
+        self.room = FetchRoom(
+            buffer=self.buffer,
+            max_bytes=options.max_buffered_bytes,
+            resume=self._submit,
+        )
+        self._fetches: dict[ShardKey, ShardFetch] = {}
+        self._freed: dict[ShardKey, SequenceNumber] = {}
+
+    def follow(self, readable: Mapping[ShardKey, ShardOffset]) -> None:
+        """Read these shards and no others, each from where it stands; free what is before that."""
+        for key in self._fetches.keys() - readable.keys():
+            self._close(key)
+        for key, shard in readable.items():
+            self._go_on(key, shard)
+        self.room.fetches = len(self._fetches)
+        self.room.resume_all()
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there is anything that a batch could have: records, or the end of a shard."""
+        # What is done was freed, so whatever is in the buffer is new.
+        return self.buffer.size_bytes > 0 or any(fetch.at_end for fetch in self._fetches.values())
+
+    @property
+    def is_through(self) -> bool:
+        """Whether all that was to be read until ``until`` was read."""
+        return all(fetch.at_end or fetch.is_through for fetch in self._fetches.values())
+
+    def ended(self) -> dict[ShardKey, bool]:
+        """Name the shards that are read; True where the buffer has everything up to the shard's end."""
+        return {key: fetch.at_end for key, fetch in self._fetches.items()}
+
+    def behind(self) -> list[int]:
+        """Give how many milliseconds each shard is behind, as far as that is known.
+
+        That is how far behind its latest record the last read of it ended, or the age of its oldest record that
+        is not done, whichever is more: what waits in the buffer is not done.
+        """
+        now = self._clock.time()
+        behind: list[int] = []
+        for key, fetch in self._fetches.items():
+            if fetch.millis_behind_latest is None:
+                continue
+            oldest = self.buffer.oldest_arrival(key, self._freed.get(key))
+            age_millis = 0 if oldest is None else round(now * 1000 - oldest / 1000)
+            behind.append(max(fetch.millis_behind_latest, age_millis))
+        return behind
+
+    def await_furthest_behind(self) -> int:
+        """Say up to which arrival records may be handed out, in microseconds since the epoch.
+
+        Later ones wait: another shard may have unread ones that arrived before them (invariant 18). The shard
+        that they wait for is read though there is no room.
+        """
+        behind = [fetch for fetch in self._fetches.values() if fetch.is_waited_for]
+        furthest = min(behind, key=lambda fetch: fetch.read_until, default=None)
+        self.room.read_awaited(None if furthest is None else furthest.shard)
+        if furthest is None:
+            return EVERYTHING
+        if math.isinf(furthest.read_until):
+            return 0
+        return round((furthest.read_until + self._options.max_arrival_skew_seconds) * 1_000_000)
+
+    def late_seconds(self) -> float:
+        """Say how late the records that are here are at least; 0 if it is no use to wait for more of them."""
+        if any(fetch.at_end for fetch in self._fetches.values()):
+            return 0.0  # children wait for the batch
+        parked = set(self.room.parked)
+        reading = {key: fetch for key, fetch in self._fetches.items() if not fetch.is_through}
+        if not any(fetch.millis_behind_latest and fetch not in parked for fetch in reading.values()):
+            return 0.0  # whoever has more waits for room
+        late = (
+            fetch.millis_behind_latest or 0 for key, fetch in reading.items() if self.buffer.bytes_of(key)
+        )
+        return min(late, default=0) / 1000
+
+    def raise_failure(self) -> None:
+        """Raise what the reading of a shard ended with, if one did."""
+        for fetch in self._fetches.values():
+            if fetch.failure is not None:
+                raise fetch.failure
+
+    def close(self) -> None:
+        """Read no more. May be called twice."""
+        for key in list(self._fetches):
+            self._close(key)
+
+    def _go_on(self, key: ShardKey, shard: ShardOffset) -> None:
+        """Free what is done of a shard; start to read it where that is not done, or done from another place."""
+        last = read_up_to(shard.position)
+        freed = self._freed.get(key)
+        if key in self._fetches and freed is not None and (last is None or last < freed):
+            self._close(key)  # back to what is not here any more
+        if key not in self._fetches:
+            self._fetches[key] = self._open(key, shard)
+            self._submit(self._fetches[key])
+        if last is not None:
+            self.buffer.free(key, last)
+            self._freed[key] = last
+
+    def _open(self, key: ShardKey, shard: ShardOffset) -> ShardFetch:
+        stream, shard_id = key
+        options = self._options
+        getter = PollingShardGetter(
+            self._client,
+            stream=stream,
+            shard_id=shard_id,
+            position=shard.position,
+            lister=KnownShards(self._listers[stream], self._streams[stream]),
+            fail_on_data_loss=options.fail_on_data_loss,
+            extra_columns=options.extra_columns,
+            fetch_arrow=self._processes,
+            clock=self._clock,
+        )
+        return ShardFetch(
+            key,
+            getter,
+            room=self.room,
+            changed=self._changed,
+            counters=self.counters,
+            records_per_fetch=options.max_records_per_fetch,
+            bytes_per_second=options.max_fetch_bytes_per_second,
+            periods=(options.fetch_period_seconds, options.idle_fetch_period_seconds),
+            until=self._until,
+            fail_on_data_loss=options.fail_on_data_loss,
+            clock=self._clock,
+            found_children=self._found_children,
+            position=shard.position,
+        )
+
+    def _submit(self, fetch: ShardFetch) -> None:
+        self._prefetcher.submit(fetch.fetch, fetch.getter.ready_at)
+
+    def _found_children(self, stream: str, children: Sequence[Shard]) -> None:
+        if self._until is None:  # what was born after the query began is left to the next one
+            self._streams[stream].found(children)
+
+    def _close(self, key: ShardKey) -> None:
+        self._fetches.pop(key).close()
+        self.buffer.drop_shard(key)
+        self._freed.pop(key, None)

@@ -1,0 +1,191 @@
+"""The streaming read of ``format("kinesis")``: what Spark asks, answered from ``ReadAhead``.
+
+Spark keeps one of these in a process of its own beside the driver, and sends copies to the executors, which only
+``read``. It asks in this order: ``latestOffset`` from where the last batch ended, ``partitions`` of the batch in
+between, ``commit`` of the one before. When it asks ``latestOffset`` again, everything before is done.
+"""
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from kinesis_spout.config.spelling import respell
+from kinesis_spout.errors import KinesisSpoutError
+from kinesis_spout.structured.offsets import QueryOffset
+from kinesis_spout.structured.options import StreamReadOptions
+from kinesis_spout.structured.options.spelling import as_option, said_as_options
+from kinesis_spout.structured.stream.partitions import RangeReading, ShardRanges, in_tasks, read_ranges
+from kinesis_spout.structured.stream.planning import BatchLimits
+from kinesis_spout.structured.stream.read_ahead import ReadAhead
+from kinesis_spout.structured.stream.read_limits import (
+    ReadAllAvailable,
+    ReadLimit,
+    SupportsTriggerAvailableNow,
+    default_limit,
+)
+from kinesis_spout.workers.worker_log import print_log_lines
+
+if TYPE_CHECKING:
+    from kinesis_spout.structured.published.published_progress import PublishedProgress
+
+_log = logging.getLogger(__name__)
+
+
+@contextmanager
+def one_message() -> Iterator[None]:
+    """Raise our own errors in the words of the options, without what led to them.
+
+    Spark shows the user every traceback of the chain.
+    """
+    try:
+        yield
+    except KinesisSpoutError as error:
+        respell(error, as_option)
+        raise error from None
+
+
+class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads streams for one query. Mutable; on executors only ``read`` is called."""
+
+    def __init__(self, options: StreamReadOptions) -> None:
+        self._options = options
+        self._ahead: ReadAhead | None = None
+        self._published: PublishedProgress | None = None
+        self._until: float | None = None
+        self._latest: dict[str, Any] | None = None
+        """Where the last batch ends; PySpark before 4.2 does not say it."""
+
+    def __reduce__(self) -> tuple[type["KinesisStreamReader"], tuple[StreamReadOptions]]:
+        """Only the options travel."""
+        return KinesisStreamReader, (self._options,)
+
+    @one_message()
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Give the start of the query's first batch.
+
+        Asked again when that batch is replayed: so every end offset tells its batch's data by itself.
+        """
+        first = self._opened().first_offset()
+        if self._published is not None:
+            first = self._published.start(first)
+        self._latest = first.as_document()
+        return self._latest
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Note the time: what arrives later is left to the next query."""
+        self._until = time.time()
+        self.stop()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Give one of the query's limits. All of them are kept here, also those that Spark cannot combine."""
+        return default_limit(self._options)
+
+    @one_message()
+    def latestOffset(  # noqa: N802
+        self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
+    ) -> dict[str, Any]:
+        """Give the end of the next batch, or ``start`` if nothing came within a second.
+
+        Args:
+            start: where the last batch ended; None under PySpark before 4.2.
+            limit: the query's own, or ``ReadAllAvailable``: ``trigger(once=True)`` takes all that is available
+                in one batch, but for the children of shards that end in it.
+
+        Raises:
+            What ends a query: see ``ReadAhead``. Throttles, time-outs and lost connections do not.
+        """
+        if isinstance(limit, ReadAllAvailable) and self._until is None:
+            self.prepareForTriggerAvailableNow()
+        document = start if start is not None else self._latest
+        if document is None:
+            document = self.initialOffset()
+        known = QueryOffset.from_document(document, self._options.streams)
+        ahead = self._opened()
+        moved = None if self._published is None else self._published.moved(known, ahead.first_offset)
+        if moved is not None:
+            self._latest = moved.as_document()
+            return self._latest
+        current = ahead.advance(known)
+        if self._published is not None:
+            self._published.publish(current)
+        end = ahead.wait_for_batch(current, self._limits(limit))
+        if end is None and current.unlogged:
+            # A batch of nothing, so that Spark's log has what LATEST was before anything is read.
+            end = QueryOffset(streams=current.streams)
+        if end is None and self._until is not None and self._published is not None:
+            self._published.finish()
+        self._latest = document if end is None else end.as_document()
+        return self._latest
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """Give the metrics that Spark shows in the progress, as ``sources[].latestOffset``."""
+        return None if self._ahead is None else self._ahead.progress().as_document()
+
+    @one_message()
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Divide the batch that ends at ``end`` among tasks."""
+        self._latest = end
+        if start == end:
+            return []
+        offset = QueryOffset.from_document(end, self._options.streams)
+        ahead = self._opened()
+        if self._published is not None:
+            self._published.replays(QueryOffset.from_document(start, self._options.streams))
+        ranges = ahead.ranges(offset)
+        options = self._options
+        reading = RangeReading(
+            client=options.client,
+            fail_on_data_loss=options.fail_on_data_loss,
+            records_per_fetch=options.max_records_per_fetch,
+            extra_columns=options.extra_columns,
+            pages=ahead.server_address() if any(shard.segments for shard in ranges) else None,
+        )
+        tasks = in_tasks(
+            ranges, bytes_per_task=options.bytes_per_task, shards_per_task=options.shards_per_task
+        )
+        return [ShardRanges(task, reading) for task in tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read a partition, on an executor."""
+        assert isinstance(partition, ShardRanges)
+        print_log_lines(spell=as_option)
+        with said_as_options():
+            yield from read_ranges(partition)
+
+    def stop(self) -> None:
+        """End the threads. Spark calls this only after an error; else it ends the process."""
+        if self._published is not None:
+            self._published.close()
+            self._published = None
+        if self._ahead is not None:
+            self._ahead.close()
+            self._ahead = None
+
+    def _opened(self) -> ReadAhead:
+        if self._ahead is None:
+            print_log_lines(level=self._options.log_level, spell=as_option)
+            ahead = ReadAhead(self._options, until=self._until)
+            if self._options.checkpoint_app is not None:
+                # Here, because executors have no use for what it imports.
+                from kinesis_spout.structured.published.published_progress import PublishedProgress  # noqa: PLC0415
+
+                self._published = PublishedProgress.of(self._options)
+            try:
+                ahead.open()
+            except BaseException:
+                ahead.close()
+                raise
+            self._ahead = ahead
+        return self._ahead
+
+    def _limits(self, limit: ReadLimit | None) -> BatchLimits:
+        if isinstance(limit, ReadAllAvailable):
+            return BatchLimits(takes_all=True)
+        return BatchLimits(
+            rows=self._options.max_records_per_trigger, bytes=self._options.max_bytes_per_trigger
+        )

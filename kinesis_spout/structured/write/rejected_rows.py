@@ -1,0 +1,114 @@
+"""Rows that cannot become records: an error that says which, or dead letters.
+
+A dead letter is made for a record that was read. A row has no shard and no sequence number; in their place it
+gets ``partition-<n>`` and its number there, and for stream the one that it was meant for. So dead letters of
+the sink are listed and redriven like others. Its explicit hash key is not kept.
+"""
+
+from typing import Final, Protocol
+
+from kinesis_spout.clock import Clock
+from kinesis_spout.dead_letter import DeadLetter
+from kinesis_spout.dead_letters.sink_url import needs_jvm
+from kinesis_spout.errors import InvalidConfig, KinesisSpoutError
+from kinesis_spout.ports import DeadLetterSink
+from kinesis_spout.structured.write.written_columns import RowValues
+
+APPLICATION: Final = "format(kinesis)"
+"""What dead letters of the sink say in the place of an application's name."""
+
+_LETTERS_AT_A_TIME: Final = 500
+_BYTES_AT_A_TIME: Final = 8 * 1024 * 1024
+
+
+class UnwritableRow(KinesisSpoutError):  # noqa: N818 - the names say what happened
+    """A row can never become a record, and there are no dead letters. Says which row, and why."""
+
+
+class RejectedRows(Protocol):
+    """Takes the rows that cannot be written."""
+
+    @property
+    def count(self) -> int:
+        """How many were taken."""
+        ...
+
+    def add(self, row: int, values: RowValues, fault: str) -> None:
+        """Take a row; may raise UnwritableRow or DeadLetterError instead."""
+        ...
+
+    def finish(self) -> None:
+        """Make all of them durable before returning, or raise DeadLetterError."""
+        ...
+
+
+class RefusedRows:
+    """The first one is an error."""
+
+    count = 0
+
+    def __init__(self, partition: int) -> None:
+        self._partition = partition
+
+    def add(self, row: int, _values: RowValues, fault: str) -> None:
+        """Raise."""
+        raise UnwritableRow(
+            f"partition {self._partition}, row {row} (counted from 0): {fault}; correct the row or filter it out, "
+            "or set the option deadLetters to keep such rows there"
+        )
+
+    def finish(self) -> None:
+        """There is none."""
+
+
+class DeadLetteredRows:
+    """Dead letters, written in batches. Mutable: holds those that are not durable yet."""
+
+    def __init__(self, sink: DeadLetterSink, partition: int, clock: Clock) -> None:
+        self._sink = sink
+        self._partition = partition
+        self._clock = clock
+        self._letters: list[DeadLetter] = []
+        self._letters_bytes = 0
+        self.count = 0
+
+    def add(self, row: int, values: RowValues, fault: str) -> None:
+        """Take a row."""
+        data = values.data or b""
+        self._letters.append(
+            DeadLetter(
+                application=APPLICATION,
+                stream=values.stream or "",
+                shard_id=f"partition-{self._partition}",
+                sequence_number=str(row),
+                partition_key=values.partition_key,
+                arrival_timestamp=None,
+                data=data,
+                attempts=1,
+                error=fault,
+                reason="rejected",
+                died_at=self._clock.time(),
+            )
+        )
+        self.count += 1
+        self._letters_bytes += len(data)
+        if len(self._letters) >= _LETTERS_AT_A_TIME or self._letters_bytes >= _BYTES_AT_A_TIME:
+            self.finish()
+
+    def finish(self) -> None:
+        """Return when all are durable."""
+        self._sink.write(self._letters)
+        self._letters, self._letters_bytes = [], 0
+
+
+def check_dead_letters(url: str | None) -> None:
+    """Refuse what a task cannot write to.
+
+    Raises:
+        InvalidConfig: names the URL and what is allowed.
+    """
+    if url is not None and needs_jvm(url):
+        raise InvalidConfig(
+            f"deadLetters: expected a directory, file:///directory, s3://bucket/prefix or kinesis://stream, got "
+            f"{url!r}; other file systems are reached through a JVM, which the Python tasks that write have not"
+        )

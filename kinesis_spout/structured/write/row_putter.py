@@ -1,0 +1,151 @@
+"""The rows of one task on their way to their streams, within a bound."""
+
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kinesis_spout.errors import KinesisError
+from kinesis_spout.kinesis.perseverance import Patience
+from kinesis_spout.kinesis.write.put_records import CallLimits, Entry, PutOrder
+from kinesis_spout.kinesis.write.record_putter import (
+    MAX_BUFFERED_BYTES,
+    MAX_BUFFERED_RECORDS,
+    RecordPutter,
+    is_too_much,
+)
+from kinesis_spout.structured.write.rejected_rows import RejectedRows, UnwritableRow
+from kinesis_spout.structured.write.row_check import fault_of
+from kinesis_spout.structured.write.written import Written
+from kinesis_spout.structured.write.written_columns import RowValues
+
+if TYPE_CHECKING:
+    from mypy_boto3_kinesis import KinesisClient
+
+    from kinesis_spout.kinesis.write.aggregating_putter import AggregatingPutter
+
+
+class RowPutter:
+    """Writes the rows of one task. Mutable; for one thread and one use.
+
+    A shard that throttles holds up nobody else until the buffer, which all streams share, is full; then no
+    more rows are read before half of it has gone. A stream whose *calls* fail holds up the other streams.
+
+    Args:
+        client: from ``KinesisClientSettings.connect``.
+        patience: for each shard that refuses, and for each call that fails.
+        limits: of one call.
+        rejected: takes the rows that cannot be written.
+        order: what of the rows' order holds.
+        aggregate_bytes: what a record of several rows may weigh; None: each row is a record.
+    """
+
+    def __init__(
+        self,
+        client: "KinesisClient",
+        *,
+        patience: Patience,
+        limits: CallLimits,
+        rejected: RejectedRows,
+        order: PutOrder = PutOrder.UNORDERED,
+        aggregate_bytes: int | None = None,
+    ) -> None:
+        self._client = client
+        self._patience = patience
+        self._limits = limits
+        self._rejected = rejected
+        self._order = order
+        self._aggregate_bytes = aggregate_bytes
+        self._putters: dict[str, RecordPutter | AggregatingPutter] = {}
+        self._seen = 0
+        self._waiting = 0
+        self._waiting_bytes = 0
+
+    def write(self, rows: Iterable[RowValues], partition: int) -> Written:
+        """Return when every row is on its stream, or durably a dead letter.
+
+        Raises:
+            KinesisError, UnwritableRow: says how many of the rows are on Kinesis and how many are not.
+            InvalidConfig: no call can be made with these settings.
+            DeadLetterError: rows could not be made dead letters.
+        """
+        try:
+            for row, values in enumerate(rows):
+                self._seen = row + 1
+                self._add(row, values)
+            self._put_until(records=0, size_bytes=0)
+        except (KinesisError, UnwritableRow) as error:
+            raise type(error)(f"{error}. {self._state(partition)}") from error
+        self._rejected.finish()
+        return self._written()
+
+    def _add(self, row: int, values: RowValues) -> None:
+        fault = fault_of(values)
+        if fault is not None:
+            self._rejected.add(row, values, fault)
+            return
+        stream, key, explicit_hash_key, data = values
+        assert stream is not None, "checked"
+        assert key is not None, "checked"
+        assert data is not None, "checked"
+        putter = self._putters.get(stream) or self._open(stream)
+        waiting, waiting_bytes = putter.waiting, putter.waiting_bytes
+        putter.add(Entry(key, data, explicit_hash_key, row))
+        self._waiting += putter.waiting - waiting
+        self._waiting_bytes += putter.waiting_bytes - waiting_bytes
+        if is_too_much(self._waiting, self._waiting_bytes):
+            self._put_until(records=MAX_BUFFERED_RECORDS // 2, size_bytes=MAX_BUFFERED_BYTES // 2)
+
+    def _open(self, stream: str) -> "RecordPutter | AggregatingPutter":
+        def reject(entry: Entry, error: KinesisError) -> None:
+            values = RowValues(stream, entry.partition_key, entry.explicit_hash_key, entry.data)
+            self._rejected.add(
+                entry.row, values, f"{stream} does not take a record of {entry.size_bytes} bytes: {error}"
+            )
+
+        putter = self._putters[stream] = self._putter_class()(
+            self._client,
+            stream,
+            patience=self._patience,
+            limits=self._limits,
+            order=self._order,
+            on_refused=reject,
+        )
+        return putter
+
+    def _putter_class(self) -> "type[RecordPutter] | partial[AggregatingPutter]":
+        if self._aggregate_bytes is None:
+            return RecordPutter
+        # Few writes aggregate, and protobuf takes long to import.
+        from kinesis_spout.kinesis.write.aggregating_putter import AggregatingPutter  # noqa: PLC0415
+
+        return partial(AggregatingPutter, max_bytes=self._aggregate_bytes)
+
+    def _put_until(self, *, records: int, size_bytes: int) -> None:
+        """Put, from the stream that may go first, and of those from the one with the most."""
+        while self._waiting > records or self._waiting_bytes > size_bytes:
+            putter = min(
+                (each for each in self._putters.values() if each.waiting),
+                key=lambda each: (each.ready_at, -each.waiting_bytes),
+            )
+            putter.put()
+            self._waiting = sum(each.waiting for each in self._putters.values())
+            self._waiting_bytes = sum(each.waiting_bytes for each in self._putters.values())
+
+    def _written(self) -> Written:
+        counts = [putter.counts for putter in self._putters.values()]
+        taken = sum(each.taken for each in counts)
+        return Written(
+            records=taken,
+            size_bytes=sum(each.taken_bytes for each in counts),
+            retried=sum(each.sent - each.refused for each in counts) - taken,
+            dead_lettered=self._rejected.count,
+        )
+
+    def _state(self, partition: int) -> str:
+        taken = sum(putter.counts.taken for putter in self._putters.values())
+        rest = self._seen - taken - self._rejected.count
+        return (
+            f"Of the first {self._seen} rows of partition {partition}, {taken} are on Kinesis, {rest} are not "
+            f"known to be, {self._rejected.count} are rejected; when Spark tries the task again, it puts all of "
+            "them again"
+        )

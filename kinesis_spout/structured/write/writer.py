@@ -1,0 +1,121 @@
+"""``df.write.format("kinesis")`` and ``df.writeStream.format("kinesis")``.
+
+**At least once.** A task puts its rows with PutRecords, and reports only when every row is on its stream or
+durably a dead letter. Kinesis has no transactions: a task that Spark tries again, a speculative copy of one, a
+micro-batch that is repeated after a restart, and a call whose answer was lost, put records again. What an
+aborted job has put stays.
+
+**Order.** Each task puts the rows of one partition key in the order it has them; between tasks there is none, so
+who needs it repartitions by the key. Kinesis may refuse some records of a call and take others: one that was
+refused then comes behind the later ones of its key in that call, of which there are at most 500, and never behind
+those of later calls. With ``order=key`` no call has two rows of one key, unless they are in one aggregated record:
+the first copies of a key's rows are in order. A row that can never be taken holds up no other.
+
+**Back-pressure.** What is refused is put again, with exponential back-off and jitter. A shard that refuses holds
+up its own records, until as many wait as a task may hold.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark import TaskContext
+from pyspark.sql import datasource
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.structured.options.spelling import as_option
+from kinesis_spout.structured.write.rejected_rows import check_dead_letters
+from kinesis_spout.structured.write.written import Written
+from kinesis_spout.structured.write.written_columns import WrittenColumns
+from kinesis_spout.workers.worker_log import print_log_lines
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter
+    from pyspark.sql.types import StructType
+
+    from kinesis_spout.structured.options import WriteOptions
+else:
+    # PySpark 4.0 gives rows to streaming writers; WrittenColumns takes both.
+    DataSourceStreamArrowWriter = getattr(
+        datasource, "DataSourceStreamArrowWriter", datasource.DataSourceStreamWriter
+    )
+
+Messages = Sequence[WriterCommitMessage | None]
+
+_log = logging.getLogger(__name__)
+
+
+class _Writing:
+    """What is the same for both doors. Travels to the executors."""
+
+    def __init__(self, options: "WriteOptions", schema: "StructType", *, overwrite: bool) -> None:
+        if overwrite:
+            raise InvalidConfig(
+                "mode: expected append, got overwrite; records of a stream cannot be replaced. Say "
+                '.mode("append") for a write, .outputMode("append") or "update" for a streaming one'
+            )
+        check_dead_letters(options.dead_letters)
+        self._options = options
+        self._columns = WrittenColumns.of(schema, partition_key=options.partition_key, stream=options.stream)
+
+    def write(self, iterator: Iterator[Any]) -> Written:
+        """Write one partition; called by Spark in a task.
+
+        Raises:
+            KinesisError, UnwritableRow, DeadLetterError: the task fails. The text says what is on Kinesis.
+        """
+        # The driver starts a process for each micro-batch that needs none of this.
+        from kinesis_spout.structured.write.task_write import write_partition  # noqa: PLC0415
+
+        context = TaskContext.get()
+        assert context is not None, "Spark calls write in a task"
+        print_log_lines(spell=as_option)
+        return write_partition(self._options, self._columns.values(iterator), context.partitionId())
+
+
+class KinesisBatchWriter(_Writing, DataSourceArrowWriter):
+    """Writes a DataFrame once.
+
+    Args:
+        options: of the write.
+        schema: the DataFrame's.
+        overwrite: whether the mode is overwrite, which is refused.
+
+    Raises:
+        InvalidConfig: an option or a column is not what it must be.
+    """
+
+    def commit(self, messages: Messages) -> None:
+        """Say in the log what was written."""
+        _log_summary("Write", Written.sum_of(messages))
+
+    def abort(self, messages: Messages) -> None:
+        """Say in the log what stays of a job that failed."""
+        _log_abort("Write", Written.sum_of(messages))
+
+
+class KinesisStreamWriter(_Writing, DataSourceStreamArrowWriter):
+    """Writes every micro-batch of a query. Arguments and errors are those of `KinesisBatchWriter`."""
+
+    def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Say in the log what was written."""
+        _log_summary(f"Micro-batch {batchId}", Written.sum_of(messages))
+
+    def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Say in the log what stays of a micro-batch that failed."""
+        _log_abort(f"Micro-batch {batchId}", Written.sum_of(messages))
+
+
+def _log_summary(what: str, written: Written) -> None:
+    print_log_lines(spell=as_option)
+    _log.log(logging.WARNING if written.dead_lettered else logging.INFO, "%s: %s", what, written)
+
+
+def _log_abort(what: str, written: Written) -> None:
+    print_log_lines(spell=as_option)
+    _log.warning(
+        "%s failed. Its tasks that succeeded wrote: %s. This stays, beside what others wrote before they failed",
+        what,
+        written,
+    )

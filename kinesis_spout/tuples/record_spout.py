@@ -1,0 +1,419 @@
+"""The plain-Python door: Storm's verbs on a Kinesis stream.
+
+    spout = RecordSpout(stream="orders", app="billing")
+    with spout.open() as tuples:
+        for message_id, values in tuples:
+            handle(values)
+            tuples.ack(message_id)
+
+Every tuple that ``next_tuple`` gives must be acked or failed; one of which nothing is said fails after the
+message time-out. A failed one comes again, until the retry limit; then it is dead-lettered.
+"""
+
+from collections.abc import Callable, Iterator
+from copy import copy
+from dataclasses import replace
+from functools import partial
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self, Unpack
+
+from kinesis_spout.config import SpoutConfig, SpoutSettings
+from kinesis_spout.consumer.consumer import Consumer
+from kinesis_spout.consumer.counters import Counters
+from kinesis_spout.consumer.open_ports import open_ports
+from kinesis_spout.consumer.ports import Ports
+from kinesis_spout.errors import InvalidConfig, SpoutClosed
+from kinesis_spout.handler import Failure, Reject, failure_of
+from kinesis_spout.record import Record
+from kinesis_spout.scheme import resolve
+from kinesis_spout.tuples.listener import Announcements, FailReason, SpoutListener
+from kinesis_spout.tuples.message_id import MessageId
+from kinesis_spout.tuples.shard_readers import ShardReaders
+from shard_state import Exhausted, Pause, RecordEvent, Retry, SequenceNumber, ShardStatus
+
+_STEP_SECONDS: Final = 0.005
+"""Between two looks for the next tuple, when iterating."""
+
+_MAX_BROKEN_PER_CALL: Final = 32
+"""Records whose scheme raises, before ``next_tuple`` lets the caller go on with something else."""
+
+_EVENTS: Final = {FailReason.FAIL: RecordEvent.FAIL, FailReason.TIME_OUT: RecordEvent.TIME_OUT}
+
+
+class Emitted(NamedTuple):
+    """A tuple that was handed out, to be acked or failed by its id."""
+
+    message_id: str
+    """``shardId:sequence#epoch.attempt``: this delivery of the record, another one at every delivery. What stands
+    before the ``#`` is the record's own id, which its dead letter has too; inside an aggregate it ends with
+    ``:sub``."""
+    values: Any
+    """What the scheme made of the record; with "raw" the ``Record`` itself."""
+
+
+class RecordSpout:
+    """A spout of one application on one stream. Mutable; thread-safe.
+
+    It is *new* until ``activate`` (or ``open``), then active or deactivated, and in the end closed. A spout
+    whose start failed is closed too; make another one to try again.
+
+    Args:
+        config: the settings. Without it they are taken from ``settings`` over the environment variables
+            ``KINESIS_SPOUT_*``; see ``SpoutConfig.load``.
+        ports: what to use in place of Kinesis and ZooKeeper; the spout closes it.
+        scheme: what the values of a tuple are; see ``kinesis_spout.scheme.resolve``.
+        listener: is told what becomes of each record.
+        settings: see ``SpoutConfig``.
+
+    Raises:
+        InvalidConfig: a setting or the scheme is not valid, or both ``config`` and ``settings`` are given.
+    """
+
+    def __init__(
+        self,
+        config: SpoutConfig | None = None,
+        *,
+        ports: Ports | None = None,
+        scheme: str | Callable[[Record], Any] = "raw",
+        listener: SpoutListener | None = None,
+        **settings: Unpack[SpoutSettings],
+    ) -> None:
+        if config is not None and settings:
+            raise InvalidConfig(
+                f"expected a config or settings, got both (settings: {', '.join(sorted(settings))}): "
+                "put them into the config, or leave it out"
+            )
+        self.config = SpoutConfig.load(**settings) if config is None else config
+        self._scheme = resolve(scheme)
+        self._listener = listener or SpoutListener()
+        self._announcements = Announcements()
+        self._given_ports = ports
+        self._started: tuple[Consumer, ShardReaders] | None = None
+        self._active = False
+        self._closed = False
+
+    # Life
+
+    def activate(self) -> None:
+        """Begin to hand out tuples; after ``deactivate``, go on. Call it from one thread at a time.
+
+        Raises:
+            SpoutClosed: it was closed.
+            KinesisSpoutError: the first start failed (see ``Consumer.start``); the spout is closed now.
+        """
+        self._refuse_if_closed()
+        if self._started is None:
+            try:
+                self._start()
+            except BaseException:
+                self._closed = True
+                raise
+        self._active = True
+
+    def deactivate(self) -> None:
+        """Hand out no more tuples until ``activate``. Acks, fails, time-outs and commits go on."""
+        self._opened()
+        self._active = False
+
+    def open(self) -> Self:
+        """Activate, and give this spout, for ``with`` and for iteration."""
+        self.activate()
+        return self
+
+    def close(self) -> None:
+        """Store what is finished, give the shards up, and close all that was opened. May be called twice.
+
+        What is in flight comes again at the next start.
+
+        Raises:
+            KinesisSpoutError: the last dead letters or progress could not be stored. Everything is closed
+                all the same, and nothing is lost: the records concerned come again.
+        """
+        if self._closed:
+            return
+        self._closed, self._active = True, False
+        if self._started is not None:
+            consumer, readers = self._started
+            with consumer.lock:
+                readers.stop()
+            try:
+                consumer.close()
+            finally:
+                readers.close()
+        elif self._given_ports is not None:
+            self._given_ports.dead_letters.close()
+            self._given_ports.coordinator.close()
+            self._given_ports.close()
+
+    def __repr__(self) -> str:
+        if self._closed:
+            state = "closed"
+        elif self._started is None:
+            state = "new"
+        else:
+            state = "active" if self._active else "deactivated"
+        name, config = type(self).__name__, self.config
+        return f"{name}(stream={config.stream!r}, app={config.app!r}, state={state!r})"
+
+    def __enter__(self) -> Self:
+        """Give this spout; ``with`` closes it. Entering does not activate it: ``open`` does."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # Tuples
+
+    def next_tuple(self) -> Emitted | None:
+        """Give the next tuple: a due retry, or a fresh record. None if there is none now. Never blocks.
+
+        Raises:
+            SpoutClosed: it was closed, or never activated.
+            KinesisSpoutError: one that trying again does not mend. If it is a shard's, the next call serves
+                the other shards, and this one raises again when its turn comes.
+        """
+        consumer, readers = self._opened()
+        consumer.check()
+        try:
+            self._fail_expired(consumer, readers)
+            for _ in range(_MAX_BROKEN_PER_CALL):
+                with consumer.lock:
+                    taken = readers.take(consumer.now) if self._active else None
+                    if taken is None:
+                        return None
+                    consumer.counters.delivered += 1
+                    record, sequence = taken.record, taken.sequence
+                    delivery = _delivery(consumer, record.shard_id, sequence, record.attempt)
+                try:
+                    values = self._scheme(record)
+                except BaseException as error:
+                    self._fail(consumer, readers, delivery, failure_of(error), FailReason.FAIL)
+                    if isinstance(error, KeyboardInterrupt):
+                        raise  # it may be the caller's Ctrl-C; see kinesis_spout.handler
+                    continue
+                message_id = str(delivery)
+                self._announcements.add(partial(self._listener.emitted, message_id, record.attempt))
+                return Emitted(message_id, values)
+            return None
+        finally:
+            self._announcements.make()
+
+    def __iter__(self) -> Iterator[Emitted]:
+        """Give tuple after tuple, waiting for the next one.
+
+        Ends when every shard is over, or when the spout is deactivated or closed. Raises like ``next_tuple``.
+        """
+        consumer, readers = self._opened()
+        while self._active:
+            try:
+                emitted = self.next_tuple()
+            except SpoutClosed:
+                return  # by another thread, or by whoever iterates
+            if emitted is not None:
+                yield emitted
+                continue
+            with consumer.lock:
+                if readers.all_over():
+                    return
+            consumer.ports.clock.sleep(_STEP_SECONDS)
+
+    def ack(self, message_id: str) -> bool:
+        """Finish a record. A late ack does too, of a delivery that had failed: the record's retry is cancelled.
+
+        Returns:
+            False if that changes nothing: the record is finished already, or no longer (or never was) ours.
+
+        Raises:
+            ValueError: this is no message id.
+            SpoutClosed: it was closed, or never activated.
+        """
+        consumer, readers = self._opened()
+        delivery = MessageId.parse(message_id)
+        with consumer.lock:
+            acked = consumer.manager.ack(delivery.shard_id, delivery.sequence, consumer.now)
+            if acked:
+                consumer.counters.acked += 1
+                readers.retained.finished(delivery.shard_id, delivery.sequence)
+        if acked:
+            self._announcements.add(partial(self._listener.acked, message_id))
+            self._announcements.make()
+        return acked
+
+    def fail(self, message_id: str, reason: str | BaseException = "") -> bool:
+        """Fail a delivery: the record comes again after its delay, or is given up after its last retry.
+
+        Args:
+            message_id: of the tuple.
+            reason: a text for the dead letter, or an exception: ``Reject`` gives the record up at once, and
+                ``RetryLater`` chooses the delay.
+
+        Returns:
+            False if that changes nothing: the delivery has ended already, or is no longer ours. A later
+            delivery of the record is not touched.
+
+        Raises:
+            ValueError: this is no message id.
+            SpoutClosed: it was closed, or never activated.
+        """
+        consumer, readers = self._opened()
+        delivery = MessageId.parse(message_id)
+        failed = self._fail(consumer, readers, delivery, _failure(reason), FailReason.FAIL)
+        self._announcements.make()
+        return failed
+
+    # The circuit breaker
+
+    @property
+    def pause(self) -> Pause | None:
+        """How it stands while deliveries pause, as practically all of them failed; None while they do not.
+
+        Until then ``next_tuple`` gives a single tuple at a time, at growing intervals, and nothing is given up.
+        The first of these that is acked (or rejected) ends the pause.
+        """
+        consumer, _ = self._opened()
+        with consumer.lock:
+            return consumer.manager.pause
+
+    def resume(self) -> bool:
+        """End the pause now; False if there is none."""
+        consumer, _ = self._opened()
+        return consumer.resume()
+
+    # Looking in
+
+    @property
+    def failures(self) -> dict[str, int]:
+        """How often tuples were failed with each kind of exception, by its type and the line that raised it."""
+        consumer, _ = self._opened()
+        with consumer.lock:
+            return consumer.failures.counts
+
+    def record(self, message_id: str) -> Record | None:
+        """Give a copy of a tuple's record, as it was delivered last; None if it is finished, given up or unknown.
+
+        Raises:
+            ValueError: this is no message id.
+            SpoutClosed: it was closed, or never activated.
+        """
+        consumer, readers = self._opened()
+        delivery = MessageId.parse(message_id)
+        with consumer.lock:
+            retained = readers.retained.get(delivery.shard_id, delivery.sequence)
+            return None if retained is None else copy(retained.record)
+
+    @property
+    def counters(self) -> Counters:
+        """What happened since the start, as a copy."""
+        consumer, _ = self._opened()
+        with consumer.lock:
+            return copy(consumer.counters)
+
+    def status(self) -> list[ShardStatus]:
+        """Describe every known shard, parents before children."""
+        consumer, _ = self._opened()
+        with consumer.lock:
+            return consumer.manager.status()
+
+    @property
+    def last_error(self) -> Exception | None:
+        """An error that is being retried now, of storing or of reading; None if all goes well."""
+        consumer, readers = self._opened()
+        with consumer.lock:
+            return consumer.last_error or next(iter(readers.reading_errors), None)
+
+    # Inside
+
+    def _start(self) -> None:
+        consumer, readers = self._new_parts(self._given_ports or open_ports(self.config))
+        try:
+            consumer.start(readers)
+        except BaseException:
+            try:
+                consumer.close(commit=False)
+            finally:
+                readers.close()
+            raise
+        self._started = consumer, readers
+
+    def _new_parts(self, ports: Ports) -> tuple[Consumer, ShardReaders]:
+        consumer = Consumer(self.config, ports, message_timeout_seconds=self.config.message_timeout_seconds)
+        return consumer, ShardReaders(consumer)
+
+    def _opened(self) -> tuple[Consumer, ShardReaders]:
+        self._refuse_if_closed()
+        if self._started is None:
+            raise SpoutClosed(
+                "expected an open spout, got one that was not activated: call activate() or open()"
+            )
+        return self._started
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise SpoutClosed("expected an open spout, got one that was closed: make another one to go on")
+
+    def _fail_expired(self, consumer: Consumer, readers: ShardReaders) -> None:
+        with consumer.lock:
+            for shard_id, sequence, attempt in consumer.manager.expired(consumer.now):
+                failure = Failure(error_text=f"timed out after {self.config.message_timeout_seconds:g} s")
+                delivery = _delivery(consumer, shard_id, sequence, attempt)
+                self._fail(consumer, readers, delivery, failure, FailReason.TIME_OUT)
+
+    def _fail(
+        self,
+        consumer: Consumer,
+        readers: ShardReaders,
+        delivery: MessageId,
+        failure: Failure,
+        reason: FailReason,
+    ) -> bool:
+        shard_id, sequence, epoch, attempt = delivery
+        with consumer.lock:
+            retained, state = readers.retained.get(shard_id, sequence), consumer.manager.shard(shard_id)
+            if retained is None or state is None or state.epoch != epoch:
+                return False
+            record = retained.record
+            decision = consumer.manager.fail(
+                shard_id,
+                sequence,
+                consumer.now,
+                attempt=attempt,
+                partition_key=record.partition_key,
+                rejected=failure.rejected,
+                delay_seconds=failure.delay_seconds,
+                event=_EVENTS[reason],
+            )
+            if decision is None:
+                return False
+            consumer.counters.timed_out += reason is FailReason.TIME_OUT
+            consumer.failures.add(failure.raised)
+            if isinstance(decision, Exhausted):
+                consumer.bury(decision, record, failure.error_text, failure.raised)
+                readers.retained.given_up(shard_id, sequence)
+            self._announce_failed(str(delivery), failure, reason, decision)
+        return True
+
+    def _announce_failed(
+        self, message_id: str, failure: Failure, reason: FailReason, decision: Retry | Exhausted
+    ) -> None:
+        error, tell = failure.error_text, self._announcements.add
+        if isinstance(decision, Exhausted):
+            tell(partial(self._listener.failed, message_id, reason, error, None))
+            tell(partial(self._listener.exhausted, message_id, decision.attempts, error))
+        else:
+            tell(partial(self._listener.failed, message_id, reason, error, decision.delay_seconds))
+
+
+def _failure(reason: str | BaseException) -> Failure:
+    if isinstance(reason, BaseException):
+        return failure_of(reason)
+    # A bare text is what a Reject's is: without the name of an exception before it.
+    return replace(failure_of(Reject(reason.strip() or "failed without a reason")), rejected=False)
+
+
+def _delivery(consumer: Consumer, shard_id: str, sequence: SequenceNumber, attempt: int) -> MessageId:
+    """Name a delivery under the present ownership. Call under the lock."""
+    state = consumer.manager.shard(shard_id)
+    assert state is not None, "what is delivered is of a shard that is owned"
+    return MessageId(shard_id, sequence, state.epoch, attempt)

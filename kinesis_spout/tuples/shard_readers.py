@@ -1,0 +1,209 @@
+"""The reading half of the plain-Python door: from owned shards to the next record to deliver.
+
+Each owned shard has a getter that fetches ahead, so that asking for the next record never waits. The memory
+is divided: three quarters of ``max_buffered_bytes`` for records that are not finished, the rest for what is
+read ahead, shared evenly by the shards (a page may go beyond its share).
+"""
+
+from collections.abc import Iterable
+from copy import copy
+from functools import partial
+from typing import Final
+
+from kinesis_spout.consumer.consumer import Consumer
+from kinesis_spout.errors import ShardNotFound
+from kinesis_spout.kinesis import BufferedShardGetter, Prefetcher
+from kinesis_spout.kinesis.reactions import Reaction, reaction_to
+from kinesis_spout.tuples.retained_records import Retained, RetainedRecords
+from kinesis_spout.tuples.turns import Turns
+from shard_state import RecordState, SequenceNumber, ShardPhase
+
+_RETAINED_SHARE: Final = 0.75
+_MIN_READ_AHEAD_BYTES: Final = 64 * 1024
+
+
+class ShardReaders:
+    """A consumer's ``Door``. Mutable; every call is made under the consumer's lock, but for ``close``."""
+
+    def __init__(self, consumer: Consumer, prefetcher: Prefetcher | None = None) -> None:
+        self._consumer = consumer
+        self._prefetcher = prefetcher or Prefetcher(clock=consumer.ports.clock)
+        self._getters: dict[str, BufferedShardGetter] = {}
+        """Of the shards whose end was not read yet."""
+        self._turns = Turns()
+        self._shares, self._shares_of = 1, -1
+        self.retained = RetainedRecords(int(_RETAINED_SHARE * consumer.config.max_buffered_bytes))
+
+    # The Door
+
+    def shards_acquired(self, shard_ids: Iterable[str]) -> None:
+        """Open a getter on each shard, and let it fetch."""
+        config, manager, ports = self._consumer.config, self._consumer.manager, self._consumer.ports
+        for shard_id in shard_ids:
+            state = manager.shard(shard_id)
+            assert state is not None, "the consumer reports shards that the manager owns"
+            self._drop_getter(shard_id)
+            self._getters[shard_id] = BufferedShardGetter(
+                ports.open_getter(shard_id, state.position),
+                self._prefetcher,
+                max_records=config.max_records_per_fetch,
+                max_bytes=self._read_ahead_bytes(),
+                idle_seconds=config.poll_interval_seconds,
+                clock=ports.clock,
+                react=partial(self._reading_failed, shard_id, state.epoch),
+                worked=partial(self._reading_worked, shard_id, state.epoch),
+            )
+            self._turns.add(shard_id)
+
+    def shards_lost(self, shard_ids: Iterable[str]) -> None:
+        """Forget everything of the shards: somebody else's now, or over."""
+        gone = set(shard_ids)
+        for shard_id in gone:
+            self._drop_getter(shard_id)
+            self._turns.remove(shard_id)
+        self.retained.drop_shards(gone)
+
+    def resumed(self) -> None:
+        """Nothing to do: the next ``take`` finds it."""
+
+    @property
+    def is_full(self) -> bool:
+        """See ``Door``."""
+        return self.retained.is_full
+
+    # What the spout asks
+
+    def take(self, now: float) -> Retained | None:
+        """Give the next record to deliver, tracked and retained; None if there is none now.
+
+        Raises:
+            KinesisError: a shard cannot be read, and trying again does not help. Its turn has passed: the
+                next call serves the others.
+        """
+        self.retained.drop_buried(self._is_buried)
+        if self._consumer.manager.pause is not None:
+            return self._probe(now)
+        while (shard_id := self._turns.current(now)) is not None:
+            try:
+                taken = self._due_retry(shard_id, now) or self._fresh(shard_id, now)
+            except Exception:
+                self._turns.rest(now)
+                raise
+            if taken is not None:
+                self._turns.served()
+                return taken
+            self._turns.rest(now)
+        return None
+
+    def all_over(self) -> bool:
+        """Tell whether every shard is over, by a list that was made after the last end was read.
+
+        Has that list made, if there is none yet.
+        """
+        return self._consumer.manager.all_over and self._consumer.children_are_known
+
+    @property
+    def reading_errors(self) -> list[Exception]:
+        """The errors of reading that are being retried now."""
+        return list(self._consumer.read_errors.current)
+
+    def stop(self) -> None:
+        """Fetch no more. What is being fetched is dropped."""
+        for getter in self._getters.values():
+            getter.close()
+
+    def close(self) -> None:
+        """Wait for the calls that are under way. Not under the lock. May be called twice."""
+        self._prefetcher.close()
+
+    # Inside
+
+    def _read_ahead_bytes(self) -> int:
+        if self._shares_of != self._consumer.listings:
+            self._shares_of = self._consumer.listings
+            status = self._consumer.manager.status()
+            self._shares = max(1, sum(shard.phase is not ShardPhase.OVER for shard in status))
+        total_bytes = (1 - _RETAINED_SHARE) * self._consumer.config.max_buffered_bytes
+        return max(_MIN_READ_AHEAD_BYTES, int(total_bytes / self._shares))
+
+    def _probe(self, now: float) -> Retained | None:
+        """Give the one record that is tried while the circuit breaker is open, if it is time."""
+        manager = self._consumer.manager
+        if not manager.may_probe(now):
+            return None
+        for fresh in manager.probes_fresh:
+            give = self._fresh if fresh else self._due_retry
+            for shard_id in list(manager.round()):
+                manager.served(shard_id)
+                taken = give(shard_id, now)
+                if taken is not None:
+                    return taken
+        return None
+
+    def _due_retry(self, shard_id: str, now: float) -> Retained | None:
+        redelivery = self._consumer.manager.take_retry(shard_id, now)
+        if redelivery is None:
+            return None
+        retained = self.retained.get(shard_id, redelivery.sequence)
+        assert retained is not None, "every record that waits is retained"
+        # A copy: the receiver of an earlier delivery may still hold that one.
+        retained.record = copy(retained.record)
+        retained.record.attempt = redelivery.attempt
+        self._consumer.counters.retried += redelivery.attempt > 1
+        return retained
+
+    def _fresh(self, shard_id: str, now: float) -> Retained | None:
+        manager, getter = self._consumer.manager, self._getters.get(shard_id)
+        while getter is not None and not self.retained.is_full and manager.may_read(shard_id, now):
+            try:
+                record = getter.poll()
+            except ShardNotFound:
+                self._drop_getter(shard_id)
+                self._consumer.shard_trimmed(shard_id)
+                return None
+            if record is None:
+                if getter.at_end:
+                    self._end(shard_id)
+                return None
+            sequence = record.sequence
+            emission = manager.emit(shard_id, sequence, record.partition_key, now)
+            size_bytes = len(record.data) + len(record.partition_key or "")
+            self._consumer.counters.bytes_read += size_bytes
+            if emission.deliver or emission.held:
+                record.attempt = emission.attempt
+                retained = self.retained.add(record, sequence, size_bytes)
+                if emission.deliver:
+                    return retained
+        return None
+
+    def _end(self, shard_id: str) -> None:
+        self._drop_getter(shard_id)
+        self._consumer.manager.end_read(shard_id)
+        self._consumer.end_was_read()
+
+    def _reading_failed(self, shard_id: str, epoch: int, error: Exception) -> Reaction:
+        """Runs on a fetching thread."""
+        with self._consumer.lock:
+            if self._is_read(shard_id, epoch):
+                return self._consumer.reading_failed(shard_id, error)
+        return reaction_to(error)  # of a shard that was lost meanwhile: nobody reads on
+
+    def _reading_worked(self, shard_id: str, epoch: int) -> None:
+        """Runs on a fetching thread."""
+        with self._consumer.lock:
+            if self._is_read(shard_id, epoch):
+                self._consumer.read_errors.worked(shard_id)
+
+    def _is_read(self, shard_id: str, epoch: int) -> bool:
+        state = self._consumer.manager.shard(shard_id)
+        return shard_id in self._getters and state is not None and state.epoch == epoch
+
+    def _drop_getter(self, shard_id: str) -> None:
+        getter = self._getters.pop(shard_id, None)
+        if getter is not None:
+            getter.close()
+        self._consumer.read_errors.drop([shard_id])
+
+    def _is_buried(self, shard_id: str, sequence: SequenceNumber) -> bool:
+        state = self._consumer.manager.shard(shard_id)
+        return state is None or state.tracker.state(sequence) is not RecordState.EXHAUSTED

@@ -1,0 +1,137 @@
+"""What ``run`` finds out before it starts Spark."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kinesis_spout.cli.world import Progress, RealWorld
+from kinesis_spout.config import SpoutConfig
+from kinesis_spout.errors import (
+    DeadLetterError,
+    InvalidConfig,
+    KinesisSpoutError,
+    StoreError,
+    StoreUnavailable,
+)
+from tests.unit.cli.commands.test_run import refuses_to_start
+from tests.unit.cli.fake_world import SETTINGS, FakeWorld
+
+
+@pytest.fixture(autouse=True)
+def _in_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def nobody() -> Iterator[str]:
+    """An address at which nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{taken.getsockname()[1]}"
+
+
+class EnsembleIsAway(RealWorld):
+    is_reached = False
+
+    @contextmanager
+    def progress(self, config: SpoutConfig) -> Iterator[Progress]:
+        if not self.is_reached:
+            raise StoreUnavailable(f"nobody answers at {config.zookeeper_hosts}")
+        with super().progress(config) as progress:
+            yield progress
+
+
+def found(world: RealWorld | None = None, **settings: Any) -> KinesisSpoutError | None:
+    """Give what the first check that fails says; the stream, which comes last, is not asked."""
+    config = SpoutConfig.of(
+        **{"stream": "orders", "app": "billing", "region": "eu-west-1", "dead_letters": "dead", **settings}
+    )
+    *checks, _ = (world or RealWorld()).checks(config)
+    for check in checks:
+        try:
+            check()
+        except KinesisSpoutError as error:
+            return error
+    return None
+
+
+def test_a_place_where_all_can_be_written_is_good_and_stays_as_it_was(tmp_path: Path) -> None:
+    assert found() is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_embedded_zookeeper_needs_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    error = found()
+    assert isinstance(error, InvalidConfig)
+    assert "no java in JAVA_HOME" in str(error)
+
+
+def test_the_embedded_zookeeper_needs_a_directory_that_can_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    error = found(zookeeper="embedded:file/data")
+    assert isinstance(error, StoreError)
+    assert f"cannot use its directory {tmp_path}/file/data" in str(error)
+
+
+def test_an_ensemble_must_answer() -> None:
+    error = found(EnsembleIsAway(), zookeeper="zk:2181")
+    assert isinstance(error, StoreUnavailable)
+    assert "zk:2181" in str(error)
+
+
+def test_dead_letters_need_a_directory_that_can_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    error = found(dead_letters="file/dead")
+    assert isinstance(error, DeadLetterError)
+    assert "file/dead" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("url", "kind", "text"),
+    [
+        ("hdfs://{nobody}/dead", DeadLetterError, "expected somebody to listen at {nobody}"),
+        ("https://host/dead", InvalidConfig, "Hadoop only reads https://"),
+        ("s3a:///dead", InvalidConfig, "expected s3a://bucket/directory"),
+        ("hdfs://host:99999/dead", InvalidConfig, "a port of 1 to 65535"),
+    ],
+)
+def test_a_hadoop_url_is_checked_as_far_as_that_goes_without_a_jvm(
+    nobody: str, url: str, kind: type[KinesisSpoutError], text: str
+) -> None:
+    error = found(dead_letters=url.format(nobody=nobody))
+    assert isinstance(error, kind)
+    assert text.format(nobody=nobody) in str(error)
+
+
+def test_a_hadoop_url_at_which_somebody_listens_is_left_to_hadoop() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert found(dead_letters=f"hdfs://127.0.0.1:{server.getsockname()[1]}/dead") is None
+    assert found(dead_letters="hdfs://a-name-of-the-cluster/dead") is None
+
+
+@pytest.mark.parametrize(
+    ("problem", "exit_code"),
+    [(StoreUnavailable("nobody answers"), 4), (DeadLetterError("no room"), 6)],
+)
+def test_what_would_end_the_start_is_refused_before_spark_starts(
+    monkeypatch: pytest.MonkeyPatch, problem: KinesisSpoutError, exit_code: int
+) -> None:
+    monkeypatch.setattr("kinesis_spout.cli.commands.run.start_spark", refuses_to_start)
+    world = FakeWorld()
+    world.problem = problem
+    _, err = world.call("run", "json:loads", *SETTINGS, exit_code=exit_code)
+    assert err.startswith(f"error: {problem}")
+
+
+@pytest.mark.parametrize("door", ["--arrow", "--dataframe"])
+def test_an_order_that_the_door_cannot_keep_is_refused_before_spark_starts(
+    monkeypatch: pytest.MonkeyPatch, door: str
+) -> None:
+    monkeypatch.setattr("kinesis_spout.cli.commands.run.start_spark", refuses_to_start)
+    _, err = FakeWorld().call("run", "json:loads", door, "--order", "key", *SETTINGS, exit_code=2)
+    assert f"--order: expected unordered with {door}, got 'key'" in err

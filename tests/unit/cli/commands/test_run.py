@@ -1,0 +1,413 @@
+"""``run`` finds its handler, and shows its progress where it can be seen."""
+
+import io
+import json
+import logging
+import re
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JNetworkError
+
+from kinesis_spout.cli.commands.run import find_handler
+from kinesis_spout.cli.commands.run_progress import Reading, open_view
+from kinesis_spout.consumer.counters import Counters
+from kinesis_spout.errors import InvalidConfig, StreamNotFound, Unavailable
+from shard_state import Pause, SequenceNumber, ShardPhase, ShardStatus
+from tests.unit.cli.fake_world import SETTINGS, FakeWorld
+
+
+class QueryInProgress:
+    """What a ``Reading`` looks at."""
+
+    def __init__(self, lag: str | None = None) -> None:
+        self.counters = Counters()
+        self.last_error: Unavailable | None = None
+        self.pause: Pause | None = None
+        self.lastProgress = (  # as SpoutQuery spells it
+            None if lag is None else {"sources": [{"metrics": {"maxMsBehindLatest": lag}}]}
+        )
+
+    def shards(self) -> list[ShardStatus]:
+        return [
+            ShardStatus(
+                shard_id="shardId-000000000000",
+                phase=ShardPhase.READING,
+                epoch=3,
+                checkpoint=SequenceNumber(5),
+            )
+        ]
+
+
+def reading(query: QueryInProgress) -> Reading:
+    return Reading(query)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def in_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    return tmp_path
+
+
+def test_a_handler_is_found_in_the_working_directory(in_directory: Path) -> None:
+    (in_directory / "a_handler_module.py").write_text(
+        "class Pipeline:\n    @staticmethod\n    def handle(x): ...\n"
+    )
+    assert find_handler("a_handler_module:Pipeline.handle").__name__ == "handle"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("no_colon", "MODULE:HANDLER"),
+        ("no_such_module_anywhere:handle", "ModuleNotFoundError"),
+        ("json:no_such_function", "'no_such_function'"),
+        ("json:__name__", "str"),
+        ("a_broken_module:handle", "ZeroDivisionError"),
+    ],
+)
+def test_a_handler_that_cannot_be_called_is_refused(in_directory: Path, name: str, message: str) -> None:
+    (in_directory / "a_broken_module.py").write_text("1 / 0\n")
+    with pytest.raises(InvalidConfig, match=message):
+        find_handler(name)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--arrow", "--dataframe"), ("--arrow", "--scheme", "json"), ("--dataframe", "--scheme", "text")],
+)
+def test_options_that_contradict_each_other_are_refused_before_spark_starts(
+    arguments: tuple[str, ...],
+) -> None:
+    FakeWorld().call("run", "json:loads", *arguments, *SETTINGS, exit_code=2)
+
+
+def test_a_file_to_send_must_exist() -> None:
+    _, err = FakeWorld().call("run", "json:loads", "--py-files", "no-such.zip", *SETTINGS, exit_code=2)
+    assert "no-such.zip" in err
+
+
+def refuses_to_start(*_: object) -> None:
+    pytest.fail("Spark was started")
+
+
+def test_a_stream_that_does_not_exist_is_refused_before_spark_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kinesis_spout.cli.commands.run.start_spark", refuses_to_start)
+    world = FakeWorld()
+    world.problem = StreamNotFound("no stream 'orders'")
+    _, err = world.call("run", "json:loads", *SETTINGS, exit_code=3)
+    assert err.startswith("error: no stream 'orders'")
+
+
+def test_an_endpoint_that_is_away_for_now_does_not_keep_a_run_from_starting(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("kinesis_spout.cli.commands.run.start_spark", SparkThatStarts().start)
+    world = FakeWorld()
+    world.problem = Unavailable("no answer")
+    _, err = world.call("run", "json:loads", *SETTINGS, exit_code=130)
+    assert "tried again when Spark has started: no answer" in err
+    assert "stopping" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("source", "door"),
+    [
+        ("def handle(): ...", ()),
+        ("def handle(record, collector): ...", ()),
+        ("def handle(batch): ...", ("--arrow",)),
+        ("def handle(rows, *, collector): ...", ("--dataframe",)),
+    ],
+)
+def test_a_handler_with_other_parameters_is_refused_before_spark_starts(
+    in_directory: Path, monkeypatch: pytest.MonkeyPatch, source: str, door: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr("kinesis_spout.cli.commands.run.start_spark", refuses_to_start)
+    (in_directory / "wrong_handlers.py").write_text(source)
+    sys.modules.pop("wrong_handlers", None)
+    _, err = FakeWorld().call("run", "wrong_handlers:handle", *door, *SETTINGS, exit_code=2)
+    assert "expected a handler that can be called with (" in err
+    assert "got handle(" in err
+
+
+def test_json_lines_are_all_that_goes_to_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
+    query = QueryInProgress(lag="1500")
+    query.counters.acked = 3
+    query.last_error = Unavailable("down")
+    with open_view(json=True, per_shard=True) as view:
+        print("what a handler says")  # noqa: T201
+        view.show(reading(query).take("running"))
+    printed = capsys.readouterr()
+    (line,) = printed.out.splitlines()
+    document: dict[str, Any] = json.loads(line)
+    assert (document["state"], document["acked"], document["lag_millis"]) == ("running", 3, 1500)
+    assert document["last_error"] == "down"
+    assert document["shards"][0]["phase"] == "reading"
+    assert document["shards"][0]["checkpoint"] == "5"
+    assert "what a handler says" in printed.err
+
+
+def test_a_log_gets_a_line_when_something_changes(capsys: pytest.CaptureFixture[str]) -> None:
+    query = QueryInProgress()
+    look = reading(query)
+    with open_view(json=False, per_shard=True) as view:
+        for state in ("running", "running", "stopped"):
+            view.show(look.take(state))
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert [line.partition(":")[0] for line in printed.err.splitlines() if ":" in line] == [
+        "running",
+        "stopped",
+    ]
+    assert "lag ?" in printed.err
+    assert "shardId-000000000000  reading  5" in printed.err
+
+
+def test_a_terminal_gets_a_live_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "150")
+    monkeypatch.setattr(sys, "stderr", terminal)
+    query = QueryInProgress(lag="0")
+    query.counters.delivered = 1234
+    query.last_error = Unavailable("down")
+    with open_view(json=False, per_shard=True) as view:
+        view.show(reading(query).take("running"))
+    shown = terminal.getvalue()
+    assert "delivered 1,234" in shown
+    assert "retrying after: down" in shown
+    assert "checkpoint" in shown
+
+
+def test_what_the_jvm_writes_never_stands_behind_the_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with open_view(json=False, per_shard=False) as view:
+        assert terminal.getvalue() == "starting Spark\n"
+        terminal.write("WARN NativeCodeLoader\n")
+        view.show(reading(QueryInProgress()).take("running"))
+        assert terminal.getvalue().endswith("records/s\n"), "the cursor is at the beginning of a line"
+
+
+def test_the_rate_is_of_the_time_since_the_last_look() -> None:
+    query = QueryInProgress()
+    look = reading(query)
+    query.counters.delivered = 10
+    assert look.take("running").records_per_second > 0
+    assert look.take("running").records_per_second == 0
+
+
+def test_a_scheme_that_is_none_is_refused_before_spark_starts() -> None:
+    _, err = FakeWorld().call("run", "json:loads", "--scheme", "xml", *SETTINGS, exit_code=2)
+    assert "--scheme: expected one of raw" in err
+    assert "next: the command with --help" in err
+
+
+def test_a_warning_that_repeats_is_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
+    log = logging.getLogger("kinesis_spout.test_run")
+    with open_view(json=False, per_shard=False):
+        for warning in ("no answer", "no answer", "something else", "no answer"):
+            log.warning(warning)
+    assert [line.partition(" ")[2] for line in capsys.readouterr().err.splitlines()] == [
+        "WARNING kinesis_spout.test_run: no answer",
+        "WARNING kinesis_spout.test_run: something else",
+        "WARNING kinesis_spout.test_run: no answer",
+    ]
+
+
+@pytest.mark.parametrize("json", [True, False])
+def test_a_log_line_has_time_and_level_and_comes_from_the_level_on_that_was_asked_for(
+    capsys: pytest.CaptureFixture[str], *, json: bool
+) -> None:
+    ours, others = logging.getLogger("kinesis_spout.test_run"), logging.getLogger("botocore.test_run")
+    with open_view(json=json, per_shard=False, log_level="info"):
+        ours.debug("too little")
+        ours.info("started: \x1b[2J with `retry_limit=3`")
+        others.info("not ours")
+        others.warning("a warning of others")
+    printed = capsys.readouterr()
+    ours.info("after the end")
+    assert printed.out == ""
+    info, warning = printed.err.splitlines()
+    time = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
+    said = r"started: \\x1b\[2J with `--retry-limit 3`"
+    assert re.fullmatch(rf"{time} INFO kinesis_spout\.test_run: {said}", info), info
+    assert re.fullmatch(rf"{time} WARNING botocore\.test_run: a warning of others", warning), warning
+    assert logging.getLogger("kinesis_spout").level == logging.NOTSET
+    assert capsys.readouterr().err == ""
+
+
+def test_log_lines_stand_above_the_live_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with open_view(json=False, per_shard=False, log_level="info") as view:
+        view.show(reading(QueryInProgress()).take("running"))
+        before = len(terminal.getvalue())
+        logging.getLogger("kinesis_spout.test_run").info("acquired 1 shard")
+        shown = terminal.getvalue()[before:]
+        view.show(reading(QueryInProgress()).take("running"))
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+    assert re.search(r"\d\d:\d\d:\d\d\]? +INFO +acquired 1 shard", plain), plain
+    assert plain.index("acquired") < plain.index("running: delivered"), "the progress is drawn again below"
+    assert plain.count("INFO") == 1
+
+
+def test_the_level_of_the_log_is_an_option_of_run(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    class Speaks(SparkThatStarts):
+        def start(self, *arguments: object) -> "SparkThatStarts":
+            logging.getLogger("kinesis_spout.test_run").debug("in detail")
+            return super().start(*arguments)
+
+    monkeypatch.setattr("kinesis_spout.cli.commands.run.start_spark", Speaks().start)
+    for level, is_shown in (("debug", True), ("info", False)):
+        _, err = FakeWorld().call("run", "json:loads", "--log-level", level, *SETTINGS, exit_code=130)
+        assert ("DEBUG kinesis_spout.test_run: in detail" in err + capfd.readouterr().err) is is_shown
+    FakeWorld().call("run", "json:loads", "--log-level", "loud", *SETTINGS, exit_code=2)
+
+
+class SparkThatStarts:
+    """A session that is told to stop before it is there, and puts its own handler of SIGINT in place."""
+
+    def __init__(self) -> None:
+        self.stopped = False
+
+    def start(self, *_: object) -> "SparkThatStarts":
+        signal.raise_signal(signal.SIGINT)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        return self
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+def test_ctrl_c_while_spark_starts_waits_for_spark_and_begins_nothing(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    spark = SparkThatStarts()
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr("kinesis_spout.cli.commands.run.start_spark", spark.start)
+    FakeWorld().call("run", "json:loads", *SETTINGS, exit_code=130)
+    assert spark.stopped
+    assert "stopping when the start is done" in capfd.readouterr().err
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+PAUSE = Pause(failed=97, outcomes=100, probes_failed=3, probe_at=5.0)
+
+
+def test_the_progress_says_that_deliveries_pause(capsys: pytest.CaptureFixture[str]) -> None:
+    query = QueryInProgress()
+    query.pause = PAUSE
+    look = reading(query)
+    with open_view(json=False, per_shard=False) as view:
+        view.show(look.take("running"))
+    assert capsys.readouterr().err.startswith("paused: delivered 0")
+    with open_view(json=True, per_shard=False) as view:
+        view.show(look.take("running"))
+    document = json.loads(capsys.readouterr().out)
+    assert document["state"] == "paused"
+    assert document["paused"] == "paused: 97 of the last 100 outcomes are failures; 3 tried since"
+
+
+class StoppableQuery(QueryInProgress):
+    """A query that ends when it has caught up, at once unless it pauses; or when it is stopped."""
+
+    def __init__(self, *, dead_lettered: int = 0, pause: Pause | None = None) -> None:
+        super().__init__()
+        self.counters.dead_lettered = dead_lettered
+        self.pause = pause
+        self._ended = threading.Event()
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802 - as SpoutQuery spells it
+        return not self._ended.is_set()
+
+    def processAllAvailable(self) -> None:  # noqa: N802
+        if self.pause is not None:
+            self._ended.wait(30)
+
+    def exception(self) -> None:
+        """Nothing went wrong."""
+
+    def stop(self) -> None:
+        self._ended.set()
+
+
+class QuietSpark:
+    def start(self, *_: object) -> "QuietSpark":
+        return self
+
+    def stop(self) -> None:
+        """Nothing runs."""
+
+
+def run_it(
+    monkeypatch: pytest.MonkeyPatch, query: StoppableQuery, *arguments: str, exit_code: int = 0
+) -> str:
+    monkeypatch.setattr("kinesis_spout.cli.commands.run.start_spark", QuietSpark().start)
+    monkeypatch.setattr("kinesis_spout.cli.commands.run._Job.start", lambda *_: query)
+    _, err = FakeWorld().call(
+        "run", "json:loads", "--until-caught-up", *arguments, *SETTINGS, exit_code=exit_code
+    )
+    return err
+
+
+def test_the_end_of_a_run_points_to_its_dead_letters(monkeypatch: pytest.MonkeyPatch) -> None:
+    err = run_it(monkeypatch, StoppableQuery(dead_lettered=3))
+    assert (
+        "3 records were dead-lettered: `kinesis-spout dead-letters list --stream orders --app billing`" in err
+    )
+    assert "dead-letters list" not in run_it(monkeypatch, StoppableQuery())
+
+
+def test_a_script_can_ask_for_an_exit_code_if_there_are_dead_letters(monkeypatch: pytest.MonkeyPatch) -> None:
+    err = run_it(monkeypatch, StoppableQuery(dead_lettered=1), "--fail-on-dead-letters", exit_code=7)
+    assert "error: 1 record was dead-lettered" in err
+    run_it(monkeypatch, StoppableQuery(), "--fail-on-dead-letters", exit_code=0)
+
+
+def test_a_jvm_that_was_stopped_by_the_same_signal_is_a_note_and_no_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """``timeout`` and others send SIGTERM to the whole process group."""
+
+    class Gone(SparkThatStarts):
+        def stop(self) -> None:
+            raise Py4JNetworkError("Answer from Java side is empty")
+
+    monkeypatch.setattr("kinesis_spout.cli.commands.run.start_spark", Gone().start)
+    _, err = FakeWorld().call("run", "json:loads", *SETTINGS, exit_code=130)
+    assert "Spark's JVM had ended already" in err
+    assert "Traceback" not in err
+
+
+def test_a_run_that_is_to_catch_up_does_not_pause_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kinesis_spout.cli.commands.run._LONGEST_PAUSE_SECONDS", 0.05)
+    query = StoppableQuery(pause=PAUSE)
+    err = run_it(monkeypatch, query, exit_code=8)
+    assert "error: paused: 97 of the last 100 outcomes are failures" in err
+    assert "No record was given up meanwhile" in err
+    assert not query.isActive

@@ -1,0 +1,305 @@
+"""What the consumer's threads, the door and the world outside may do to each other."""
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from kinesis_spout.consumer import consumer
+from kinesis_spout.dead_letter import DeadLetter
+from kinesis_spout.errors import DeadLetterError, StoreUnavailable
+from kinesis_spout.ports import CheckpointStore, CheckpointWrite, CommitResult
+from kinesis_spout.testing import InMemoryDeadLetterSink, InMemoryShardLister, InMemoryStream
+from kinesis_spout.tuples.record_spout import RecordSpout
+from shard_state import SHARD_START, Checkpoint, Shard
+from tests.unit.consumer.world import FIRST, NEVER, World, values_of
+from tests.zookeeper_server import wait_until
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = World()
+    yield world
+    world.close()
+
+
+class GatedSink(InMemoryDeadLetterSink):
+    """A sink whose every write waits until a test lets it pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = 0
+        self.passes = threading.Semaphore(0)
+
+    def write(self, letters: Sequence[DeadLetter]) -> None:
+        self.begun += 1
+        assert self.passes.acquire(timeout=60), "no test lets the write pass"
+        super().write(letters)
+
+
+class StoreThatLags:
+    """A store whose first list still shows every shard as it was at its beginning."""
+
+    def __init__(self, store: CheckpointStore) -> None:
+        self._store = store
+        self._lists = 0
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+    def load(self) -> Mapping[str, Checkpoint]:
+        self._lists += 1
+        stored = self._store.load()
+        if self._lists > 1:
+            return stored
+        return {
+            shard_id: replace(checkpoint, base=SHARD_START)
+            for shard_id, checkpoint in stored.items()
+            if shard_id == FIRST
+        }
+
+
+class StoreThatFails:
+    """A store whose commits fail, as when the connection drops, for as long as a test says."""
+
+    def __init__(self, store: CheckpointStore) -> None:
+        self._store = store
+        self.failures = 0
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+    def commit(self, writes: Sequence[CheckpointWrite]) -> CommitResult:
+        if self.failures:
+            self.failures -= 1
+            raise StoreUnavailable("the connection dropped")
+        return self._store.commit(writes)
+
+
+def test_a_letter_under_way_says_nothing_of_the_next_ownership_of_its_shard(world: World) -> None:
+    """Its shard is lost and taken again meanwhile, and its record given up again, for another reason."""
+    world.dead_letters = sink = GatedSink()
+    spout = world.spout(retry_limit=0)
+    (message_id,) = world.put("one")
+    world.take(spout, 1)
+    spout.fail(f"{message_id}#1.1", "at first")
+    world.until(lambda: sink.begun == 1, "the first letter is on its way")
+    world.zookeeper.expire("member-1")
+    world.take(spout, 1)
+    spout.fail(f"{message_id}#2.1", "after all")
+    sink.passes.release()
+
+    world.until(lambda: sink.begun == 2, "the second letter is on its way")
+    assert [letter.error for letter in sink.letters] == ["at first"]
+    assert spout.status()[0].exhausted == 1
+    sink.passes.release()
+    world.until_stored(message_id)
+    assert [letter.error for letter in sink.letters] == ["at first", "after all"]
+
+
+@pytest.mark.parametrize("begun_before", [True, False], ids=["under way", "not yet begun"])
+def test_closing_waits_for_a_sink_that_hangs_but_not_for_ever(
+    world: World, monkeypatch: pytest.MonkeyPatch, *, begun_before: bool
+) -> None:
+    monkeypatch.setattr(consumer, "LAST_LETTERS_SECONDS", 0.2)
+    world.dead_letters = sink = GatedSink()
+    spout = world.spout(retry_limit=0, commit_interval_seconds=NEVER)
+    one, two = world.put("one", "two")
+    world.take(spout, 2)
+    spout.ack(f"{one}#1.1")
+    if not begun_before:
+        _rest_undertaker(spout)
+    spout.fail(f"{two}#1.1")
+    if begun_before:
+        world.until(lambda: sink.begun == 1, "the letter is on its way")
+    errors: list[DeadLetterError] = []
+
+    def close() -> None:
+        with pytest.raises(DeadLetterError, match=r"within 0\.2 s") as raised:
+            spout.close()
+        errors.append(raised.value)
+
+    closing = threading.Thread(target=close, daemon=True)
+    closing.start()
+    wait_until(lambda: not closing.is_alive(), "the spout is closed")
+
+    assert errors
+    assert f"{FIRST}:{world.stored().base}" == one
+    assert world.zookeeper.owners == {}
+    sink.passes.release(2)
+    world.dead_letters = InMemoryDeadLetterSink()
+    assert values_of(world.settle(world.spout(), 1)) == ["two"]
+
+
+def _spout_with_one_acked(world: World) -> tuple[RecordSpout, StoreThatFails, str]:
+    ports = world.ports()
+    store = StoreThatFails(ports.store)
+    spout = RecordSpout(
+        ports=replace(ports, store=store),  # type: ignore[arg-type]
+        stream="orders",
+        app="billing",
+        initial_position="trim_horizon",
+        commit_interval_seconds=NEVER,
+    ).open()
+    (message_id,) = world.put("one")
+    world.take(spout, 1)
+    spout.ack(f"{message_id}#1.1")
+    return spout, store, message_id
+
+
+def test_the_last_commit_is_tried_again_when_the_connection_drops_while_closing(world: World) -> None:
+    spout, store, message_id = _spout_with_one_acked(world)
+    store.failures = 3
+    spout.close()
+
+    assert f"{FIRST}:{world.stored().base}" == message_id
+    assert world.zookeeper.owners == {}
+
+
+def test_closing_does_not_wait_for_ever_for_a_store_that_is_gone(world: World) -> None:
+    spout, store, _ = _spout_with_one_acked(world)
+    store.failures = 1_000
+    begun = world.clock.monotonic()
+    with pytest.raises(StoreUnavailable, match="dropped"):
+        spout.close()
+
+    assert store.failures > 900
+    assert world.clock.monotonic() - begun <= consumer.LAST_COMMIT_SECONDS
+    store.failures = 0
+    assert values_of(world.settle(world.spout(), 1)) == ["one"]
+
+
+def test_a_shard_that_was_over_when_it_was_taken_is_not_kept_and_its_children_are_read_at_once(
+    world: World,
+) -> None:
+    """Its last owner stored the end after the stored progress was listed."""
+    first = world.spout()
+    world.put("parent")
+    world.stream.split(FIRST)
+    world.settle(first, 1)
+    world.until(lambda: world.stored().is_shard_end, "the parent is over")
+    first.close()
+    world.put("child")
+
+    ports = world.ports()
+    lagging = replace(ports, store=StoreThatLags(ports.store))  # type: ignore[arg-type]
+    spout = RecordSpout(
+        ports=lagging,
+        scheme="text",
+        stream="orders",
+        app="billing",
+        initial_position="trim_horizon",
+        shard_list_interval_seconds=NEVER,
+    ).open()
+    try:
+        assert values_of(world.take(spout, 1)) == ["child"]
+        assert FIRST not in world.zookeeper.owners
+    finally:
+        spout.close()
+
+
+def test_a_sink_that_cannot_be_written_is_noticed_at_the_start_and_nothing_is_begun(world: World) -> None:
+    world.dead_letters.is_writable = False
+    with pytest.raises(DeadLetterError, match="expected to be able to write"):
+        world.spout()
+    assert world.zookeeper.owners == {}
+    world.dead_letters.is_writable = True
+    world.put("one")
+    assert values_of(world.settle(world.spout(), 1)) == ["one"]
+
+
+class GatedLister(InMemoryShardLister):
+    """A lister each of whose lists, made at once, arrives when a test lets it pass."""
+
+    def __init__(self, stream: InMemoryStream) -> None:
+        super().__init__(stream)
+        self.gated = False
+        self.begun = 0
+        self.passes = threading.Semaphore(0)
+
+    def list_shards(self) -> list[Shard]:
+        listed = super().list_shards()
+        if self.gated:
+            self.begun += 1
+            assert self.passes.acquire(timeout=60), "no test lets the list pass"
+        return listed
+
+
+class StoreThatFences(StoreThatFails):
+    """A store that refuses the next commit: a newer owner, says the first answer of ZooKeeper."""
+
+    fences_next = False
+
+    def commit(self, writes: Sequence[CheckpointWrite]) -> CommitResult:
+        if self.fences_next:
+            self.fences_next = False
+            return CommitResult(fenced=frozenset(write.shard_id for write in writes))
+        return super().commit(writes)
+
+
+def test_what_was_fenced_is_dropped_with_its_letters_and_taken_again_from_what_is_stored(
+    world: World,
+) -> None:
+    world.dead_letters = sink = GatedSink()
+    ports = world.ports()
+    store = StoreThatFences(ports.store)
+    spout = RecordSpout(
+        ports=replace(ports, store=store),  # type: ignore[arg-type]
+        scheme="text",
+        stream="orders",
+        app="billing",
+        initial_position="trim_horizon",
+        retry_limit=0,
+        commit_interval_seconds=0.02,
+        shard_list_interval_seconds=NEVER,
+    ).open()
+    one, two = world.put("one", "two")
+    world.take(spout, 2)
+    spout.fail(f"{two}#1.1")
+    assert spout._started is not None
+    started, _ = spout._started
+    store.fences_next = True
+    spout.ack(f"{one}#1.1")
+
+    world.until(lambda: started.manager.shard(FIRST) is None, "the shard is dropped")
+    assert not started.letters
+    assert not spout.ack(f"{two}#1.1"), "the delivery was of an ownership that ended"
+    assert spout.next_tuple() is None
+    started._list_soon()
+    sink.passes.release(10)
+    assert values_of(world.settle(spout, 2)) == ["one", "two"]
+    spout.close()
+
+
+def test_the_end_of_a_shard_is_listed_anew_even_if_a_list_is_under_way(world: World) -> None:
+    """It may have been asked for before the split: what it says of children is not known."""
+    lister = GatedLister(world.stream)
+    spout = RecordSpout(
+        ports=replace(world.ports(), lister=lister),
+        stream="orders",
+        app="billing",
+        initial_position="trim_horizon",
+        shard_list_interval_seconds=NEVER,
+    ).open()
+    assert spout._started is not None
+    started, _ = spout._started
+    lister.gated = True
+    started._list_soon()
+    wait_until(lambda: lister.begun == 1, "a list is under way")
+    started.end_was_read()
+    lister.passes.release()
+    wait_until(lambda: started.listings == 2, "the list that was under way is taken in")
+    assert not started.children_are_known
+    lister.passes.release()
+    wait_until(lambda: started.children_are_known, "a list that was asked for after the end was read")
+    lister.gated = False
+    lister.passes.release(10)
+    spout.close()
+
+
+def _rest_undertaker(spout: RecordSpout) -> None:
+    """Let the closing thread find the letter unwritten, as it does when it came a moment ago."""
+    assert spout._started is not None
+    started, _ = spout._started
+    started._chores.burying.until = NEVER

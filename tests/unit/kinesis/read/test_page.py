@@ -1,0 +1,129 @@
+import base64
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kinesis_spout.errors import Unavailable
+from kinesis_spout.kinesis.read.arrow import SCHEMA, ArrowForm, decode_to_arrow
+from kinesis_spout.kinesis.read.page import decode_reply, page_of, reply_from_botocore
+from shard_state import Shard
+
+NUMBER = "49680427482694328467366729337512435546436086034247712770"
+
+
+def _wire(data: bytes = b"payload", **others: Any) -> dict[str, Any]:
+    return {
+        "SequenceNumber": NUMBER,
+        "ApproximateArrivalTimestamp": 1.795260005277e9,
+        "Data": base64.b64encode(data).decode(),
+        "PartitionKey": "key",
+        "EncryptionType": "NONE",
+        **others,
+    }
+
+
+def _body(*records: dict[str, Any], **others: Any) -> bytes:
+    reply = {"Records": list(records), "NextShardIterator": "next", "MillisBehindLatest": 16, **others}
+    return json.dumps(reply).encode()
+
+
+def test_a_record_has_all_that_was_sent_and_where_it_is_from() -> None:
+    page = page_of(decode_reply(_body(_wire(b"\x00\xff"))), stream="s", shard_id="shard-1")
+
+    record = page.records[0]
+    assert (record.data, record.sequence_number, record.partition_key) == (b"\x00\xff", NUMBER, "key")
+    assert (record.arrival_timestamp, record.encryption_type) == (1795260005.277, "NONE")
+    assert (record.stream, record.shard_id, record.attempt) == ("s", "shard-1", 1)
+    assert (page.size_bytes, page.millis_behind_latest, page.at_end) == (5, 16, False)
+
+
+def test_a_record_may_have_no_partition_key() -> None:
+    wire = _wire()
+    del wire["PartitionKey"]
+
+    assert decode_reply(_body(wire)).records[0].partition_key is None
+    assert decode_to_arrow(_body(wire), stream="s", shard_id="x").column("partitionKey").to_pylist() == [None]
+
+
+def test_unknown_members_are_passed_over() -> None:
+    assert len(decode_reply(_body(_wire(New="x"), Newer={"y": 1})).records) == 1
+
+
+def test_an_empty_page_with_a_large_lag_is_not_the_end() -> None:
+    page = page_of(decode_reply(_body(MillisBehindLatest=86_400_000)), stream="s", shard_id="x")
+
+    assert (list(page.records), page.millis_behind_latest, page.at_end) == ([], 86_400_000, False)
+
+
+def test_the_last_page_of_a_closed_shard_keeps_its_records_and_names_the_children() -> None:
+    child = {
+        "ShardId": "shard-2",
+        "ParentShards": ["shard-0", "shard-1"],
+        "HashKeyRange": {"StartingHashKey": "0", "EndingHashKey": "9"},
+    }
+
+    reply = decode_reply(_body(_wire(), NextShardIterator=None, ChildShards=[child]))
+    page = page_of(reply, stream="s", shard_id="shard-1")
+
+    assert (len(page.records), page.at_end) == (1, True)
+    assert page.child_shards == (
+        Shard(shard_id="shard-2", parents=("shard-0", "shard-1"), hash_range=(0, 9)),
+    )
+
+
+def test_children_may_be_null() -> None:
+    assert decode_reply(_body(ChildShards=None)).children == ()
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{}", b"<html>busy</html>", _body(_wire())[:-30], b'{"Records":null}']
+)
+def test_a_body_that_is_no_reply_is_never_the_end_of_a_shard(body: bytes) -> None:
+    with pytest.raises(Unavailable, match="GetRecords"):
+        decode_reply(body)
+
+
+def test_a_reply_that_botocore_parsed_is_converted() -> None:
+    moment = datetime(2026, 11, 21, 12, tzinfo=UTC)
+    wire = {"Data": b"x", "SequenceNumber": "7", "ApproximateArrivalTimestamp": moment}
+
+    reply = reply_from_botocore({"Records": [wire], "NextShardIterator": "n", "MillisBehindLatest": 3})
+
+    record = reply.records[0]
+    assert (record.data, record.sequence_number, record.partition_key) == (b"x", "7", None)
+    assert (record.arrival, reply.next_shard_iterator, reply.millis_behind_latest) == (moment, "n", 3)
+
+
+def test_what_botocore_could_not_parse_is_never_the_end_of_a_shard() -> None:
+    with pytest.raises(Unavailable, match="'Records'"):
+        reply_from_botocore({"ResponseMetadata": {}})
+
+
+def test_columns_have_the_schemas_names_and_types() -> None:
+    batch = decode_to_arrow(_body(_wire(b"one"), _wire(b"two")), stream="s", shard_id="x")
+
+    assert batch.schema.equals(SCHEMA)
+    assert batch.to_pylist()[1] == {
+        "partitionKey": "key",
+        "data": b"two",
+        "stream": "s",
+        "shardId": "x",
+        "sequenceNumber": NUMBER,
+        "approximateArrivalTimestamp": datetime.fromtimestamp(1795260005, UTC).replace(microsecond=277_000),
+    }
+
+
+def test_columns_of_an_empty_page_are_empty() -> None:
+    page = ArrowForm(stream="s", shard_id="x").decode(_body()).page
+
+    assert page.batch.equals(pa.RecordBatch.from_pylist([], schema=SCHEMA))
+    assert (page.size_bytes, page.at_end) == (0, False)
+
+
+def test_a_record_without_an_arrival_has_none() -> None:
+    batch = decode_to_arrow(_body(_wire(ApproximateArrivalTimestamp=None)), stream="s", shard_id="x")
+
+    assert batch.column("approximateArrivalTimestamp").to_pylist() == [None]

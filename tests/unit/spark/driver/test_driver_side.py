@@ -1,0 +1,171 @@
+"""What the driver keeps for its batches: pages, records that wait, the packs of a batch."""
+
+import pytest
+
+from kinesis_spout.ports import Page
+from kinesis_spout.record import Record
+from kinesis_spout.spark.driver.batch import pack
+from kinesis_spout.spark.driver.retry_buffer import RetryBuffer
+from kinesis_spout.spark.driver.shard_reader import ShardReader
+from kinesis_spout.spark.tasks.work import Cursor, WorkSlice
+from shard_state import Position, SequenceNumber, SliceKind, SlicePlan
+
+
+def record(number: int, size: int = 10) -> Record:
+    return Record(data=b"x" * size, sequence_number=str(number), shard_id="shard")
+
+
+def page(*records: Record, behind: int = 0, at_end: bool = False) -> Page:
+    size = sum(len(each.data) for each in records)
+    return Page(records=records, size_bytes=size, millis_behind_latest=behind, at_end=at_end)
+
+
+def works(count: int, kind: SliceKind = SliceKind.READ, *, size: int = 1) -> list[WorkSlice]:
+    return [
+        WorkSlice(
+            plan=SlicePlan(
+                shard_id=f"shard-{number}",
+                epoch=1,
+                kind=kind,
+                limit=1,
+                position=Position.trim_horizon(),
+                max_failures=1,
+            ),
+            records=(record(number),) * size,
+        )
+        for number in range(count)
+    ]
+
+
+# pack
+
+
+@pytest.mark.parametrize(
+    ("slices", "parallelism", "sizes"),
+    [(1, 4, [1]), (3, 4, [1, 1, 1]), (8, 4, [2, 2, 2, 2]), (100, 4, [8] * 9 + [7] * 4)],
+)
+def test_every_core_gets_work_before_slices_share_a_task(
+    slices: int, parallelism: int, sizes: list[int]
+) -> None:
+    packs = pack(works(slices), per_task=8, parallelism=parallelism)
+
+    assert [len(each) for each in packs] == sizes
+    shards = [work.plan.shard_id for each in packs for work in each]
+    assert sorted(shards) == sorted(work.plan.shard_id for work in works(slices))
+
+
+@pytest.mark.parametrize("slices", [1, 2, 8, 1000])
+def test_records_that_travel_need_no_more_tasks_than_there_are_cores(slices: int) -> None:
+    packs = pack(works(slices, SliceKind.CARRIED), per_task=8, parallelism=2)
+
+    assert len(packs) == min(slices, 2)
+    assert max(map(len, packs)) - min(map(len, packs)) <= 1
+    assert sum(map(len, packs)) == slices
+
+
+def test_records_that_travel_are_spread_by_their_number() -> None:
+    large, small = works(1, SliceKind.CARRIED, size=100), works(7, SliceKind.RETRY, size=10)
+    packs = pack([*small, *large], per_task=8, parallelism=2)
+
+    assert sorted(sum(len(work.records) for work in each) for each in packs) == [70, 100]
+
+
+# RetryBuffer
+
+
+def test_the_buffer_keeps_records_until_they_are_dropped_and_counts_their_bytes() -> None:
+    buffer = RetryBuffer(10_000)
+    buffer.keep("shard", record(1))
+    buffer.keep("shard", record(2))
+    once = buffer.size_bytes
+    buffer.keep("shard", record(2))
+
+    assert buffer.size_bytes == once
+    assert buffer.get("shard", SequenceNumber(1)) == record(1)
+    assert buffer.get("other", SequenceNumber(1)) is None
+    buffer.drop("shard", [SequenceNumber(1), SequenceNumber(99)])
+    buffer.drop_shard("shard")
+    assert (buffer.size_bytes, buffer.get("shard", SequenceNumber(2))) == (0, None)
+
+
+def test_a_full_buffer_takes_nothing_more_and_counts_what_it_could_not_take() -> None:
+    buffer = RetryBuffer(1_500)
+    buffer.keep("shard", record(1, size=600))
+    buffer.keep("shard", record(2, size=600))
+
+    assert buffer.get("shard", SequenceNumber(2)) is None
+    assert buffer.spilled == 1
+    buffer.drop("shard", [SequenceNumber(1)])
+    buffer.keep("shard", record(2, size=600))
+    assert buffer.get("shard", SequenceNumber(2)) is not None
+
+
+def test_a_record_that_comes_again_into_a_full_buffer_stays() -> None:
+    """Its place is its own: weighed together with itself it would not fit."""
+    buffer = RetryBuffer(1_500)
+    buffer.keep("shard", record(1, size=600))
+    again = record(1, size=600)
+    again.attempt = 2
+    buffer.keep("shard", again)
+
+    kept = buffer.get("shard", SequenceNumber(1))
+    assert kept is not None
+    assert (kept.attempt, buffer.spilled, buffer.size_bytes) == (2, 0, 1_100)
+
+
+# ShardReader
+
+
+def test_records_stay_until_a_slice_has_dealt_with_them() -> None:
+    reader = ShardReader(epoch=1, fetching_since=0.0)
+    reader.take_in(page(record(1), record(2), record(3)))
+
+    assert reader.carried(2) == (record(1), record(2))
+    assert reader.carried(9) == (record(1), record(2), record(3))
+    reader.settled(2)
+    assert reader.carried(9) == (record(3),)
+    reader.settled(1)
+    assert (reader.size_bytes, reader.is_idle) == (0, True)
+
+
+def test_polls_get_rarer_only_after_some_empty_ones_and_at_once_frequent_again() -> None:
+    reader = ShardReader(epoch=1)
+    periods = []
+    for _ in range(12):
+        reader.fetching_since = 0.0
+        reader.take_in(page())
+        periods.append(reader.poll_period(0.2, 1.0))
+
+    assert periods[:5] == [0.2] * 5
+    assert periods == sorted(periods)
+    assert periods[-3:] == [0.8] * 3, "the ticks of a rarer poll are ticks of the more frequent ones"
+    reader.fetching_since = 0.0
+    reader.take_in(page(record(1)))
+    assert reader.poll_period(0.2, 1.0) == 0.2
+
+
+def test_the_tip_counts_as_seen_from_when_the_poll_began() -> None:
+    """What was put while the poll was under way may have come too late for it."""
+    reader = ShardReader(epoch=1, fetching_since=5.0)
+    reader.take_in(page())
+    assert reader.tip_seen_at == 5.0
+    reader.fetching_since = 6.0
+    reader.take_in(page(behind=100))
+    assert reader.tip_seen_at == 5.0
+    reader.fetching_since = 7.0
+    reader.take_in(page(record(1)))
+    assert reader.tip_seen_at == 5.0
+
+
+# ShardReader
+
+
+def test_a_page_that_is_dropped_takes_the_place_behind_it_along() -> None:
+    """Executors that read on there would skip what was dropped."""
+    reader = ShardReader(epoch=1, cursor=Cursor(iterator="behind"))
+    reader.take_left([record(1), record(2)])
+    assert reader.carried(5) == (record(1), record(2))
+    assert reader.size_bytes == sum(len(each.data) for each in (record(1), record(2)))
+    reader.drop_page()
+
+    assert (reader.cursor.iterator, reader.size_bytes, reader.is_idle) == (None, 0, True)

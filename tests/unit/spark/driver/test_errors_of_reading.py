@@ -1,0 +1,76 @@
+"""What the micro-batches do when Kinesis refuses: the same as the plain-Python door."""
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from kinesis_spout.errors import AccessDenied, KeyUnavailable, ShardNotFound
+from shard_state import SliceKind
+from tests.unit.spark.driver.world import FIRST, Diary, EngineWorld, RunningQuery
+from tests.zookeeper_server import wait_until
+
+
+@pytest.fixture
+def world() -> Iterator[EngineWorld]:
+    world = EngineWorld()
+    yield world
+    world.close()
+
+
+def query_that_has_read(world: EngineWorld) -> RunningQuery:
+    """Start a query, and let it reach the tip, where the driver polls."""
+    running = world.start(Diary())
+    world.until_stored(world.put("before")[0])
+    wait_until(lambda: world.getters_opened, "the driver polls")
+    return running
+
+
+def test_access_denied_before_anything_was_read_ends_the_query(world: EngineWorld) -> None:
+    world.stream.fail_next(AccessDenied("never had it"), times=100)
+    running = world.start(Diary())
+    wait_until(lambda: not running.query.isActive, "the query ends")
+    assert isinstance(running.query.exception(), AccessDenied)
+
+
+def test_a_key_that_is_refused_ends_no_query_and_is_said_once(
+    world: EngineWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    running = query_that_has_read(world)
+    world.stream.fail_next(KeyUnavailable("key disabled"), times=1)
+    wait_until(lambda: isinstance(running.query.last_error, KeyUnavailable), "a poll is refused")
+    assert running.query.isActive
+    said = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(said) == 1
+    assert FIRST in said[0]
+    assert "key disabled" in said[0]
+
+
+def test_a_shard_that_was_trimmed_is_counted_once_and_said(
+    world: EngineWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    running = query_that_has_read(world)
+    world.stream.fail_next(ShardNotFound("trimmed"), times=1)
+    wait_until(lambda: running.query.counters.shards_trimmed == 1, "the shard is ended")
+    assert [FIRST in record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == [
+        True
+    ]
+
+
+def test_a_position_that_is_refused_but_was_not_trimmed_repeats_nothing(world: EngineWorld) -> None:
+    first = world.start(Diary())
+    world.until_stored(world.put("one", "two")[1])
+    first.stop()
+    world.getters_opened.clear()
+
+    world.stream.refuse_sequence_numbers(times=2)  # to an executor, and then to the driver at the tip
+    diary = Diary()
+    running = world.start(diary, fail_on_data_loss=False)
+    world.until_stored(world.put("three")[0])
+    wait_until(lambda: world.getters_opened, "the driver polls")
+    assert world.getters_opened[0][1].sequence_number is not None
+    world.until_stored(world.put("four")[0])
+    assert running.runner.slices(SliceKind.READ)
+    assert running.runner.slices(SliceKind.CARRIED)
+    assert diary.payloads == ["three", "four"]
+    assert running.query.exception() is None

@@ -1,0 +1,198 @@
+import pickle
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark import cloudpickle
+
+from kinesis_spout import Reject, RetryLater
+from kinesis_spout.record import Record
+from kinesis_spout.scheme import raw
+from kinesis_spout.spark.record_outcomes.record_delivery import (
+    OUTCOMES_SCHEMA,
+    DeliverRecords,
+    PickledHandler,
+    RecordFunction,
+)
+
+
+def batch(*payloads: str, attempt: int | None = None, zone: str = "UTC") -> pa.RecordBatch:
+    rows = len(payloads)
+    columns: dict[str, pa.Array] = {
+        "partitionKey": pa.array(["key", *[None] * (rows - 1)][:rows], pa.string()),
+        "data": pa.array([payload.encode() for payload in payloads], pa.binary()),
+        "stream": pa.array(["orders"] * rows, pa.string()),
+        "shardId": pa.array(["shard"] * rows, pa.string()),
+        "sequenceNumber": pa.array([str(at + 1) for at in range(rows)], pa.string()),
+        "approximateArrivalTimestamp": pa.array([1_500_000] * rows, pa.timestamp("us", tz=zone)),
+    }
+    if attempt is not None:
+        columns["attempt"] = pa.array([attempt] * rows, pa.int32())
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def delivered(
+    handler: RecordFunction,
+    *batches: pa.RecordBatch,
+    max_failed_bytes: int | None = None,
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The rows of failed records, and the row that ends the task."""
+    deliver = DeliverRecords(in_place(handler), max_failed_bytes)
+    outcomes = list(deliver(batches))
+    assert all(each.schema == OUTCOMES_SCHEMA for each in outcomes)
+    *failures, end = (row for each in outcomes for row in each.to_pylist())
+    return failures, end
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InPlace(PickledHandler):
+    """A handler that stays in this process, with the test's own lists in it."""
+
+    function: RecordFunction
+
+    def load(self) -> RecordFunction:
+        return self.function
+
+
+def in_place(function: RecordFunction) -> PickledHandler:
+    return InPlace(pickled=b"", digest="", function=function)
+
+
+def test_every_row_is_handed_over_as_a_record_in_order() -> None:
+    seen: list[Record] = []
+    failures, end = delivered(seen.append, batch("a", "b"), batch("c"))
+
+    assert [record.data for record in seen] == [b"a", b"b", b"c"]
+    assert seen[0] == Record(
+        data=b"a",
+        sequence_number="1",
+        partition_key="key",
+        arrival_timestamp=1.5,
+        stream="orders",
+        shard_id="shard",
+        attempt=1,
+    )
+    assert failures == []
+    assert (end["delivered"], end["overflowed"]) == (3, False)
+
+
+def test_what_failed_comes_back_with_its_data_and_what_its_handler_said() -> None:
+    errors: dict[bytes, BaseException] = {
+        b"b": ValueError("bad"),
+        b"c": Reject("never"),
+        b"d": RetryLater(7, "busy"),
+        b"e": SystemExit(3),
+        b"f": KeyboardInterrupt(),
+    }
+
+    def handle(record: Record) -> None:
+        if record.data in errors:
+            raise errors[record.data]
+
+    failures, end = delivered(handle, batch("a", "b", "c"), batch("d", "e", "f", attempt=2))
+
+    assert end["delivered"] == 6
+    assert [
+        (row["data"], row["attempt"], row["error"], row["rejected"], row["delaySeconds"]) for row in failures
+    ] == [
+        (b"b", 1, "ValueError: bad", False, None),
+        (b"c", 1, "never", True, None),
+        (b"d", 2, "RetryLater: busy", False, 7.0),
+        (b"e", 2, "SystemExit: 3", False, None),
+        (b"f", 2, "KeyboardInterrupt", False, None),
+    ]
+    assert all(row["delivered"] is None for row in failures)
+
+
+def test_the_scheme_prepares_what_the_handler_is_given_and_fails_the_record_if_it_raises() -> None:
+    function = PickledHandler.of(_negative, _number).load()
+    outcomes = DeliverRecords(in_place(function), None)([batch("7", "-7", "seven")])
+
+    assert [row["error"] for each in outcomes for row in each.to_pylist()] == [
+        "ValueError: -7 is negative",
+        "ValueError: invalid literal for int() with base 10: b'seven'",
+        None,
+    ]
+
+
+def _number(record: Record) -> int:
+    return int(record.data)
+
+
+def _negative(number: int) -> None:
+    if number < 0:
+        raise ValueError(f"{number} is negative")
+
+
+def test_arrival_is_the_same_moment_whatever_the_sessions_time_zone() -> None:
+    seen: list[Record] = []
+
+    def handle(record: Record) -> None:
+        seen.append(record)
+        raise ValueError
+
+    failures, _ = delivered(handle, batch("a", zone="Asia/Tokyo"))
+
+    assert seen[0].arrival_timestamp == 1.5
+    assert failures[0]["approximateArrivalTimestamp"].timestamp() == 1.5
+
+
+def test_a_task_in_which_too_much_fails_stops_calling_the_handler_and_says_why() -> None:
+    seen: list[bytes] = []
+
+    def handle(record: Record) -> None:
+        seen.append(record.data)
+        raise ValueError(f"no database for {record.data.decode()}")
+
+    failures, end = delivered(handle, batch("a"), batch("b", "c", "d"), batch("e"), max_failed_bytes=2_000)
+
+    assert seen == [b"a", b"b", b"c"]
+    assert [row["data"] for row in failures] == [b"a"]
+    assert (end["delivered"], end["overflowed"]) == (3, True)
+    assert end["error"] == "ValueError: no database for c"
+
+
+def test_records_that_came_back_are_delivered_without_a_bound() -> None:
+    outcomes = list(DeliverRecords(in_place(refuse), 1).again()([batch("a", "b", "c")]))
+
+    assert sum(each.num_rows for each in outcomes) == 4
+
+
+def refuse(record: Record) -> None:
+    raise ValueError(f"not {record.data!r}")
+
+
+def test_a_task_without_rows_says_that_it_delivered_none() -> None:
+    assert delivered(refuse)[1]["delivered"] == 0
+
+
+class Returns:
+    def __init__(self, value: str) -> None:
+        self.value = value
+
+    def __call__(self, record: Record) -> str:
+        return self.value + record.data.decode()
+
+
+def test_a_handler_is_unpickled_once_per_worker() -> None:
+    kept = PickledHandler.of(Returns("kept"), raw)
+    again: PickledHandler = pickle.loads(cloudpickle.dumps(kept))  # type: ignore[no-untyped-call]
+
+    assert again.load() is kept.load()
+
+
+def test_a_worker_that_has_met_many_handlers_loads_the_oldest_anew() -> None:
+    first = PickledHandler.of(Returns("first"), raw)
+    before = first.load()
+    for number in range(8):
+        PickledHandler.of(Returns(str(number)), raw).load()
+
+    assert first.load() is not before
+    assert first.load()(Record(data=b"!", sequence_number="1")) == "first!"
+
+
+def test_the_pickled_handler_keeps_what_it_carries_out_of_its_text() -> None:
+    kept = PickledHandler.of(Returns("secret"), raw)
+
+    assert b"secret" in kept.pickled
+    assert "secret" not in repr(kept)

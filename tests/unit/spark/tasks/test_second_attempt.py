@@ -1,0 +1,143 @@
+"""What the second attempt of a task does: it says what came of the first, and runs no handler."""
+
+import os
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pyspark import TaskContext
+
+from kinesis_spout.record import Record
+from kinesis_spout.spark.tasks.handler_runner import RunSlices, _Folder
+from kinesis_spout.spark.tasks.handlers import Door, HandlerBytes
+from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
+from kinesis_spout.testing import InMemoryStream, ManualClock
+from shard_state import Position, SliceKind, SlicePlan
+from tests.unit.spark.driver.world import FIRST, StreamClient, task_settings
+
+
+@dataclass
+class Attempt:
+    """Where a task is told which attempt it is."""
+
+    number: int
+
+    def partitionId(self) -> int:  # noqa: N802 - as PySpark spells it
+        return 0
+
+    def attemptNumber(self) -> int:  # noqa: N802
+        return self.number
+
+
+class Machine:
+    """Runs the attempts of one task, each in a process of its own."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = _Folder(path=folder / "notes", is_read_here=False)
+        self.calls = folder / "calls"
+        self._returned = folder / "returned"
+        self._monkeypatch = monkeypatch
+        self._settings = task_settings(StreamClient(InMemoryStream("orders", clock=ManualClock())))
+
+    def run(self, number: int, work: WorkSlice, act: Callable[[Record], None]) -> list[WorkResult]:
+        calls, returned = self.calls, self._returned
+
+        def handle(record: Record) -> None:
+            with calls.open("ab") as file:
+                file.write(record.data)
+            act(record)
+
+        handler = HandlerBytes.of(Door.RECORD, handle, lambda record: record)
+        self._monkeypatch.setattr(TaskContext, "get", lambda: Attempt(number))
+        returned.unlink(missing_ok=True)
+        child = os.fork()
+        if child == 0:
+            try:
+                results = list(RunSlices(self._settings, handler, self.folder)(iter([[work]])))
+                returned.write_bytes(pickle.dumps(results))
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        came: list[WorkResult] = pickle.loads(returned.read_bytes()) if returned.exists() else []
+        return came
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    return Machine(tmp_path, monkeypatch)
+
+
+def work(count: int) -> WorkSlice:
+    plan = SlicePlan(
+        shard_id=FIRST,
+        epoch=1,
+        kind=SliceKind.CARRIED,
+        limit=count,
+        max_failures=count,
+        position=Position.trim_horizon(),
+    )
+    records = [Record(data=str(at).encode(), sequence_number=str(at + 1)) for at in range(count)]
+    return WorkSlice(plan=plan, records=tuple(records))
+
+
+def dies_at_2(record: Record) -> None:
+    if record.data == b"2":
+        os._exit(3)
+
+
+def test_it_blames_the_record_under_way_and_runs_no_handler(machine: Machine) -> None:
+    assert machine.run(0, work(5), dies_at_2) == []
+    (result,) = machine.run(1, work(5), dies_at_2)
+
+    assert machine.calls.read_bytes() == b"012"
+    assert (result.outcome.count, result.delivered, result.lost) == (3, 3, False)
+    (failure,) = result.outcome.failures
+    assert (failure.index, failure.killed_worker) == (2, True)
+    assert "died" in result.unfinished[0].error
+    assert not machine.folder.path.exists()
+
+
+def test_on_another_machine_it_says_that_nothing_is_known(machine: Machine) -> None:
+    machine.run(0, work(5), dies_at_2)
+    machine.folder.file(0).unlink()
+    (result,) = machine.run(1, work(5), dies_at_2)
+
+    assert (machine.calls.read_bytes(), result.lost) == (b"012", True)
+
+
+def test_after_the_loss_of_the_whole_executor_no_record_is_blamed(machine: Machine) -> None:
+    """Its workers had another parent: nobody knows what ended them."""
+    go_between = os.fork()
+    if go_between == 0:
+        machine.run(0, work(5), dies_at_2)
+        os._exit(0)
+    os.waitpid(go_between, 0)
+    (result,) = machine.run(1, work(5), dies_at_2)
+
+    assert (machine.calls.read_bytes(), result.lost) == (b"012", True)
+
+
+def test_beside_a_first_attempt_that_still_runs_it_blames_nobody(machine: Machine) -> None:
+    """Spark may start another attempt of a slow task."""
+    journal = machine.folder.open(0, 0, 1)
+    assert journal is not None
+    (result,) = machine.run(1, work(5), dies_at_2)
+
+    assert result.lost
+    journal.close()
+
+
+def test_a_task_that_ends_well_leaves_nothing_behind(machine: Machine) -> None:
+    (result,) = machine.run(0, work(5), lambda _: None)
+
+    assert result.outcome.count == 5
+    assert not machine.folder.path.exists()
+
+
+def test_where_no_notes_can_be_written_the_handler_is_run_all_the_same(machine: Machine) -> None:
+    machine.folder.path.write_bytes(b"a file where the folder should be")
+    (result,) = machine.run(0, work(5), lambda _: None)
+
+    assert result.outcome.count == 5

@@ -1,0 +1,301 @@
+"""What a task does with its slices: reads, delivers, and says how far it came."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from time import monotonic
+from typing import Any
+
+import pytest
+
+from kinesis_spout.errors import DataLoss, Throttled, Unavailable
+from kinesis_spout.record import Record
+from kinesis_spout.spark.tasks.delivery import DeliverySettings, HandlerDelivery, SliceDelivery
+from kinesis_spout.spark.tasks.handlers import RecordHandler
+from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
+from kinesis_spout.spark.tasks.work import Cursor, WorkResult, WorkSlice
+from kinesis_spout.testing import InMemoryStream, ManualClock
+from shard_state import Order, Position, SliceKind, SlicePlan
+from tests.unit.spark.driver.world import FIRST, SECOND, StreamClient, task_settings
+from tests.zookeeper_server import wait_until
+
+
+def read_slice(shard_id: str = FIRST, position: Position | None = None, **changes: Any) -> WorkSlice:
+    cursor = changes.pop("cursor", Cursor())
+    fields: dict[str, Any] = {"limit": 100_000, "max_failures": 20_000, **changes}
+    plan = SlicePlan(
+        shard_id=shard_id,
+        epoch=1,
+        kind=SliceKind.READ,
+        position=position or Position.trim_horizon(),
+        **fields,
+    )
+    return WorkSlice(plan=plan, cursor=cursor)
+
+
+def run(
+    settings: TaskSettings, *pack: WorkSlice, handle: Callable[[Record], None] = lambda _: None
+) -> Iterator[WorkResult]:
+    def deliver(work: WorkSlice, rules: DeliverySettings) -> SliceDelivery:
+        return HandlerDelivery(work, RecordHandler(handle, lambda record: record), rules)
+
+    return run_slices(pack, settings, deliver)
+
+
+class World:
+    def __init__(self, shards: int = 1) -> None:
+        self.stream = InMemoryStream("orders", shards=shards, clock=ManualClock())
+        self.client = StreamClient(self.stream)
+
+    def put(self, count: int, key: str = "key") -> list[Record]:
+        return [self.stream.put(str(number).encode(), key) for number in range(count)]
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def data_of(records: Sequence[Record]) -> list[bytes]:
+    return [record.data for record in records]
+
+
+def test_a_slice_is_read_page_by_page_to_the_tip(world: World) -> None:
+    records = world.put(5)
+    seen: list[Record] = []
+    (result,) = run(task_settings(world.client, records_per_fetch=2), read_slice(), handle=seen.append)
+
+    assert data_of(seen) == data_of(records)
+    outcome = result.outcome
+    assert (outcome.first, outcome.last, outcome.count) == (records[0].sequence, records[-1].sequence, 5)
+    assert (outcome.at_tip, outcome.at_end, result.delivered, result.error) == (True, False, 5, None)
+    assert result.millis_behind_latest == 0
+    assert result.bytes_read == sum(len(record.data) + 3 for record in records)
+
+
+def test_an_empty_shard_is_at_its_tip(world: World) -> None:
+    (result,) = run(task_settings(world.client), read_slice())
+
+    assert (result.outcome.at_tip, result.outcome.count, result.outcome.first) == (True, 0, None)
+
+
+def test_the_next_slice_goes_on_with_the_iterator_it_is_given(world: World) -> None:
+    records = world.put(4)
+    settings = task_settings(world.client, records_per_fetch=2, bytes_per_slice=1)
+    (first,) = run(settings, read_slice())
+    asked = len(world.client.iterator_requests)
+    assert first.outcome.count == 2
+    assert first.outcome.last is not None
+
+    seen: list[Record] = []
+    position = Position.after(first.outcome.last)
+    (second,) = run(settings, read_slice(position=position, cursor=first.cursor), handle=seen.append)
+
+    assert data_of(seen) == data_of(records[2:])
+    assert len(world.client.iterator_requests) == asked
+    assert second.cursor.not_before > first.cursor.not_before
+
+
+def test_a_slice_that_was_read_further_than_it_was_handled_gives_no_iterator(world: World) -> None:
+    world.put(10)
+    (result,) = run(task_settings(world.client), read_slice(limit=3))
+
+    assert (result.outcome.count, result.outcome.at_tip) == (3, False)
+    assert result.cursor.iterator is None
+
+
+def test_the_end_of_a_closed_shard_is_told_only_when_all_before_it_is_handled(world: World) -> None:
+    world.put(4)
+    world.stream.split(FIRST)
+    (cut,) = run(task_settings(world.client), read_slice(limit=3))
+    (whole,) = run(task_settings(world.client), read_slice())
+
+    assert (cut.outcome.at_end, cut.outcome.at_tip) == (False, False)
+    assert (whole.outcome.at_end, whole.outcome.count) == (True, 4)
+
+
+def test_an_error_amid_a_slice_keeps_what_was_read_before(world: World) -> None:
+    world.put(6)
+    settings = task_settings(world.client, records_per_fetch=2)
+    started = threading.Event()
+
+    def handle(_: Record) -> None:
+        if not started.is_set():
+            started.set()
+            world.stream.fail_next(Unavailable("down"), times=5)
+
+    (result,) = run(settings, read_slice(), handle=handle)
+
+    assert isinstance(result.error, Unavailable)
+    assert result.outcome.count in (2, 4)
+    assert not result.outcome.at_tip or result.outcome.count == 6
+
+
+def test_a_throttle_is_counted_and_keeps_the_iterator(world: World) -> None:
+    world.put(2)
+    world.stream.throttle()
+    (result,) = run(task_settings(world.client), read_slice())
+
+    assert isinstance(result.error, Throttled)
+    assert (result.throttles, result.outcome.count, result.outcome.at_tip) == (1, 0, False)
+    assert result.cursor.iterator is not None
+
+
+def test_lost_data_is_an_error_of_the_slice(world: World) -> None:
+    records = world.put(3)
+    world.stream.trim(FIRST, records[2].sequence)
+    (result,) = run(task_settings(world.client), read_slice(position=Position.after(records[0].sequence)))
+
+    assert isinstance(result.error, DataLoss)
+    assert not result.trimmed
+
+
+def test_a_shard_that_is_gone_is_trimmed_and_over() -> None:
+    world = World(shards=2)
+    del world.stream._logs[FIRST]
+    (result,) = run(task_settings(world.client), read_slice())
+
+    assert (result.trimmed, result.outcome.at_end, result.error) == (True, True, None)
+
+
+def test_a_slow_shard_does_not_hold_up_a_fast_one() -> None:
+    """Invariant 15. The slow one's read hangs until the fast one's result is there."""
+    world = World(shards=2)
+    fast_is_done = threading.Event()
+
+    class SlowClient(StreamClient):
+        def get_records(self, **request: Any) -> dict[str, Any]:
+            if request["ShardIterator"].startswith(FIRST):
+                assert fast_is_done.wait(20)
+            return super().get_records(**request)
+
+    results = run(task_settings(SlowClient(world.stream)), read_slice(FIRST), read_slice(SECOND))
+    first_result = next(results)
+    fast_is_done.set()
+
+    assert first_result.plan.shard_id == SECOND
+    assert [result.plan.shard_id for result in results] == [FIRST]
+
+
+def test_no_slice_goes_on_after_its_time(world: World) -> None:
+    world.put(10)
+    settings = task_settings(world.client, records_per_fetch=2, max_seconds=0.0)
+    (result,) = run(settings, read_slice())
+
+    assert result.outcome.count >= 1
+    assert not result.outcome.at_tip or result.outcome.count == 2
+    assert world.client.calls == 1
+
+
+def test_a_slice_ends_when_its_shard_must_rest_longer_than_the_slice_may_go_on(world: World) -> None:
+    """A page of 4 MB keeps its shard at rest for 2 s; a batch that waits for it holds up all its shards."""
+    for size in (4_000_000, 1):
+        world.stream.put(b"x" * size, "key")
+    settings = task_settings(world.client, records_per_fetch=1, max_seconds=1.0)
+    (result,) = run(settings, read_slice())
+
+    assert (result.outcome.count, world.client.calls) == (1, 1)
+    assert not result.outcome.at_tip
+
+
+def test_carried_records_and_retries_are_delivered_without_reading(world: World) -> None:
+    records = world.put(3)
+    plan = SlicePlan(
+        shard_id=FIRST,
+        epoch=1,
+        kind=SliceKind.CARRIED,
+        limit=3,
+        max_failures=9,
+        position=Position.trim_horizon(),
+    )
+    seen: list[Record] = []
+    (result,) = run(
+        task_settings(world.client), WorkSlice(plan=plan, records=tuple(records)), handle=seen.append
+    )
+
+    assert data_of(seen) == data_of(records)
+    assert (result.outcome.count, result.delivered, world.client.calls) == (3, 3, 0)
+
+
+def test_an_order_that_stops_a_slice_leaves_the_rest_of_its_page(world: World) -> None:
+    records = world.put(4)
+
+    def handle(record: Record) -> None:
+        if record.sequence == records[1].sequence:
+            raise ValueError("no")
+
+    (result,) = run(task_settings(world.client, order=Order.SHARD), read_slice(), handle=handle)
+
+    assert (result.outcome.count, result.outcome.at_tip, result.cursor.iterator) == (2, False, None)
+    assert [unfinished.error for unfinished in result.unfinished] == ["ValueError: no"]
+
+
+def test_a_task_takes_no_longer_than_its_slowest_shard_needs() -> None:
+    """Eight shards of two pages each: read one after the other they would take eight pauses of 0.2 s."""
+    world = World(shards=8)
+    for number in range(200):
+        world.stream.put(b"x", str(number))
+    most = max(len(world.stream.records(shard.shard_id)) for shard in world.stream.list_shards())
+    settings = task_settings(world.client, records_per_fetch=-(-most // 2))
+    pack = [read_slice(shard.shard_id) for shard in world.stream.list_shards()]
+    started = monotonic()
+    results = list(run(settings, *pack))
+
+    assert sum(result.outcome.count for result in results) == 200
+    assert monotonic() - started < 1.2
+
+
+# Time
+
+
+class SlowClient(StreamClient):
+    """Each page comes after longer than a task may handle."""
+
+    SECONDS = 0.1
+
+    def get_records(self, **request: Any) -> dict[str, Any]:
+        began = monotonic()
+        page = super().get_records(**request)
+        wait_until(lambda: monotonic() > began + 2 * self.SECONDS, "the page is here")
+        return page
+
+
+def test_a_page_that_came_late_is_handled_all_the_same(world: World) -> None:
+    """The fetch takes longer than ``max_seconds``: the time for handling begins when the page is there."""
+    world.put(1_000)
+    settings = task_settings(SlowClient(world.stream), max_seconds=SlowClient.SECONDS, records_per_fetch=500)
+    (result,) = run(settings, read_slice())
+
+    assert result.outcome.count >= 500
+
+
+def test_of_several_pages_that_came_late_each_has_its_share_of_the_time() -> None:
+    world = World(shards=2)
+    for number in range(400):
+        world.stream.put(b"x", str(number))
+    settings = task_settings(SlowClient(world.stream), max_seconds=SlowClient.SECONDS)
+    results = list(run(settings, read_slice(FIRST), read_slice(SECOND)))
+
+    assert sum(result.outcome.count for result in results) == 400
+
+
+def test_what_is_left_of_a_page_is_given_back_with_the_place_behind_it(world: World) -> None:
+    records = world.put(10)
+    settings = task_settings(world.client, max_seconds=0.0, records_per_fetch=5, max_left_bytes=1_000)
+    (result,) = run(settings, read_slice())
+
+    assert result.outcome.count == 1
+    assert [record.data for record in result.left] == data_of(records[1:5])
+    assert result.cursor.iterator is not None
+    seen: list[Record] = []
+    behind = read_slice(position=Position.after(records[4].sequence), cursor=result.cursor)
+    list(run(task_settings(world.client), behind, handle=seen.append))
+    assert data_of(seen) == data_of(records[5:])
+
+
+def test_where_there_is_no_room_for_all_that_is_left_the_place_behind_it_is_not_given(world: World) -> None:
+    records = world.put(10)
+    settings = task_settings(world.client, max_seconds=0.0, max_left_bytes=3)
+    (result,) = run(settings, read_slice())
+
+    assert [record.data for record in result.left] == data_of(records[1:4])
+    assert result.cursor.iterator is None
