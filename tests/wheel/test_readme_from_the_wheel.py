@@ -173,10 +173,6 @@ def test_the_commands_that_need_nothing_run_from_the_wheel(readers_shell: Reader
     with readers_shell.runs("kinesis-spout", "--version") as program:
         assert program.ends() == "kinesis-spout 0.1.0\n"
     with readers_shell.runs("kinesis-spout", "--help") as program:
-        assert "kinesis-spout demo" in program.ends()
+        assert "kinesis-spout run" in program.ends()
     with readers_shell.runs("kinesis-spout", "options", "--json") as program:
         assert "retry_limit" in {option["name"] for option in json.loads(program.ends())}
-    with readers_shell.runs("kinesis-spout", "demo", "--help") as program:
-        assert "--records" in program.ends()
-    with readers_shell.runs("kinesis-spout", "demo") as program:
-        assert "pip install 'kinesis-spout[demo]'" in program.ends(exit_code=2)

@@ -171,7 +171,7 @@ def choose_engine() -> Engine:
         return Engine("moto's server", command, {}, port)
     raise InvalidConfig(
         "expected a Kinesis endpoint that can run here, found neither kinesis-local nor moto: "
-        "pip install 'kinesis-spout[demo]', or name an endpoint: --endpoint-url http://localhost:4566"
+        "`make set-up` installs one; or name an endpoint: --endpoint-url http://localhost:4566"
     )
 
 
