@@ -70,7 +70,7 @@ class Run:
                 return until()
 
             wait_until(step, "the records", seconds=90)
-            assert spout.last_error is None
+            wait_until(lambda: spout.last_error is None, "what failed for a moment to work again")
 
     def letters(self) -> list[DeadLetter]:
         return list(open_sink(self.settings["dead_letters"]).read())
