@@ -19,9 +19,9 @@ from kinesis_spout.cli.world import RealWorld
 _HELP: Final = """\
 Reliable Kinesis consumption for PySpark: every record ends acked, or in the dead letters.
 
-Run a handler of your own: `kinesis-spout run my_module:handle --stream orders --app billing`. While it
-runs, or after,
-`kinesis-spout shards` shows where each shard stands, and `kinesis-spout dead-letters list` what was given up.
+Run a handler of your own: `kinesis-spout run my_module:handle --stream orders --app billing`. While it runs, or
+after, `kinesis-spout shards` shows where each shard stands, and `kinesis-spout dead-letters list` what was given
+up. To try it without AWS, put records on a local endpoint with `kinesis-spout put`.
 """
 
 _EXIT_CODES: Final = (

@@ -95,7 +95,10 @@ def run(
     ] = False,
     log_level: Annotated[
         LogLevel,
-        typer.Option(help="The least that is logged, on standard error; info tells the spout's life."),
+        typer.Option(
+            metavar="LEVEL",
+            help="The least that is logged, on standard error: debug, info (the spout's life), warning or error.",
+        ),
     ] = "warning",
 ) -> None:
     """Call a handler for every record, on Spark, until Ctrl-C or SIGTERM.
