@@ -206,6 +206,8 @@ class ShellModel(RuleBasedStateMachine):
         everything = sum(len(shard.records) for shard in self.stream.shards.values())
         for _ in range(60 + 30 * everything):
             self.now += 100.0
+            # Where every record kills its worker no probe succeeds, until an operator has them given up.
+            self.manager.resume()
             self.hear_of_lost_shards()
             self.list_and_acquire(behind=0)
             self.work_off()

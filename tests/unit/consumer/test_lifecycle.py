@@ -223,7 +223,7 @@ def test_the_example_of_the_readme_shows_what_info_says() -> None:
     speak = "logging.getLogger('kinesis_spout.consumer.lifecycle').info('started: ...')"
     done = subprocess.run([sys.executable, "-c", example + speak], capture_output=True, text=True, check=True)
     time = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}"
-    assert re.fullmatch(rf"{time} INFO kinesis_spout\.spout\.lifecycle: started: \.\.\.\n", done.stderr)
+    assert re.fullmatch(rf"{time} INFO kinesis_spout\.consumer\.lifecycle: started: \.\.\.\n", done.stderr)
 
 
 def test_the_library_leaves_logging_to_the_application() -> None:

@@ -114,6 +114,8 @@ def test_a_worker_without_requests_loses_its_connection_and_gets_its_next_pages_
 def test_a_stranger_is_ended_for_a_task(served: ExitStack, buffer: PageBuffer) -> None:
     server = started(served, buffer, max_connections=1)
     silent = stranger(served, server)
+    # It came by another socket than a task does, whose turn may be before.
+    wait_until(lambda: server._places._taken, "the stranger to have its place")
     assert fetched(server, Segment(0, 0, 1)) == [[0]]
     assert has_ended(silent)
 
