@@ -9,15 +9,17 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import pytest
 
 from kinesis_spout.dead_letters.json_lines import JsonLinesSink
 from kinesis_spout.kinesis import KinesisShardLister, PollingShardGetter
 from shard_state import Position
-from tests.kinesis_endpoints import KinesisEndpoint
+from tests.kinesis_endpoints import KinesisEndpoint, wait_until
 from tests.spark_versions import IS_4_2
+from tests.structured_queries import QueriedStream
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -83,6 +85,60 @@ finally:
     spark.stop()  # or its threads keep the process
 """
 
+BESIDE = """
+import json, sys, time
+from pathlib import Path
+from pyspark.sql import SparkSession
+from pyspark.sql.connect.client.core import DefaultChannelBuilder
+from kinesis_spout.spark import register
+
+folder, stream, connection = Path(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
+
+def note(frame, number):  # on the server
+    data = [bytes(row.data).decode() for row in frame.select("data").collect()]
+    with open(folder / "rows", "a") as file:
+        file.write("".join(line + chr(10) for line in data))
+
+spark = SparkSession.builder.remote("local[2]").getOrCreate()
+try:
+    (folder / "port").write_text(str(DefaultChannelBuilder.default_port()))
+    register(spark)
+    query = (
+        spark.readStream.format("kinesis").options(**connection)
+        .option("streamName", stream).option("initialPosition", "earliest")
+        .option("pageServerHost", "127.0.0.1").load()
+        .writeStream.foreachBatch(note).option("checkpointLocation", str(folder / "checkpoint")).start()
+    )
+    while not (folder / "enough").exists():
+        assert query.isActive, query.exception()
+        time.sleep(0.1)
+    query.stop()
+finally:
+    spark.stop()  # or its threads keep the process
+"""
+
+
+def options_of(endpoint: KinesisEndpoint) -> str:
+    settings = endpoint.settings
+    return json.dumps(
+        {
+            "endpointUrl": settings.endpoint_url,
+            "region": settings.region,
+            "awsAccessKey": settings.access_key,
+            "awsSecretKey": settings.secret_key,
+        }
+    )
+
+
+def environment() -> dict[str, str]:
+    """SPARK_TESTING lets the server choose a free port; the server's own workers need the path, too."""
+    return os.environ | {
+        "SPARK_TESTING": "1",
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]),
+    }
+
 
 def test_a_client_reads_handles_and_writes_on_the_server(
     moto_server: KinesisEndpoint, tmp_path: Path
@@ -90,23 +146,9 @@ def test_a_client_reads_handles_and_writes_on_the_server(
     stream, copy = moto_server.create_stream(), moto_server.create_stream()
     for data in (b"a", b"b", b"c"):
         moto_server.client().put_record(StreamName=stream, Data=data, PartitionKey="key")
-    settings = moto_server.settings
-    connection = {
-        "endpointUrl": settings.endpoint_url,
-        "region": settings.region,
-        "awsAccessKey": settings.access_key,
-        "awsSecretKey": settings.secret_key,
-    }
     client = subprocess.run(
-        [sys.executable, "-c", CLIENT, str(tmp_path), stream, copy, json.dumps(connection)],
-        # SPARK_TESTING lets the server choose a free port; the server's own workers need the path, too.
-        env=os.environ
-        | {
-            "SPARK_TESTING": "1",
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "PYSPARK_PYTHON": sys.executable,
-            "PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]),
-        },
+        [sys.executable, "-c", CLIENT, str(tmp_path), stream, copy, options_of(moto_server)],
+        env=environment(),
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -122,6 +164,76 @@ def test_a_client_reads_handles_and_writes_on_the_server(
     assert "under Spark Connect, got 'hdfs://nodes/dead'" in result["refused"]
     assert result["rows"] == ([3] if IS_4_2 else [])
     assert data_of(moto_server, copy) == [b"a", b"b", b"c"]
+
+
+class Client:
+    """A client with a server of its own, whose query runs until it is left."""
+
+    def __init__(self, folder: Path, endpoint: KinesisEndpoint) -> None:
+        folder.mkdir()
+        self._folder = folder
+        self.stream = QueriedStream(endpoint, 1)
+        self.put = self.stream.put_all(f"{folder.name}-{number}" for number in range(20))
+        self._errors = (folder / "errors").open("wb")
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", BESIDE, str(folder), self.stream.name, options_of(endpoint)],
+            env=environment(),
+            cwd=folder,
+            stdout=subprocess.DEVNULL,
+            stderr=self._errors,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        (self._folder / "enough").touch()
+        try:
+            self._process.wait(timeout=90)
+        finally:
+            self._process.kill()
+            self._process.wait()
+            self._errors.close()
+        assert self._process.returncode == 0, self.errors
+
+    @property
+    def port(self) -> int:
+        return int((self._folder / "port").read_text())
+
+    @property
+    def rows(self) -> list[str]:
+        path = self._folder / "rows"
+        return path.read_text().splitlines() if path.exists() else []
+
+    @property
+    def errors(self) -> str:
+        return (self._folder / "errors").read_text()[-4_000:]
+
+    def wait_for_rows(self) -> None:
+        """Return when as many rows came as were put."""
+        wait_until(
+            lambda: len(self.rows) >= len(self.put) or self._process.poll() is not None,
+            f"{len(self.put)} rows of {self._folder.name}",
+            seconds=240,
+        )
+        assert self._process.poll() is None, self.errors
+
+
+def test_two_servers_beside_each_other_have_each_the_rows_of_its_own_query(
+    moto_server: KinesisEndpoint, tmp_path: Path
+) -> None:
+    with Client(tmp_path / "one", moto_server) as one, Client(tmp_path / "other", moto_server) as other:
+        for client in (one, other):
+            client.wait_for_rows()
+        assert one.port != other.port
+        for client in (one, other):  # while both run
+            client.put += client.stream.put_all(f"{client.stream.name}-{number}" for number in range(20))
+        for client in (one, other):
+            client.wait_for_rows()
+        assert sorted(one.rows) == sorted(one.put)
+        assert sorted(other.rows) == sorted(other.put)
 
 
 def data_of(endpoint: KinesisEndpoint, stream: str) -> list[bytes]:
