@@ -4,6 +4,7 @@ import subprocess
 import sys
 from typing import Any, Final
 
+from kinesis_spout.cli.commands.options import settings_table
 from kinesis_spout.config import options
 from kinesis_spout.structured.options import Use, markdown_table
 
@@ -15,18 +16,10 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     for name, use in _TABLES.items():
         markdown = markdown.replace(f"<!-- table: {name} -->", markdown_table(use))
     if "<!-- table: settings -->" in markdown:
-        markdown = markdown.replace("<!-- table: settings -->", _settings())
+        markdown = markdown.replace("<!-- table: settings -->", settings_table(options()))
     if "<!-- commands -->" in markdown:
         markdown = markdown.replace("<!-- commands -->", _commands())
     return markdown
-
-
-def _settings() -> str:
-    rows = ["| setting | allowed | default | meaning |", "| --- | --- | --- | --- |"]
-    for option in options():
-        cells = (f"`{option.name}`", option.type_text, option.default, option.doc)
-        rows.append(f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |")
-    return "\n".join(rows)
 
 
 def _commands() -> str:

@@ -1,6 +1,6 @@
 """``kinesis-spout options``: every setting, from where it is declared."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -35,7 +35,7 @@ def options(
         schemas = _schemas()
         print_json([_document(option, schemas[option.name]) for option in rows])
     elif markdown:
-        typer.echo(_markdown(rows))
+        typer.echo(settings_table(rows))
     else:
         print_table(_HEADINGS, [_cells(option) for option in rows], folding=_HEADINGS[1:])
 
@@ -62,7 +62,8 @@ def _cells(option: Option) -> tuple[str, str, str, str]:
     return option.name, option.type_text, option.default, option.doc
 
 
-def _markdown(rows: list[Option]) -> str:
+def settings_table(rows: Iterable[Option]) -> str:
+    """Give a Markdown table of settings, in their order; always the same text."""
     lines = [f"| {' | '.join(_HEADINGS)} |", "| --- | --- | --- | --- |"]
     for option in rows:
         name, *cells = (cell.replace("|", "\\|") for cell in _cells(option))
