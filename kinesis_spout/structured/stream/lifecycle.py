@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
-from kinesis_spout.life_lines import Pace, Reshards, named, of_stream, place, shards
+from kinesis_spout.life_lines import SUMMARY_SECONDS, Pace, Reshards, named, of_stream, place, shards
 from kinesis_spout.structured.offsets import QueryOffset
 from kinesis_spout.version import package_version
 from shard_state import Position, PositionType, Shard
@@ -19,7 +19,8 @@ class Lifecycle:
         self._reshards = {stream: Reshards() for stream in streams}
         self._finished: set[tuple[str, str]] | None = None
         self._is_resolved = False
-        self._is_short = False
+        self._is_paused = False
+        self._short_at = 0.0
         self._is_running = False
         self._pace = Pace()
         self._batches = 0
@@ -50,8 +51,11 @@ class Lifecycle:
             for line in self._reshards[stream].listed(found, stream):
                 _log.info("%s", line)
 
-    def advanced(self, start: QueryOffset, *, is_short: bool) -> None:
-        """Take in up to where everything is done, and whether reading ahead waits for room."""
+    def advanced(self, start: QueryOffset, *, is_short: bool, now: float) -> None:
+        """Take in up to where everything is done, and whether reading ahead waits for room.
+
+        A backlog has it wait before each batch. So a pause is told once, and its end after a minute without one.
+        """
         finished = {
             (name, shard_id)
             for name, stream in start.streams.items()
@@ -63,11 +67,17 @@ class Lifecycle:
             over = [shard_id for name, shard_id in finished - (known or set()) if name == stream]
             if over:
                 _log.info("finished %s: read to the end", of_stream(over, stream))
-        if is_short != self._is_short:
-            self._is_short = is_short
+        if is_short:
+            self._short_at = now
+        if is_short or now - self._short_at >= SUMMARY_SECONDS:
+            self._tell_pause(is_paused=is_short)
+
+    def _tell_pause(self, *, is_paused: bool) -> None:
+        if is_paused != self._is_paused:
+            self._is_paused = is_paused
             _log.info(
                 "%s reading ahead of %s (maxBufferedBytes)",
-                "paused" if is_short else "resumed",
+                "paused" if is_paused else "resumed",
                 named(self._streams),
             )
 

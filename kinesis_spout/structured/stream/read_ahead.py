@@ -115,7 +115,7 @@ class ReadAhead:
         """
         with self._changed:
             self._life.listed(self._listed())
-            self._life.advanced(start, is_short=self._fetches.room.is_short())
+            self._life.advanced(start, is_short=self._fetches.room.is_short(), now=self._clock.monotonic())
             current = QueryOffset(
                 streams={name: self._brought_up_to_date(name, start) for name in self._streams},
                 unlogged=start.unlogged,

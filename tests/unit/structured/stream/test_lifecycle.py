@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from kinesis_spout.structured.offsets import QueryOffset
 from kinesis_spout.structured.stream import lifecycle
 from kinesis_spout.structured.stream.lifecycle import Lifecycle
 from kinesis_spout.testing import InMemoryStream
@@ -67,7 +68,7 @@ def test_a_split_and_the_end_of_its_parent_are_said_once(query: Start, told: Tol
     assert told("finished") == [f"finished 1 shard of {stream.name}: {FIRST}: read to the end"]
 
 
-def test_a_backlog_larger_than_the_buffer_pauses_the_reading_once(query: Start, told: Told) -> None:
+def test_a_backlog_larger_than_the_buffer_is_told_once_as_a_pause(query: Start, told: Told) -> None:
     stream = InMemoryStream()
     for _ in range(30):
         stream.put(b"x" * 10_000, "key")
@@ -79,8 +80,20 @@ def test_a_backlog_larger_than_the_buffer_pauses_the_reading_once(query: Start, 
         wait_until(ahead._fetches.room.is_short, "no more is read ahead")
     until_told(spark, told, "paused")
     spark.until_idle()
-    until_told(spark, told, "resumed")
-    assert len(told("paused")) == len(told("resumed")) == 1
+    assert told("paused") == [f"paused reading ahead of {stream.name} (maxBufferedBytes)"]
+
+
+def test_a_pause_that_comes_and_goes_ends_once_it_stayed_away_for_a_minute(told: Told) -> None:
+    life = Lifecycle(["orders"])
+    done = QueryOffset(streams={}, unlogged=False)
+    for second in range(100):
+        life.advanced(done, is_short=second % 10 == 0, now=float(second))
+    assert (len(told("paused")), len(told("resumed"))) == (1, 0)
+    life.advanced(done, is_short=False, now=149.9)
+    assert told("resumed") == []
+    life.advanced(done, is_short=False, now=150.0)
+    life.advanced(done, is_short=False, now=151.0)
+    assert told("resumed") == ["resumed reading ahead of orders (maxBufferedBytes)"]
 
 
 def test_a_summary_comes_once_a_minute_and_each_batch_at_debug(
