@@ -18,7 +18,7 @@ from typing import Final
 from rich.console import Console
 
 from kinesis_spout.cli.output import note, printable
-from kinesis_spout.cli.world import Progress
+from kinesis_spout.cli.world import ProgressConnection
 from kinesis_spout.clock import Clock
 
 LONGEST_LEASE_SECONDS: Final = 120.0
@@ -28,7 +28,9 @@ _GRACE_SECONDS: Final = 2.0
 _LOOK_SECONDS: Final = 0.2
 
 
-def await_ghosts(progress: Progress, lease_seconds: float, clock: Clock, *, started_here: bool) -> None:
+def await_ghosts(
+    progress: ProgressConnection, lease_seconds: float, clock: Clock, *, started_here: bool
+) -> None:
     """Return when nobody is registered who may be dead, or had the time to show that they live.
 
     Args:
@@ -60,7 +62,7 @@ def await_ghosts(progress: Progress, lease_seconds: float, clock: Clock, *, star
             members = _suspects(progress, started_here=started_here)
 
 
-def _suspects(progress: Progress, *, started_here: bool) -> Collection[str]:
+def _suspects(progress: ProgressConnection, *, started_here: bool) -> Collection[str]:
     registered = {*progress.coordinator.members(), *progress.store.owners().values()}
     return {member for member in registered if started_here or _has_ended(member)}
 

@@ -66,7 +66,7 @@ class OperatorStore(CheckpointStore, Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class ProgressConnection:
     """What is stored of one application on one stream, and who is at work on it."""
 
     store: OperatorStore
@@ -86,7 +86,7 @@ class Stream:
 class World(Protocol):
     """Opens what a command needs. Every method raises the errors of what it opens."""
 
-    def progress(self, config: SpoutConfig) -> AbstractContextManager[Progress]:
+    def progress(self, config: SpoutConfig) -> AbstractContextManager[ProgressConnection]:
         """Connect to where progress is kept, without becoming a member."""
         ...
 
@@ -118,7 +118,7 @@ class RealWorld:
     """The ``World`` that the settings name."""
 
     @contextmanager
-    def progress(self, config: SpoutConfig) -> Iterator[Progress]:
+    def progress(self, config: SpoutConfig) -> Iterator[ProgressConnection]:
         """Connect to ZooKeeper; start the embedded one for this while if nobody else runs it.
 
         Raises:
@@ -143,7 +143,7 @@ class RealWorld:
             opened.callback(session.close)
             paths = Paths(root=config.zookeeper_root, app=config.app, stream=config.stream_name)
             backend = ZooKeeperBackend(session, paths)
-            progress = Progress(
+            progress = ProgressConnection(
                 store=backend.store,
                 coordinator=backend.coordinator,
                 applications=partial(begun_applications, session, config.zookeeper_root),

@@ -10,7 +10,7 @@ from kinesis_spout.cli.confirmation import Yes, confirm
 from kinesis_spout.cli.misspelt import check_begun
 from kinesis_spout.cli.output import note, print_json, print_table
 from kinesis_spout.cli.settings import configured
-from kinesis_spout.cli.world import OperatorStore, Progress, World
+from kinesis_spout.cli.world import OperatorStore, ProgressConnection, World
 from kinesis_spout.config import SpoutConfig
 from kinesis_spout.errors import CheckpointUnreadable, ConsumerAlive, StoreError
 from shard_state import Checkpoint, SequenceNumber
@@ -169,7 +169,7 @@ def _stored(store: OperatorStore) -> tuple[dict[str, Checkpoint | None], dict[st
     return stored, unreadable
 
 
-def _refuse_while_alive(progress: Progress, action: str) -> None:
+def _refuse_while_alive(progress: ProgressConnection, action: str) -> None:
     """Say so before anything is asked; the store refuses too, should one start meanwhile."""
     members = progress.coordinator.members()
     if members:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from kinesis_spout.cli.ghosts import LONGEST_LEASE_SECONDS, await_ghosts
-from kinesis_spout.cli.world import Progress
+from kinesis_spout.cli.world import ProgressConnection
 from kinesis_spout.testing import InMemoryZooKeeper, ManualClock
 from kinesis_spout.zookeeper import process_of, unique_member_name
 from shard_state import Checkpoint, Position, Shard
@@ -61,9 +61,9 @@ class Server:
 
         return end
 
-    def _progress(self) -> Progress:
+    def _progress(self) -> ProgressConnection:
         operator = self.zookeeper.process("operator")
-        return Progress(store=operator.store, coordinator=operator.coordinator, applications=list)
+        return ProgressConnection(store=operator.store, coordinator=operator.coordinator, applications=list)
 
 
 def of_ended_process() -> str:

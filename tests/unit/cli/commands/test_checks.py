@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kinesis_spout.cli.world import Progress, RealWorld
+from kinesis_spout.cli.world import ProgressConnection, RealWorld
 from kinesis_spout.config import SpoutConfig
 from kinesis_spout.errors import (
     DeadLetterError,
@@ -38,7 +38,7 @@ class EnsembleIsAway(RealWorld):
     is_reached = False
 
     @contextmanager
-    def progress(self, config: SpoutConfig) -> Iterator[Progress]:
+    def progress(self, config: SpoutConfig) -> Iterator[ProgressConnection]:
         if not self.is_reached:
             raise StoreUnavailable(f"nobody answers at {config.zookeeper_hosts}")
         with super().progress(config) as progress:
