@@ -26,7 +26,7 @@ from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.pause_reports import pause_text
 from kinesis_spout.errors import HandlerKilledWorker, KinesisSpoutError
 from kinesis_spout.handler import RaisedAt, failure_of, raised_at
-from kinesis_spout.kinesis.reactions import reaction_to
+from kinesis_spout.kinesis.patience import reaction_to
 from kinesis_spout.spark.driver.batch import Batch, pack
 from kinesis_spout.spark.driver.batch_progress import batch_progress
 from kinesis_spout.spark.driver.driver_shard import DriverShard

@@ -5,7 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kinesis_spout.errors import KinesisError
-from kinesis_spout.kinesis.perseverance import Patience
+from kinesis_spout.kinesis.patience import Patience
 from kinesis_spout.kinesis.write.put_records import CallLimits, Entry, PutOrder
 from kinesis_spout.kinesis.write.record_putter import (
     MAX_BUFFERED_BYTES,

@@ -5,7 +5,7 @@ from contextlib import ExitStack, closing
 
 from kinesis_spout.clock import SystemClock
 from kinesis_spout.dead_letters.sink_url import check_once, open_sink
-from kinesis_spout.kinesis.perseverance import Patience
+from kinesis_spout.kinesis.patience import Patience
 from kinesis_spout.kinesis.write.put_records import CallLimits
 from kinesis_spout.structured.options import WriteOptions
 from kinesis_spout.structured.options.spelling import said_as_options
