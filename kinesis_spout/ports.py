@@ -7,11 +7,17 @@ object, unless it says otherwise.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.record import Record
 from shard_state import Checkpoint, Position, Shard
+
+DEFAULT_SESSION_TIMEOUT_SECONDS: Final = 6.0
+"""How long a member may be silent before it loses its shards, unless a setting says otherwise."""
+
+MAX_SESSION_TIMEOUT_SECONDS: Final = 120.0
+"""The longest that may be set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,13 +6,14 @@ from pathlib import Path
 
 from kinesis_spout.cli.failures import NotFound
 from kinesis_spout.cli.output import note
-from kinesis_spout.cli.world import Progress, World
+from kinesis_spout.cli.stored_progress import StoredProgress
+from kinesis_spout.cli.world import World
 from kinesis_spout.config import SpoutConfig
 from kinesis_spout.errors import StoreError
 from kinesis_spout.ports import DeadLetterSink
 
 
-def check_begun(progress: Progress, config: SpoutConfig) -> None:
+def check_begun(progress: StoredProgress, config: SpoutConfig) -> None:
     """Refuse an application of which nothing is stored, where others have begun.
 
     Where none has, this one may be the first: what the command says then is right.

@@ -10,15 +10,12 @@ they show in ``last_error``. Any other error ends the consumer: it is raised by 
 """
 
 import logging
-import os
 import random
-import socket
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from time import monotonic
 from typing import Final, Protocol
-from uuid import uuid4
 
 from kinesis_spout.config import SpoutConfig
 from kinesis_spout.consumer.chores import Backoff, Chores
@@ -94,7 +91,6 @@ class Consumer:
     ) -> None:
         self.config = config
         self.ports = ports
-        self.app_instance = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
         self.lock = threading.RLock()
         self.counters = Counters()
         self.last_error: KinesisSpoutError | None = None
@@ -105,7 +101,7 @@ class Consumer:
         """How often the stream's shards were listed and taken in."""
         self._listings_needed = 0
         self.manager = StateManager(
-            app_instance=self.app_instance,
+            app_instance=ports.coordinator.member,
             random=random.random,
             retry=RetryPolicy(
                 limit=config.retry_limit,
@@ -127,7 +123,9 @@ class Consumer:
         self.failures = FailureKinds()
         """Guarded by ``lock``."""
         self._pauses = PauseReports(config, ports.coordinator)
-        self._life = Lifecycle(stream=config.stream_name, app=config.app, member=self.app_instance, door=door)
+        self._life = Lifecycle(
+            stream=config.stream_name, app=config.app, member=ports.coordinator.member, door=door
+        )
         self._door: Door | None = None
         self.letters = WaitingLetters()
         self._chores = Chores()

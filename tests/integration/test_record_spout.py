@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kinesis_spout.consumer import open_ports as open_ports_module
+from kinesis_spout.zookeeper import settings as zookeeper_settings
 from kinesis_spout.consumer.open_ports import open_ports
 from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.dead_letters.sink_url import open_sink
@@ -184,7 +184,7 @@ def test_a_step_that_fails_closes_what_was_opened_before_it(
     def refuse(*_: Any, **__: Any) -> None:
         raise StoreUnavailable("refused by the test")
 
-    monkeypatch.setattr(open_ports_module, "ZooKeeperBackend", refuse)
+    monkeypatch.setattr(zookeeper_settings, "ZooKeeperBackend", refuse)
     run = begin(moto_server, settings | {"zookeeper": f"embedded:{tmp_path / 'zookeeper'}"})
     spout = RecordSpout(**run.settings)
     with pytest.raises(StoreUnavailable, match="refused by the test"):

@@ -1,7 +1,7 @@
 """``kinesis-spout checkpoints``: the stored progress, as it is, and how to change it."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -10,10 +10,14 @@ from kinesis_spout.cli.confirmation import Yes, confirm
 from kinesis_spout.cli.misspelt import check_begun
 from kinesis_spout.cli.output import note, print_json, print_table
 from kinesis_spout.cli.settings import configured
-from kinesis_spout.cli.world import OperatorStore, Progress, World
+from kinesis_spout.cli.stored_progress import OperatorStore, StoredProgress
 from kinesis_spout.config import SpoutConfig
 from kinesis_spout.errors import CheckpointUnreadable, ConsumerAlive, StoreError
 from shard_state import Checkpoint, SequenceNumber
+
+if TYPE_CHECKING:
+    from kinesis_spout.cli.world import World
+
 
 checkpoints = typer.Typer(
     no_args_is_help=True,
@@ -169,7 +173,7 @@ def _stored(store: OperatorStore) -> tuple[dict[str, Checkpoint | None], dict[st
     return stored, unreadable
 
 
-def _refuse_while_alive(progress: Progress, action: str) -> None:
+def _refuse_while_alive(progress: StoredProgress, action: str) -> None:
     """Say so before anything is asked; the store refuses too, should one start meanwhile."""
     members = progress.coordinator.members()
     if members:
