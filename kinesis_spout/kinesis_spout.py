@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from kinesis_spout.spark.driver.query import SpoutQuery
     from kinesis_spout.spark.tasks.dataframe import Collector
-    from kinesis_spout.spark.tasks.handlers import ArrowCollector, Door
+    from kinesis_spout.spark.tasks.handlers import ArrowCollector, HandlerKind
 
 
 class KinesisSpout(RecordSpout):
@@ -43,9 +43,9 @@ class KinesisSpout(RecordSpout):
             KinesisSpoutError: what goes wrong at the start is raised here: no such stream, no permission, no
                 ZooKeeper, unreadable progress.
         """
-        from kinesis_spout.spark.tasks.handlers import Door  # noqa: PLC0415 - plain Python needs no Spark
+        from kinesis_spout.spark.tasks.handlers import HandlerKind  # noqa: PLC0415 - plain Python needs no Spark
 
-        return self._run_handler(spark, Door.RECORD, handler, name)
+        return self._run_handler(spark, HandlerKind.RECORD, handler, name)
 
     def foreach_arrow(
         self,
@@ -62,10 +62,10 @@ class KinesisSpout(RecordSpout):
         Raises:
             InvalidConfig: an order other than "unordered" is set; a batch cannot wait for one of its rows.
         """
-        from kinesis_spout.spark.tasks.handlers import Door  # noqa: PLC0415
+        from kinesis_spout.spark.tasks.handlers import HandlerKind  # noqa: PLC0415
 
         self._refuse_order("foreach_arrow")
-        return self._run_handler(spark, Door.ARROW, handler, name)
+        return self._run_handler(spark, HandlerKind.ARROW, handler, name)
 
     def foreach_batch(
         self,
@@ -99,7 +99,7 @@ class KinesisSpout(RecordSpout):
         return start_query(self.config, ports, context, runner, name, door="foreach_batch")
 
     def _run_handler(
-        self, spark: "SparkSession", door: "Door", handler: Callable[..., None], name: str | None
+        self, spark: "SparkSession", kind: "HandlerKind", handler: Callable[..., None], name: str | None
     ) -> "SpoutQuery":
         from kinesis_spout.spark.driver.start import start_query, task_settings  # noqa: PLC0415
         from kinesis_spout.spark.tasks.handler_runner import HandlerRunner  # noqa: PLC0415
@@ -108,9 +108,9 @@ class KinesisSpout(RecordSpout):
 
         context = classic_context(spark)
         settings = task_settings(self.config, context.defaultParallelism)
-        runner = HandlerRunner(context, settings, HandlerBytes.of(door, handler, self._scheme))
+        runner = HandlerRunner(context, settings, HandlerBytes.of(kind, handler, self._scheme))
         ports = self._given_ports or open_ports(self.config)
-        return start_query(self.config, ports, context, runner, name, door=f"foreach_{door.name.lower()}")
+        return start_query(self.config, ports, context, runner, name, door=f"foreach_{kind.name.lower()}")
 
     def _refuse_order(self, door: str) -> None:
         if self.config.order != "unordered":

@@ -1,6 +1,6 @@
 """Runs record and Arrow handlers inside the tasks that fetch: the data never leaves the Python worker.
 
-When a worker dies, what its task had noted (``journal``) is found in one of two places. Where Spark retries tasks,
+When a worker dies, what its task had noted (``journal``) is found in one of two ways. Where Spark retries tasks,
 the second attempt does not run the handler again: it salvages what the first has left on its machine, and the job
 goes on. In local mode a task has one attempt and its job fails, other tasks with it; there this process shares the
 machine, reads what all of them left, and has those stop that still run. On another machine nothing is found: then

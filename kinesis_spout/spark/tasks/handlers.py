@@ -27,7 +27,7 @@ ArrowFunction = Callable[[pa.RecordBatch, "ArrowCollector"], None]
 RecordFunction = Callable[[Any], None]
 
 
-class Door(Enum):
+class HandlerKind(Enum):
     """Which kind of handler a query has."""
 
     RECORD = auto()
@@ -38,22 +38,26 @@ class Door(Enum):
 class HandlerBytes:
     """A handler on its way to the executors."""
 
-    door: Door
+    kind: HandlerKind
     pickled: bytes = field(repr=False)
     digest: str
 
     @classmethod
-    def of(cls, door: Door, function: Callable[..., None], scheme: Callable[[Record], Any]) -> "HandlerBytes":
+    def of(
+        cls, kind: HandlerKind, function: Callable[..., None], scheme: Callable[[Record], Any]
+    ) -> "HandlerBytes":
         """Pickle a function and the scheme that prepares its records."""
         pickled = cloudpickle.dumps((function, scheme))  # type: ignore[no-untyped-call]
-        return cls(door=door, pickled=pickled, digest=hashlib.sha256(pickled).hexdigest())
+        return cls(kind=kind, pickled=pickled, digest=hashlib.sha256(pickled).hexdigest())
 
     def load(self) -> Handler:
         """Give this worker's copy of the handler."""
         handler = _loaded.get(self.digest)
         if handler is None:
             function, scheme = cloudpickle.loads(self.pickled)
-            handler = RecordHandler(function, scheme) if self.door is Door.RECORD else ArrowHandler(function)
+            handler = (
+                RecordHandler(function, scheme) if self.kind is HandlerKind.RECORD else ArrowHandler(function)
+            )
             _loaded.clear()
             _loaded[self.digest] = handler
         return handler
