@@ -115,7 +115,7 @@ def test_a_stranger_is_ended_for_a_task(served: ExitStack, buffer: PageBuffer) -
     server = started(served, buffer, max_connections=1)
     silent = stranger(served, server)
     # It came by another socket than a task does, whose turn may be before.
-    wait_until(lambda: bool(server._places._taken), "the stranger to have its place")
+    wait_until(lambda: bool(server._slots._taken), "the stranger to have its place")
     assert fetched(server, Segment(0, 0, 1)) == [[0]]
     assert has_ended(silent)
 
