@@ -24,9 +24,9 @@ from typing import Final
 from pyspark import SparkContext, TaskContext
 
 from kinesis_spout.errors import HandlerKilledWorker
+from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.spark.tasks import journal
-from kinesis_spout.spark.tasks.delivery import DeliverySettings, HandlerDelivery, SliceDelivery
-from kinesis_spout.spark.tasks.handlers import HandlerBytes
+from kinesis_spout.spark.tasks.delivery import DeliverySettings, Handler, HandlerDelivery, SliceDelivery
 from kinesis_spout.spark.tasks.jobs import cancel, has_begun, tagged
 from kinesis_spout.spark.tasks.journal import Journal, Remains
 from kinesis_spout.spark.tasks.salvage import lost, salvage
@@ -84,7 +84,7 @@ class _Folder:
 class RunSlices:
     """The function that Spark runs over the packed slices. Picklable."""
 
-    def __init__(self, settings: TaskSettings, handler: HandlerBytes, folder: _Folder) -> None:
+    def __init__(self, settings: TaskSettings, handler: PickledHandler[Handler], folder: _Folder) -> None:
         self._settings = settings
         self._handler = handler
         self._folder = folder
@@ -132,7 +132,9 @@ class RunSlices:
 class HandlerRunner:
     """A ``BatchRunner`` for handlers that run on the executors."""
 
-    def __init__(self, context: SparkContext, settings: TaskSettings, handler: HandlerBytes) -> None:
+    def __init__(
+        self, context: SparkContext, settings: TaskSettings, handler: PickledHandler[Handler]
+    ) -> None:
         self._context = context
         self._settings = settings
         self._handler = handler
