@@ -33,7 +33,7 @@ def of_stream(shard_ids: Collection[str], stream: str) -> str:
     return f"{shards(len(shard_ids))} of {stream}: {named(shard_ids)}"
 
 
-def place(position: Position) -> str:
+def readable(position: Position) -> str:
     """Say where a position is, a time as people read it."""
     if position.timestamp is None:
         return str(position)

@@ -249,7 +249,7 @@ class DeadLetterSink(Protocol):
     def check_writable(self) -> None:
         """Find out that letters can be written, as far as that is possible without leaving anything behind.
 
-        Called once, before anything is read: a place that is wrong must not be noticed at the first letter.
+        Called once, before anything is read: a sink that is wrong must not be noticed at the first letter.
 
         Raises:
             DeadLetterError: says what is wrong.
@@ -268,7 +268,7 @@ class DeadLetterSink(Protocol):
         """Give back what is stored and was not redriven, oldest file first.
 
         Raises:
-            DeadLetterError: names the place of what cannot be read.
+            DeadLetterError: names what cannot be read.
         """
         ...
 

@@ -29,8 +29,8 @@ def check_begun(progress: StoredProgress, config: SpoutConfig) -> None:
         raise _not_begun(f"{config.app} on {config.stream_name}", begun)
 
 
-def check_place(world: World, config: SpoutConfig, sink: DeadLetterSink) -> None:
-    """Refuse an application that has not begun, where others have, when no dead letter is found in its place.
+def check_letters_found(world: World, config: SpoutConfig, sink: DeadLetterSink) -> None:
+    """Refuse an application that has not begun, where others have, when none of its dead letters is found.
 
     Where they are kept elsewhere, the application's name does not say where, and is not asked about. Nor are
     they kept in ZooKeeper: where that cannot be asked, it is only told.

@@ -52,7 +52,7 @@ _log = logging.getLogger(__name__)
 
 
 class MicroBatchEngine:
-    """Drives the micro-batches of one query. A ``Door``; its state is guarded by the consumer's lock."""
+    """Drives the micro-batches of one query, as its ``OwnershipListener``. State is under the consumer's lock."""
 
     def __init__(self, consumer: Consumer, runner: BatchRunner, settings: EngineSettings, name: str) -> None:
         self._consumer = consumer
@@ -148,10 +148,10 @@ class MicroBatchEngine:
             "isTriggerActive": running > 0,
         }
 
-    # The door; called under the lock
+    # The ownership listener; called under the lock
 
     def shards_acquired(self, shard_ids: Iterable[str]) -> None:
-        """See ``Door``."""
+        """See ``OwnershipListener``."""
         for shard_id in shard_ids:
             state = self._manager.shard(shard_id)
             assert state is not None
@@ -161,20 +161,20 @@ class MicroBatchEngine:
         self._calls.put(_nothing)
 
     def shards_lost(self, shard_ids: Iterable[str]) -> None:
-        """See ``Door``."""
+        """See ``OwnershipListener``."""
         for shard_id in shard_ids:
             self._readers.pop(shard_id, None)
             self._tip.forget(shard_id)
             self._retry_data.drop_shard(shard_id)
 
     def resumed(self) -> None:
-        """See ``Door``."""
+        """See ``OwnershipListener``."""
         self._plan_at = self._consumer.now
         self._calls.put(_nothing)
 
     @property
     def is_full(self) -> bool:
-        """See ``Door``."""
+        """See ``OwnershipListener``."""
         letters_bytes, most = self._consumer.letters.size_bytes, self._settings.max_buffered_bytes
         pages_bytes = sum(reader.size_bytes for reader in self._readers.values())
         held_bytes = letters_bytes + self._retry_data.size_bytes + pages_bytes

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
-from kinesis_spout.life_lines import SUMMARY_SECONDS, Pace, Reshards, named, of_stream, place, shards
+from kinesis_spout.life_lines import SUMMARY_SECONDS, Pace, Reshards, named, of_stream, readable, shards
 from kinesis_spout.structured.offsets import QueryOffset
 from kinesis_spout.version import package_version
 from shard_state import Position, PositionType, Shard
@@ -42,7 +42,8 @@ class Lifecycle:
         if start.type is PositionType.LATEST and not self._is_resolved:
             self._is_resolved = True
             _log.info(
-                "position: a query without a checkpoint reads from %s (initialPosition latest)", place(first)
+                "position: a query without a checkpoint reads from %s (initialPosition latest)",
+                readable(first),
             )
 
     def listed(self, listed: Mapping[str, Iterable[Shard]]) -> None:
