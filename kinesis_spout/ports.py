@@ -41,7 +41,7 @@ class Page:
     millis_behind_latest: int
     """How far the end of this page is behind the tip. Some emulators always say 0."""
     at_end: bool
-    """The shard is closed and this page drained it: nothing ever follows."""
+    """The shard is closed, and this is its last page: nothing ever follows."""
     child_shards: tuple[Shard, ...] = ()
     """On the last page of a closed shard: who continues it."""
 

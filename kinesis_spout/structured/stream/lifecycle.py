@@ -61,7 +61,7 @@ class Lifecycle:
             (name, shard_id)
             for name, stream in start.streams.items()
             for shard_id, shard in stream.shards.items()
-            if shard.drained
+            if shard.at_end
         }
         known, self._finished = self._finished, finished | (self._finished or set())
         for stream in self._streams if known is not None else ():

@@ -22,7 +22,7 @@ _RETAINED_SHARE: Final = 0.75
 _MIN_READ_AHEAD_BYTES: Final = 64 * 1024
 
 
-class ShardReaders:
+class BufferedShards:
     """A consumer's ``OwnershipListener``. Mutable; call it under the consumer's lock, but for ``close``."""
 
     def __init__(self, consumer: Consumer, prefetcher: Prefetcher | None = None) -> None:
