@@ -13,7 +13,6 @@ import msgspec
 from msgspec import Meta
 
 from kinesis_spout.config.checks import check
-from kinesis_spout.config.initial_position import ALLOWED as INITIAL_POSITIONS
 from kinesis_spout.config.initial_position import parse_initial_position
 from kinesis_spout.config.keywords import SpoutSettings
 from kinesis_spout.config.refusals import SECRETS, shown
@@ -32,6 +31,7 @@ from kinesis_spout.config.value_types import (
     ZooKeeperHosts,
     ZooKeeperRoot,
 )
+from kinesis_spout.settings.positions import ALLOWED as INITIAL_POSITIONS
 from shard_state import Position
 
 
