@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.wheel.readme import REPOSITORY
+from tests.wheel.documents import REPOSITORY
 
 SECONDS = 600
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "kinesis_spout", "pyspark_kinesis", "shard_state")
