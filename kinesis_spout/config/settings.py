@@ -32,6 +32,7 @@ from kinesis_spout.config.value_types import (
     ZooKeeperHosts,
     ZooKeeperRoot,
 )
+from kinesis_spout.ports import DEFAULT_SESSION_TIMEOUT_SECONDS, MAX_SESSION_TIMEOUT_SECONDS
 from shard_state import Position
 
 
@@ -60,10 +61,10 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         float,
         Meta(
             ge=1,
-            le=120,
+            le=MAX_SESSION_TIMEOUT_SECONDS,
             description="How long ZooKeeper waits for a silent spout before it frees its shards.",
         ),
-    ] = 6.0
+    ] = DEFAULT_SESSION_TIMEOUT_SECONDS
 
     region: Annotated[
         Text | None, Meta(description="The AWS region; none: the stream ARN's, else boto3's own rules.")

@@ -23,7 +23,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from kinesis_spout.spark import LOCAL_CHECKPOINTS
-from kinesis_spout.structured.progress import SourceProgress
+from kinesis_spout.structured.source_progress import SourceProgress
 from tests.kinesis_endpoints import (
     FILLS_CHILDREN,
     KEEPS_CLOSED,

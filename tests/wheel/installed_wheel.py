@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.compiled_pyspark import compile_pyspark
 from tests.wheel.documents import REPOSITORY
 
 SECONDS = 600
@@ -37,7 +38,10 @@ def installed_wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instal
     _run(sys.executable, "-m", "venv", environment)
     installed = InstalledWheel(environment)
     constraints = REPOSITORY / "constraints.txt"
-    _run(installed.program("python"), "-m", "pip", "install", *_QUIETLY, "-c", constraints, wheel)
+    # Python compiles what the examples import, once; pip would compile all of it, most of which nobody imports.
+    pip_install = ("-m", "pip", "install", *_QUIETLY, "--no-compile", "-c", constraints)
+    _run(installed.program("python"), *pip_install, wheel)
+    compile_pyspark(environment)
     yield installed
     shutil.rmtree(folder)  # 1.3 GB, of which pytest would keep three
 

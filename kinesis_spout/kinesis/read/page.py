@@ -47,7 +47,7 @@ class GetRecordsReply(msgspec.Struct, rename="pascal", dict=True):
 
     records: list[Record]
     next_shard_iterator: str | None = None
-    """None: the shard is closed, and this reply drained it."""
+    """None: the shard is closed, and this is its last reply."""
     millis_behind_latest: int | None = None
     child_shards: list[ChildShard] | None = None
 

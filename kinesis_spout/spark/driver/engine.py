@@ -28,11 +28,11 @@ from kinesis_spout.errors import HandlerKilledWorker, KinesisSpoutError
 from kinesis_spout.handler import RaisedAt, failure_of, raised_at
 from kinesis_spout.kinesis.reactions import reaction_to
 from kinesis_spout.spark.driver.batch import Batch, pack
+from kinesis_spout.spark.driver.batch_progress import batch_progress
+from kinesis_spout.spark.driver.driver_shard import DriverShard
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
-from kinesis_spout.spark.driver.progress import batch_progress
 from kinesis_spout.spark.driver.reread import Reread, read_missing
 from kinesis_spout.spark.driver.retry_buffer import RetryBuffer
-from kinesis_spout.spark.driver.shard_reader import ShardReader
 from kinesis_spout.spark.driver.tip_poller import TipPoller
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, HeldDelivery
 from kinesis_spout.spark.tasks.jobs import BatchRunner, HandlerBroken, HandlerRaised
@@ -52,7 +52,7 @@ _log = logging.getLogger(__name__)
 
 
 class MicroBatchEngine:
-    """Drives the micro-batches of one query. A ``Door``; its state is guarded by the consumer's lock."""
+    """Drives the micro-batches of one query, as its ``OwnershipListener``. State is under the consumer's lock."""
 
     def __init__(self, consumer: Consumer, runner: BatchRunner, settings: EngineSettings, name: str) -> None:
         self._consumer = consumer
@@ -60,7 +60,7 @@ class MicroBatchEngine:
         self._runner = runner
         self._settings = settings
         self._name = name
-        self._readers: dict[str, ShardReader] = {}
+        self._shards: dict[str, DriverShard] = {}
         self._retry_data = RetryBuffer(settings.max_buffered_bytes // 2)
         self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._planned: deque[list[SlicePlan]] = deque()
@@ -75,7 +75,7 @@ class MicroBatchEngine:
         self._abandoned = threading.Event()
         self._ended = threading.Event()
         self._on_job_thread = threading.local()
-        self._tip = TipPoller(consumer, self._readers, settings, self._calls.put)
+        self._tip = TipPoller(consumer, self._shards, settings, self._calls.put)
         self._jobs = ThreadPoolExecutor(settings.max_concurrent_batches, "kinesis-spout-job")
         self._thread = threading.Thread(target=self._run, name="kinesis-spout-engine", daemon=True)
         self._counted = Counters()
@@ -134,8 +134,8 @@ class MicroBatchEngine:
                 return False
             # A shard whose end was read has children, which are not read before that is stored.
             return all(
-                not reader.at_end and not reader.records and reader.tip_seen_at >= since
-                for reader in self._readers.values()
+                not shard.at_end and not shard.records and shard.tip_seen_at >= since
+                for shard in self._shards.values()
             )
 
     def status(self) -> dict[str, Any]:
@@ -144,39 +144,39 @@ class MicroBatchEngine:
         message = f"Running {running} micro-batches" if running else "Waiting for records to arrive"
         return {
             "message": message if pause is None else pause_text(pause).capitalize(),
-            "isDataAvailable": any(reader.records for reader in list(self._readers.values())),
+            "isDataAvailable": any(shard.records for shard in list(self._shards.values())),
             "isTriggerActive": running > 0,
         }
 
-    # The door; called under the lock
+    # The ownership listener; called under the lock
 
     def shards_acquired(self, shard_ids: Iterable[str]) -> None:
-        """See ``Door``."""
+        """See ``OwnershipListener``."""
         for shard_id in shard_ids:
             state = self._manager.shard(shard_id)
             assert state is not None
-            self._readers[shard_id] = ShardReader(epoch=state.epoch)
+            self._shards[shard_id] = DriverShard(epoch=state.epoch)
             self._tip.look_again(shard_id)
         self._plan_at = self._consumer.now
         self._calls.put(_nothing)
 
     def shards_lost(self, shard_ids: Iterable[str]) -> None:
-        """See ``Door``."""
+        """See ``OwnershipListener``."""
         for shard_id in shard_ids:
-            self._readers.pop(shard_id, None)
+            self._shards.pop(shard_id, None)
             self._tip.forget(shard_id)
             self._retry_data.drop_shard(shard_id)
 
     def resumed(self) -> None:
-        """See ``Door``."""
+        """See ``OwnershipListener``."""
         self._plan_at = self._consumer.now
         self._calls.put(_nothing)
 
     @property
     def is_full(self) -> bool:
-        """See ``Door``."""
+        """See ``OwnershipListener``."""
         letters_bytes, most = self._consumer.letters.size_bytes, self._settings.max_buffered_bytes
-        pages_bytes = sum(reader.size_bytes for reader in self._readers.values())
+        pages_bytes = sum(shard.size_bytes for shard in self._shards.values())
         held_bytes = letters_bytes + self._retry_data.size_bytes + pages_bytes
         return letters_bytes > most // 4 or held_bytes >= most * 3 // 4
 
@@ -269,12 +269,12 @@ class MicroBatchEngine:
 
     def _next_plan(self, now: float) -> float:
         """Tell when something can be planned, although nothing comes up before."""
-        waits = [reader.barred_until for reader in self._readers.values()]
+        waits = [shard.barred_until for shard in self._shards.values()]
         # The end of a shard's read limits says nothing of a shard that the driver reads.
         waits += [
-            reader.read_at
-            for shard_id, reader in self._readers.items()
-            if reader.read_at > now and self._manager.is_for_executors(shard_id)
+            shard.read_at
+            for shard_id, shard in self._shards.items()
+            if shard.read_at > now and self._manager.is_for_executors(shard_id)
         ]
         retries_due = self._manager.next_due()
         if retries_due is not None and retries_due > now:
@@ -284,16 +284,16 @@ class MicroBatchEngine:
 
     def _plan(self, now: float) -> None:
         self._tip.arrived_at = None
-        readers = self._readers.items()
+        shards = self._shards.items()
         letters_bytes, most = self._consumer.letters.size_bytes, self._settings.max_buffered_bytes
         if letters_bytes > most // 2:
             return  # Retries may be read again, and be given up: their data would come on top.
         may_read = letters_bytes <= most // 4
         plans = self._manager.plan(
             now,
-            carried={shard_id: len(reader.records) for shard_id, reader in readers},
-            resting={shard_id for shard_id, reader in readers if reader.read_at > now or not may_read},
-            barred={shard_id for shard_id, reader in readers if reader.barred_until > now},
+            carried={shard_id: len(shard.records) for shard_id, shard in shards},
+            resting={shard_id for shard_id, shard in shards if shard.read_at > now or not may_read},
+            barred={shard_id for shard_id, shard in shards if shard.barred_until > now},
         )
         together: list[SlicePlan] = []
         for plan in plans:
@@ -309,7 +309,7 @@ class MicroBatchEngine:
         return any(self._retry_data.get(plan.shard_id, retry.sequence) is None for retry in plan.retries)
 
     def _launch(self, plans: list[SlicePlan], now: float) -> None:
-        works = [self._work(plan) for plan in plans if self._reader_of(plan) is not None]
+        works = [self._work(plan) for plan in plans if self._shard_of(plan) is not None]
         if not works:
             return
         number = self._batches
@@ -318,18 +318,18 @@ class MicroBatchEngine:
         self._running[number] = batch
         self._jobs.submit(self._run_batch, batch)
 
-    def _reader_of(self, plan: SlicePlan) -> ShardReader | None:
-        """Give the reader of a plan's shard; None if the ownership it was made under has ended."""
-        reader = self._readers.get(plan.shard_id)
-        return None if reader is None or reader.epoch != plan.epoch else reader
+    def _shard_of(self, plan: SlicePlan) -> DriverShard | None:
+        """Give the shard of a plan; None if the ownership it was made under has ended."""
+        shard = self._shards.get(plan.shard_id)
+        return None if shard is None or shard.epoch != plan.epoch else shard
 
     def _work(self, plan: SlicePlan) -> WorkSlice:
-        reader = self._readers[plan.shard_id]
+        shard = self._shards[plan.shard_id]
         if plan.kind is SliceKind.READ:
-            reader.getter = None
-            return WorkSlice(plan=plan, cursor=reader.cursor)
+            shard.getter = None
+            return WorkSlice(plan=plan, cursor=shard.cursor)
         if plan.kind is SliceKind.CARRIED:
-            return WorkSlice(plan=plan, records=reader.carried(plan.limit))
+            return WorkSlice(plan=plan, records=shard.carried(plan.limit))
         kept = (self._retry_data.get(plan.shard_id, retry.sequence) for retry in plan.retries)
         return WorkSlice(plan=plan, records=tuple(record for record in kept if record is not None))
 
@@ -392,7 +392,7 @@ class MicroBatchEngine:
             number=batch.number,
             seconds=now - batch.started,
             results=results,
-            readers=self._readers.values(),
+            shards=self._shards.values(),
             counters=self._consumer.counters,
             before=self._counted,
             pause=self._manager.pause,
@@ -403,11 +403,11 @@ class MicroBatchEngine:
     def _settle(self, result: WorkResult, now: float) -> None:
         plan, outcome = result.plan, result.outcome
         shard_id = plan.shard_id
-        reader = self._reader_of(plan)
-        if reader is None:
+        shard = self._shard_of(plan)
+        if shard is None:
             return
         if result.error is None:
-            self._tip.recovered(reader)
+            self._tip.recovered(shard)
         records = {unfinished.record.sequence: unfinished for unfinished in result.unfinished}
         exhausted = self._manager.settle(plan, outcome, now, delivered=result.delivered)
         for unfinished in result.unfinished:
@@ -421,25 +421,25 @@ class MicroBatchEngine:
             self._consumer.bury(given_up, unfinished.record, unfinished.error, unfinished.raised)
         self._count(result, len(exhausted))
         if plan.kind is SliceKind.CARRIED:
-            reader.settled(outcome.count)
-            self._tip.end_if_drained(shard_id, reader)
+            shard.settled(outcome.count)
+            self._tip.end_if_carried(shard_id, shard)
         elif plan.kind is SliceKind.READ:
-            self._read_settled(reader, result, now)
-            reader.take_left(result.left)
+            self._read_settled(shard, result, now)
+            shard.take_left(result.left)
         elif result.error is not None:
             pause = max(_REREAD_PAUSE_SECONDS, reaction_to(result.error).wait_seconds)
-            reader.barred_until = now + pause
-            self._tip.reading_failed(shard_id, reader, result.error)
+            shard.barred_until = now + pause
+            self._tip.reading_failed(shard_id, shard, result.error)
         if result.suspects:
             self._manager.suspect(plan, result.suspects)
 
-    def _read_settled(self, reader: ShardReader, result: WorkResult, now: float) -> None:
-        reader.cursor = result.cursor
+    def _read_settled(self, shard: DriverShard, result: WorkResult, now: float) -> None:
+        shard.cursor = result.cursor
         wait = max(0.0, result.cursor.not_before - self._consumer.ports.clock.time())
-        reader.read_at = reader.next_poll_at = now + wait
-        reader.at_end = result.outcome.at_end
+        shard.read_at = shard.next_poll_at = now + wait
+        shard.at_end = result.outcome.at_end
         if result.millis_behind_latest is not None:
-            reader.millis_behind_latest = result.millis_behind_latest
+            shard.millis_behind_latest = result.millis_behind_latest
         if result.trimmed:
             self._tip.trimmed(result.plan.shard_id)
         elif result.outcome.at_end:
@@ -447,7 +447,7 @@ class MicroBatchEngine:
         if result.error is None or result.bytes_read:
             self._consumer.read_errors.worked(result.plan.shard_id)
         if result.error is not None:
-            self._tip.reading_failed(result.plan.shard_id, reader, result.error)
+            self._tip.reading_failed(result.plan.shard_id, shard, result.error)
 
     def _count(self, result: WorkResult, exhausted: int) -> None:
         counters = self._consumer.counters
@@ -494,11 +494,11 @@ class MicroBatchEngine:
         works = {(work.plan.shard_id, work.plan.kind): work for work in batch.works}
         error = HandlerKilledWorker(f"batch {batch.number}: {reason}")
         for result in results:
-            reader = self._reader_of(result.plan)
+            shard = self._shard_of(result.plan)
             if result.lost:
                 self._died(works[result.plan.shard_id, result.plan.kind], error, reason)
-            elif reader is not None and (result.suspects or _killed(result)):
-                reader.barred_until = now + self._settings.rest_after(self._deaths)
+            elif shard is not None and (result.suspects or _killed(result)):
+                shard.barred_until = now + self._settings.rest_after(self._deaths)
         return [result for result in results if not result.lost]
 
     def _died(
@@ -506,11 +506,11 @@ class MicroBatchEngine:
     ) -> None:
         """Have a slice planned again of which nobody knows how far it came."""
         plan, now = work.plan, self._consumer.now
-        reader = self._reader_of(plan)
-        if reader is None:
+        shard = self._shard_of(plan)
+        if shard is None:
             return
-        reader.barred_until = now + self._settings.rest_after(self._deaths)
-        self._consumer.last_error = reader.error = error
+        shard.barred_until = now + self._settings.rest_after(self._deaths)
+        self._consumer.last_error = shard.error = error
         held = HeldDelivery(work, DeliverySettings(order=Order.UNORDERED, clock=monotonic))
         held.deliver(work.records, math.inf)
         outcome = SliceOutcome(
@@ -527,8 +527,8 @@ class MicroBatchEngine:
             for unfinished in held.unfinished:
                 if before.tracker.state(unfinished.record.sequence) is RecordState.WAITING:
                     self._retry_data.keep(plan.shard_id, unfinished.record)
-            reader.settled(held.count)
-            self._tip.end_if_drained(plan.shard_id, reader)
+            shard.settled(held.count)
+            self._tip.end_if_carried(plan.shard_id, shard)
 
     def _look_again(self, batch: Batch, now: float) -> None:
         """See to the shards of a batch that has ended: they may be polled, and planned for, again."""

@@ -26,7 +26,7 @@ from kinesis_spout.structured.batch.shard_interval import IntervalRead, ShardInt
 from kinesis_spout.structured.options import BatchReadOptions, EndPositions, StartPositions
 from kinesis_spout.structured.options.positions import moment
 from kinesis_spout.structured.options.spelling import as_option, said_as_options
-from kinesis_spout.structured.stream.partitions import RangeReading, in_chunks
+from kinesis_spout.structured.stream.partitions import ReadSettings, in_chunks
 from kinesis_spout.structured.stream.stream_shards import persistently
 from kinesis_spout.workers.worker_log import print_log_lines
 from kinesis_spout.workers.worker_memory import set_aside_imports
@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchPlan:
+class ReadPlan:
     """Where a read begins and ends, and in which shards. Can be pickled."""
 
     start: StartPositions
@@ -85,14 +85,14 @@ class ShardIntervals(InputPartition):
         self,
         intervals: list[ShardInterval],
         *,
-        plan: BatchPlan,
-        reading: RangeReading,
+        plan: ReadPlan,
+        settings: ReadSettings,
         bytes_per_second: float,
     ) -> None:
         super().__init__(tuple(intervals))
         self.intervals = tuple(intervals)
         self.plan = plan
-        self.reading = reading
+        self.settings = settings
         self.bytes_per_second = bytes_per_second
 
 
@@ -125,7 +125,7 @@ class KinesisBatchReader(DataSourceReader):
         plan = self._plan()
         intervals = plan.intervals()
         self._check_retention(intervals)
-        reading = RangeReading(
+        settings = ReadSettings(
             client=options.client,
             fail_on_data_loss=options.fail_on_data_loss,
             records_per_fetch=options.max_records_per_fetch,
@@ -135,7 +135,7 @@ class KinesisBatchReader(DataSourceReader):
         count = max(1, -(-len(intervals) // (options.shards_per_task or SHARDS_PER_TASK)))
         rate = options.max_fetch_bytes_per_second
         return [
-            ShardIntervals(intervals[task::count], plan=plan, reading=reading, bytes_per_second=rate)
+            ShardIntervals(intervals[task::count], plan=plan, settings=settings, bytes_per_second=rate)
             for task in range(count)
         ]
 
@@ -146,7 +146,7 @@ class KinesisBatchReader(DataSourceReader):
         with said_as_options():
             yield from read_intervals(partition, SystemClock())
 
-    def _plan(self) -> BatchPlan:
+    def _plan(self) -> ReadPlan:
         options = self._options
         end = options.end.resolved(self._now)
         client = options.client.connect()
@@ -155,11 +155,11 @@ class KinesisBatchReader(DataSourceReader):
             stream: frozenset(shard.shard_id for shard in persistently(lister.list_shards))
             for stream, lister in listers.items()
         }
-        plan = BatchPlan(start=options.start, end=end, listed=listed)
+        plan = ReadPlan(start=options.start, end=end, listed=listed)
         self._check_shards(plan)
         return plan
 
-    def _check_shards(self, plan: BatchPlan) -> None:
+    def _check_shards(self, plan: ReadPlan) -> None:
         shards = sum(len(ids) for ids in plan.listed.values())
         for option, position in (
             ("startingPosition", plan.start.default),
@@ -213,7 +213,7 @@ def read_intervals(partition: ShardIntervals, clock: Clock) -> Iterator[pa.Recor
 
     def begin(interval: ShardInterval) -> IntervalRead:
         rate = partition.bytes_per_second
-        return IntervalRead(interval, partition.reading, bytes_per_second=rate, clock=clock)
+        return IntervalRead(interval, partition.settings, bytes_per_second=rate, clock=clock)
 
     reads = [begin(interval) for interval in partition.intervals]
     while reads:
@@ -222,7 +222,7 @@ def read_intervals(partition: ShardIntervals, clock: Clock) -> Iterator[pa.Recor
         rows = read.next_rows()
         if rows is not None:
             yield from in_chunks(rows)
-        if read.is_over:
+        if read.is_done:
             reads.remove(read)
             reads.extend(begin(found) for found in partition.plan.unlisted(read.interval, read.children))
     set_aside_imports()

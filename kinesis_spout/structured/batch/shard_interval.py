@@ -4,7 +4,7 @@
 every record by itself, to the microsecond: ``start <= arrival < end``. So of two reads, one of which ends where
 the other starts, each record is in exactly one; and whoever reads an interval again gets the same records.
 
-**When it is over.** Arrival times only nearly increase along a shard, and two clocks only nearly agree; by how
+**When it is done.** Arrival times only nearly increase along a shard, and two clocks only nearly agree; by how
 much they differ at most is assumed to be ``MARGIN_SECONDS``. Kinesis is asked from so long before a start time,
 and an interval that ends at a time is read on until the first of these:
 
@@ -29,7 +29,7 @@ from kinesis_spout.clock import Clock
 from kinesis_spout.errors import DataLoss, KinesisError, KinesisSpoutError, ShardNotFound, Throttled
 from kinesis_spout.kinesis import ArrowPage, KinesisShardLister, PollingShardGetter
 from kinesis_spout.structured.options.positions import MARGIN_SECONDS
-from kinesis_spout.structured.stream.partitions import RangeReading
+from kinesis_spout.structured.stream.partitions import ReadSettings
 from shard_state import Position, SequenceNumber, Shard
 from shard_state.position import PositionType
 
@@ -116,17 +116,17 @@ class IntervalRead:
 
     Args:
         interval: which.
-        reading: how.
+        settings: how.
         bytes_per_second: at most so much is read of the shard.
         clock: dates the reads, and paces them.
     """
 
     def __init__(
-        self, interval: ShardInterval, reading: RangeReading, *, bytes_per_second: float, clock: Clock
+        self, interval: ShardInterval, settings: ReadSettings, *, bytes_per_second: float, clock: Clock
     ) -> None:
-        client = reading.client.connect()
+        client = settings.client.connect()
         self.interval = interval
-        self._reading = reading
+        self._settings = settings
         self._bytes_per_second = bytes_per_second
         self._clock = clock
         self._getter = PollingShardGetter(
@@ -135,15 +135,15 @@ class IntervalRead:
             shard_id=interval.shard_id,
             position=interval.first_position,
             lister=KinesisShardLister(client, interval.stream, clock=clock),
-            fail_on_data_loss=reading.fail_on_data_loss,
-            extra_columns=reading.extra_columns,
+            fail_on_data_loss=settings.fail_on_data_loss,
+            extra_columns=settings.extra_columns,
             clock=clock,
         )
         last = interval.end.timestamp
         self._tip_counts_from = (clock.time() if last is None else last) + MARGIN_SECONDS
         self.ready_at = self._getter.ready_at
         """The clock's monotonic time of the next read; whoever calls ``next_rows`` waits for it."""
-        self.is_over = False
+        self.is_done = False
         """Everything was read."""
         self.children: tuple[Shard, ...] = ()
         """Who continues the shard, if its end was read."""
@@ -161,7 +161,7 @@ class IntervalRead:
         """
         begun, begun_at = self._clock.time(), self._clock.monotonic()
         try:
-            page = self._getter.read_arrow(self._reading.records_per_fetch)
+            page = self._getter.read_arrow(self._settings.records_per_fetch)
         except KinesisSpoutError as error:
             self._failed(error)
             return None
@@ -172,13 +172,13 @@ class IntervalRead:
 
     def _look_for_end(self, page: ArrowPage, begun: float) -> None:
         if page.at_end:
-            self.is_over = True
+            self.is_done = True
             self.children = page.child_shards
         elif self.interval.is_behind(page.batch):
-            self.is_over = True
+            self.is_done = True
         elif page.batch.num_rows == 0 and page.millis_behind_latest == 0:
             if begun > self._tip_counts_from:
-                self.is_over = True
+                self.is_done = True
                 self._check_end_at_tip()
             else:
                 # The tip so early tells nothing: ask again when it does. (Just after, as it has to be later.)
@@ -196,7 +196,7 @@ class IntervalRead:
 
     def _failed(self, error: KinesisSpoutError) -> None:
         if isinstance(error, ShardNotFound):
-            self.is_over = True
+            self.is_done = True
             self._lose(ShardNotFound, str(error), "to read the others", error)
             return
         if isinstance(error, DataLoss):
@@ -211,7 +211,7 @@ class IntervalRead:
     def _lose(
         self, kind: type[KinesisError], text: str, so_that: str, cause: KinesisSpoutError | None = None
     ) -> None:
-        if self._reading.fail_on_data_loss:
+        if self._settings.fail_on_data_loss:
             raise kind(f"{text}. Set failOnDataLoss to false {so_that}") from cause
         _log.warning("%s; going on without it because failOnDataLoss is false", text)
 

@@ -251,7 +251,7 @@ def _with_replayed(offset: StreamOffset, batch_start: StreamOffset, batch_end: S
     def replayed(shard_id: str, shard: ShardOffset) -> ShardOffset:
         end = batch_end.shards.get(shard_id)
         start = batch_start.shards.get(shard_id, beginning)
-        if end is None or (shard.position, shard.drained) != (start.position, start.drained):
+        if end is None or (shard.position, shard.at_end) != (start.position, start.at_end):
             return shard
         return end.without_read()
 

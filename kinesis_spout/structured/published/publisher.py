@@ -58,12 +58,12 @@ class Publisher:
         with self._changed:
             self._is_leaving = True
             self._changed.notify_all()
-            self._changed.wait_for(self._is_over, seconds)
+            self._changed.wait_for(self._is_idle, seconds)
             self._is_given_up = True
             self._changed.notify_all()
             return self._pending is None and not self._is_writing
 
-    def _is_over(self) -> bool:
+    def _is_idle(self) -> bool:
         return (self._pending is None and not self._is_writing) or self._failure is not None
 
     def _run(self) -> None:

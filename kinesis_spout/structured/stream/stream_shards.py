@@ -119,7 +119,7 @@ class StreamShards:
                 shard.shard_id: ShardOffset(
                     position=start.of_shard(shard.shard_id).resolved(now),
                     # A closed shard gets no more: at LATEST nothing of it is left, so nobody waits for it.
-                    drained=shard.closed and start.of_shard(shard.shard_id).type is PositionType.LATEST,
+                    at_end=shard.closed and start.of_shard(shard.shard_id).type is PositionType.LATEST,
                     parents=self._parents(shard, ()),
                 )
                 for shard in self._listed.values()
@@ -131,24 +131,24 @@ class StreamShards:
         return abs(offset.created - self._created) <= _SAME_STREAM_SECONDS
 
     def brought_up_to_date(self, offset: StreamOffset) -> StreamOffset:
-        """Add the shards that were born since, at their beginning; leave out what is drained and gone."""
+        """Add the shards that were born since, at their beginning; leave out what is at its end and gone."""
         shards = {
             shard_id: shard
             for shard_id, shard in offset.shards.items()
-            if not shard.drained or shard_id in self._listed
+            if not shard.at_end or shard_id in self._listed
         }
-        drained = self._drained_before(shards)
+        left_out = self._left_out_before(shards)
         for shard in self._listed.values():
             if shard.shard_id not in shards:
                 shards[shard.shard_id] = ShardOffset(
                     position=Position.trim_horizon(),
-                    drained=shard.shard_id in drained,
+                    at_end=shard.shard_id in left_out,
                     parents=self._parents(shard, offset.shards),
                 )
         return StreamOffset(created=offset.created, shards=shards)
 
-    def _drained_before(self, shards: Mapping[str, ShardOffset]) -> set[str]:
-        """Name the shards that were left out when they were drained and gone, should they be listed again.
+    def _left_out_before(self, shards: Mapping[str, ShardOffset]) -> set[str]:
+        """Name the shards that were left out because they were at their end and gone, should they be listed again.
 
         Who is the parent of a shard in the offset was in it, too. So were the parents of those, if they are
         listed at all.

@@ -158,12 +158,12 @@ class World:
     def crash(self, spout: RecordSpout) -> None:
         """End a spout as a killed process ends: nothing more is stored."""
         assert spout._started is not None
-        consumer, readers = spout._started
+        consumer, shards = spout._started
         spout._closed = True
         with consumer.lock:
-            readers.stop()
+            shards.stop()
         consumer.close(commit=False)
-        readers.close()
+        shards.close()
 
     def close(self) -> None:
         for spout in self._spouts:

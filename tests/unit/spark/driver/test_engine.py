@@ -297,7 +297,7 @@ def test_permissions_that_are_taken_away_later_are_asked_for_again_slowly(world:
 
     assert running.query.isActive
     with running.consumer.lock:
-        assert running.engine._readers[FIRST].next_poll_at - running.consumer.now > 20
+        assert running.engine._shards[FIRST].next_poll_at - running.consumer.now > 20
 
 
 def test_lost_data_ends_the_query(world: EngineWorld) -> None:
@@ -385,7 +385,7 @@ def test_the_driver_stops_fetching_at_three_quarters_of_what_it_may_hold(two_sha
     world.put_in(SECOND, "small")
     with running.consumer.lock:
         running.engine._tip.start_fetches(running.consumer.now + NEVER, 0)
-        assert running.engine._readers[SECOND].fetching_since is None
+        assert running.engine._shards[SECOND].fetching_since is None
 
     running.runner.open_gate()
     running.query.processAllAvailable()
@@ -606,7 +606,7 @@ def test_due_retries_of_a_shard_that_rests_do_not_keep_the_engine_busy(world: En
     wait_until(lambda: running.engine._deaths == 1, "the job of the retry has died")
 
     with running.consumer.lock:
-        running.engine._readers[FIRST].next_poll_at = running.consumer.now + 60
+        running.engine._shards[FIRST].next_poll_at = running.consumer.now + 60
         running.engine._tip.look_again(FIRST)
         waits = [running.engine._start_work() for _ in range(3)]
     assert min(waits) > 0.1

@@ -18,7 +18,7 @@ _IDLE_AFTER = 5
 
 
 @dataclass(slots=True, kw_only=True)
-class ShardReader:
+class DriverShard:
     """The driver's side of one owned shard. Mutable; used by the engine's thread only."""
 
     epoch: int

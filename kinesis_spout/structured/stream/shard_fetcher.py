@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class FetchCounters:
-    """What the fetches of a query did so far. Mutable; guarded by the reader's lock."""
+    """What the fetchers of a query did so far. Mutable; guarded by the reader's lock."""
 
     records: int = 0
     bytes: int = 0
@@ -48,13 +48,13 @@ class FetchRoom:
 
     buffer: PageBuffer
     max_bytes: int
-    resume: "Callable[[ShardFetch], None]"
-    """Has a fetch that waited for room go on."""
+    resume: "Callable[[ShardFetcher], None]"
+    """Has a fetcher that waited for room go on."""
     under_way: int = 0
     """Reads."""
-    parked: "deque[ShardFetch]" = field(default_factory=deque)
+    parked: "deque[ShardFetcher]" = field(default_factory=deque)
     """Who waits for room, in the order of their coming."""
-    fetches: int = 0
+    sharers: int = 0
     """How many shards share the room."""
     is_gathering: bool = False
     """The reader has records for a batch, and waits only for the reads under way to end."""
@@ -68,19 +68,19 @@ class FetchRoom:
     def read_awaited(self, shard: ShardKey | None) -> None:
         """Have a shard read that all records at hand wait for; None: there is none."""
         self.awaited = shard
-        for fetch in self.parked:
-            if fetch.shard == shard and self.has_room(shard):
-                self.parked.remove(fetch)
-                self.resume(fetch)
+        for fetcher in self.parked:
+            if fetcher.shard == shard and self.has_room(shard):
+                self.parked.remove(fetcher)
+                self.resume(fetcher)
                 return
 
     def is_short(self) -> bool:
         """Tell whether somebody waits for room that only a batch makes, however the reads under way end."""
-        return any(not self._has_room(fetch.shard, 0) for fetch in self.parked)
+        return any(not self._has_room(fetcher.shard, 0) for fetcher in self.parked)
 
     def _has_room(self, shard: ShardKey, under_way: int) -> bool:
         free = self.max_bytes - self.buffer.size_bytes - under_way * PAGE_BYTES
-        share = self.max_bytes // max(1, self.fetches)
+        share = self.max_bytes // max(1, self.sharers)
         held = self.buffer.bytes_of(shard)
         if held == 0 and shard == self.awaited:
             return True
@@ -98,7 +98,7 @@ class FetchRoom:
             self.resume(self.parked.popleft())
 
 
-class ShardFetch:
+class ShardFetcher:
     """Reads one shard forward. Mutable; its state is guarded by ``changed``, on which it tells what is new.
 
     Args:
@@ -151,8 +151,8 @@ class ShardFetch:
         self._closed = False
         self.at_end = False
         """The closed shard's end was read."""
-        self.is_through = False
-        """Everything that was to be read until ``until`` was read."""
+        self.has_all_until = False
+        """Everything up to ``until`` was read."""
         self.millis_behind_latest: int | None = None
         self.failure: Exception | None = None
         """What reading ended with; nothing more comes."""
@@ -169,7 +169,7 @@ class ShardFetch:
 
         So it is while more is known to be waiting in it, but for a shard that could not be read for a minute.
         """
-        if self.at_end or self.is_through or not self._is_behind:
+        if self.at_end or self.has_all_until or not self._is_behind:
             return False
         return not self._is_given_up
 
@@ -180,7 +180,7 @@ class ShardFetch:
     def fetch(self) -> float | None:
         """Read a page; runs on a thread of the prefetcher. See ``prefetcher.Fetch``."""
         with self._changed:
-            if self._closed or self.at_end or self.is_through:
+            if self._closed or self.at_end or self.has_all_until:
                 return None
             if not self._room.has_room(self.shard):
                 self._room.parked.append(self)
@@ -217,13 +217,13 @@ class ShardFetch:
         self.millis_behind_latest = page.millis_behind_latest
         self._note_reached(page)
         self.at_end = page.at_end
-        self.is_through = not page.at_end and self._until is not None and _is_through(page, self._until)
+        self.has_all_until = not page.at_end and self._until is not None and _reaches(page, self._until)
         if page.at_end:
             self._found_children(self.shard[0], page.child_shards)
-        news = rows or page.at_end or self.is_through
+        news = rows or page.at_end or self.has_all_until
         if not self._room.under_way if self._room.is_gathering else news:
             self._changed.notify_all()
-        if page.at_end or self.is_through:
+        if page.at_end or self.has_all_until:
             return None
         # Less than the service allows, if so asked; and no sooner than there may be something new.
         paced = started + page.size_bytes / self._bytes_per_second
@@ -294,7 +294,7 @@ class ShardFetch:
         self._throttles_seen, self._losses_seen = self.getter.throttles, self.getter.data_losses
 
 
-def _is_through(page: ArrowPage, until: float) -> bool:
+def _reaches(page: ArrowPage, until: float) -> bool:
     """Tell whether nothing that arrived before ``until`` follows the page.
 
     Arrival times and this clock are only nearly right, so at the tip (of which some emulators speak too early)

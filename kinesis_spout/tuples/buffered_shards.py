@@ -22,8 +22,8 @@ _RETAINED_SHARE: Final = 0.75
 _MIN_READ_AHEAD_BYTES: Final = 64 * 1024
 
 
-class ShardReaders:
-    """A consumer's ``Door``. Mutable; every call is made under the consumer's lock, but for ``close``."""
+class BufferedShards:
+    """A consumer's ``OwnershipListener``. Mutable; call it under the consumer's lock, but for ``close``."""
 
     def __init__(self, consumer: Consumer, prefetcher: Prefetcher | None = None) -> None:
         self._consumer = consumer
@@ -34,7 +34,7 @@ class ShardReaders:
         self._shares, self._shares_of = 1, -1
         self.retained = RetainedRecords(int(_RETAINED_SHARE * consumer.config.max_buffered_bytes))
 
-    # The Door
+    # The ownership listener
 
     def shards_acquired(self, shard_ids: Iterable[str]) -> None:
         """Open a getter on each shard, and let it fetch."""
@@ -68,7 +68,7 @@ class ShardReaders:
 
     @property
     def is_full(self) -> bool:
-        """See ``Door``."""
+        """See ``OwnershipListener``."""
         return self.retained.is_full
 
     # What the spout asks
