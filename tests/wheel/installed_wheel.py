@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.compiled_pyspark import compile_pyspark
-from tests.wheel.readme import REPOSITORY
+from tests.wheel.documents import REPOSITORY
 
 SECONDS = 600
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "kinesis_spout", "pyspark_kinesis", "shard_state")
