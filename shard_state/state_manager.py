@@ -403,6 +403,11 @@ class StateManager:
         self._synchronise(plan.shard_id)
         return exhausted
 
+    def convicts(self, plan: SlicePlan, held: SliceOutcome | None) -> bool:
+        """Tell whether the death of a slice blames its one record; the arguments are those of ``died``."""
+        slices = self._of_epoch(plan)
+        return slices is not None and slices.blames(plan, held)
+
     def suspect(self, plan: SlicePlan, count: int) -> None:
         """Note that the worker of a slice, which is settled, died with the next ``count`` records in its hands."""
         slices = self._of_epoch(plan)
