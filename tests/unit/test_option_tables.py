@@ -3,6 +3,7 @@
 To bring them up to date: ``python -m tests.unit.test_option_tables`` in the repository's folder.
 """
 
+import re
 from pathlib import Path
 
 from kinesis_spout.cli.commands.options import settings_table
@@ -35,6 +36,11 @@ def with_tables(text: str) -> str:
 
 def test_the_option_tables_are_those_of_the_code() -> None:
     assert PAGE.read_text() == with_tables(PAGE.read_text())
+
+
+def test_no_part_of_a_table_is_taken_for_html() -> None:
+    shown = re.sub(r"`[^`]*`", "", "".join(tables().values()))
+    assert re.findall(r"<\w[^>]*>", shown) == []
 
 
 if __name__ == "__main__":
