@@ -5,6 +5,7 @@ What happens again and again is told at most once a minute, at INFO; see ``Pace`
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable
+from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 from kinesis_spout.clock import moment
@@ -38,6 +39,14 @@ def readable(position: Position) -> str:
     if position.timestamp is None:
         return str(position)
     return f"{position.type.value}({moment(position.timestamp)})"
+
+
+def package_version() -> str:
+    """Give the version; "unknown" where the package was not installed, as from a zip on an executor."""
+    try:
+        return version("kinesis-spout")
+    except PackageNotFoundError:
+        return "unknown"
 
 
 class Reshards:

@@ -9,8 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.errors import KinesisSpoutError
-from kinesis_spout.life_lines import Pace, Reshards, named, of_stream, readable, shards
-from kinesis_spout.version import package_version
+from kinesis_spout.life_lines import Pace, Reshards, named, of_stream, package_version, readable, shards
 from shard_state import PendingCommit, Position, Shard
 
 _log = logging.getLogger(__name__)

@@ -3,9 +3,17 @@
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
-from kinesis_spout.life_lines import SUMMARY_SECONDS, Pace, Reshards, named, of_stream, readable, shards
+from kinesis_spout.life_lines import (
+    SUMMARY_SECONDS,
+    Pace,
+    Reshards,
+    named,
+    of_stream,
+    package_version,
+    readable,
+    shards,
+)
 from kinesis_spout.structured.offsets import QueryOffset
-from kinesis_spout.version import package_version
 from shard_state import Position, PositionType, Shard
 
 _log = logging.getLogger(__name__)
