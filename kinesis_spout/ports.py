@@ -7,11 +7,17 @@ object, unless it says otherwise.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.record import Record
 from shard_state import Checkpoint, Position, Shard
+
+DEFAULT_SESSION_TIMEOUT_SECONDS: Final = 6.0
+"""How long a member may be silent before it loses its shards, unless a setting says otherwise."""
+
+MAX_SESSION_TIMEOUT_SECONDS: Final = 120
+"""The longest that may be set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,7 +257,7 @@ class DeadLetterSink(Protocol):
     def check_writable(self) -> None:
         """Find out that letters can be written, as far as that is possible without leaving anything behind.
 
-        Called once, before anything is read: a place that is wrong must not be noticed at the first letter.
+        Called once, before anything is read: a sink that is wrong must not be noticed at the first letter.
 
         Raises:
             DeadLetterError: says what is wrong.
@@ -270,7 +276,7 @@ class DeadLetterSink(Protocol):
         """Give back what is stored and was not redriven, oldest file first.
 
         Raises:
-            DeadLetterError: names the place of what cannot be read.
+            DeadLetterError: names what cannot be read.
         """
         ...
 

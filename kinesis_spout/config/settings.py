@@ -13,7 +13,6 @@ import msgspec
 from msgspec import Meta
 
 from kinesis_spout.config.checks import check
-from kinesis_spout.config.initial_position import ALLOWED as INITIAL_POSITIONS
 from kinesis_spout.config.initial_position import parse_initial_position
 from kinesis_spout.config.keywords import SpoutSettings
 from kinesis_spout.config.refusals import SECRETS, shown
@@ -32,6 +31,8 @@ from kinesis_spout.config.value_types import (
     ZooKeeperHosts,
     ZooKeeperRoot,
 )
+from kinesis_spout.ports import DEFAULT_SESSION_TIMEOUT_SECONDS, MAX_SESSION_TIMEOUT_SECONDS
+from kinesis_spout.settings.positions import ALLOWED as INITIAL_POSITIONS
 from shard_state import Position
 
 
@@ -60,10 +61,10 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         float,
         Meta(
             ge=1,
-            le=120,
+            le=MAX_SESSION_TIMEOUT_SECONDS,
             description="How long ZooKeeper waits for a silent spout before it frees its shards.",
         ),
-    ] = 6.0
+    ] = DEFAULT_SESSION_TIMEOUT_SECONDS
 
     region: Annotated[
         Text | None, Meta(description="The AWS region; none: the stream ARN's, else boto3's own rules.")

@@ -2,7 +2,7 @@
 
 A consumer runs two background threads, so that commits keep their own clock while the user's code is busy or
 reading is paused (invariant 13): the *housekeeper* lists shards, acquires them and commits; the *undertaker*
-writes dead letters, whose sink may be slow. The ``StateManager`` is shared with the door, under ``lock``; no
+writes dead letters, whose sink may be slow. The ``StateManager`` is shared with who reads, under ``lock``; no
 I/O is done under it.
 
 Errors that may pass (see ``kinesis_spout.kinesis.patience``) are retried for as long as it takes, with back-off;
@@ -10,15 +10,12 @@ they show in ``last_error``. Any other error ends the consumer: it is raised by 
 """
 
 import logging
-import os
 import random
-import socket
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from time import monotonic
 from typing import Final, Protocol
-from uuid import uuid4
 
 from kinesis_spout.config import SpoutConfig
 from kinesis_spout.consumer.chores import CAP_SECONDS, FIRST_SECONDS, Chores
@@ -60,8 +57,8 @@ LAST_COMMIT_SECONDS: Final = 30.0
 _log = logging.getLogger(__name__)
 
 
-class Door(Protocol):
-    """What a door does when ownership changes. Called by the housekeeper, under the lock."""
+class OwnershipListener(Protocol):
+    """Reads the shards that are owned; is told when that changes. Called by the housekeeper, under the lock."""
 
     def shards_acquired(self, shard_ids: Iterable[str]) -> None:
         """Begin to read."""
@@ -94,7 +91,6 @@ class Consumer:
     ) -> None:
         self.config = config
         self.ports = ports
-        self.app_instance = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
         self.lock = threading.RLock()
         self.counters = Counters()
         self.last_error: KinesisSpoutError | None = None
@@ -105,7 +101,7 @@ class Consumer:
         """How often the stream's shards were listed and taken in."""
         self._listings_needed = 0
         self.manager = StateManager(
-            app_instance=self.app_instance,
+            app_instance=ports.coordinator.member,
             random=random.random,
             retry=RetryPolicy(
                 limit=config.retry_limit,
@@ -127,8 +123,10 @@ class Consumer:
         self.failures = FailureKinds()
         """Guarded by ``lock``."""
         self._pauses = PauseReports(config, ports.coordinator)
-        self._life = Lifecycle(stream=config.stream_name, app=config.app, member=self.app_instance, door=door)
-        self._door: Door | None = None
+        self._life = Lifecycle(
+            stream=config.stream_name, app=config.app, member=ports.coordinator.member, door=door
+        )
+        self._listener: OwnershipListener | None = None
         self.letters = WaitingLetters()
         self._chores = Chores(ports.clock)
         self._fatal: BaseException | None = None
@@ -139,16 +137,16 @@ class Consumer:
         self._housekeeper: threading.Thread | None = None
         self._undertaker: threading.Thread | None = None
 
-    # The door's side
+    # What whoever reads calls
 
-    def start(self, door: Door) -> None:
+    def start(self, listener: OwnershipListener) -> None:
         """Begin: check the stream, the sink and the stored progress, join, acquire; then keep house.
 
         Raises:
             KinesisSpoutError: whatever goes wrong at the start is raised at once, so that a wrong name or
                 missing permission does not end in silent retries.
         """
-        self._door = door
+        self._listener = listener
         ports, now = self.ports, self.ports.clock.monotonic()
         summary = ports.lister.summary()
         shards = ports.lister.list_shards()
@@ -190,7 +188,7 @@ class Consumer:
     def reading_failed(self, shard_id: str, error: BaseException) -> Reaction:
         """Decide what an error of reading a shard means, log it and count it. Call under the lock.
 
-        Access that is denied before anything was read ends the consumer; any other failure is the door's to raise.
+        Access that is denied before anything was read ends the consumer; who reads raises any other failure.
         """
         reaction = self.read_errors.failed(shard_id, error)
         self.counters.throttled += reaction.is_throttle
@@ -211,8 +209,8 @@ class Consumer:
         """End the pause of an open circuit breaker, as an operator says; False if there is none."""
         with self.lock:
             resumed = self.manager.resume()
-            if resumed and self._door is not None:
-                self._door.resumed()
+            if resumed and self._listener is not None:
+                self._listener.resumed()
         self._chore_due.set()
         return resumed
 
@@ -268,11 +266,11 @@ class Consumer:
         if self._housekeeper is not None:
             self._housekeeper.join()
         try:
-            if commit and self._door is not None:
+            if commit and self._listener is not None:
                 self._store_the_last()
         finally:
             self._life.stopped(self._fatal, self.counters)
-            self._door = None
+            self._listener = None
             with ExitStack() as closing:
                 closing.callback(self.ports.close)
                 if not self._sink_hangs:
@@ -389,7 +387,7 @@ class Consumer:
         with self.lock:
             states = [(shard_id, self.manager.shard(shard_id)) for shard_id in self.manager.owned]
             congested = [shard_id for shard_id, state in states if state is not None and state.is_congested]
-            is_full = self._door is not None and self._door.is_full
+            is_full = self._listener is not None and self._listener.is_full
         self._life.looked(congested, is_full=is_full)
 
     def _tried(self, tries: Tries, chore: Callable[[], None]) -> bool:
@@ -418,8 +416,8 @@ class Consumer:
             self.manager.lost(dropped)
             self.letters.drop_shards(dropped)
             self.read_errors.drop(dropped)
-            if self._door is not None:
-                self._door.shards_lost(dropped)
+            if self._listener is not None:
+                self._listener.shards_lost(dropped)
 
     def _refresh(self, now: float) -> None:
         shards = self.ports.lister.list_shards()
@@ -445,8 +443,8 @@ class Consumer:
                 to_read = state is not None
                 if state is not None:
                     acquired.append((shard_id, state.position))
-                if self._door is not None and to_read:
-                    self._door.shards_acquired([shard_id])
+                if self._listener is not None and to_read:
+                    self._listener.shards_acquired([shard_id])
             if not to_read:
                 # Its last owner finished it after what is stored was loaded. Its children are due now.
                 self.ports.coordinator.release([shard_id])
@@ -493,8 +491,8 @@ class Consumer:
         with self.lock:
             over = self.manager.committed(pending)
             self.counters.commits += 1
-            if over and self._door is not None:
-                self._door.shards_lost(over)
+            if over and self._listener is not None:
+                self._listener.shards_lost(over)
         self._life.committed(pending, self.counters, self.now)
         self._life.finished(over)
         if over:

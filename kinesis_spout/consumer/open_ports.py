@@ -2,8 +2,6 @@
 
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
-from typing import Final
 
 from kinesis_spout.clock import SystemClock
 from kinesis_spout.config import SpoutConfig
@@ -11,11 +9,8 @@ from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.dead_letters.sink_url import open_sink
 from kinesis_spout.kinesis import KinesisClientSettings, KinesisShardLister, PollingShardGetter
 from kinesis_spout.ports import ShardGetter
-from kinesis_spout.zookeeper import EmbeddedZooKeeper, Paths, ZooKeeperBackend, ZooKeeperSession
+from kinesis_spout.zookeeper import ZooKeeperSettings
 from shard_state import Position
-
-EMBEDDED_DIRECTORY: Final = ".kinesis-spout/zookeeper"
-"""Where the embedded ZooKeeper keeps its data unless the setting names a directory."""
 
 
 def client_settings(config: SpoutConfig) -> KinesisClientSettings:
@@ -35,6 +30,17 @@ def client_settings(config: SpoutConfig) -> KinesisClientSettings:
     return replace(settings, role_session_name=config.role_session_name)
 
 
+def zookeeper_settings(config: SpoutConfig) -> ZooKeeperSettings:
+    """Say where progress is kept."""
+    return ZooKeeperSettings(
+        app=config.app,
+        hosts=config.zookeeper_hosts,
+        directory=config.zookeeper_directory,
+        root=config.zookeeper_root,
+        session_timeout_seconds=config.session_timeout_seconds,
+    )
+
+
 def open_ports(config: SpoutConfig) -> Ports:
     """Connect to everything that a consumer with these settings needs.
 
@@ -50,14 +56,12 @@ def open_ports(config: SpoutConfig) -> Ports:
         client = aws.connect()
         dead_letters = open_sink(config.dead_letters_url, client=client, aws=aws)
         opened.callback(dead_letters.close)
-        paths = Paths(root=config.zookeeper_root, app=config.app, stream=config.stream_name)
-        hosts: str | EmbeddedZooKeeper | None = config.zookeeper_hosts
-        if hosts is None:
-            directory = Path(config.zookeeper_directory or EMBEDDED_DIRECTORY).resolve()
-            hosts = opened.enter_context(EmbeddedZooKeeper(directory))
-        session = ZooKeeperSession(hosts, session_timeout_seconds=config.session_timeout_seconds)
-        opened.callback(session.close)
-        backend = ZooKeeperBackend(session, paths)
+        zookeeper = zookeeper_settings(config)
+        server = zookeeper.server()
+        if server is not None:
+            opened.enter_context(server)
+        backend = zookeeper.connect(config.stream_name, server)
+        opened.callback(backend.session.close)
         clock = SystemClock()
         lister = KinesisShardLister(client, config.stream, clock=clock)
 

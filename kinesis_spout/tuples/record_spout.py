@@ -60,7 +60,7 @@ class RecordSpout:
     Args:
         config: the settings. Without it they are taken from ``settings`` over the environment variables
             ``KINESIS_SPOUT_*``; see ``SpoutConfig.load``.
-        ports: what to use in place of Kinesis and ZooKeeper; the spout closes it.
+        ports: what to use instead of Kinesis and ZooKeeper; the spout closes it.
         scheme: what the values of a tuple are; see ``kinesis_spout.scheme.resolve``.
         listener: is told what becomes of each record.
         settings: see ``SpoutConfig``.

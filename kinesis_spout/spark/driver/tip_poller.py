@@ -121,7 +121,7 @@ class TipPoller:
         assert state is not None
         if shard.getter is None:
             shard.getter = self._consumer.ports.open_getter(shard_id, state.position)
-            # From here on the driver moves the place; the executors' last iterator would lead back.
+            # From here on the driver reads on; the executors' last iterator would lead back.
             shard.cursor = Cursor()
         shard.fetching_since = now
         self._under_way += 1

@@ -72,7 +72,7 @@ class _Connections:
         if idle is not None:
             if idle.is_quiet():
                 return idle
-            idle.close()  # the server ended it: nothing was asked for long, or others needed its place
+            idle.close()  # the server ended it: nothing was asked for long, or others needed its slot
         if time.monotonic() < self._unreachable.get(address, 0.0):
             return None
         try:

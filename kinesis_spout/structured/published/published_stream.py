@@ -22,10 +22,9 @@ from typing import Final
 
 from kinesis_spout.clock import Clock
 from kinesis_spout.errors import ConsumerAlive
-from kinesis_spout.ports import CheckpointWrite, CommitResult
+from kinesis_spout.ports import DEFAULT_SESSION_TIMEOUT_SECONDS, CheckpointWrite, CommitResult
 from kinesis_spout.structured.offsets import ShardOffset, StreamOffset
 from kinesis_spout.structured.published.published_places import Place
-from kinesis_spout.zookeeper.session import DEFAULT_SESSION_TIMEOUT_SECONDS
 from shard_state import Checkpoint, Position, PositionType, SequenceNumber, Shard
 from shard_state.sequence_number import SHARD_END, SHARD_START
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from kinesis_spout.cli.world import ProgressConnection, RealWorld
+from kinesis_spout.cli.stored_progress import StoredProgress
+from kinesis_spout.cli.world import RealWorld
 from kinesis_spout.config import SpoutConfig
 from kinesis_spout.errors import (
     DeadLetterError,
@@ -38,7 +39,7 @@ class EnsembleIsAway(RealWorld):
     is_reached = False
 
     @contextmanager
-    def progress(self, config: SpoutConfig) -> Iterator[ProgressConnection]:
+    def progress(self, config: SpoutConfig) -> Iterator[StoredProgress]:
         if not self.is_reached:
             raise StoreUnavailable(f"nobody answers at {config.zookeeper_hosts}")
         with super().progress(config) as progress:

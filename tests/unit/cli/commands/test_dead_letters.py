@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from kinesis_spout.cli.world import ProgressConnection
+from kinesis_spout.cli.stored_progress import StoredProgress
 from kinesis_spout.config import SpoutConfig
 from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.errors import StoreUnavailable
@@ -264,7 +264,7 @@ def test_a_zookeeper_that_is_away_leaves_no_letters_an_answer() -> None:
         is_reached = False
 
         @contextmanager
-        def progress(self, config: SpoutConfig) -> Iterator[ProgressConnection]:
+        def progress(self, config: SpoutConfig) -> Iterator[StoredProgress]:
             with super().progress(config) as progress:
                 if not self.is_reached:
                     raise StoreUnavailable("nobody answers")
