@@ -4,9 +4,8 @@ import subprocess
 import sys
 from typing import Any, Final
 
-from kinesis_spout.cli.commands.options import settings_table
-from kinesis_spout.config import options
-from kinesis_spout.structured.options import Use, markdown_table
+from kinesis_spout.settings.documentation import markdown_table, settings_table
+from kinesis_spout.settings.option import Use
 
 _TABLES: Final = {"streaming reads": Use.STREAM_READ, "batch reads": Use.BATCH_READ, "writes": Use.WRITE}
 
@@ -16,7 +15,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     for name, use in _TABLES.items():
         markdown = markdown.replace(f"<!-- table: {name} -->", markdown_table(use))
     if "<!-- table: settings -->" in markdown:
-        markdown = markdown.replace("<!-- table: settings -->", settings_table(options()))
+        markdown = markdown.replace("<!-- table: settings -->", settings_table())
     if "<!-- commands -->" in markdown:
         markdown = markdown.replace("<!-- commands -->", _commands())
     return markdown

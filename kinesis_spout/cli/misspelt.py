@@ -7,9 +7,9 @@ from pathlib import Path
 from kinesis_spout.cli.failures import NotFound
 from kinesis_spout.cli.output import note
 from kinesis_spout.cli.world import Progress, World
-from kinesis_spout.config import SpoutConfig
 from kinesis_spout.errors import StoreError
 from kinesis_spout.ports import DeadLetterSink
+from kinesis_spout.settings import SpoutConfig
 
 
 def check_begun(progress: Progress, config: SpoutConfig) -> None:

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kinesis_spout.clock import SystemClock
-from kinesis_spout.config import SpoutConfig
 from kinesis_spout.errors import StoreError
 from kinesis_spout.ports import CheckpointStore, Coordinator, DeadLetterSink, ShardGetter, ShardLister
+from kinesis_spout.settings import SpoutConfig
 from shard_state import Checkpoint, Position
 
 if TYPE_CHECKING:

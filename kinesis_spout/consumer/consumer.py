@@ -20,7 +20,6 @@ from time import monotonic
 from typing import Final, Protocol
 from uuid import uuid4
 
-from kinesis_spout.config import SpoutConfig
 from kinesis_spout.consumer.chores import Backoff, Chores
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.lifecycle import Lifecycle
@@ -35,6 +34,7 @@ from kinesis_spout.handler import RaisedAt
 from kinesis_spout.kinesis.reactions import Action, Reaction, reaction_to
 from kinesis_spout.ports import CheckpointWrite
 from kinesis_spout.record import Record
+from kinesis_spout.settings import SpoutConfig
 from shard_state import (
     BreakerRule,
     Capacity,

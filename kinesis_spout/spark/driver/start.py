@@ -4,10 +4,10 @@ import math
 
 from pyspark import SparkContext
 
-from kinesis_spout.config import SpoutConfig
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.open_ports import client_settings
 from kinesis_spout.consumer.ports import Ports
+from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark.driver.engine import MicroBatchEngine
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
 from kinesis_spout.spark.driver.query import SpoutQuery

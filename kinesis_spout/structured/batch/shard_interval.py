@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 from kinesis_spout.clock import Clock
 from kinesis_spout.errors import DataLoss, KinesisError, KinesisSpoutError, ShardNotFound, Throttled
 from kinesis_spout.kinesis import ArrowPage, KinesisShardLister, PollingShardGetter
-from kinesis_spout.structured.options.positions import MARGIN_SECONDS
+from kinesis_spout.settings.shard_positions import MARGIN_SECONDS
 from kinesis_spout.structured.stream.partitions import RangeReading
 from shard_state import Position, SequenceNumber, Shard
 from shard_state.position import PositionType

@@ -4,9 +4,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
 
-from kinesis_spout.config import SpoutConfig, SpoutSettings
 from kinesis_spout.consumer.open_ports import EMBEDDED_DIRECTORY
 from kinesis_spout.ports import CheckpointStore, Coordinator
+from kinesis_spout.settings import SpoutConfig, SpoutSettings
 from kinesis_spout.zookeeper import EmbeddedZooKeeper, Paths, ZooKeeperBackend, ZooKeeperSession
 
 

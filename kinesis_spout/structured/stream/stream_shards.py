@@ -9,8 +9,8 @@ from typing import Final, TypeVar
 from kinesis_spout.clock import Clock
 from kinesis_spout.errors import KinesisSpoutError
 from kinesis_spout.ports import ShardLister, StreamSummary
+from kinesis_spout.settings.shard_positions import StartPositions
 from kinesis_spout.structured.offsets import ShardOffset, StreamOffset
-from kinesis_spout.structured.options import StartPositions
 from shard_state import Position, PositionType, Shard
 
 _SAME_STREAM_SECONDS: Final = 1.0

@@ -7,8 +7,8 @@ from kinesis_spout.clock import SystemClock
 from kinesis_spout.dead_letters.sink_url import check_once, open_sink
 from kinesis_spout.kinesis.perseverance import Patience
 from kinesis_spout.kinesis.write.put_records import CallLimits
-from kinesis_spout.structured.options import WriteOptions
-from kinesis_spout.structured.options.spelling import said_as_options
+from kinesis_spout.settings.source_options import WriteOptions
+from kinesis_spout.settings.table.spelling import said_as_options
 from kinesis_spout.structured.write.rejected_rows import DeadLetteredRows, RefusedRows, RejectedRows
 from kinesis_spout.structured.write.row_putter import RowPutter
 from kinesis_spout.structured.write.written import Written

@@ -6,9 +6,9 @@ from typing import Final
 import pytest
 
 from kinesis_spout.cli.commands.reset_plan import parse_target
-from kinesis_spout.config import SpoutConfig
 from kinesis_spout.errors import InvalidConfig
-from kinesis_spout.structured.options import BatchReadOptions, StreamReadOptions
+from kinesis_spout.settings import SpoutConfig
+from kinesis_spout.settings.source_options import BatchReadOptions, StreamReadOptions
 from shard_state import Position, SequenceNumber
 
 NOW: Final = 2_000_000_000.0

@@ -5,7 +5,8 @@ To bring them up to date: ``python -m tests.unit.structured.test_readme`` in the
 
 from pathlib import Path
 
-from kinesis_spout.structured.options import Use, markdown_table
+from kinesis_spout.settings.documentation import markdown_table
+from kinesis_spout.settings.option import Use
 
 README = Path(__file__).parents[3] / "README.md"
 TABLES = {"streaming reads": Use.STREAM_READ, "batch reads": Use.BATCH_READ, "writes": Use.WRITE}

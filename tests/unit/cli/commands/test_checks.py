@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from kinesis_spout.cli.world import Progress, RealWorld
-from kinesis_spout.config import SpoutConfig
 from kinesis_spout.errors import (
     DeadLetterError,
     InvalidConfig,
@@ -17,6 +16,7 @@ from kinesis_spout.errors import (
     StoreError,
     StoreUnavailable,
 )
+from kinesis_spout.settings import SpoutConfig
 from tests.unit.cli.commands.test_run import refuses_to_start
 from tests.unit.cli.fake_world import SETTINGS, FakeWorld
 

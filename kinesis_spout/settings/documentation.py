@@ -1,0 +1,63 @@
+"""The options as help and documents show them: always the same text, in the order of the table."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from kinesis_spout.settings.messages import respelled
+from kinesis_spout.settings.option import Option, Use
+from kinesis_spout.settings.table import OPTIONS, SETTINGS
+from kinesis_spout.settings.table.spelling import as_option
+from kinesis_spout.settings.value_types import BYTES, MIB, Number, number_text
+
+SETTING_HEADINGS: Final = ("setting", "allowed", "default", "meaning")
+_OPTION_HEADINGS: Final = ("option", "also spelled", "takes", "default", "meaning")
+
+
+class Setting(NamedTuple):
+    """A setting in words."""
+
+    name: str
+    type_text: str
+    """What is allowed: "int >= 0, or none"."""
+    default: str
+    """The default: "required" where there is none, and "none" for None."""
+    doc: str
+
+
+def options() -> Iterator[Setting]:
+    """Describe every setting, in the order of `SpoutConfig`."""
+    for option in SETTINGS.values():
+        default = "required" if option.is_required else _default_text(option)
+        yield Setting(option.setting, option.allowed, default, option.doc)
+
+
+def settings_table() -> str:
+    """Give a Markdown table of the settings."""
+    rows = ((f"`{name}`", *cells) for name, *cells in options())
+    return _markdown(SETTING_HEADINGS, rows)
+
+
+def markdown_table(for_: Use) -> str:
+    """Give a Markdown table of the options of one use of ``format("kinesis")``."""
+    rows = (_cells(option) for option in OPTIONS if for_ in option.uses)
+    return _markdown(_OPTION_HEADINGS, rows) + "\n"
+
+
+def _markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [headings, ["---"] * len(headings), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _cells(option: Option) -> tuple[str, ...]:
+    aliases = ", ".join(f"`{alias}`" for alias in option.aliases)
+    default = option.unset if option.default_text is None else f"`{option.default_text}`"
+    return f"`{option.name}`", aliases, option.type.text_words, default, respelled(option.doc, as_option)
+
+
+def _default_text(option: Option) -> str:
+    default, type_ = option.default, option.type
+    if default is None:
+        return "none"
+    if isinstance(type_, Number):
+        return f"{default // MIB} MiB" if type_.unit is BYTES else number_text(default)
+    return type_.write(default)
