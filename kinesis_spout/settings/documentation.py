@@ -7,7 +7,6 @@ from kinesis_spout.settings.messages import respelled
 from kinesis_spout.settings.option import Option, Use
 from kinesis_spout.settings.table import OPTIONS, SETTINGS
 from kinesis_spout.settings.table.spelling import as_option
-from kinesis_spout.settings.value_types import BYTES, MIB, Number, number_text
 
 SETTING_HEADINGS: Final = ("setting", "allowed", "default", "meaning")
 _OPTION_HEADINGS: Final = ("option", "also spelled", "takes", "default", "meaning")
@@ -27,7 +26,9 @@ class Setting(NamedTuple):
 def options() -> Iterator[Setting]:
     """Describe every setting, in the order of `SpoutConfig`."""
     for option in SETTINGS.values():
-        default = "required" if option.is_required else _default_text(option)
+        default = "none" if option.default is None else option.type.show(option.default)
+        if option.is_required:
+            default = "required"
         yield Setting(option.setting, option.allowed, default, option.doc)
 
 
@@ -52,12 +53,3 @@ def _cells(option: Option) -> tuple[str, ...]:
     aliases = ", ".join(f"`{alias}`" for alias in option.aliases)
     default = option.unset if option.default_text is None else f"`{option.default_text}`"
     return f"`{option.name}`", aliases, option.type.text_words, default, respelled(option.doc, as_option)
-
-
-def _default_text(option: Option) -> str:
-    default, type_ = option.default, option.type
-    if default is None:
-        return "none"
-    if isinstance(type_, Number):
-        return f"{default // MIB} MiB" if type_.unit is BYTES else number_text(default)
-    return type_.write(default)

@@ -8,7 +8,7 @@ one read.
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Self
 
@@ -75,38 +75,21 @@ class EndPositions(_ShardPositions):
     _latest = "ends at latest"
 
 
-class StartText(ValueType):
-    """Where a read begins."""
-
-    annotation = str
-    words = (
-        "latest, trim_horizon, earliest, an ISO 8601 time with its zone, seconds since the epoch, or JSON with a "
-        "position per shard"
-    )
-
-    def read(self, text: str) -> StartPositions:
-        """Read a start; shards that JSON per shard does not name start at TRIM_HORIZON."""
-        default, shards = _positions(text)
-        return StartPositions(default=default or Position.trim_horizon(), shards=shards)
+def _start(text: str) -> StartPositions:
+    """Read a start; shards that JSON per shard does not name start at TRIM_HORIZON."""
+    default, shards = _positions(text)
+    return StartPositions(default=default or Position.trim_horizon(), shards=shards)
 
 
-class EndText(ValueType):
-    """Where a read ends."""
-
-    annotation = str
-    words = (
-        "latest, an ISO 8601 time with its zone, seconds since the epoch, or JSON with a position per shard"
-    )
-
-    def read(self, text: str) -> EndPositions:
-        """Read an end; shards that JSON per shard does not name end at LATEST."""
-        default, shards = _positions(text)
-        for place, position in {"": default or Position.latest(), **shards}.items():
-            if position.type is PositionType.TRIM_HORIZON:
-                raise InvalidConfig(
-                    f"{place or 'the read'} would end before its first record: expected a later end"
-                )
-        return EndPositions(default=default or Position.latest(), shards=shards)
+def _end(text: str) -> EndPositions:
+    """Read an end; shards that JSON per shard does not name end at LATEST."""
+    default, shards = _positions(text)
+    for place, position in {"": default or Position.latest(), **shards}.items():
+        if position.type is PositionType.TRIM_HORIZON:
+            raise InvalidConfig(
+                f"{place or 'the read'} would end before its first record: expected a later end"
+            )
+    return EndPositions(default=default or Position.latest(), shards=shards)
 
 
 def _positions(text: str) -> tuple[Position | None, dict[str, Position]]:
@@ -208,3 +191,17 @@ def _iterator(type_: Any, position: Any) -> Position:
     if position not in (None, ""):
         raise InvalidConfig(f"expected no iteratorPosition beside {name}, got one")
     return parse_position(name)
+
+
+_TIMES = "an ISO 8601 time with its zone, seconds since the epoch, or JSON with a position per shard"
+
+
+def _type(read: Callable[[str], object], words: str) -> ValueType:
+    return ValueType(annotation=Any, words=words, text_words=words, read=read, check=lambda _: None)
+
+
+START: Final = _type(_start, f"latest, trim_horizon, earliest, {_TIMES}")
+"""Where a read begins."""
+
+END: Final = _type(_end, f"latest, {_TIMES}")
+"""Where a read ends."""

@@ -105,7 +105,7 @@ def _checked(option: Option, setting: Setting | None) -> Any:
     if option.allows_none and (value is None or (isinstance(value, str) and value.lower() == "none")):
         return None
     try:
-        return option.type.converted(option.type.plain(value), strict=setting.strict)
+        return option.type.of(value, strict=setting.strict)
     except NotAllowed as error:
         called = f"{option.setting} (from {setting.source})" if setting.source else option.setting
         raise error.refusal(called, option.allowed, value, secret=option.secret) from error

@@ -98,7 +98,7 @@ class GivenOptions:
         if text is None:
             return None
         try:
-            return option.type.read(text)
+            return option.type.of_text(text)
         except NotAllowed as error:
             called = f"option {self._spelled.get(name, name)}"
             raise error.refusal(called, option.type.text_words, text, secret=option.secret) from error

@@ -61,6 +61,6 @@ def _check(given: GivenOptions, option: str, stream: str) -> None:
         right, kind = ("streamName", "a name") if option == "streamARN" else ("streamARN", "an ARN")
         raise given.error(option, f"{stream[:160]!r} is {kind}: give it as {right}")
     try:
-        STREAM.read(stream)
+        STREAM.of_text(stream)
     except NotAllowed as error:
         raise error.refusal(f"option {option}", STREAM.words, stream) from error

@@ -96,6 +96,8 @@ def test_a_missing_required_setting_says_where_it_can_be_set(missing: str) -> No
         ("dead_letters", "file:/var/dead", "two slashes"),
         ("dead_letters", "kinesis://or/ders", "kinesis://<stream name>"),
         ("dead_letters", "kinesis://orders", "another stream"),
+        ("dead_letters", "s3://[bucket", "a URL that can be parsed"),
+        ("zookeeper", "embedded-zk:2181/a/../b", "no '.' or '..'"),
     ],
 )
 def test_a_refusal_names_the_setting_the_value_and_what_is_allowed(
