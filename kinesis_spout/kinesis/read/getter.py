@@ -276,8 +276,8 @@ class PollingShardGetter:
     def _lost(self, position: Position, error: DataLoss) -> KinesisError:
         if position.timestamp is not None and self._clock.time() - position.timestamp < CLOCK_SKEW_SECONDS:
             return Unavailable(
-                f"{error}; Kinesis refuses times that its own clock has not reached, so it is asked again. "
-                "If it stays, compare this machine's clock"
+                f"{error}; Kinesis refuses times that its own clock has not reached, so the call is repeated. "
+                "If this goes on, correct this machine's clock"
             )
         if position.sequence_number is None:
             return KinesisError(str(error))  # not a place in the shard: an argument of ours is wrong

@@ -174,7 +174,8 @@ class KinesisBatchReader(DataSourceReader):
         if missing:
             self._lose(
                 f"expected the shards that startingPosition and endingPosition name among the {shards} that the "
-                f"stream lists, but {', '.join(sorted(missing))} is not there: retention took it, or it never was",
+                f"stream lists, but {', '.join(sorted(missing))} is not there: retention trimmed it, or it never "
+                "existed",
                 "to read the others",
             )
 
