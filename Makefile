@@ -20,7 +20,9 @@ ENGINE := localstack/.run/node_modules/.kinesis-local-$(KINESIS_LOCAL_VERSION)
 # What draws the diagrams of the documentation, so that a reader's browser need not fetch it from elsewhere.
 MERMAID_VERSION := 11.17.2
 MERMAID := docs/.mermaid/$(MERMAID_VERSION)
-PIP_INSTALL := -m pip install -qq --disable-pip-version-check --prefer-binary
+# Of 145 MB of Python little is ever imported; that is compiled when it is, and kept.
+PIP_INSTALL := -m pip install -qq --disable-pip-version-check --prefer-binary --no-compile
+unexport PYTHONDONTWRITEBYTECODE
 OLDEST := .venv-oldest
 SPARK_TESTS := tests/unit/spark tests/unit/structured tests/integration/test_micro_batches.py \
   $(wildcard tests/integration/test_structured_*.py tests/integration/test_each_record*.py)
