@@ -25,10 +25,11 @@ from pyspark.sql import SparkSession
 
 from kinesis_spout import KinesisSpout, Record
 from kinesis_spout.kinesis import KinesisClientSettings, KinesisShardLister, PollingShardGetter
-from kinesis_spout.spark.driver.batch import pack
-from kinesis_spout.spark.driver.start import task_settings
+from kinesis_spout.spark.driver.query import task_settings
+from kinesis_spout.spark.driver.running_batches import pack
+from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.spark.tasks.handler_runner import HandlerRunner
-from kinesis_spout.spark.tasks.handlers import Door, HandlerBytes
+from kinesis_spout.spark.tasks.handlers import RecordHandler
 from kinesis_spout.spark.tasks.work import Cursor, WorkSlice
 from shard_state import Position, SliceKind, SlicePlan
 
@@ -111,7 +112,7 @@ def _job(
     _put_one_each(client, stream, shards)
     context = spark.sparkContext
     config = spout_config(kinesis, stream, place)
-    handler = HandlerBytes.of(Door.RECORD, lambda _record: None, lambda record: record)
+    handler = PickledHandler.of(RecordHandler(lambda _record: None, lambda record: record))
     runner = HandlerRunner(context, task_settings(config, context.defaultParallelism), handler)
     works = [_work(client, stream, number, kind) for number in range(shards)]
     packs = pack(works, per_task=config.shards_per_task, parallelism=context.defaultParallelism)

@@ -118,7 +118,7 @@ class ProgressLost(StoreError):  # noqa: N818
 
 
 class StreamRecreated(StoreError):  # noqa: N818
-    """The stored progress belongs to a stream that was deleted; one of the same name took its place."""
+    """The stored progress belongs to a stream that was deleted; a new one has its name."""
 
 
 class ConsumerAlive(StoreError):  # noqa: N818

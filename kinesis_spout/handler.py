@@ -122,11 +122,11 @@ def _raised_at(error: BaseException) -> RaisedAt | None:
         if len(_known) >= _MAX_KNOWN:
             _known.clear()
         frame, line = frames[-1]
-        place = f"{frame.f_code.co_filename}:{line}, in {frame.f_code.co_name}"
+        where = f"{frame.f_code.co_filename}:{line}, in {frame.f_code.co_name}"
         text = "\nwhich led to\n".join(_stack_text(*each) for each in reversed(chain))
         if len(text) > MAX_TRACEBACK_CHARS:
             text = "…" + text[1 - MAX_TRACEBACK_CHARS :]
-        known = RaisedAt(_encodable(f"{name} at {place}"), _encodable(text))
+        known = RaisedAt(_encodable(f"{name} at {where}"), _encodable(text))
         _known[way] = known
     return known
 
@@ -162,7 +162,7 @@ def _type_name(error: BaseException) -> str:
 
 
 def _delay(error: RetryLater) -> float | None:
-    """Give the delay that was asked for; None if a subclass left something else in its place."""
+    """Give the delay that was asked for; None if a subclass replaced it with something else."""
     seconds = getattr(error, "seconds", None)
     if isinstance(seconds, (int, float)) and math.isfinite(seconds) and seconds >= 0:
         return float(seconds)
@@ -173,7 +173,7 @@ def _text(error: BaseException) -> str:
     try:
         return _without_traceback(str(error).strip())
     except BaseException as broken:  # noqa: BLE001 - a user's __str__ may raise anything; the failure still counts
-        return f"(its text cannot be had: __str__ raised {type(broken).__name__})"
+        return f"(no text: its __str__ raised {type(broken).__name__})"
 
 
 def _without_traceback(text: str) -> str:

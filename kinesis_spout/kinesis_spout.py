@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
     from kinesis_spout.spark.driver.query import SpoutQuery
     from kinesis_spout.spark.tasks.dataframe import Collector
-    from kinesis_spout.spark.tasks.handlers import ArrowCollector, Door
+    from kinesis_spout.spark.tasks.delivery import Handler
+    from kinesis_spout.spark.tasks.handlers import ArrowCollector
 
 
 class KinesisSpout(RecordSpout):
@@ -43,9 +44,9 @@ class KinesisSpout(RecordSpout):
             KinesisSpoutError: what goes wrong at the start is raised here: no such stream, no permission, no
                 ZooKeeper, unreadable progress.
         """
-        from kinesis_spout.spark.tasks.handlers import Door  # noqa: PLC0415 - plain Python needs no Spark
+        from kinesis_spout.spark.tasks.handlers import RecordHandler  # noqa: PLC0415 - plain Python needs no Spark
 
-        return self._run_handler(spark, Door.RECORD, handler, name)
+        return self._run(spark, RecordHandler(handler, self._scheme), name, door="foreach_record")
 
     def foreach_arrow(
         self,
@@ -62,10 +63,10 @@ class KinesisSpout(RecordSpout):
         Raises:
             InvalidConfig: an order other than "unordered" is set; a batch cannot wait for one of its rows.
         """
-        from kinesis_spout.spark.tasks.handlers import Door  # noqa: PLC0415
+        from kinesis_spout.spark.tasks.handlers import ArrowHandler  # noqa: PLC0415
 
         self._refuse_order("foreach_arrow")
-        return self._run_handler(spark, Door.ARROW, handler, name)
+        return self._run(spark, ArrowHandler(handler), name, door="foreach_arrow")
 
     def foreach_batch(
         self,
@@ -87,7 +88,7 @@ class KinesisSpout(RecordSpout):
             InvalidConfig: an order other than "unordered" is set; a batch cannot wait for one of its rows. Or
                 the session has ``spark.speculation``: two attempts of a task would read different rows.
         """
-        from kinesis_spout.spark.driver.start import start_query, task_settings  # noqa: PLC0415
+        from kinesis_spout.spark.driver.query import start_query, task_settings  # noqa: PLC0415
         from kinesis_spout.spark.tasks.dataframe import DataFrameRunner  # noqa: PLC0415
         from kinesis_spout.spark.tasks.jobs import classic_context  # noqa: PLC0415
 
@@ -98,19 +99,17 @@ class KinesisSpout(RecordSpout):
         ports = self._given_ports or open_ports(self.config)
         return start_query(self.config, ports, context, runner, name, door="foreach_batch")
 
-    def _run_handler(
-        self, spark: "SparkSession", door: "Door", handler: Callable[..., None], name: str | None
-    ) -> "SpoutQuery":
-        from kinesis_spout.spark.driver.start import start_query, task_settings  # noqa: PLC0415
+    def _run(self, spark: "SparkSession", handler: "Handler", name: str | None, *, door: str) -> "SpoutQuery":
+        from kinesis_spout.spark.driver.query import start_query, task_settings  # noqa: PLC0415
+        from kinesis_spout.spark.pickled_handler import PickledHandler  # noqa: PLC0415
         from kinesis_spout.spark.tasks.handler_runner import HandlerRunner  # noqa: PLC0415
-        from kinesis_spout.spark.tasks.handlers import HandlerBytes  # noqa: PLC0415
         from kinesis_spout.spark.tasks.jobs import classic_context  # noqa: PLC0415
 
         context = classic_context(spark)
         settings = task_settings(self.config, context.defaultParallelism)
-        runner = HandlerRunner(context, settings, HandlerBytes.of(door, handler, self._scheme))
+        runner = HandlerRunner(context, settings, PickledHandler.of(handler))
         ports = self._given_ports or open_ports(self.config)
-        return start_query(self.config, ports, context, runner, name, door=f"foreach_{door.name.lower()}")
+        return start_query(self.config, ports, context, runner, name, door=door)
 
     def _refuse_order(self, door: str) -> None:
         if self.config.order != "unordered":

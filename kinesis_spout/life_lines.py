@@ -5,6 +5,7 @@ What happens again and again is told at most once a minute, at INFO; see ``Pace`
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable
+from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 from kinesis_spout.clock import moment
@@ -33,11 +34,19 @@ def of_stream(shard_ids: Collection[str], stream: str) -> str:
     return f"{shards(len(shard_ids))} of {stream}: {named(shard_ids)}"
 
 
-def place(position: Position) -> str:
+def readable(position: Position) -> str:
     """Say where a position is, a time as people read it."""
     if position.timestamp is None:
         return str(position)
     return f"{position.type.value}({moment(position.timestamp)})"
+
+
+def package_version() -> str:
+    """Give the version; "unknown" where the package was not installed, as from a zip on an executor."""
+    try:
+        return version("kinesis-spout")
+    except PackageNotFoundError:
+        return "unknown"
 
 
 class Reshards:

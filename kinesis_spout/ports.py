@@ -7,11 +7,17 @@ object, unless it says otherwise.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.record import Record
 from shard_state import Checkpoint, Position, Shard
+
+DEFAULT_SESSION_TIMEOUT_SECONDS: Final = 6.0
+"""How long a member may be silent before it loses its shards, unless a setting says otherwise."""
+
+MAX_SESSION_TIMEOUT_SECONDS: Final = 120
+"""The longest that may be set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +28,14 @@ class StreamSummary:
     arn: str
     created: float
     """Seconds since the epoch."""
+
+
+def is_same_creation(one: float, other: float) -> bool:
+    """Tell whether two creation times, in seconds, are of the same stream.
+
+    They come in seconds or in milliseconds. No stream is deleted and made again within a second.
+    """
+    return abs(one - other) <= 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +49,7 @@ class Page:
     millis_behind_latest: int
     """How far the end of this page is behind the tip. Some emulators always say 0."""
     at_end: bool
-    """The shard is closed and this page drained it: nothing ever follows."""
+    """The shard is closed, and this is its last page: nothing ever follows."""
     child_shards: tuple[Shard, ...] = ()
     """On the last page of a closed shard: who continues it."""
 
@@ -243,7 +257,7 @@ class DeadLetterSink(Protocol):
     def check_writable(self) -> None:
         """Find out that letters can be written, as far as that is possible without leaving anything behind.
 
-        Called once, before anything is read: a place that is wrong must not be noticed at the first letter.
+        Called once, before anything is read: a sink that is wrong must not be noticed at the first letter.
 
         Raises:
             DeadLetterError: says what is wrong.
@@ -262,7 +276,7 @@ class DeadLetterSink(Protocol):
         """Give back what is stored and was not redriven, oldest file first.
 
         Raises:
-            DeadLetterError: names the place of what cannot be read.
+            DeadLetterError: names what cannot be read.
         """
         ...
 

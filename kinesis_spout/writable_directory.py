@@ -12,7 +12,7 @@ def check_directory(directory: Path) -> None:
         OSError: no file can be made there.
     """
     absolute = directory.absolute()
-    place = next(each for each in (absolute, *absolute.parents) if each.exists())
-    probe = place / f".kinesis-spout-probe-{uuid.uuid4().hex}"
+    existing = next(each for each in (absolute, *absolute.parents) if each.exists())
+    probe = existing / f".kinesis-spout-probe-{uuid.uuid4().hex}"
     os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     probe.unlink()

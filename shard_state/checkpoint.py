@@ -18,7 +18,7 @@ The form is JSON with a version. Base and anchor are plain text, as everywhere e
 any ZooKeeper client; ``hole_map`` explains the text of holes and attempts, of which there may be thousands.
 
 The last field is a checksum of all bytes before it: digits that were damaged, or changed by hand, would be
-another place, so they are an error. It is CRC-32, because the enemy is an accident: it finds every change of up
+another position, so they are an error. It is CRC-32, because the enemy is an accident: it finds every change of up
 to 32 bits in a row, every single byte for one, costs microseconds, and is in the standard library.
 
 Version 1 (all sequence numbers in full, no parents, no checksum) stays readable. A newer version than this code

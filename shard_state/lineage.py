@@ -153,10 +153,10 @@ class Lineage:
 
 def _check_no_ring(shards: Iterable[Shard]) -> None:
     ordered = parents_first(shards)
-    places = {shard.shard_id: place for place, shard in enumerate(ordered)}
-    for place, shard in enumerate(ordered):
+    indices = {shard.shard_id: index for index, shard in enumerate(ordered)}
+    for index, shard in enumerate(ordered):
         for parent in shard.parents:
-            if places.get(parent, -1) >= place:
+            if indices.get(parent, -1) >= index:
                 raise InvalidLineage(
                     f"expected parents that are older than their children, got {shard.shard_id} as a child of "
                     f"{parent}, which itself comes from {shard.shard_id}: no stream has such shards, and each "

@@ -68,7 +68,7 @@ class OrderedRetries:
         return self._order is Order.SHARD and bool(self._lines)
 
     def wait(self, sequence: SequenceNumber, partition_key: str | None, due_at: float) -> None:
-        """Queue a failed record for ``due_at``; one that waits already keeps its place (invariant 3)."""
+        """Queue a failed record for ``due_at``; one that waits already keeps its time (invariant 3)."""
         line = self._join(sequence, partition_key)
         due_at = self._due_at.setdefault(sequence, due_at)
         if line[0] == sequence:

@@ -3,7 +3,7 @@
 LATEST is only ever a wish. It is resolved once, to the time of the first start, and stored before the first
 read (invariant 9): resolved again after a restart it would skip what was written in between.
 
-Kinesis knows no places inside an aggregated record. A position there is read AT the whole aggregate, whose
+Kinesis cannot start to read inside an aggregated record. A position there is read AT the whole aggregate, whose
 first user records must then be skipped: ``includes`` says of each record that comes whether it was asked for.
 So ``at`` and ``after`` the user record ``(7, sub 2)`` are read alike, and differ in whether they include it.
 """
@@ -28,7 +28,7 @@ class PositionType(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """A place to read from. Make one with the class methods, which keep the parts consistent."""
+    """Where to read a shard from. Make one with the class methods, which keep the parts consistent."""
 
     type: PositionType
     sequence_number: SequenceNumber | None = None

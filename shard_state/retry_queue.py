@@ -1,7 +1,7 @@
 """The records of one shard that wait for another delivery, by the time they are due.
 
 A record waits at most once (invariant 3): adding it again keeps the first entry. A cancelled record is gone
-at once; its place in the heap is cleared away later: dead places never outnumber live ones for long.
+at once; its entry in the heap is cleared away later: dead entries never outnumber live ones for long.
 """
 
 import heapq

@@ -26,7 +26,7 @@ MAX_DIGITS: Final = 129
 
 
 class SequenceNumber(NamedTuple):
-    """An ordered place in a shard: the Kinesis sequence number, and the index inside an aggregate."""
+    """Where a record is in its shard: the Kinesis sequence number, and the index inside an aggregate."""
 
     number: int
     sub: int = WHOLE

@@ -90,7 +90,7 @@ class FailedRecord:
     """A record of a slice that was not acked."""
 
     index: int
-    """Its place among the records read in the slice, from 0; for retries, among its ``retries``."""
+    """Its index among the records read in the slice, from 0; for retries, among its ``retries``."""
     sequence: SequenceNumber
     previous: SequenceNumber | None
     """The record read just before it in the slice."""
@@ -117,7 +117,7 @@ class OpenRecord:
     """
 
     index: int
-    """Its place in the slice, as a ``FailedRecord`` has it."""
+    """Its index in the slice, as a ``FailedRecord`` has it."""
     sequence: SequenceNumber
     previous: SequenceNumber | None
     """The record read just before it in the slice."""

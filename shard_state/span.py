@@ -25,7 +25,7 @@ class Carved:
     """A record that a settled span leaves behind unfinished."""
 
     index: int
-    """Its place in the span, from 0."""
+    """Its index in the span, from 0."""
     sequence: SequenceNumber
     previous: SequenceNumber | None
     """The record before it in the span; None for the span's first."""
@@ -75,7 +75,7 @@ class Span:
                 assert record.previous is not None
                 pieces.append(Span(first, record.previous, run, RecordState.FINISHED, 0))
             pieces.append(Span(record.sequence, record.sequence, 1, record.state, record.attempts))
-            # The first record of the next run is not known; any place between it and the failure serves as well.
+            # The first record of the next run is not known; any number between it and the failure serves as well.
             index, first = record.index + 1, SequenceNumber(record.sequence.number, record.sequence.sub + 1)
         if index < self.count:
             pieces.append(Span(first, self.last, self.count - index, RecordState.FINISHED, 0))

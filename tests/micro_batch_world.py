@@ -91,7 +91,7 @@ class MicroBatchWorld:
             "aws_access_key_id": "test",
             "aws_secret_access_key": "test",
             "zookeeper": server.connect_string,
-            "session_timeout_seconds": 2.0,
+            "session_timeout_seconds": 20.0,  # one that a busy machine loses would deliver records again
             "dead_letters": str(self.dead_letters_folder),
             "initial_position": "trim_horizon",
             "retry_backoff_seconds": 0.05,
@@ -130,10 +130,17 @@ MakeWorld = Callable[..., MicroBatchWorld]
 def make_world(
     request: pytest.FixtureRequest, zookeeper_server: EmbeddedZooKeeper, tmp_path: Path
 ) -> MakeWorld:
-    """Give a function that makes the world of a test, on the best endpoint there is."""
-    name = "kinesis_local" if shutil.which("node") and _kinesis_local_package() else "moto_server"
-    endpoint: KinesisEndpoint = request.getfixturevalue(name)
-    return lambda *, shards=2: MicroBatchWorld(endpoint, zookeeper_server, tmp_path, shards)
+    """Give a function that makes the world of a test, on the best endpoint there is.
+
+    Ten thousand records take kinesis-mock half a minute and moto a second: such tests say ``many_records``.
+    """
+    best = "kinesis_local" if shutil.which("node") and _kinesis_local_package() else "moto_server"
+
+    def make(*, shards: int = 2, many_records: bool = False) -> MicroBatchWorld:
+        endpoint: KinesisEndpoint = request.getfixturevalue("moto_server" if many_records else best)
+        return MicroBatchWorld(endpoint, zookeeper_server, tmp_path, shards)
+
+    return make
 
 
 @pytest.fixture

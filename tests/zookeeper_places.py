@@ -114,12 +114,16 @@ class RealPlace:
         self.client.start()
 
     def process(
-        self, member: str, limits: ChunkLimits | None = None, clock: Clock | None = None
+        self,
+        member: str,
+        limits: ChunkLimits | None = None,
+        clock: Clock | None = None,
+        session_timeout_seconds: float = SESSION_TIMEOUT_SECONDS,
     ) -> ZooKeeperBackend:
         proxy = ZooKeeperProxy(self._server.connect_string)
         backend = ZooKeeperBackend(
             ZooKeeperSession(
-                proxy.connect_string, session_timeout_seconds=SESSION_TIMEOUT_SECONDS, clock=clock
+                proxy.connect_string, session_timeout_seconds=session_timeout_seconds, clock=clock
             ),
             self.paths,
             member=member,

@@ -18,17 +18,16 @@ from typing import Final
 from rich.console import Console
 
 from kinesis_spout.cli.output import note, printable
-from kinesis_spout.cli.world import Progress
+from kinesis_spout.cli.stored_progress import StoredProgress
 from kinesis_spout.clock import Clock
+from kinesis_spout.ports import MAX_SESSION_TIMEOUT_SECONDS
 
-LONGEST_LEASE_SECONDS: Final = 120.0
-"""The most that session_timeout_seconds may be."""
 _GRACE_SECONDS: Final = 2.0
 """ZooKeeper ends sessions at ticks, a little after their time."""
 _LOOK_SECONDS: Final = 0.2
 
 
-def await_ghosts(progress: Progress, lease_seconds: float, clock: Clock, *, started_here: bool) -> None:
+def await_ghosts(progress: StoredProgress, lease_seconds: float, clock: Clock, *, started_here: bool) -> None:
     """Return when nobody is registered who may be dead, or had the time to show that they live.
 
     Args:
@@ -52,7 +51,7 @@ def await_ghosts(progress: Progress, lease_seconds: float, clock: Clock, *, star
     with _shown() as show:
         while members:
             waited = clock.monotonic() - begun
-            lease = LONGEST_LEASE_SECONDS if any(map(_has_ended, members)) else lease_seconds
+            lease = MAX_SESSION_TIMEOUT_SECONDS if any(map(_has_ended, members)) else lease_seconds
             if waited >= lease + _GRACE_SECONDS:
                 return
             show(f"waiting for the end of {_text(members)}: {waited:.0f} s")
@@ -60,7 +59,7 @@ def await_ghosts(progress: Progress, lease_seconds: float, clock: Clock, *, star
             members = _suspects(progress, started_here=started_here)
 
 
-def _suspects(progress: Progress, *, started_here: bool) -> Collection[str]:
+def _suspects(progress: StoredProgress, *, started_here: bool) -> Collection[str]:
     registered = {*progress.coordinator.members(), *progress.store.owners().values()}
     return {member for member in registered if started_here or _has_ended(member)}
 

@@ -6,13 +6,14 @@ from pathlib import Path
 
 from kinesis_spout.cli.failures import NotFound
 from kinesis_spout.cli.output import note
-from kinesis_spout.cli.world import Progress, World
+from kinesis_spout.cli.stored_progress import StoredProgress
+from kinesis_spout.cli.world import World
 from kinesis_spout.errors import StoreError
 from kinesis_spout.ports import DeadLetterSink
 from kinesis_spout.settings import SpoutConfig
 
 
-def check_begun(progress: Progress, config: SpoutConfig) -> None:
+def check_begun(progress: StoredProgress, config: SpoutConfig) -> None:
     """Refuse an application of which nothing is stored, where others have begun.
 
     Where none has, this one may be the first: what the command says then is right.
@@ -28,8 +29,8 @@ def check_begun(progress: Progress, config: SpoutConfig) -> None:
         raise _not_begun(f"{config.app} on {config.stream_name}", begun)
 
 
-def check_place(world: World, config: SpoutConfig, sink: DeadLetterSink) -> None:
-    """Refuse an application that has not begun, where others have, when no dead letter is found in its place.
+def check_letters_found(world: World, config: SpoutConfig, sink: DeadLetterSink) -> None:
+    """Refuse an application that has not begun, where others have, when none of its dead letters is found.
 
     Where they are kept elsewhere, the application's name does not say where, and is not asked about. Nor are
     they kept in ZooKeeper: where that cannot be asked, it is only told.
@@ -45,7 +46,7 @@ def check_place(world: World, config: SpoutConfig, sink: DeadLetterSink) -> None
         with world.progress(config) as progress:
             check_begun(progress, config)
     except StoreError as error:
-        note(f"whether {config.app} has begun on {config.stream_name} is not known: {error}")
+        note(f"could not find out whether {config.app} has begun on {config.stream_name}: {error}")
 
 
 def _not_begun(name: str, begun: Sequence[str]) -> NotFound:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from kinesis_spout.cli.world import Progress
+from kinesis_spout.cli.stored_progress import StoredProgress
 from kinesis_spout.errors import CheckpointUnreadable
 from shard_state import Checkpoint, Position, Shard
 from shard_state.lineage import blocking_parents, parents_first
@@ -103,7 +103,7 @@ class ShardView:
         }
 
 
-def take_view(listed: Iterable[Shard], progress: Progress) -> list[ShardView]:
+def take_view(listed: Iterable[Shard], progress: StoredProgress) -> list[ShardView]:
     """Describe every shard that is listed or stored, parents before children.
 
     Raises:

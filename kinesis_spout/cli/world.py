@@ -6,73 +6,27 @@ and nothing heavy is imported before it is used, so that ``--help`` is quick.
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+from kinesis_spout.cli.ghosts import await_ghosts
+from kinesis_spout.cli.stored_progress import StoredProgress
 from kinesis_spout.clock import SystemClock
 from kinesis_spout.errors import StoreError
-from kinesis_spout.ports import CheckpointStore, Coordinator, DeadLetterSink, ShardGetter, ShardLister
+from kinesis_spout.ports import DeadLetterSink, ShardGetter, ShardLister
 from kinesis_spout.settings import SpoutConfig
-from shard_state import Checkpoint, Position
+from shard_state import Position
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
-    from kinesis_spout.zookeeper.application import Application
 
 _PATIENCE_SECONDS: Final = 15.0
 """How long somebody at a terminal waits for a stream that does not answer; a consumer waits longer."""
-
-
-class OperatorStore(CheckpointStore, Protocol):
-    """A ``CheckpointStore`` that an operator can look into. Both the real one and the fake are one."""
-
-    def read_application(self) -> "Application | None":
-        """Say what the application began with, or None when it has not begun.
-
-        Raises:
-            CheckpointUnreadable, StoreUnavailable.
-        """
-        ...
-
-    def shard_ids(self) -> list[str]:
-        """Name every shard that something is stored of, readable or not, in order."""
-        ...
-
-    def read_shard(self, shard_id: str) -> tuple[Checkpoint, int] | None:
-        """Give one shard's checkpoint and its node's version, or None where nothing is stored.
-
-        Raises:
-            CheckpointUnreadable, StoreUnavailable.
-        """
-        ...
-
-    def owners(self) -> Mapping[str, str]:
-        """Name the member that owns each owned shard."""
-        ...
-
-    def forget(self) -> None:
-        """Remove everything that is stored; the application has never begun then.
-
-        Raises:
-            ConsumerAlive: a member of the application is registered.
-            StoreError: nothing is stored.
-        """
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """What is stored of one application on one stream, and who is at work on it."""
-
-    store: OperatorStore
-    coordinator: Coordinator
-    applications: Callable[[], Sequence[tuple[str, str]]]
-    """Names the applications that have begun in this place, each with its stream."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +40,7 @@ class Stream:
 class World(Protocol):
     """Opens what a command needs. Every method raises the errors of what it opens."""
 
-    def progress(self, config: SpoutConfig) -> AbstractContextManager[Progress]:
+    def progress(self, config: SpoutConfig) -> AbstractContextManager[StoredProgress]:
         """Connect to where progress is kept, without becoming a member."""
         ...
 
@@ -118,35 +72,28 @@ class RealWorld:
     """The ``World`` that the settings name."""
 
     @contextmanager
-    def progress(self, config: SpoutConfig) -> Iterator[Progress]:
+    def progress(self, config: SpoutConfig) -> Iterator[StoredProgress]:
         """Connect to ZooKeeper; start the embedded one for this while if nobody else runs it.
 
         Raises:
             StoreError: the embedded one was never used in this directory; there is nothing to look at.
         """
-        from kinesis_spout.cli.ghosts import await_ghosts  # noqa: PLC0415 - it needs what is declared here
-        from kinesis_spout.zookeeper import (  # noqa: PLC0415
-            EmbeddedZooKeeper,
-            Paths,
-            ZooKeeperBackend,
-            ZooKeeperSession,
-            begun_applications,
-        )
+        from kinesis_spout.consumer.open_ports import zookeeper_settings  # noqa: PLC0415
+        from kinesis_spout.zookeeper import begun_applications  # noqa: PLC0415
 
         with ExitStack() as opened:
             opened.enter_context(_unheard("kinesis_spout.zookeeper.kazoo"))
-            hosts, server = config.zookeeper_hosts, None
-            if hosts is None:
-                server = opened.enter_context(EmbeddedZooKeeper(_embedded_directory(config)))
-                hosts = server.connect_string
-            session = ZooKeeperSession(hosts, session_timeout_seconds=config.session_timeout_seconds)
-            opened.callback(session.close)
-            paths = Paths(root=config.zookeeper_root, app=config.app, stream=config.stream_name)
-            backend = ZooKeeperBackend(session, paths)
-            progress = Progress(
+            zookeeper = zookeeper_settings(config)
+            server = zookeeper.server()
+            if server is not None:
+                _check_used(zookeeper.embedded_directory)
+                opened.enter_context(server)
+            backend = zookeeper.connect(config.stream_name, server)
+            opened.callback(backend.session.close)
+            progress = StoredProgress(
                 store=backend.store,
                 coordinator=backend.coordinator,
-                applications=partial(begun_applications, session, config.zookeeper_root),
+                applications=partial(begun_applications, backend.session, config.zookeeper_root),
             )
             if server is not None:
                 await_ghosts(
@@ -240,22 +187,15 @@ def _unheard(logger: str) -> Iterator[None]:
 
 
 def _check_embedded(config: SpoutConfig) -> None:
+    from kinesis_spout.consumer.open_ports import zookeeper_settings  # noqa: PLC0415
     from kinesis_spout.zookeeper.embedded import check_startable  # noqa: PLC0415
 
-    check_startable(_place_of_embedded(config))
+    check_startable(zookeeper_settings(config).embedded_directory)
 
 
-def _place_of_embedded(config: SpoutConfig) -> Path:
-    from kinesis_spout.consumer.open_ports import EMBEDDED_DIRECTORY  # noqa: PLC0415 - it imports Kinesis
-
-    return Path(config.zookeeper_directory or EMBEDDED_DIRECTORY).resolve()
-
-
-def _embedded_directory(config: SpoutConfig) -> Path:
-    directory = _place_of_embedded(config)
+def _check_used(directory: Path) -> None:
     if not directory.is_dir():
         raise StoreError(
             f"expected the data of the embedded ZooKeeper in {str(directory)!r}, found no such directory: no "
             "consumer has run here. Go where it runs, or name the place: --zookeeper embedded:DIRECTORY"
         )
-    return directory

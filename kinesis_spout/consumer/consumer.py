@@ -2,25 +2,22 @@
 
 A consumer runs two background threads, so that commits keep their own clock while the user's code is busy or
 reading is paused (invariant 13): the *housekeeper* lists shards, acquires them and commits; the *undertaker*
-writes dead letters, whose sink may be slow. The ``StateManager`` is shared with the door, under ``lock``; no
+writes dead letters, whose sink may be slow. The ``StateManager`` is shared with who reads, under ``lock``; no
 I/O is done under it.
 
-Errors that may pass (see ``kinesis_spout.kinesis.reactions``) are retried for as long as it takes, with back-off;
+Errors that may pass (see ``kinesis_spout.kinesis.patience``) are retried for as long as it takes, with back-off;
 they show in ``last_error``. Any other error ends the consumer: it is raised by the door's next call.
 """
 
 import logging
-import os
 import random
-import socket
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from time import monotonic
 from typing import Final, Protocol
-from uuid import uuid4
 
-from kinesis_spout.consumer.chores import Backoff, Chores
+from kinesis_spout.consumer.chores import CAP_SECONDS, FIRST_SECONDS, Chores
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.lifecycle import Lifecycle
 from kinesis_spout.consumer.pause_reports import PauseReports, most_frequent
@@ -31,7 +28,7 @@ from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.errors import AccessDenied, DeadLetterError, KinesisSpoutError
 from kinesis_spout.failure_kinds import FailureKinds
 from kinesis_spout.handler import RaisedAt
-from kinesis_spout.kinesis.reactions import Action, Reaction, reaction_to
+from kinesis_spout.kinesis.patience import Action, Patience, Reaction, Tries
 from kinesis_spout.ports import CheckpointWrite
 from kinesis_spout.record import Record
 from kinesis_spout.settings import SpoutConfig
@@ -60,8 +57,8 @@ LAST_COMMIT_SECONDS: Final = 30.0
 _log = logging.getLogger(__name__)
 
 
-class Door(Protocol):
-    """What a door does when ownership changes. Called by the housekeeper, under the lock."""
+class OwnershipListener(Protocol):
+    """Reads the shards that are owned; is told when that changes. Called by the housekeeper, under the lock."""
 
     def shards_acquired(self, shard_ids: Iterable[str]) -> None:
         """Begin to read."""
@@ -94,7 +91,6 @@ class Consumer:
     ) -> None:
         self.config = config
         self.ports = ports
-        self.app_instance = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
         self.lock = threading.RLock()
         self.counters = Counters()
         self.last_error: KinesisSpoutError | None = None
@@ -105,7 +101,7 @@ class Consumer:
         """How often the stream's shards were listed and taken in."""
         self._listings_needed = 0
         self.manager = StateManager(
-            app_instance=self.app_instance,
+            app_instance=ports.coordinator.member,
             random=random.random,
             retry=RetryPolicy(
                 limit=config.retry_limit,
@@ -127,10 +123,12 @@ class Consumer:
         self.failures = FailureKinds()
         """Guarded by ``lock``."""
         self._pauses = PauseReports(config, ports.coordinator)
-        self._life = Lifecycle(stream=config.stream_name, app=config.app, member=self.app_instance, door=door)
-        self._door: Door | None = None
+        self._life = Lifecycle(
+            stream=config.stream_name, app=config.app, member=ports.coordinator.member, door=door
+        )
+        self._listener: OwnershipListener | None = None
         self.letters = WaitingLetters()
-        self._chores = Chores()
+        self._chores = Chores(ports.clock)
         self._fatal: BaseException | None = None
         self._chore_due = threading.Event()
         self._letter_due = threading.Event()
@@ -139,16 +137,16 @@ class Consumer:
         self._housekeeper: threading.Thread | None = None
         self._undertaker: threading.Thread | None = None
 
-    # The door's side
+    # What whoever reads calls
 
-    def start(self, door: Door) -> None:
+    def start(self, listener: OwnershipListener) -> None:
         """Begin: check the stream, the sink and the stored progress, join, acquire; then keep house.
 
         Raises:
             KinesisSpoutError: whatever goes wrong at the start is raised at once, so that a wrong name or
                 missing permission does not end in silent retries.
         """
-        self._door = door
+        self._listener = listener
         ports, now = self.ports, self.ports.clock.monotonic()
         summary = ports.lister.summary()
         shards = ports.lister.list_shards()
@@ -190,7 +188,7 @@ class Consumer:
     def reading_failed(self, shard_id: str, error: BaseException) -> Reaction:
         """Decide what an error of reading a shard means, log it and count it. Call under the lock.
 
-        Access that is denied before anything was read ends the consumer; any other failure is the door's to raise.
+        Access that is denied before anything was read ends the consumer; who reads raises any other failure.
         """
         reaction = self.read_errors.failed(shard_id, error)
         self.counters.throttled += reaction.is_throttle
@@ -211,8 +209,8 @@ class Consumer:
         """End the pause of an open circuit breaker, as an operator says; False if there is none."""
         with self.lock:
             resumed = self.manager.resume()
-            if resumed and self._door is not None:
-                self._door.resumed()
+            if resumed and self._listener is not None:
+                self._listener.resumed()
         self._chore_due.set()
         return resumed
 
@@ -268,11 +266,11 @@ class Consumer:
         if self._housekeeper is not None:
             self._housekeeper.join()
         try:
-            if commit and self._door is not None:
+            if commit and self._listener is not None:
                 self._store_the_last()
         finally:
             self._life.stopped(self._fatal, self.counters)
-            self._door = None
+            self._listener = None
             with ExitStack() as closing:
                 closing.callback(self.ports.close)
                 if not self._sink_hangs:
@@ -295,20 +293,19 @@ class Consumer:
 
     def _commit_the_last(self) -> None:
         """Commit and give the shards up. A connection that drops just now is no reason to do it all again."""
-        backoff, until = Backoff(), self.now + LAST_COMMIT_SECONDS
-        while True:
-            try:
-                self._take_lost()
-                self._commit()
-                self.ports.coordinator.release(self.manager.owned)
-            except KinesisSpoutError as error:
-                backoff.failed(self.now)
-                if not error.retriable or backoff.until > until:
-                    raise
-                _log.warning("%s; closing tries again in %.1f s", error, backoff.until - self.now)
-                self.ports.clock.sleep(backoff.until - self.now)
-            else:
-                return
+
+        def commit() -> None:
+            self._take_lost()
+            self._commit()
+            self.ports.coordinator.release(self.manager.owned)
+
+        patience = Patience(
+            deadline_seconds=LAST_COMMIT_SECONDS,
+            first_backoff_seconds=FIRST_SECONDS,
+            backoff_cap_seconds=CAP_SECONDS,
+            clock=self.ports.clock,
+        )
+        Tries(patience, "the last commit").call(commit)
 
     def _bury_the_last(self) -> None:
         """Write the letters that are left, on a thread that can be left behind: a sink may hang for ever.
@@ -390,22 +387,19 @@ class Consumer:
         with self.lock:
             states = [(shard_id, self.manager.shard(shard_id)) for shard_id in self.manager.owned]
             congested = [shard_id for shard_id, state in states if state is not None and state.is_congested]
-            is_full = self._door is not None and self._door.is_full
+            is_full = self._listener is not None and self._listener.is_full
         self._life.looked(congested, is_full=is_full)
 
-    def _tried(self, backoff: Backoff, chore: Callable[[], None]) -> bool:
+    def _tried(self, tries: Tries, chore: Callable[[], None]) -> bool:
         try:
             chore()
         except KinesisSpoutError as error:
-            reaction = reaction_to(error)
-            if reaction.action is not Action.RETRY:
-                raise
-            backoff.failed(self.now, reaction.wait_seconds)
+            wait = tries.failed(error)
             self.last_error = error
-            _log.warning("%s; trying again in %.1f s", error, backoff.until - self.now)
+            _log.warning("%s; trying again in %.1f s", error, wait)
             return False
-        if backoff.failures:
-            backoff.passed()
+        if tries.failures:
+            tries.succeeded()
             self.last_error = None
         return True
 
@@ -422,8 +416,8 @@ class Consumer:
             self.manager.lost(dropped)
             self.letters.drop_shards(dropped)
             self.read_errors.drop(dropped)
-            if self._door is not None:
-                self._door.shards_lost(dropped)
+            if self._listener is not None:
+                self._listener.shards_lost(dropped)
 
     def _refresh(self, now: float) -> None:
         shards = self.ports.lister.list_shards()
@@ -449,8 +443,8 @@ class Consumer:
                 to_read = state is not None
                 if state is not None:
                     acquired.append((shard_id, state.position))
-                if self._door is not None and to_read:
-                    self._door.shards_acquired([shard_id])
+                if self._listener is not None and to_read:
+                    self._listener.shards_acquired([shard_id])
             if not to_read:
                 # Its last owner finished it after what is stored was loaded. Its children are due now.
                 self.ports.coordinator.release([shard_id])
@@ -497,8 +491,8 @@ class Consumer:
         with self.lock:
             over = self.manager.committed(pending)
             self.counters.commits += 1
-            if over and self._door is not None:
-                self._door.shards_lost(over)
+            if over and self._listener is not None:
+                self._listener.shards_lost(over)
         self._life.committed(pending, self.counters, self.now)
         self._life.finished(over)
         if over:

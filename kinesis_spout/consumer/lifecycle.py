@@ -9,8 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.errors import KinesisSpoutError
-from kinesis_spout.life_lines import Pace, Reshards, named, of_stream, place, shards
-from kinesis_spout.version import package_version
+from kinesis_spout.life_lines import Pace, Reshards, named, of_stream, package_version, readable, shards
 from shard_state import PendingCommit, Position, Shard
 
 _log = logging.getLogger(__name__)
@@ -54,14 +53,14 @@ class Lifecycle:
         """
         if begun == wanted:
             _log.info(
-                "position: what %s has no progress on is read from %s (initial_position %s)",
+                "position: %s reads shards without stored progress from %s (initial_position %s)",
                 self._app,
-                place(begun),
+                readable(begun),
                 initial,
             )
         else:
             _log.info(
-                "position: %s goes on from what is stored; it first began at %s", self._app, place(begun)
+                "position: %s goes on from what is stored; it first began at %s", self._app, readable(begun)
             )
 
     def listed(self, listed: Iterable[Shard]) -> None:
@@ -83,7 +82,7 @@ class Lifecycle:
         if taken_over:
             _log.info("took over %s", of_stream(taken_over, self._stream))
         for shard_id, position in positions:
-            _log.debug("%s is read from %s", shard_id, place(position))
+            _log.debug("%s is read from %s", shard_id, readable(position))
         news = set(refused) - self._waited_for
         if news:
             _log.info("stands by for %s", of_stream(news, self._stream))
@@ -108,7 +107,7 @@ class Lifecycle:
             _log.info("resumed reading %s", of_stream(resumed, self._stream))
         if is_full != self._is_full:
             _log.info(
-                "%s reading %s (what is kept of records that are not finished %s max_buffered_bytes)",
+                "%s reading %s (the data kept of unfinished records %s max_buffered_bytes)",
                 "paused" if is_full else "resumed",
                 self._stream,
                 "is near" if is_full else "is well below",

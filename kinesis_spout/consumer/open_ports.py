@@ -1,8 +1,6 @@
 """From settings to the real world: Kinesis, ZooKeeper, and where dead letters go."""
 
 from contextlib import ExitStack
-from pathlib import Path
-from typing import Final
 
 from msgspec.structs import asdict
 
@@ -13,16 +11,24 @@ from kinesis_spout.kinesis import KinesisClientSettings, KinesisShardLister, Pol
 from kinesis_spout.ports import ShardGetter
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.kinesis_client import client_settings as settings_of_client
-from kinesis_spout.zookeeper import EmbeddedZooKeeper, Paths, ZooKeeperBackend, ZooKeeperSession
+from kinesis_spout.zookeeper import ZooKeeperSettings
 from shard_state import Position
-
-EMBEDDED_DIRECTORY: Final = ".kinesis-spout/zookeeper"
-"""Where the embedded ZooKeeper keeps its data unless the setting names a directory."""
 
 
 def client_settings(config: SpoutConfig) -> KinesisClientSettings:
     """Say how Kinesis is reached; can be sent to executors."""
     return settings_of_client(asdict(config), config.stream_region)
+
+
+def zookeeper_settings(config: SpoutConfig) -> ZooKeeperSettings:
+    """Say where progress is kept."""
+    return ZooKeeperSettings(
+        app=config.app,
+        hosts=config.zookeeper_hosts,
+        directory=config.zookeeper_directory,
+        root=config.zookeeper_root,
+        session_timeout_seconds=config.session_timeout_seconds,
+    )
 
 
 def open_ports(config: SpoutConfig) -> Ports:
@@ -40,14 +46,12 @@ def open_ports(config: SpoutConfig) -> Ports:
         client = aws.connect()
         dead_letters = open_sink(config.dead_letters_url, client=client, aws=aws)
         opened.callback(dead_letters.close)
-        paths = Paths(root=config.zookeeper_root, app=config.app, stream=config.stream_name)
-        hosts: str | EmbeddedZooKeeper | None = config.zookeeper_hosts
-        if hosts is None:
-            directory = Path(config.zookeeper_directory or EMBEDDED_DIRECTORY).resolve()
-            hosts = opened.enter_context(EmbeddedZooKeeper(directory))
-        session = ZooKeeperSession(hosts, session_timeout_seconds=config.session_timeout_seconds)
-        opened.callback(session.close)
-        backend = ZooKeeperBackend(session, paths)
+        zookeeper = zookeeper_settings(config)
+        server = zookeeper.server()
+        if server is not None:
+            opened.enter_context(server)
+        backend = zookeeper.connect(config.stream_name, server)
+        opened.callback(backend.session.close)
         clock = SystemClock()
         lister = KinesisShardLister(client, config.stream, clock=clock)
 

@@ -40,7 +40,7 @@ class _HadoopDirectory:
     """See ``WholeFiles``. Mutable: may be closed."""
 
     def __init__(self, url: str) -> None:
-        self.place = url
+        self.address = url
         # The JVM keeps this environment, and so do the Python processes of any Spark session in it later.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         SparkContext._ensure_initialized()  # noqa: SLF001 - PySpark has no public way to its JVM
@@ -78,7 +78,7 @@ class _HadoopDirectory:
                 output.close()
             if not self._file_system.rename(temporary, self._path(name)):
                 raise DeadLetterError(
-                    f"expected to rename _writing-{name} to {name} in {self.place!r}, got a refusal; "
+                    f"expected to rename _writing-{name} to {name} in {self.address!r}, got a refusal; "
                     "check the directory's permissions"
                 )
 
@@ -136,7 +136,9 @@ class _HadoopDirectory:
         except Py4JError as error:
             # A Py4JJavaError's own text is a Java stack trace; the exception's is one line.
             said = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
-            raise DeadLetterError(f"expected to {verb} {self.place!r} through Hadoop, got {said}") from error
+            raise DeadLetterError(
+                f"expected to {verb} {self.address!r} through Hadoop, got {said}"
+            ) from error
 
 
 def _chunks(lines: Iterable[bytes]) -> Iterator[bytes]:

@@ -46,8 +46,8 @@ class JsonLinesSink:
     def read(self) -> Iterable[DeadLetter]:
         """Give back what was not redriven. A bad line is an error that names ``file:line``; see the port."""
         return without_redriven(
-            (decoded(place, line) for place, line in self._letters.read()),
-            [decoded_mark(place, line) for place, line in self._marks.read()],
+            (decoded(where, line) for where, line in self._letters.read()),
+            [decoded_mark(where, line) for where, line in self._marks.read()],
         )
 
     def mark_redriven(self, letters: Sequence[DeadLetter]) -> None:

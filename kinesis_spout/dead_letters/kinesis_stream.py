@@ -24,7 +24,8 @@ from kinesis_spout.dead_letters.kinesis_failures import as_dead_letter_errors
 from kinesis_spout.dead_letters.stored_form import decoded, encoded
 from kinesis_spout.errors import DeadLetterError
 from kinesis_spout.kinesis.client import stream_arguments
-from kinesis_spout.kinesis.perseverance import Patience, Perseverance, error_code
+from kinesis_spout.kinesis.errors import error_code
+from kinesis_spout.kinesis.patience import Patience, Tries
 from kinesis_spout.kinesis.write.put_records import COMMON_RECORD_BYTES, Entry
 from kinesis_spout.kinesis.write.record_putter import put_all
 from shard_state import Shard
@@ -71,7 +72,7 @@ class KinesisStreamSink:
                 isinstance(error.__cause__, ClientError)
                 and error_code(error.__cause__) == "AccessDeniedException"
             ):
-                _log.warning("whether the dead-letter stream exists is not known: %s", error)
+                _log.warning("could not find out whether the dead-letter stream exists: %s", error)
                 return
             raise
 
@@ -85,17 +86,17 @@ class KinesisStreamSink:
         """Give back what the stream holds, parents before children, each shard in order; see the port."""
         incomplete: dict[str, dict[int, bytes]] = {}
         for shard in parents_first(self._shards()):
-            for place, data in self._records(shard.shard_id):
+            for where, data in self._records(shard.shard_id):
                 head, line_end, rest = data.partition(b"\n")
                 if not line_end:
-                    yield decoded(place, data)
+                    yield decoded(where, data)
                     continue
-                part = _part(place, head)
+                part = _part(where, head)
                 parts = incomplete.setdefault(part.split, {})
                 parts[part.number] = rest
                 if len(parts) == part.count:
                     del incomplete[part.split]
-                    yield decoded(place, b"".join(parts[number] for number in range(part.count)))
+                    yield decoded(where, b"".join(parts[number] for number in range(part.count)))
 
     def close(self) -> None:
         """Do nothing: the client is not ours. May be called twice."""
@@ -132,7 +133,7 @@ class KinesisStreamSink:
             arguments = {"NextToken": token}
 
     def _records(self, shard_id: str) -> Iterator[tuple[str, bytes]]:
-        """Give every record of a shard with its place, from the oldest to the tip or the shard's end."""
+        """Give every record of a shard with where it is, from the oldest to the tip or the shard's end."""
         last: str | None = None
         iterator = self._iterator(shard_id, after=last)
         while iterator:
@@ -151,10 +152,10 @@ class KinesisStreamSink:
             self._patience.clock.sleep(READ_INTERVAL_SECONDS)
 
     def _iterator(self, shard_id: str, *, after: str | None) -> str | None:
-        place: dict[str, Any] = {"ShardIteratorType": "TRIM_HORIZON"}
+        start: dict[str, Any] = {"ShardIteratorType": "TRIM_HORIZON"}
         if after is not None:
-            place = {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "StartingSequenceNumber": after}
-        arguments = stream_arguments(self._stream) | {"ShardId": shard_id} | place
+            start = {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "StartingSequenceNumber": after}
+        arguments = stream_arguments(self._stream) | {"ShardId": shard_id} | start
         reply = self._persistently(
             f"GetShardIterator of {shard_id}", partial(self._client.get_shard_iterator, **arguments)
         )
@@ -180,7 +181,7 @@ class KinesisStreamSink:
 
     def _persistently(self, what: str, call: Any) -> Any:
         with as_dead_letter_errors():
-            return Perseverance(self._patience, f"{what} on {self._stream}").call(call)
+            return Tries(self._patience, f"{what} on {self._stream}").call(call)
 
 
 class _IteratorExpired(Exception):  # noqa: N818 - never leaves this module
@@ -210,11 +211,11 @@ class _Page(msgspec.Struct, frozen=True, rename="pascal"):
     millis_behind_latest: int | None = None
 
 
-def _part(place: str, head: bytes) -> _Part:
+def _part(where: str, head: bytes) -> _Part:
     try:
         return msgspec.json.decode(head, type=_Part)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DeadLetterError(
-            f"{place}: expected a dead letter or a part of one, got {len(head)} bytes that are neither ({error}); "
+            f"{where}: expected a dead letter or a part of one, got {len(head)} bytes that are neither ({error}); "
             "is the stream used for dead letters only?"
         ) from error

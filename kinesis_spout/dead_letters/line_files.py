@@ -76,7 +76,7 @@ class LineFiles:
             self.close()
 
     def read(self) -> Iterator[tuple[str, bytes]]:
-        """Give every complete line with its place, ``file:line``; the oldest file first.
+        """Give every complete line with where it is, ``file:line``; the oldest file first.
 
         Raises:
             DeadLetterError: a file cannot be read.

@@ -2,7 +2,7 @@
 
 An object is there whole or not at all, so each write is one new object under its final name. Region, endpoint and
 credentials are found the way boto3 finds them, roles and profiles included; ``?region=`` and
-``?endpoint_override=`` in the URL win. Every call is bounded: a place that does not answer is an error, within
+``?endpoint_override=`` in the URL win. Every call is bounded: an endpoint that does not answer is an error, within
 seconds, and no hang.
 """
 
@@ -60,7 +60,7 @@ class _S3Prefix:
     """See ``WholeFiles``. Mutable: credentials are renewed."""
 
     def __init__(self, url: str, session: Callable[[], boto3.Session]) -> None:
-        self.place, self._bucket, self._prefix, parameters = _parsed(url)
+        self.address, self._bucket, self._prefix, parameters = _parsed(url)
         self._parameters = parameters
         self._make_session = session
         self._session: boto3.Session | None = None
@@ -100,7 +100,7 @@ class _S3Prefix:
             found = file_system.get_file_info(fs.FileSelector(self._path(), allow_not_found=True))
             # Of a bucket that is not there PyArrow says that it is empty.
             if not found and file_system.get_file_info(self._bucket).type is fs.FileType.NotFound:
-                raise DeadLetterError(f"expected the bucket of {self.place!r} to exist, found none")
+                raise DeadLetterError(f"expected the bucket of {self.address!r} to exist, found none")
             return [info.base_name for info in found if info.type is fs.FileType.File]
 
     def chunks(self, name: str) -> Iterator[bytes]:
@@ -149,7 +149,7 @@ class _S3Prefix:
         frozen = None if found is None else found.get_frozen_credentials()
         if frozen is None or frozen.access_key is None or frozen.secret_key is None:
             raise DeadLetterError(
-                f"expected AWS credentials for {self.place!r}, found none; set them as for boto3: environment, "
+                f"expected AWS credentials for {self.address!r}, found none; set them as for boto3: environment, "
                 "profile or role"
             )
         return _Credentials(frozen.access_key, frozen.secret_key, frozen.token)
@@ -181,13 +181,13 @@ class _S3Prefix:
             yield
         except (OSError, BotoCoreError, ClientError) as error:
             raise DeadLetterError(
-                f"expected to {verb} {self.place!r}, got {said_by_boto3(error)}; check that the bucket exists, "
-                f"its region ({self.place}?region=...), and the credentials' permissions there"
+                f"expected to {verb} {self.address!r}, got {said_by_boto3(error)}; check that the bucket exists, "
+                f"its region ({self.address}?region=...), and the credentials' permissions there"
             ) from error
 
 
 def _parsed(url: str) -> tuple[str, str, str, dict[str, str]]:
-    """Give the place without parameters, the bucket, the prefix, and the parameters."""
+    """Give the URL without parameters, the bucket, the prefix, and the parameters."""
     parts = urlsplit(url)
     parameters = dict(parse_qsl(parts.query, keep_blank_values=True))
     unknown = sorted(set(parameters) - set(_PARAMETERS))

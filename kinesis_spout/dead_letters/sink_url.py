@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _WITHOUT_JVM: Final = frozenset({"file", "kinesis", "s3"})
 
 _writable: Final[set[tuple[str, KinesisClientSettings | None]]] = set()
-"""Places that this process has found writable."""
+"""The sinks that this process has found writable."""
 
 
 def needs_jvm(url: str) -> bool:

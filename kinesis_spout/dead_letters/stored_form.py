@@ -39,25 +39,25 @@ def encoded_mark(mark: RedrivenMark) -> bytes:
     return msgspec.json.encode(mark)
 
 
-def decoded(place: str, line: bytes) -> DeadLetter:
+def decoded(where: str, line: bytes) -> DeadLetter:
     """Read a letter.
 
     Raises:
-        DeadLetterError: names the place, and never the content, which is the user's data.
+        DeadLetterError: names where it is, and never the content, which is the user's data.
     """
     try:
         return _letters.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise DeadLetterError(f"{place}: expected a dead letter as JSON, got {_what(line, error)}") from error
+        raise DeadLetterError(f"{where}: expected a dead letter as JSON, got {_what(line, error)}") from error
 
 
-def decoded_mark(place: str, line: bytes) -> RedrivenMark:
+def decoded_mark(where: str, line: bytes) -> RedrivenMark:
     """Read a mark. Raises like ``decoded``."""
     try:
         return _marks.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DeadLetterError(
-            f"{place}: expected a redriven mark as JSON, got {_what(line, error)}"
+            f"{where}: expected a redriven mark as JSON, got {_what(line, error)}"
         ) from error
 
 
@@ -68,7 +68,8 @@ def without_redriven(letters: Iterable[DeadLetter], marks: Iterable[RedrivenMark
 
 
 def _what(line: bytes, error: Exception) -> str:
-    return f"{len(line)} bytes that are not one ({error}); move the line or the file away to read the others"
+    unread = f"{len(line)} bytes that cannot be read as one ({error})"
+    return f"{unread}; move the line or the file away to read the others"
 
 
 _letters = msgspec.json.Decoder(DeadLetter)

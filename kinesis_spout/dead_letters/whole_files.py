@@ -30,7 +30,7 @@ class WholeFiles(Protocol):
     """A directory of such files. Every method raises DeadLetterError for what goes wrong."""
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         """The directory, for messages."""
         ...
 
@@ -74,8 +74,8 @@ class WholeFilesSink:
     def read(self) -> Iterable[DeadLetter]:
         """Give back what was not redriven. A bad line is an error that names ``file:line``; see the port."""
         return without_redriven(
-            (decoded(place, line) for place, line in self._lines(_LETTERS)),
-            [decoded_mark(place, line) for place, line in self._lines(_MARKS)],
+            (decoded(where, line) for where, line in self._lines(_LETTERS)),
+            [decoded_mark(where, line) for where, line in self._lines(_MARKS)],
         )
 
     def mark_redriven(self, letters: Sequence[DeadLetter]) -> None:
@@ -102,15 +102,15 @@ class WholeFilesSink:
                 yield from self._lines_of(name)
 
     def _lines_of(self, name: str) -> Iterator[tuple[str, bytes]]:
-        place = f"{self._files.place.rstrip('/')}/{name}"
+        file = f"{self._files.address.rstrip('/')}/{name}"
         number, rest = 0, b""
         for chunk in self._files.chunks(name):
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
                 number += 1
-                yield f"{place}:{number}", line
+                yield f"{file}:{number}", line
         if rest:
             raise DeadLetterError(
-                f"{place}:{number + 1}: expected a complete line, got one without an end; files get their names "
+                f"{file}:{number + 1}: expected a complete line, got one without an end; files get their names "
                 "only when complete, so something else wrote to this one"
             )

@@ -1,5 +1,6 @@
 """The options as help and documents show them: always the same text, in the order of the table."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -34,7 +35,7 @@ def options() -> Iterator[Setting]:
 
 def settings_table() -> str:
     """Give a Markdown table of the settings."""
-    rows = ((f"`{name}`", *cells) for name, *cells in options())
+    rows = ((f"`{each.name}`", _quoted(each.type_text), each.default, each.doc) for each in options())
     return _markdown(SETTING_HEADINGS, rows)
 
 
@@ -49,7 +50,18 @@ def _markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+def _quoted(text: str) -> str:
+    """Show a value that is to be given as it is as code: Markdown may take it for HTML."""
+    return re.sub("'([^']+)'", r"`\1`", text)
+
+
 def _cells(option: Option) -> tuple[str, ...]:
     aliases = ", ".join(f"`{alias}`" for alias in option.aliases)
     default = option.unset if option.default_text is None else f"`{option.default_text}`"
-    return f"`{option.name}`", aliases, option.type.text_words, default, respelled(option.doc, as_option)
+    return (
+        f"`{option.name}`",
+        aliases,
+        _quoted(option.type.text_words),
+        default,
+        respelled(option.doc, as_option),
+    )

@@ -2,14 +2,14 @@
 
 ::
 
-    position = word | time | place
+    position = word | time | record
     word     = "latest" | "trim_horizon" | "earliest"
     time     = ["at_timestamp"] (ISO 8601 with its zone | seconds since the epoch)
-    place    = ("at_sequence_number" | "after_sequence_number") number[":" index in an aggregated record]
+    record   = ("at_sequence_number" | "after_sequence_number") number[":" index in an aggregated record]
 
 Upper and lower case are the same. A bare number is always seconds since the epoch, and a sequence number always
-has its keyword. A time without a zone is refused: nobody knows which was meant. A place is one of one shard, so it
-is taken only where the shard is known.
+has its keyword. A time without a zone is refused: nobody knows which was meant. A record is in one shard, so it is
+taken only where the shard is known.
 """
 
 import math
@@ -58,10 +58,10 @@ def parse_position(text: str, allowed: str = ALLOWED) -> Position:
 
 
 def parse_position_of_all_shards(text: str, allowed: str = ALLOWED) -> Position:
-    """Give the position that a text names for every shard of a stream, so no place in one of them."""
+    """Give the position that a text names for every shard of a stream, so no record of one of them."""
     position = parse_position(text, allowed)
     if position.sequence_number is not None:
-        raise NotAllowed(f"{allowed}; a sequence number is a place in one shard", text)
+        raise NotAllowed(f"{allowed}; a sequence number is a record of one shard", text)
     return position
 
 
@@ -110,7 +110,7 @@ def _bounded(seconds: float, written: Any) -> float:
 
 
 def _sequence_number(text: str) -> SequenceNumber:
-    if not text[0].isdigit():  # SHARD_START and SHARD_END are no places to read from
+    if not text[0].isdigit():  # SHARD_START and SHARD_END name no record
         raise NotAllowed("a sequence number, as in 123 or 123:4", text)
     try:
         return SequenceNumber.parse(text)

@@ -75,6 +75,12 @@ class EndPositions(_ShardPositions):
     _latest = "ends at latest"
 
 
+def rank(position: Position) -> tuple[int, bool]:
+    """Order positions at sequence numbers: before a record, then after it."""
+    assert position.sequence_number is not None
+    return position.sequence_number.number, position.type is PositionType.AFTER_SEQUENCE_NUMBER
+
+
 def _start(text: str) -> StartPositions:
     """Read a start; shards that JSON per shard does not name start at TRIM_HORIZON."""
     default, shards = _positions(text)

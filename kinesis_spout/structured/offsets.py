@@ -13,9 +13,9 @@ LATEST and timestamps are resolved when the entry is made, and carried.
 offset alone tells a batch's data, exactly: Spark does not store the start of the first batch, and a replay that
 started at TRIM_HORIZON could not tell that records were trimmed meanwhile.
 
-A drained shard (its end was read) stays in the offset for as long as the stream lists it. So a child that is
-found later knows whether its parents were read to their end, also when the query was down at the split. Shards
-that are not in the offset were born after it was made: they are read from their beginning.
+A shard at its end (``drained``: its last page was read) stays in the offset for as long as the stream lists it. So
+a child that is found later knows whether its parents were read to their end, also when the query was down at the
+split. Shards that are not in the offset were born after it was made: they are read from their beginning.
 
 Key order is fixed: Spark compares offsets as text.
 """
@@ -44,10 +44,10 @@ class ShardOffset:
 
     position: Position
     """From where its next record is read. Never LATEST."""
-    drained: bool = False
-    """Its end was read: nothing follows."""
+    at_end: bool = False
+    """It is closed, and was read to its end: nothing follows. ``drained`` in the JSON form."""
     parents: tuple[str, ...] = ()
-    """Who must be drained in an earlier batch."""
+    """Who must be at their end in an earlier batch."""
     read: ReadRange | None = None
     """What the batch that ends here has read of it."""
 
@@ -64,7 +64,7 @@ class ShardOffset:
             document["at"] = self.position.as_document()
         else:
             document["after"] = str(self.position.sequence_number)
-        if self.drained:
+        if self.at_end:
             document["drained"] = True
         if self.parents:
             document["parents"] = list(self.parents)
@@ -82,7 +82,7 @@ class ShardOffset:
             position = Position.after(SequenceNumber.parse(document["after"]))
         return cls(
             position=position,
-            drained=bool(document.get("drained", False)),
+            at_end=bool(document.get("drained", False)),
             parents=tuple(document.get("parents", ())),
             read=None
             if read is None
@@ -93,7 +93,7 @@ class ShardOffset:
         """Give the entry for an end whose batch has nothing of the shard."""
         if self.read is None:
             return self
-        return ShardOffset(position=self.position, drained=self.drained, parents=self.parents)
+        return ShardOffset(position=self.position, at_end=self.at_end, parents=self.parents)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,12 +105,12 @@ class StreamOffset:
     shards: Mapping[str, ShardOffset] = field(default_factory=dict)
 
     def readable(self) -> list[str]:
-        """Name the shards that may be read: not drained, all their parents drained (invariant 7)."""
+        """Name the shards that may be read: not at their end, but all their parents are (invariant 7)."""
         return [
             shard_id
             for shard_id, shard in self.shards.items()
-            if not shard.drained
-            and all(parent not in self.shards or self.shards[parent].drained for parent in shard.parents)
+            if not shard.at_end
+            and all(parent not in self.shards or self.shards[parent].at_end for parent in shard.parents)
         ]
 
 

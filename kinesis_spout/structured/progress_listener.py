@@ -25,7 +25,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from kinesis_spout.errors import InvalidConfig
-from kinesis_spout.structured.progress import SourceProgress
+from kinesis_spout.structured.source_progress import SourceProgress
 
 MAX_QUERIES: Final = 100
 """Of how many queries the progress is kept. Beyond it, the query that was silent for longest is forgotten."""

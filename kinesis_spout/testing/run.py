@@ -55,7 +55,7 @@ def run(
             be done now, and the test moves the clock.
         progress: where it is kept. A second run with the same one is a restart of the application.
         settings: those of ``SpoutConfig``, with other defaults: ``initial_position`` is trim_horizon,
-            ``retry_jitter`` is 0, ``dead_letters`` is a place in memory. Connections are not made, so their
+            ``retry_jitter`` is 0, ``dead_letters`` are kept in memory. Connections are not made, so their
             settings do nothing. Environment variables are not read.
 
     Raises:

@@ -25,8 +25,8 @@ from kinesis_spout.testing.dead_letters import InMemoryDeadLetterSink
 from kinesis_spout.testing.shards import InMemoryShardGetter, InMemoryShardLister
 from kinesis_spout.testing.store import InMemoryZooKeeper
 from kinesis_spout.testing.stream import InMemoryStream
+from kinesis_spout.tuples.buffered_shards import BufferedShards
 from kinesis_spout.tuples.record_spout import Emitted, RecordSpout
-from kinesis_spout.tuples.shard_readers import ShardReaders
 from shard_state import Position, ShardPhase, StateManager
 
 
@@ -74,21 +74,21 @@ class SteppedSpout(RecordSpout):
     def do_what_is_due(self) -> None:
         """List, acquire, commit, bury, fetch and time out, as far as it is due; hand out nothing."""
         consumer, prefetcher = self._stepped()
-        _, readers = self._opened()
+        _, shards = self._opened()
         consumer.do_chores()
         prefetcher.fetch_due()
         consumer.check()
-        self._fail_expired(consumer, readers)
+        self._fail_expired(consumer, shards)
         self._announcements.make()
 
     def crash(self) -> None:
         """End as a killed process does: nothing more is stored, and its shards are free at once."""
         consumer, _ = self._stepped()
-        _, readers = self._opened()
+        _, shards = self._opened()
         self._closed, self._active = True, False
-        readers.stop()
+        shards.stop()
         consumer.close(commit=False)
-        readers.close()
+        shards.close()
 
     @property
     def all_done(self) -> bool:
@@ -123,13 +123,13 @@ class SteppedSpout(RecordSpout):
             for shard in lister.list_shards()
         )
 
-    def _new_parts(self, ports: Ports) -> tuple[Consumer, ShardReaders]:
+    def _new_parts(self, ports: Ports) -> tuple[Consumer, BufferedShards]:
         consumer = _SteppedConsumer(
             self.config, ports, message_timeout_seconds=self.config.message_timeout_seconds
         )
         prefetcher = _SteppedPrefetcher(clock=ports.clock)
         self._parts = consumer, prefetcher
-        return consumer, ShardReaders(consumer, prefetcher)
+        return consumer, BufferedShards(consumer, prefetcher)
 
     def _stepped(self) -> "tuple[_SteppedConsumer, _SteppedPrefetcher]":
         self._opened()

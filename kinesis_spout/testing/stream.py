@@ -4,8 +4,8 @@ It does what the service does where it matters to a reader, and where stand-ins 
 
 * a record goes to the shard whose hash-key range holds the MD5 of its partition key;
 * an iterator is a bookmark: it can be used again, lives 300 s, and LATEST is fixed when it is made;
-* a closed shard keeps its records; its end (no next iterator, the child shards) comes with the page that
-  drains it, not before, and not with the split;
+* a closed shard keeps its records; its end (no next iterator, the child shards) comes with its last
+  page, not before, and not with the split;
 * retention removes records, and then closed and empty shards;
 * a page says how far behind the tip it ends.
 
@@ -214,7 +214,7 @@ class InMemoryStream:
             return f"{shard_id} {after} {self.clock.monotonic()} {self._generation}"
 
     def get_records(self, iterator: str, limit: int) -> tuple[Page, str | None]:
-        """Read, as GetRecords does: a page, and the next iterator, or None at the drained end.
+        """Read, as GetRecords does: a page, and the next iterator, or None at the end of a closed shard.
 
         Raises:
             ExpiredIterator, InvalidIterator: ask for a new one.
@@ -234,13 +234,13 @@ class InMemoryStream:
             # Copies: a reader may count attempts on its own.
             records = [_copy(record) for record in unread[:limit]]
             after = records[-1].sequence_number if records else after_text
-            drained = len(records) == len(unread)
-            at_end = drained and log.closed_at is not None
+            has_all = len(records) == len(unread)
+            at_end = has_all and log.closed_at is not None
             behind_seconds = self.clock.time() - (records[-1].arrival_timestamp or 0.0) if records else 0.0
             page = Page(
                 records=records,
                 size_bytes=sum(len(record.data) + len(record.partition_key or "") for record in records),
-                millis_behind_latest=0 if drained else max(1, int(behind_seconds * 1000)),
+                millis_behind_latest=0 if has_all else max(1, int(behind_seconds * 1000)),
                 at_end=at_end,
                 child_shards=log.children if at_end else (),
             )

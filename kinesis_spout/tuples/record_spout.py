@@ -26,9 +26,9 @@ from kinesis_spout.handler import Failure, Reject, failure_of
 from kinesis_spout.record import Record
 from kinesis_spout.scheme import resolve
 from kinesis_spout.settings import SpoutConfig, SpoutSettings
+from kinesis_spout.tuples.buffered_shards import BufferedShards
 from kinesis_spout.tuples.listener import Announcements, FailReason, SpoutListener
 from kinesis_spout.tuples.message_id import MessageId
-from kinesis_spout.tuples.shard_readers import ShardReaders
 from shard_state import Exhausted, Pause, RecordEvent, Retry, SequenceNumber, ShardStatus
 
 _STEP_SECONDS: Final = 0.005
@@ -60,7 +60,7 @@ class RecordSpout:
     Args:
         config: the settings. Without it they are taken from ``settings`` over the environment variables
             ``KINESIS_SPOUT_*``; see ``SpoutConfig.load``.
-        ports: what to use in place of Kinesis and ZooKeeper; the spout closes it.
+        ports: what to use instead of Kinesis and ZooKeeper; the spout closes it.
         scheme: what the values of a tuple are; see ``kinesis_spout.scheme.resolve``.
         listener: is told what becomes of each record.
         settings: see ``SpoutConfig``.
@@ -88,7 +88,7 @@ class RecordSpout:
         self._listener = listener or SpoutListener()
         self._announcements = Announcements()
         self._given_ports = ports
-        self._started: tuple[Consumer, ShardReaders] | None = None
+        self._started: tuple[Consumer, BufferedShards] | None = None
         self._active = False
         self._closed = False
 
@@ -133,13 +133,13 @@ class RecordSpout:
             return
         self._closed, self._active = True, False
         if self._started is not None:
-            consumer, readers = self._started
+            consumer, shards = self._started
             with consumer.lock:
-                readers.stop()
+                shards.stop()
             try:
                 consumer.close()
             finally:
-                readers.close()
+                shards.close()
         elif self._given_ports is not None:
             self._given_ports.dead_letters.close()
             self._given_ports.coordinator.close()
@@ -174,13 +174,13 @@ class RecordSpout:
             KinesisSpoutError: one that trying again does not mend. If it is a shard's, the next call serves
                 the other shards, and this one raises again when its turn comes.
         """
-        consumer, readers = self._opened()
+        consumer, shards = self._opened()
         consumer.check()
         try:
-            self._fail_expired(consumer, readers)
+            self._fail_expired(consumer, shards)
             for _ in range(_MAX_BROKEN_PER_CALL):
                 with consumer.lock:
-                    taken = readers.take(consumer.now) if self._active else None
+                    taken = shards.take(consumer.now) if self._active else None
                     if taken is None:
                         return None
                     consumer.counters.delivered += 1
@@ -189,7 +189,7 @@ class RecordSpout:
                 try:
                     values = self._scheme(record)
                 except BaseException as error:
-                    self._fail(consumer, readers, delivery, failure_of(error), FailReason.FAIL)
+                    self._fail(consumer, shards, delivery, failure_of(error), FailReason.FAIL)
                     if isinstance(error, KeyboardInterrupt):
                         raise  # it may be the caller's Ctrl-C; see kinesis_spout.handler
                     continue
@@ -205,7 +205,7 @@ class RecordSpout:
 
         Ends when every shard is over, or when the spout is deactivated or closed. Raises like ``next_tuple``.
         """
-        consumer, readers = self._opened()
+        consumer, shards = self._opened()
         while self._active:
             try:
                 emitted = self.next_tuple()
@@ -215,7 +215,7 @@ class RecordSpout:
                 yield emitted
                 continue
             with consumer.lock:
-                if readers.all_over():
+                if shards.all_over():
                     return
             consumer.ports.clock.sleep(_STEP_SECONDS)
 
@@ -229,13 +229,13 @@ class RecordSpout:
             ValueError: this is no message id.
             SpoutClosed: it was closed, or never activated.
         """
-        consumer, readers = self._opened()
+        consumer, shards = self._opened()
         delivery = MessageId.parse(message_id)
         with consumer.lock:
             acked = consumer.manager.ack(delivery.shard_id, delivery.sequence, consumer.now)
             if acked:
                 consumer.counters.acked += 1
-                readers.retained.finished(delivery.shard_id, delivery.sequence)
+                shards.retained.finished(delivery.shard_id, delivery.sequence)
         if acked:
             self._announcements.add(partial(self._listener.acked, message_id))
             self._announcements.make()
@@ -257,9 +257,9 @@ class RecordSpout:
             ValueError: this is no message id.
             SpoutClosed: it was closed, or never activated.
         """
-        consumer, readers = self._opened()
+        consumer, shards = self._opened()
         delivery = MessageId.parse(message_id)
-        failed = self._fail(consumer, readers, delivery, _failure(reason), FailReason.FAIL)
+        failed = self._fail(consumer, shards, delivery, _failure(reason), FailReason.FAIL)
         self._announcements.make()
         return failed
 
@@ -297,10 +297,10 @@ class RecordSpout:
             ValueError: this is no message id.
             SpoutClosed: it was closed, or never activated.
         """
-        consumer, readers = self._opened()
+        consumer, shards = self._opened()
         delivery = MessageId.parse(message_id)
         with consumer.lock:
-            retained = readers.retained.get(delivery.shard_id, delivery.sequence)
+            retained = shards.retained.get(delivery.shard_id, delivery.sequence)
             return None if retained is None else copy(retained.record)
 
     @property
@@ -319,29 +319,29 @@ class RecordSpout:
     @property
     def last_error(self) -> Exception | None:
         """An error that is being retried now, of storing or of reading; None if all goes well."""
-        consumer, readers = self._opened()
+        consumer, shards = self._opened()
         with consumer.lock:
-            return consumer.last_error or next(iter(readers.reading_errors), None)
+            return consumer.last_error or next(iter(shards.reading_errors), None)
 
     # Inside
 
     def _start(self) -> None:
-        consumer, readers = self._new_parts(self._given_ports or open_ports(self.config))
+        consumer, shards = self._new_parts(self._given_ports or open_ports(self.config))
         try:
-            consumer.start(readers)
+            consumer.start(shards)
         except BaseException:
             try:
                 consumer.close(commit=False)
             finally:
-                readers.close()
+                shards.close()
             raise
-        self._started = consumer, readers
+        self._started = consumer, shards
 
-    def _new_parts(self, ports: Ports) -> tuple[Consumer, ShardReaders]:
+    def _new_parts(self, ports: Ports) -> tuple[Consumer, BufferedShards]:
         consumer = Consumer(self.config, ports, message_timeout_seconds=self.config.message_timeout_seconds)
-        return consumer, ShardReaders(consumer)
+        return consumer, BufferedShards(consumer)
 
-    def _opened(self) -> tuple[Consumer, ShardReaders]:
+    def _opened(self) -> tuple[Consumer, BufferedShards]:
         self._refuse_if_closed()
         if self._started is None:
             raise SpoutClosed(
@@ -353,24 +353,24 @@ class RecordSpout:
         if self._closed:
             raise SpoutClosed("expected an open spout, got one that was closed: make another one to go on")
 
-    def _fail_expired(self, consumer: Consumer, readers: ShardReaders) -> None:
+    def _fail_expired(self, consumer: Consumer, shards: BufferedShards) -> None:
         with consumer.lock:
             for shard_id, sequence, attempt in consumer.manager.expired(consumer.now):
                 failure = Failure(error_text=f"timed out after {self.config.message_timeout_seconds:g} s")
                 delivery = _delivery(consumer, shard_id, sequence, attempt)
-                self._fail(consumer, readers, delivery, failure, FailReason.TIME_OUT)
+                self._fail(consumer, shards, delivery, failure, FailReason.TIME_OUT)
 
     def _fail(
         self,
         consumer: Consumer,
-        readers: ShardReaders,
+        shards: BufferedShards,
         delivery: MessageId,
         failure: Failure,
         reason: FailReason,
     ) -> bool:
         shard_id, sequence, epoch, attempt = delivery
         with consumer.lock:
-            retained, state = readers.retained.get(shard_id, sequence), consumer.manager.shard(shard_id)
+            retained, state = shards.retained.get(shard_id, sequence), consumer.manager.shard(shard_id)
             if retained is None or state is None or state.epoch != epoch:
                 return False
             record = retained.record
@@ -390,7 +390,7 @@ class RecordSpout:
             consumer.failures.add(failure.raised)
             if isinstance(decision, Exhausted):
                 consumer.bury(decision, record, failure.error_text, failure.raised)
-                readers.retained.given_up(shard_id, sequence)
+                shards.retained.given_up(shard_id, sequence)
             self._announce_failed(str(delivery), failure, reason, decision)
         return True
 

@@ -22,7 +22,7 @@ class Retained:
 
 
 class RetainedRecords:
-    """The retained records of one spout, by their place in their shard. Mutable; not thread-safe."""
+    """The retained records of one spout, by their sequence number. Mutable; not thread-safe."""
 
     def __init__(self, full_at_bytes: int) -> None:
         self._full_at_bytes = full_at_bytes

@@ -1,9 +1,10 @@
+from kinesis_spout.zookeeper.administration import begun_applications
 from kinesis_spout.zookeeper.application import Application
 from kinesis_spout.zookeeper.backend import ZooKeeperBackend
-from kinesis_spout.zookeeper.begun import begun_applications
 from kinesis_spout.zookeeper.coordinator import ZooKeeperCoordinator, process_of, unique_member_name
 from kinesis_spout.zookeeper.embedded import EmbeddedZooKeeper
 from kinesis_spout.zookeeper.session import Tls, ZooKeeperSession
+from kinesis_spout.zookeeper.settings import ZooKeeperSettings
 from kinesis_spout.zookeeper.store import ZooKeeperCheckpointStore
 from kinesis_spout.zookeeper.tree.chunks import ChunkLimits
 from kinesis_spout.zookeeper.tree.paths import DEFAULT_ROOT, Paths
@@ -19,6 +20,7 @@ __all__ = [
     "ZooKeeperCheckpointStore",
     "ZooKeeperCoordinator",
     "ZooKeeperSession",
+    "ZooKeeperSettings",
     "begun_applications",
     "process_of",
     "unique_member_name",

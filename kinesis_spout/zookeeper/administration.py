@@ -1,4 +1,4 @@
-"""What an operator does to an application's stored progress while no consumer lives: reset it, or forget it."""
+"""What an operator does with stored progress: finds the applications; resets or forgets one that nobody runs."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -140,3 +140,33 @@ def _next_epoch(stored: StoredShard | None) -> int:
         return Checkpoint.decode(stored.data).epoch + 1
     except InvalidCheckpoint:
         return stored.version + 2
+
+
+def begun_applications(session: ZooKeeperSession, root: str) -> list[tuple[str, str]]:
+    """Name every application below ``root`` that has begun, with each of its streams, in order.
+
+    Raises:
+        StoreUnavailable: retriable.
+    """
+    session.await_connection(session.deadline())
+    return [
+        (app, stream)
+        for app in _children(session, f"/{root}")
+        for stream in _children(session, f"/{root}/{app}")
+        if _has_begun(session, Paths(root=root, app=app, stream=stream))
+    ]
+
+
+def _children(session: ZooKeeperSession, path: str) -> list[str]:
+    try:
+        return sorted(session.answer(session.client.get_children_async(path)))
+    except NoNodeError:
+        return []
+
+
+def _has_begun(session: ZooKeeperSession, paths: Paths) -> bool:
+    try:
+        mark, _ = session.answer(session.client.get_async(paths.base))
+    except NoNodeError:
+        return False
+    return bool(mark)

@@ -49,7 +49,7 @@ class PauseNotices:
         except NodeExistsError:
             return  # of a request whose answer was lost
         except NoNodeError:
-            # The place is from a version that had no notices.
+            # The application is from a version that had no notices.
             self._session.answer(self._client.ensure_path_async(self._paths.paused))
             self._session.answer(self._client.create_async(self._path, data, ephemeral=True))
 

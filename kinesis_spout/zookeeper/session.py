@@ -26,9 +26,8 @@ from kazoo.security import CREATOR_ALL_ACL
 
 from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.errors import StoreUnavailable
+from kinesis_spout.ports import DEFAULT_SESSION_TIMEOUT_SECONDS
 from kinesis_spout.zookeeper.errors import ANSWERS, FAILURES, translated
-
-DEFAULT_SESSION_TIMEOUT_SECONDS: Final = 10.0
 
 NEW_SESSION_AFTER_TIMEOUTS: Final = 3
 """After how many of its time-outs without a connection a session is given up for a new one. More than one: a

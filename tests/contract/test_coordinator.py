@@ -11,7 +11,7 @@ from kinesis_spout.zookeeper import ZooKeeperBackend
 from shard_state import Checkpoint, Position, SequenceNumber
 from tests.shards import shards_named
 from tests.zookeeper_places import Place, Process, RealPlace
-from tests.zookeeper_server import wait_until
+from tests.zookeeper_server import SESSION_TIMEOUT_SECONDS, wait_until
 
 CREATED = 1_700_000_000.0
 FRESH = Checkpoint(start=Position.trim_horizon(), parents=())
@@ -236,20 +236,28 @@ def test_closing_gives_everything_up_and_may_be_repeated(place: Place) -> None:
     assert epoch_of(two, A) == 2
 
 
+class FastClock(SystemClock):
+    """Mutable. Runs ahead of the machine's clock when told to."""
+
+    def __init__(self) -> None:
+        self.ahead_seconds = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.ahead_seconds
+
+
 @pytest.mark.zookeeper
 def test_a_silent_connection_loses_its_shards_by_our_own_clock(real_place: RealPlace) -> None:
     """kazoo reports LOST only after reconnecting; until then the session's life is counted here."""
-    process = really_begun(real_place)
+    clock = FastClock()
+    process = real_place.process("one", clock=clock)
+    process.store.open(CREATED, FRESH.start, shards_named(A))
     epoch_of(process, A)
     real_place.proxy(process).close_door()
-    lost: set[str] = set()
-
-    def is_lost() -> bool:
-        lost.update(process.coordinator.take_lost())
-        return bool(lost)
-
-    wait_until(is_lost, "the loss is noticed without a connection")
-    assert lost == {A}
+    wait_until(lambda: process.session.session_id is None, "the cut is noticed")
+    assert process.coordinator.take_lost() == frozenset()
+    clock.ahead_seconds = SESSION_TIMEOUT_SECONDS
+    assert process.coordinator.take_lost() == {A}
     assert not process.session.client.connected
 
 
@@ -314,16 +322,6 @@ def test_a_member_registers_again_by_itself_in_a_new_session(real_place: RealPla
     one, two = really_begun(real_place), really_begun(real_place, "two")
     real_place.expire(one)
     wait_until(lambda: two.coordinator.members() == ["one", "two"], "it is back")
-
-
-class FastClock(SystemClock):
-    """Mutable. Runs ahead of the machine's clock when told to."""
-
-    def __init__(self) -> None:
-        self.ahead_seconds = 0.0
-
-    def monotonic(self) -> float:
-        return super().monotonic() + self.ahead_seconds
 
 
 @pytest.mark.zookeeper

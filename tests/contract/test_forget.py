@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kinesis_spout.cli.world import OperatorStore
+from kinesis_spout.cli.stored_progress import OperatorStore
 from kinesis_spout.errors import CheckpointUnreadable, ConsumerAlive, StoreError
 from kinesis_spout.zookeeper import ChunkLimits
 from shard_state import Checkpoint, Position

@@ -11,15 +11,15 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.listener import QueryProgressEvent
 
-from kinesis_spout.structured.progress import SourceProgress
 from kinesis_spout.structured.progress_listener import KinesisProgressListener
+from kinesis_spout.structured.source_progress import SourceProgress
 
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]
 
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = 240
 
 
 class Watched(KinesisProgressListener):

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from kinesis_spout.consumer import open_ports as open_ports_module
 from kinesis_spout.consumer.open_ports import open_ports
 from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.dead_letters.sink_url import open_sink
@@ -16,6 +15,7 @@ from kinesis_spout.errors import InvalidConfig, StoreUnavailable
 from kinesis_spout.handler import Reject
 from kinesis_spout.tuples.record_spout import RecordSpout
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
+from kinesis_spout.zookeeper import settings as zookeeper_settings
 from tests.embedded_servers import java_processes
 from tests.kinesis_endpoints import SHARD_END, KinesisEndpoint, wait_until
 
@@ -69,7 +69,7 @@ class Run:
                         return True
                 return until()
 
-            wait_until(step, "the records", seconds=90)
+            wait_until(step, "the records", seconds=240)
             wait_until(lambda: spout.last_error is None, "what failed for a moment to work again")
 
     def letters(self) -> list[DeadLetter]:
@@ -184,7 +184,7 @@ def test_a_step_that_fails_closes_what_was_opened_before_it(
     def refuse(*_: Any, **__: Any) -> None:
         raise StoreUnavailable("refused by the test")
 
-    monkeypatch.setattr(open_ports_module, "ZooKeeperBackend", refuse)
+    monkeypatch.setattr(zookeeper_settings, "ZooKeeperBackend", refuse)
     run = begin(moto_server, settings | {"zookeeper": f"embedded:{tmp_path / 'zookeeper'}"})
     spout = RecordSpout(**run.settings)
     with pytest.raises(StoreUnavailable, match="refused by the test"):

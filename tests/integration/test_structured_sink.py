@@ -23,7 +23,7 @@ from tests.kinesis_endpoints import KinesisEndpoint
 
 pytestmark = [pytest.mark.spark, pytest.mark.endpoint]
 
-TRIGGER_SECONDS = 60
+TRIGGER_SECONDS = 240
 
 
 @pytest.fixture(params=["moto_server", "kinesis_local"])
@@ -45,7 +45,7 @@ def options(endpoint: KinesisEndpoint, **more: str) -> dict[str, str]:
         "endpointUrl": settings.endpoint_url,
         "awsAccessKey": "test",
         "awsSecretKey": "test",
-        "deliveryTimeout": "20s",
+        "deliveryTimeout": "240s",
         **more,
     }
 

@@ -261,7 +261,7 @@ def deliver_slice(
                 rejected=said is Verdict.REJECT,
             )
         )
-    drained = len(read) == len(records)
+    has_all = len(read) == len(records)
     return Delivered(
         plan=plan,
         outcome=SliceOutcome(
@@ -269,8 +269,8 @@ def deliver_slice(
             last=read[-1].sequence if read and plan.is_fresh else None,
             count=len(read),
             failures=tuple(failures),
-            at_end=plan.is_fresh and drained and closed,
-            at_tip=drained,
+            at_end=plan.is_fresh and has_all and closed,
+            at_tip=has_all,
         ),
         acked=tuple(acked),
         failed=tuple(failed),

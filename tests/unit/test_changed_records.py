@@ -10,7 +10,12 @@ import pytest
 
 from kinesis_spout.record import Record
 from kinesis_spout.scheme import resolve
-from kinesis_spout.spark.record_outcomes.record_delivery import DeliverRecords, PickledHandler
+from kinesis_spout.spark.pickled_handler import PickledHandler
+from kinesis_spout.spark.record_outcomes.record_delivery import (
+    DeliverRecords,
+    PreparedHandler,
+    RecordFunction,
+)
 from kinesis_spout.tuples.record_spout import RecordSpout
 from tests.unit.consumer.world import World
 from tests.unit.spark.driver.world import EngineWorld
@@ -138,7 +143,7 @@ def test_the_record_door_retries_and_buries_what_was_read(
 
 @every_change
 def test_each_record_gives_back_what_was_read(change: Change) -> None:
-    handler = PickledHandler.of(_Failing(change), resolve("raw"))
+    handler = PickledHandler[RecordFunction].of(PreparedHandler(_Failing(change), resolve("raw")))
     rows = {
         "partitionKey": pa.array(["key"]),
         "data": pa.array([PAYLOAD.encode()], pa.binary()),

@@ -1,19 +1,23 @@
 """``kinesis-spout checkpoints``: the stored progress, as it is, and how to change it."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from kinesis_spout.cli.commands.reset_plan import Move, parse_target, place_text, plan_reset
+from kinesis_spout.cli.commands.reset_plan import Move, checkpoint_text, parse_target, plan_reset
 from kinesis_spout.cli.confirmation import Yes, confirm
 from kinesis_spout.cli.misspelt import check_begun
 from kinesis_spout.cli.output import note, print_json, print_table
 from kinesis_spout.cli.settings import configured
-from kinesis_spout.cli.world import OperatorStore, Progress, World
+from kinesis_spout.cli.stored_progress import OperatorStore, StoredProgress
 from kinesis_spout.errors import CheckpointUnreadable, ConsumerAlive, StoreError
 from kinesis_spout.settings import SpoutConfig
 from shard_state import Checkpoint, SequenceNumber
+
+if TYPE_CHECKING:
+    from kinesis_spout.cli.world import World
+
 
 checkpoints = typer.Typer(
     no_args_is_help=True,
@@ -96,10 +100,10 @@ def reset(
     yes: Yes = False,
     json: Json = False,
 ) -> None:
-    """Make the application go on at another place. Refused while one of its consumers is alive.
+    """Make the application go on elsewhere. Refused while one of its consumers is alive.
 
     Every shard that the stream lists is set, finished parents too, as if the application began there. What
-    lies between the old place and the new one is delivered again, or not at all.
+    lies between the old checkpoint and the new one is delivered again, or not at all.
     """
     world: World = ctx.obj
     target = parse_target(to, world.time())
@@ -108,8 +112,8 @@ def reset(
         application = progress.store.read_application()
         if application is None:
             raise StoreError(
-                f"{config.app} has not begun on {config.stream_name}; there is nothing to reset. Where it begins "
-                "is said by `initial_position`"
+                f"{config.app} has not begun on {config.stream_name}; there is nothing to reset. "
+                "`initial_position` says where its first start begins"
             )
         _refuse_while_alive(progress, "reset")
         stream = world.stream(config)
@@ -169,7 +173,7 @@ def _stored(store: OperatorStore) -> tuple[dict[str, Checkpoint | None], dict[st
     return stored, unreadable
 
 
-def _refuse_while_alive(progress: Progress, action: str) -> None:
+def _refuse_while_alive(progress: StoredProgress, action: str) -> None:
     """Say so before anything is asked; the store refuses too, should one start meanwhile."""
     members = progress.coordinator.members()
     if members:
@@ -211,7 +215,7 @@ def _cells(row: Mapping[str, Any], checkpoint: Checkpoint | None) -> list[str]:
         return [row["shard_id"], "unreadable", "-", owner, "-", "-", "-"]
     return [
         row["shard_id"],
-        place_text(checkpoint),
+        checkpoint_text(checkpoint),
         str(checkpoint.epoch),
         owner,
         str(len(checkpoint.holes)),
@@ -228,7 +232,7 @@ def _move_cells(move: Move) -> list[str]:
 def _move_document(move: Move) -> dict[str, Any]:
     return {
         "shard_id": move.shard_id,
-        "before": None if move.before is None else place_text(move.before),
-        "after": None if move.after is None else place_text(move.after),
+        "before": None if move.before is None else checkpoint_text(move.before),
+        "after": None if move.after is None else checkpoint_text(move.after),
         "reason": move.reason or None,
     }

@@ -9,7 +9,7 @@ import typer
 from kinesis_spout.cli.commands.letter_choice import Choice, ErrorText, OfShard, Reason
 from kinesis_spout.cli.commands.redrive import redrive
 from kinesis_spout.cli.failures import NotFound
-from kinesis_spout.cli.misspelt import check_place
+from kinesis_spout.cli.misspelt import check_letters_found
 from kinesis_spout.cli.output import note, print_json, print_plain, print_table
 from kinesis_spout.cli.settings import configured
 from kinesis_spout.clock import moment
@@ -54,7 +54,7 @@ def list_letters(
         shown = list(islice(wanted, limit or None))
         more = next(iter(wanted), None) is not None
         if not shown:
-            check_place(world, config, sink)
+            check_letters_found(world, config, sink)
     if json:
         print_json([_summary(letter) for letter in shown])
     elif shown:
@@ -85,7 +85,7 @@ def show(
         # At least once: of several copies the last one says the most.
         letter = next(iter([found for found in sink.read() if found.message_id == message_id][-1:]), None)
         if letter is None:
-            check_place(world, config, sink)
+            check_letters_found(world, config, sink)
     if letter is None:
         raise NotFound(
             f"expected the id of a dead letter in {config.dead_letters_url}, got {message_id!r}, which is not "

@@ -12,7 +12,7 @@ from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColum
 from kinesis_spout.cli.commands.letter_choice import Choice, ErrorText, OfShard, Reason
 from kinesis_spout.cli.confirmation import Yes, confirm
 from kinesis_spout.cli.failures import NotFound, WrongArguments
-from kinesis_spout.cli.misspelt import check_place
+from kinesis_spout.cli.misspelt import check_letters_found
 from kinesis_spout.cli.output import note, print_json
 from kinesis_spout.cli.settings import configured
 from kinesis_spout.dead_letter import DeadLetter
@@ -65,7 +65,7 @@ def redrive(
     with world.dead_letters(config) as sink:
         chosen = _Chosen(sink.read(), choice)
         if not chosen.marks:
-            check_place(world, config, sink)
+            check_letters_found(world, config, sink)
         missing = sorted(choice.message_ids - chosen.message_ids)
         if dry_run:
             _tell_plan(chosen, missing, json=json)

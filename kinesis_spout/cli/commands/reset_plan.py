@@ -34,7 +34,7 @@ class Target:
 
     @property
     def is_sequence_number(self) -> bool:
-        """Whether the target is a place in one shard, rather than a time in all of them."""
+        """Whether the target is a record of one shard, rather than a time in all of them."""
         return self.position.sequence_number is not None
 
     def checkpoint(self, shard: Shard) -> Checkpoint:
@@ -94,7 +94,7 @@ def plan_reset(
     """
     if target.is_sequence_number and len(set(chosen)) != 1:
         raise WrongArguments(
-            f"--shard: expected exactly one with a sequence number, which is a place in one shard, got "
+            f"--shard: expected exactly one with a sequence number, which is a record of one shard, got "
             f"{len(set(chosen))}"
         )
     in_order = parents_first(listed)
@@ -102,7 +102,7 @@ def plan_reset(
     if unknown:
         raise NotFound(
             f"expected shards that the stream lists ({', '.join(shard.shard_id for shard in in_order)}), got "
-            f"{', '.join(unknown)}; of a shard that is not listed nothing is left to read"
+            f"{', '.join(unknown)}; a shard that is not listed has nothing left to read"
         )
     moves = [
         Move(
@@ -130,7 +130,7 @@ def _leave(shard_id: str, before: Checkpoint | None) -> Move:
     )
 
 
-def place_text(checkpoint: Checkpoint) -> str:
+def checkpoint_text(checkpoint: Checkpoint) -> str:
     """Say for people where a checkpoint stands."""
     if checkpoint.base == SHARD_END:
         return str(checkpoint.base)

@@ -43,7 +43,7 @@ _STANDARD_ERROR: Final = 2
 _STOPPING_AT_START: Final = b"stopping when the start is done; a second Ctrl-C does not wait\n"
 
 
-class _Door(Enum):
+class _HandlerKind(Enum):
     RECORD = "foreach_record"
     ARROW = "foreach_arrow"
     DATAFRAME = "foreach_batch"
@@ -114,20 +114,20 @@ def run(
     """
     if arrow and dataframe:
         raise WrongArguments("expected --arrow or --dataframe, got both")
-    door = _Door.ARROW if arrow else _Door.DATAFRAME if dataframe else _Door.RECORD
-    if door is not _Door.RECORD and scheme != "raw":
-        raise WrongArguments(f"--scheme: expected raw with --{door.name.lower()}, got {scheme!r}")
-    if door is not _Door.RECORD and config.order != "unordered":
-        raise WrongArguments(f"--order: expected unordered with --{door.name.lower()}, got {config.order!r}")
+    kind = _HandlerKind.ARROW if arrow else _HandlerKind.DATAFRAME if dataframe else _HandlerKind.RECORD
+    if kind is not _HandlerKind.RECORD and scheme != "raw":
+        raise WrongArguments(f"--scheme: expected raw with --{kind.name.lower()}, got {scheme!r}")
+    if kind is not _HandlerKind.RECORD and config.order != "unordered":
+        raise WrongArguments(f"--order: expected unordered with --{kind.name.lower()}, got {config.order!r}")
     function = find_handler(handler)
-    _check_parameters(function, door)
+    _check_parameters(function, kind)
     try:
         resolve(scheme)  # refused now, rather than when Spark has started
     except InvalidConfig as error:
         raise WrongArguments(f"--{error}") from error
     files = existing(py_files or ())
     _check_world(ctx.obj, config)
-    job = _Job(config=config, door=door, function=function, scheme=scheme)
+    job = _Job(config=config, kind=kind, function=function, scheme=scheme)
     # From the start on: a PySpark that is interrupted while it launches its JVM leaves that running for ever.
     dead_lettered = 0
     with open_view(json=json, per_shard=per_shard, log_level=log_level) as view, _stop_signals() as stop:
@@ -184,9 +184,11 @@ def find_handler(name: str) -> Callable[..., None]:
     return found  # type: ignore[no-any-return]
 
 
-def _check_parameters(function: Callable[..., None], door: _Door) -> None:
-    """Refuse a handler that cannot be called with what its door gives."""
-    given = {_Door.RECORD: ("record",), _Door.ARROW: ("batch", "collector")}.get(door, ("rows", "collector"))
+def _check_parameters(function: Callable[..., None], kind: _HandlerKind) -> None:
+    """Refuse a handler that cannot be called with what its kind is given."""
+    given = {_HandlerKind.RECORD: ("record",), _HandlerKind.ARROW: ("batch", "collector")}.get(
+        kind, ("rows", "collector")
+    )
     try:
         signature = inspect.signature(function)
     except ValueError:
@@ -205,7 +207,7 @@ class _Job:
     """What is to be run."""
 
     config: SpoutConfig
-    door: _Door
+    kind: _HandlerKind
     function: Callable[..., None]
     scheme: str
 
@@ -214,7 +216,7 @@ class _Job:
         from kinesis_spout.kinesis_spout import KinesisSpout  # noqa: PLC0415 - needs PySpark
 
         spout = KinesisSpout(self.config, scheme=self.scheme)
-        query: SpoutQuery = getattr(spout, self.door.value)(spark, self.function)
+        query: SpoutQuery = getattr(spout, self.kind.value)(spark, self.function)
         return query
 
 

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.progress import track
 
-from kinesis_spout.cli.commands.reset_plan import place_text
+from kinesis_spout.cli.commands.reset_plan import checkpoint_text
 from kinesis_spout.cli.misspelt import check_begun
 from kinesis_spout.cli.output import duration, note, print_json, print_table
 from kinesis_spout.cli.settings import configured
@@ -108,7 +108,7 @@ def _cells(view: ShardView) -> list[str]:
         f"{view.state.value}, closed" if view.closed else view.state.value,
         ", ".join(view.parents) or "-",
         view.owner or "-",
-        "-" if view.checkpoint is None else place_text(view.checkpoint),
+        "-" if view.checkpoint is None else checkpoint_text(view.checkpoint),
         "?" if view.problem else "-" if lag is None else duration(lag),
         "-" if unread is None else duration(unread),
         str(len(view.unfinished)),

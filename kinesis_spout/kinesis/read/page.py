@@ -47,7 +47,7 @@ class GetRecordsReply(msgspec.Struct, rename="pascal", dict=True):
 
     records: list[Record]
     next_shard_iterator: str | None = None
-    """None: the shard is closed, and this reply drained it."""
+    """None: the shard is closed, and this is its last reply."""
     millis_behind_latest: int | None = None
     child_shards: list[ChildShard] | None = None
 
@@ -93,8 +93,9 @@ def decode_reply(body: bytes) -> GetRecordsReply:
         return _decoder.decode(body)
     except msgspec.DecodeError as error:
         raise Unavailable(
-            f"expected the JSON of a GetRecords reply, got {len(body)} bytes that are none: {error}; "
-            "it is asked for again. If it stays, look at what stands between here and Kinesis"
+            f"expected the JSON of a GetRecords reply, got {len(body)} bytes of something else: "
+            f"{error}; the call is repeated. If this goes on, check what is between here and Kinesis: a proxy, "
+            "a VPC endpoint"
         ) from error
 
 

@@ -144,10 +144,10 @@ class _Values:
 
 
 def _columns(text: memoryview, layout: _Layout) -> RecordColumns | None:
-    places = _places(np.frombuffer(text, np.uint8), layout)
-    if places is None:
+    offsets = _offsets(np.frombuffer(text, np.uint8), layout)
+    if offsets is None:
         return None
-    values = _Values(text, *places)
+    values = _Values(text, *offsets)
     if not _is_alike(values, text, layout):
         return None
     data = layout.members.index(b"Data")
@@ -164,7 +164,7 @@ def _columns(text: memoryview, layout: _Layout) -> RecordColumns | None:
         return None
 
 
-def _places(text: _Bytes, layout: _Layout) -> tuple[_Integers, _Integers] | None:
+def _offsets(text: _Bytes, layout: _Layout) -> tuple[_Integers, _Integers] | None:
     """Say where the values begin and end, if all records are like the first one: a row each, a column a member."""
     quotes = _quotes(text)
     rows, rest = divmod(len(quotes), layout.quotes)

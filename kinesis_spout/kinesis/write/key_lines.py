@@ -31,12 +31,12 @@ class KeyLines:
     def join(self, record: Puttable) -> bool:
         """Put a record at the end of its lines. Says whether it is first in all of them: then it may be sent."""
         lines = [self._lines.setdefault(key, deque()) for key in record.partition_keys]
-        place = _InLine(record, sum(map(bool, lines)))
+        entry = _InLine(record, sum(map(bool, lines)))
         for line in lines:
-            line.append(place)
-        if place.is_behind_in:
-            self._held[place] = None
-        return not place.is_behind_in
+            line.append(entry)
+        if entry.is_behind_in:
+            self._held[entry] = None
+        return not entry.is_behind_in
 
     def leave(self, record: Puttable) -> Iterator[Puttable]:
         """Take a record that was sent out of its lines, and give those that may be sent now."""
@@ -54,7 +54,7 @@ class KeyLines:
 
     def clear(self) -> list[Puttable]:
         """Forget all records. Gives those that were held back, in the order in which they joined."""
-        held = [place.record for place in self._held]
+        held = [entry.record for entry in self._held]
         self._held.clear()
         self._lines.clear()
         return held

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.settings.option import Use
-from kinesis_spout.settings.shard_positions import EndPositions, StartPositions
+from kinesis_spout.settings.shard_positions import EndPositions, StartPositions, rank
 from kinesis_spout.settings.source_options.given import GivenOptions
 from kinesis_spout.settings.source_options.streams import client_of, one_stream_per_shard, streams_to_read
 from shard_state import Position
@@ -70,11 +70,5 @@ def _check_range(given: GivenOptions, start: StartPositions, end: EndPositions) 
 
 def _is_before(end: Position, start: Position) -> bool:
     if end.sequence_number is not None and start.sequence_number is not None:
-        return _place(end) < _place(start)
+        return rank(end) < rank(start)
     return end.timestamp is not None and start.timestamp is not None and end.timestamp < start.timestamp
-
-
-def _place(position: Position) -> tuple[int, bool]:
-    """Order positions at sequence numbers: before a record, then after it."""
-    assert position.sequence_number is not None
-    return position.sequence_number.number, position.type is PositionType.AFTER_SEQUENCE_NUMBER

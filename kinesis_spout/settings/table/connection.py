@@ -3,6 +3,7 @@
 import re
 from typing import Final
 
+from kinesis_spout.ports import DEFAULT_SESSION_TIMEOUT_SECONDS, MAX_SESSION_TIMEOUT_SECONDS
 from kinesis_spout.settings.messages import NotAllowed
 from kinesis_spout.settings.option import Use, option, setting, shared
 from kinesis_spout.settings.value_types import URL, names, seconds, text
@@ -77,7 +78,8 @@ PROGRESS: Final = (
     option("zookeeper", STREAM_READ, _ZOOKEEPER, doc="Where it is published; with `app`."),
     shared("zookeeper_root", _ROOT, "kinesis_spout", uses=STREAM_READ,
         doc="The node that all applications' nodes are below."),
-    setting("session_timeout_seconds", seconds(1, 120), 6.0,
+    setting("session_timeout_seconds", seconds(1, MAX_SESSION_TIMEOUT_SECONDS),
+        DEFAULT_SESSION_TIMEOUT_SECONDS,
         doc="How long ZooKeeper waits for a silent spout before it frees its shards."),
 )  # fmt: skip
 """Where progress is kept, or published beside the checkpoint of a query."""

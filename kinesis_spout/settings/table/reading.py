@@ -113,8 +113,8 @@ BATCHES: Final = (
         doc="The least that the reader logs. It runs in a process of Spark, and prints where Spark does."),
     option("pageServerHost", STREAM_READ,
         text("a host's name or address, no port", r"[A-Za-z0-9_.-]{1,253}|[0-9A-Fa-f:.]{2,45}"),
-        setting="page_host", unset="found from the route to the executors",
-        doc="The driver's name or address, as the executors reach it to take what was read ahead."),
+        setting="page_host", unset="SPARK_LOCAL_IP, else the address of the host name",
+        doc="The name or address at which executors reach the driver's machine, to take what was read ahead."),
     option("progressFrom", STREAM_READ, choice("spark", "zookeeper"), "spark",
         doc="Which progress wins at the start, where both are there."),
 )  # fmt: skip

@@ -1,7 +1,7 @@
 """The data of records that wait for another delivery, on the driver, bounded in bytes.
 
-What came back with a failure is kept while there is room. Beyond that only the place is remembered, and the
-record is read from Kinesis again when its retry is due.
+What came back with a failure is kept while there is room. Beyond that only the sequence number is remembered,
+and the record is read from Kinesis again when its retry is due.
 """
 
 from collections.abc import Collection

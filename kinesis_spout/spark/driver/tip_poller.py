@@ -11,11 +11,11 @@ from typing import Final
 
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.errors import KinesisSpoutError
-from kinesis_spout.kinesis.reactions import Action
+from kinesis_spout.kinesis.patience import Action
 from kinesis_spout.ports import Page, ShardGetter
+from kinesis_spout.spark.driver.driver_shard import DriverShard
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
 from kinesis_spout.spark.driver.poll_schedule import ALLOWANCE, PollSchedule, aligned, tick_seconds
-from kinesis_spout.spark.driver.shard_reader import ShardReader
 from kinesis_spout.spark.tasks.work import Cursor
 
 _FETCH_THREADS: Final = 16
@@ -32,7 +32,7 @@ class TipPoller:
 
     Args:
         consumer: whose shards are polled.
-        readers: what the driver has read of each owned shard; the engine adds and removes them.
+        shards: what the driver has read of each owned shard; the engine adds and removes them.
         settings: periods and limits.
         call: has a function called on the engine's thread.
     """
@@ -40,13 +40,13 @@ class TipPoller:
     def __init__(
         self,
         consumer: Consumer,
-        readers: Mapping[str, ShardReader],
+        shards: Mapping[str, DriverShard],
         settings: EngineSettings,
         call: Callable[[Callable[[], None]], None],
     ) -> None:
         self._consumer = consumer
         self._manager = consumer.manager
-        self._readers = readers
+        self._shards = shards
         self._settings = settings
         self._call = call
         self._tick_seconds = tick_seconds(settings.poll_seconds)
@@ -62,10 +62,10 @@ class TipPoller:
         return self._under_way > 0
 
     def look_again(self, shard_id: str) -> None:
-        """Poll a shard when its reader says so: it is new, or a slice of it has ended."""
-        reader = self._readers.get(shard_id)
-        if reader is not None:
-            self._schedule.put(shard_id, reader.next_poll_at, self._tick_seconds)
+        """Poll a shard when it says so: it is new, or a slice of it has ended."""
+        shard = self._shards.get(shard_id)
+        if shard is not None:
+            self._schedule.put(shard_id, shard.next_poll_at, self._tick_seconds)
 
     def forget(self, shard_id: str) -> None:
         """Poll a shard no more: it is somebody else's."""
@@ -83,16 +83,16 @@ class TipPoller:
         due_at = self._schedule.next_at()
         if due_at is None or due_at > now:
             return due_at
-        buffered = waiting_bytes + sum(reader.size_bytes for reader in self._readers.values())
+        buffered = waiting_bytes + sum(shard.size_bytes for shard in self._shards.values())
         room = self._settings.max_buffered_bytes * 3 // 4 - buffered - self._under_way * _PAGE_BYTES
         while self._under_way < 2 * _FETCH_THREADS:
             shard_id = self._schedule.take(now)
             if shard_id is None:
                 return self._schedule.next_at()
-            reader = self._readers[shard_id]
-            if not reader.is_idle or not self._manager.wants_page(shard_id):
+            shard = self._shards[shard_id]
+            if not shard.is_idle or not self._manager.wants_page(shard_id):
                 self._schedule.put(shard_id, now + _LOOK_AGAIN_SECONDS, self._tick_seconds)
-            elif reader.next_poll_at > now:
+            elif shard.next_poll_at > now:
                 self.look_again(shard_id)
             else:
                 if room <= 0:
@@ -110,50 +110,50 @@ class TipPoller:
         Returns how many bytes that freed.
         """
         freed = 0
-        for shard_id, reader in self._readers.items():
-            if reader.records and not self._manager.may_carry(shard_id):
-                freed += reader.size_bytes
-                reader.drop_page()
+        for shard_id, shard in self._shards.items():
+            if shard.records and not self._manager.may_carry(shard_id):
+                freed += shard.size_bytes
+                shard.drop_page()
         return freed
 
     def _start_fetch(self, shard_id: str, now: float) -> None:
-        reader, state = self._readers[shard_id], self._manager.shard(shard_id)
+        shard, state = self._shards[shard_id], self._manager.shard(shard_id)
         assert state is not None
-        if reader.getter is None:
-            reader.getter = self._consumer.ports.open_getter(shard_id, state.position)
-            # From here on the driver moves the place; the executors' last iterator would lead back.
-            reader.cursor = Cursor()
-        reader.fetching_since = now
+        if shard.getter is None:
+            shard.getter = self._consumer.ports.open_getter(shard_id, state.position)
+            # From here on the driver reads on; the executors' last iterator would lead back.
+            shard.cursor = Cursor()
+        shard.fetching_since = now
         self._under_way += 1
-        self._fetchers.submit(self._fetch, shard_id, reader, reader.getter)
+        self._fetchers.submit(self._fetch, shard_id, shard, shard.getter)
 
-    def reading_failed(self, shard_id: str, reader: ShardReader, error: Exception) -> None:
+    def reading_failed(self, shard_id: str, shard: DriverShard, error: Exception) -> None:
         """Decide what an error of reading means for its shard, wherever it was read."""
         consumer = self._consumer
         reaction = consumer.reading_failed(shard_id, error)
         if reaction.action is Action.END_SHARD:
             self.trimmed(shard_id)
         elif reaction.action is Action.RETRY and isinstance(error, KinesisSpoutError):
-            consumer.last_error = reader.error = error
+            consumer.last_error = shard.error = error
             again_at = consumer.now + reaction.wait_seconds
-            reader.next_poll_at = max(reader.next_poll_at, again_at)
-            reader.read_at = max(reader.read_at, again_at)
+            shard.next_poll_at = max(shard.next_poll_at, again_at)
+            shard.read_at = max(shard.read_at, again_at)
         else:
             consumer.end_with(error)
 
-    def recovered(self, reader: ShardReader) -> None:
+    def recovered(self, shard: DriverShard) -> None:
         """Note that a shard works again."""
-        if reader.error is not None and self._consumer.last_error is reader.error:
+        if shard.error is not None and self._consumer.last_error is shard.error:
             self._consumer.last_error = None
-        reader.error = None
+        shard.error = None
 
     def trimmed(self, shard_id: str) -> None:
         """End a shard that retention took away."""
         self._consumer.shard_trimmed(shard_id)
 
-    def end_if_drained(self, shard_id: str, reader: ShardReader) -> None:
+    def end_if_carried(self, shard_id: str, shard: DriverShard) -> None:
         """End a closed shard once its last page was carried away."""
-        if reader.at_end and not reader.records:
+        if shard.at_end and not shard.records:
             self._end_read(shard_id)
 
     def close(self) -> None:
@@ -164,47 +164,45 @@ class TipPoller:
         self._manager.end_read(shard_id)
         self._consumer.end_was_read()
 
-    def _fetch(self, shard_id: str, reader: ShardReader, getter: ShardGetter) -> None:
+    def _fetch(self, shard_id: str, shard: DriverShard, getter: ShardGetter) -> None:
         """Runs on a fetching thread."""
         try:
             page = getter.read(self._settings.records_per_fetch)
         except Exception as error:  # noqa: BLE001 - sorted out on the engine's thread
             failure = error
-            self._call(lambda: self._fetch_failed(shard_id, reader, getter, failure))
+            self._call(lambda: self._fetch_failed(shard_id, shard, getter, failure))
         else:
-            self._call(lambda: self._fetched(shard_id, reader, getter, page))
+            self._call(lambda: self._fetched(shard_id, shard, getter, page))
 
-    def _fetched(self, shard_id: str, reader: ShardReader, getter: ShardGetter, page: Page) -> None:
+    def _fetched(self, shard_id: str, shard: DriverShard, getter: ShardGetter, page: Page) -> None:
         self._under_way -= 1
-        if self._readers.get(shard_id) is not reader:
+        if self._shards.get(shard_id) is not shard:
             return
         now = self._consumer.now
-        reader.take_in(page)
+        shard.take_in(page)
         self._consumer.read_errors.worked(shard_id)
         if page.records and self.arrived_at is None:
             self.arrived_at = now
-        self.recovered(reader)
+        self.recovered(shard)
         self._consumer.counters.bytes_read += page.size_bytes
         full = (
             len(page.records) >= self._settings.records_per_fetch
             or page.millis_behind_latest > _BEHIND_MILLIS
         )
         self._manager.page_fetched(shard_id, full=full and not page.at_end)
-        period = reader.poll_period(self._tick_seconds, self._settings.idle_poll_seconds)
+        period = shard.poll_period(self._tick_seconds, self._settings.idle_poll_seconds)
         # A poll that began a little late must not cost the shard a tick: the getter waits for the read limits.
         earliest = getter.ready_at - ALLOWANCE * self._settings.poll_seconds
-        reader.next_poll_at = aligned(max(earliest, now), period)
-        reader.read_at = getter.ready_at
-        self._schedule.put(shard_id, reader.next_poll_at, period)
-        self.end_if_drained(shard_id, reader)
+        shard.next_poll_at = aligned(max(earliest, now), period)
+        shard.read_at = getter.ready_at
+        self._schedule.put(shard_id, shard.next_poll_at, period)
+        self.end_if_carried(shard_id, shard)
 
-    def _fetch_failed(
-        self, shard_id: str, reader: ShardReader, getter: ShardGetter, error: Exception
-    ) -> None:
+    def _fetch_failed(self, shard_id: str, shard: DriverShard, getter: ShardGetter, error: Exception) -> None:
         self._under_way -= 1
-        if self._readers.get(shard_id) is not reader:
+        if self._shards.get(shard_id) is not shard:
             return
-        reader.fetching_since = None
-        reader.next_poll_at = max(getter.ready_at, self._consumer.now + self._settings.poll_seconds)
-        self.reading_failed(shard_id, reader, error)
+        shard.fetching_since = None
+        shard.next_poll_at = max(getter.ready_at, self._consumer.now + self._settings.poll_seconds)
+        self.reading_failed(shard_id, shard, error)
         self.look_again(shard_id)

@@ -46,14 +46,15 @@ from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.record import Record
 from kinesis_spout.scheme import resolve
 from kinesis_spout.settings.messages import shown
+from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.spark.record_outcomes.batch_pause import BatchPause
-from kinesis_spout.spark.record_outcomes.dead_letter_place import DeadLetterPlace
 from kinesis_spout.spark.record_outcomes.failed_records import FailedRecords, RetryRules
+from kinesis_spout.spark.record_outcomes.on_demand_sink import OnDemandSink
 from kinesis_spout.spark.record_outcomes.record_delivery import (
     COLUMNS,
     OUTCOMES_DDL,
     DeliverRecords,
-    PickledHandler,
+    PreparedHandler,
     check_columns,
 )
 from kinesis_spout.workers.executor_python import unfit_python
@@ -154,9 +155,11 @@ def each_record(
     except ValueError as error:
         raise InvalidConfig(f"breaker_failure_ratio and breaker_window: {error}") from error
     return _EachRecord(
-        deliver=DeliverRecords(PickledHandler.of(handler, resolve(scheme)), max_failed_bytes_per_task),
+        deliver=DeliverRecords(
+            PickledHandler.of(PreparedHandler(handler, resolve(scheme))), max_failed_bytes_per_task
+        ),
         rules=RetryRules(policy=policy, maximum_record_age_seconds=age),
-        dead_letters=DeadLetterPlace(
+        dead_letters=OnDemandSink(
             url=dead_letters, client=dead_letter_client or KinesisClientSettings(), clock=clock
         ),
         app=app,
@@ -172,7 +175,7 @@ class _EachRecord:
 
     deliver: DeliverRecords
     rules: RetryRules
-    dead_letters: DeadLetterPlace
+    dead_letters: OnDemandSink
     app: str
     pause: BatchPause
     on_progress: Callable[[RecordOutcomes], None] | None

@@ -5,18 +5,16 @@ record itself, so that it can be delivered again without reading its source agai
 tells how many records the task delivered.
 """
 
-import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from pyspark import cloudpickle
 
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.handler import Failure, failure_of
 from kinesis_spout.record import Record
+from kinesis_spout.spark.pickled_handler import PickledHandler
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -60,9 +58,9 @@ OUTCOMES_SCHEMA: Final = pa.schema([(name, _ARROW_TYPES[type_]) for name, type_ 
 
 _OVERHEAD_BYTES: Final = 500
 """What a failed record weighs besides its data, its error and where that was raised, roughly."""
-_MAX_LOADED: Final = 8
 
 RecordFunction = Callable[[Record], object]
+"""Returning acks the record, raising fails it."""
 
 
 def check_columns(df: "DataFrame") -> None:
@@ -84,40 +82,16 @@ def check_columns(df: "DataFrame") -> None:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PickledHandler:
-    """A handler on its way to the executors.
+class PreparedHandler:
+    """Calls ``handler(scheme(record))``."""
 
-    Pickled once for all micro-batches, and unpickled once per Python worker: what the handler opens at module
-    level or keeps in itself (a connection, a cache) lives as long as its worker.
-    """
+    def __init__(self, handler: Callable[[Any], object], scheme: Callable[[Record], Any]) -> None:
+        self._handler = handler
+        self._scheme = scheme
 
-    pickled: bytes = field(repr=False)
-    digest: str
-
-    @classmethod
-    def of(cls, handler: Callable[[Any], object], scheme: Callable[[Record], Any]) -> "PickledHandler":
-        """Pickle a handler and the scheme that prepares its records."""
-        pickled = cloudpickle.dumps((handler, scheme))  # type: ignore[no-untyped-call]
-        return cls(pickled=pickled, digest=hashlib.sha256(pickled).hexdigest())
-
-    def load(self) -> RecordFunction:
-        """Give this worker's copy of the handler."""
-        function = _loaded.get(self.digest)
-        if function is None:
-            handler, scheme = cloudpickle.loads(self.pickled)
-
-            def function(record: Record) -> object:
-                return handler(scheme(record))
-
-            if len(_loaded) == _MAX_LOADED:
-                del _loaded[next(iter(_loaded))]
-            _loaded[self.digest] = function
-        return function
-
-
-_loaded: Final[dict[str, RecordFunction]] = {}
-"""The handlers that this worker has met, by digest; the oldest goes when there are too many."""
+    def __call__(self, record: Record) -> object:
+        """See ``RecordFunction``."""
+        return self._handler(self._scheme(record))
 
 
 class DeliverRecords:
@@ -130,7 +104,7 @@ class DeliverRecords:
             with the error that was one too many.
     """
 
-    def __init__(self, handler: PickledHandler, max_failed_bytes: int | None) -> None:
+    def __init__(self, handler: PickledHandler[RecordFunction], max_failed_bytes: int | None) -> None:
         self._handler = handler
         self.max_failed_bytes = max_failed_bytes
 

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.handler import Failure, failure_of
 from kinesis_spout.spark.tasks.jobs import HandlerBroken, HandlerRaised, cancel, has_begun, tagged
-from kinesis_spout.spark.tasks.kept_rows import FoundRow, KeptRows, Place, RowKeeper
+from kinesis_spout.spark.tasks.kept_rows import FoundRow, KeptRows, RowId, RowKeeper
 from kinesis_spout.spark.tasks.task import TaskSettings
 from kinesis_spout.spark.tasks.work import Unfinished, WorkResult, WorkSlice
 from shard_state import FailedRecord
@@ -30,8 +30,8 @@ class FailableRows(Protocol):
         """What came of the slices, if all rows are acked."""
         ...
 
-    def find(self, places: Iterable[Place]) -> list[FoundRow]:
-        """Look rows up by their places; those that are not of the batch are not found."""
+    def find(self, row_ids: Iterable[RowId]) -> list[FoundRow]:
+        """Look rows up; those that are not of the batch are not found."""
         ...
 
 
@@ -42,7 +42,7 @@ class Collector:
     """Given to a DataFrame handler with each batch, to say which of its rows failed. Mutable."""
 
     def __init__(self) -> None:
-        self.failures: dict[Place, Failure] = {}
+        self.failures: dict[RowId, Failure] = {}
 
     def __repr__(self) -> str:
         return f"Collector(failed={len(self.failures)})"
@@ -123,7 +123,7 @@ def handled(function: DataFrameFunction, rows: KeptRows) -> list[WorkResult]:
     return with_failures(rows, collector.failures) if collector.failures else rows.results
 
 
-def with_failures(rows: FailableRows, failures: Mapping[Place, Failure]) -> list[WorkResult]:
+def with_failures(rows: FailableRows, failures: Mapping[RowId, Failure]) -> list[WorkResult]:
     """Cut the failed rows out of the outcomes.
 
     Raises:
@@ -132,7 +132,7 @@ def with_failures(rows: FailableRows, failures: Mapping[Place, Failure]) -> list
     found = rows.find(failures)
     if len(found) < len(failures):
         known = {(row.record.shard_id, row.record.sequence_number) for row in found}
-        unknown = next(place for place in failures if place not in known)
+        unknown = next(row_id for row_id in failures if row_id not in known)
         raise HandlerBroken(
             f"expected collector.fail with rows of this batch, got {unknown[0]}:{unknown[1]}, which is not in "
             f"it (and {len(failures) - len(known) - 1} more). Pass rows of the DataFrame you were given"
@@ -143,7 +143,7 @@ def with_failures(rows: FailableRows, failures: Mapping[Place, Failure]) -> list
     return [_cut(result, by_slice.get(at, []), failures) for at, result in enumerate(rows.results)]
 
 
-def _cut(result: WorkResult, rows: list[FoundRow], failures: Mapping[Place, Failure]) -> WorkResult:
+def _cut(result: WorkResult, rows: list[FoundRow], failures: Mapping[RowId, Failure]) -> WorkResult:
     failed: list[FailedRecord] = []
     unfinished: list[Unfinished] = []
     for row in sorted(rows, key=lambda row: row.index):

@@ -1,6 +1,6 @@
 """Runs record and Arrow handlers inside the tasks that fetch: the data never leaves the Python worker.
 
-When a worker dies, what its task had noted (``journal``) is found in one of two places. Where Spark retries tasks,
+When a worker dies, what its task had noted (``journal``) is found in one of two ways. Where Spark retries tasks,
 the second attempt does not run the handler again: it salvages what the first has left on its machine, and the job
 goes on. In local mode a task has one attempt and its job fails, other tasks with it; there this process shares the
 machine, reads what all of them left, and has those stop that still run. On another machine nothing is found: then
@@ -24,9 +24,9 @@ from typing import Final
 from pyspark import SparkContext, TaskContext
 
 from kinesis_spout.errors import HandlerKilledWorker
+from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.spark.tasks import journal
-from kinesis_spout.spark.tasks.delivery import DeliverySettings, HandlerDelivery, SliceDelivery
-from kinesis_spout.spark.tasks.handlers import HandlerBytes
+from kinesis_spout.spark.tasks.delivery import DeliverySettings, Handler, HandlerDelivery, SliceDelivery
 from kinesis_spout.spark.tasks.jobs import cancel, has_begun, tagged
 from kinesis_spout.spark.tasks.journal import Journal, Remains
 from kinesis_spout.spark.tasks.salvage import lost, salvage
@@ -84,7 +84,7 @@ class _Folder:
 class RunSlices:
     """The function that Spark runs over the packed slices. Picklable."""
 
-    def __init__(self, settings: TaskSettings, handler: HandlerBytes, folder: _Folder) -> None:
+    def __init__(self, settings: TaskSettings, handler: PickledHandler[Handler], folder: _Folder) -> None:
         self._settings = settings
         self._handler = handler
         self._folder = folder
@@ -132,7 +132,9 @@ class RunSlices:
 class HandlerRunner:
     """A ``BatchRunner`` for handlers that run on the executors."""
 
-    def __init__(self, context: SparkContext, settings: TaskSettings, handler: HandlerBytes) -> None:
+    def __init__(
+        self, context: SparkContext, settings: TaskSettings, handler: PickledHandler[Handler]
+    ) -> None:
         self._context = context
         self._settings = settings
         self._handler = handler

@@ -1,23 +1,15 @@
-"""How the user's code is called on an executor: record by record, or by Arrow batches.
+"""How the user's code is called on an executor: record by record, or by Arrow batches."""
 
-The user's function travels as bytes, pickled once per query, and is unpickled once per Python worker: what it
-opens at module level or keeps in itself (a connection, a cache) lives as long as its worker.
-"""
-
-import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from enum import Enum, auto
 from time import monotonic
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark import cloudpickle
 
 from kinesis_spout.handler import Failure, failure_of
 from kinesis_spout.kinesis.read.arrow import batch_of_records
 from kinesis_spout.record import Record
-from kinesis_spout.spark.tasks.delivery import Failed, Handler
+from kinesis_spout.spark.tasks.delivery import Failed
 from kinesis_spout.spark.tasks.journal import UNDER_WAY, SliceNotes
 
 _LOOK_UP_SECONDS: Final = 0.1
@@ -25,42 +17,6 @@ _LOOK_UP_SECONDS: Final = 0.1
 
 ArrowFunction = Callable[[pa.RecordBatch, "ArrowCollector"], None]
 RecordFunction = Callable[[Any], None]
-
-
-class Door(Enum):
-    """Which kind of handler a query has."""
-
-    RECORD = auto()
-    ARROW = auto()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HandlerBytes:
-    """A handler on its way to the executors."""
-
-    door: Door
-    pickled: bytes = field(repr=False)
-    digest: str
-
-    @classmethod
-    def of(cls, door: Door, function: Callable[..., None], scheme: Callable[[Record], Any]) -> "HandlerBytes":
-        """Pickle a function and the scheme that prepares its records."""
-        pickled = cloudpickle.dumps((function, scheme))  # type: ignore[no-untyped-call]
-        return cls(door=door, pickled=pickled, digest=hashlib.sha256(pickled).hexdigest())
-
-    def load(self) -> Handler:
-        """Give this worker's copy of the handler."""
-        handler = _loaded.get(self.digest)
-        if handler is None:
-            function, scheme = cloudpickle.loads(self.pickled)
-            handler = RecordHandler(function, scheme) if self.door is Door.RECORD else ArrowHandler(function)
-            _loaded.clear()
-            _loaded[self.digest] = handler
-        return handler
-
-
-_loaded: Final[dict[str, Handler]] = {}
-"""The handler of the query that used this worker last, by digest."""
 
 
 class RecordHandler:

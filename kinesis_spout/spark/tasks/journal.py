@@ -133,7 +133,7 @@ class Remains:
     """What a task has left behind."""
 
     results: dict[int, WorkResult] = field(default_factory=dict)
-    """Of the slices that had ended, by their place in the task."""
+    """Of the slices that had ended, by their index in the task."""
     counts: tuple[int, ...] = ()
     """How many records each slice had dealt with."""
     failures: dict[int, dict[int, Failure]] = field(default_factory=dict)

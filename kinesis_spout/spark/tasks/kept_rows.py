@@ -41,7 +41,7 @@ from shard_state import SequenceNumber, SliceKind
 _Outcomes = dict[str, list[bytes]]
 """Pickled ``KeptSlice``s, by the tag of their batch."""
 
-Place = tuple[str, str]
+RowId = tuple[str, str]
 """Of a record: its shard's id and its sequence number."""
 
 
@@ -147,10 +147,10 @@ class KeptRows:
         rows = jvm.org.apache.spark.sql.api.r.SQLUtils.toDataFrame(self._blocks._jrdd, schema, session)  # noqa: SLF001
         return DataFrame(rows, self._spark)
 
-    def find(self, places: Iterable[Place]) -> list[FoundRow]:
-        """Look rows up by their places, in one job; those that are not of the batch are not found."""
+    def find(self, row_ids: Iterable[RowId]) -> list[FoundRow]:
+        """Look rows up, in one job; those that are not of the batch are not found."""
         wanted: dict[str, set[str]] = {}
-        for shard_id, sequence_number in places:
+        for shard_id, sequence_number in row_ids:
             wanted.setdefault(shard_id, set()).add(sequence_number)
         searched = {
             at: each

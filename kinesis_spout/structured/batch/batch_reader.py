@@ -8,39 +8,39 @@ Rows are in the order of their shard. Across shards there is no order, not even 
 a batch is whole anyway, and whoever wants an order sorts.
 """
 
-import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from kinesis_spout.clock import Clock, SystemClock, moment
-from kinesis_spout.errors import DataLoss, InvalidConfig
+from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.kinesis import KinesisClientSettings, KinesisShardLister
 from kinesis_spout.kinesis.client import stream_arguments
 from kinesis_spout.kinesis.errors import ResourceNotFound, expected, translated
+from kinesis_spout.kinesis.patience import persistently
 from kinesis_spout.settings.shard_positions import EndPositions, StartPositions
 from kinesis_spout.settings.source_options import BatchReadOptions
 from kinesis_spout.settings.table.spelling import as_option, said_as_options
 from kinesis_spout.structured.batch.shard_interval import IntervalRead, ShardInterval
-from kinesis_spout.structured.stream.partitions import RangeReading, in_chunks
-from kinesis_spout.structured.stream.stream_shards import persistently
+from kinesis_spout.structured.data_loss import lose
+from kinesis_spout.structured.stream.partitions import ReadSettings, in_chunks
 from kinesis_spout.workers.worker_log import print_log_lines
 from kinesis_spout.workers.worker_memory import set_aside_imports
 from shard_state import Shard
+
+T = TypeVar("T")
 
 SHARDS_PER_TASK: Final = 8
 """Unless ``shardsPerTask`` says otherwise. AWS gives 2 MiB/s of a shard, and one Python task takes in about
 eight times that; more tasks would wait, fewer would be the bottleneck."""
 
-_log = logging.getLogger(__name__)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchPlan:
+class ReadPlan:
     """Where a read begins and ends, and in which shards. Can be pickled."""
 
     start: StartPositions
@@ -85,14 +85,14 @@ class ShardIntervals(InputPartition):
         self,
         intervals: list[ShardInterval],
         *,
-        plan: BatchPlan,
-        reading: RangeReading,
+        plan: ReadPlan,
+        settings: ReadSettings,
         bytes_per_second: float,
     ) -> None:
         super().__init__(tuple(intervals))
         self.intervals = tuple(intervals)
         self.plan = plan
-        self.reading = reading
+        self.settings = settings
         self.bytes_per_second = bytes_per_second
 
 
@@ -125,7 +125,7 @@ class KinesisBatchReader(DataSourceReader):
         plan = self._plan()
         intervals = plan.intervals()
         self._check_retention(intervals)
-        reading = RangeReading(
+        settings = ReadSettings(
             client=options.client,
             fail_on_data_loss=options.fail_on_data_loss,
             records_per_fetch=options.max_records_per_fetch,
@@ -135,7 +135,7 @@ class KinesisBatchReader(DataSourceReader):
         count = max(1, -(-len(intervals) // (options.shards_per_task or SHARDS_PER_TASK)))
         rate = options.max_fetch_bytes_per_second
         return [
-            ShardIntervals(intervals[task::count], plan=plan, reading=reading, bytes_per_second=rate)
+            ShardIntervals(intervals[task::count], plan=plan, settings=settings, bytes_per_second=rate)
             for task in range(count)
         ]
 
@@ -146,20 +146,20 @@ class KinesisBatchReader(DataSourceReader):
         with said_as_options():
             yield from read_intervals(partition, SystemClock())
 
-    def _plan(self) -> BatchPlan:
+    def _plan(self) -> ReadPlan:
         options = self._options
         end = options.end.resolved(self._now)
         client = options.client.connect()
         listers = {stream: KinesisShardLister(client, stream) for stream in options.streams}
         listed = {
-            stream: frozenset(shard.shard_id for shard in persistently(lister.list_shards))
+            stream: frozenset(shard.shard_id for shard in _begun(lister.list_shards, stream))
             for stream, lister in listers.items()
         }
-        plan = BatchPlan(start=options.start, end=end, listed=listed)
+        plan = ReadPlan(start=options.start, end=end, listed=listed)
         self._check_shards(plan)
         return plan
 
-    def _check_shards(self, plan: BatchPlan) -> None:
+    def _check_shards(self, plan: ReadPlan) -> None:
         shards = sum(len(ids) for ids in plan.listed.values())
         for option, position in (
             ("startingPosition", plan.start.default),
@@ -174,7 +174,8 @@ class KinesisBatchReader(DataSourceReader):
         if missing:
             self._lose(
                 f"expected the shards that startingPosition and endingPosition name among the {shards} that the "
-                f"stream lists, but {', '.join(sorted(missing))} is not there: retention took it, or it never was",
+                f"stream lists, but {', '.join(sorted(missing))} is not there: retention trimmed it, or it never "
+                "existed",
                 "to read the others",
             )
 
@@ -187,7 +188,7 @@ class KinesisBatchReader(DataSourceReader):
                     interval.start.timestamp, oldest.get(interval.stream, interval.start.timestamp)
                 )
         for stream, start in oldest.items():
-            created, hours = persistently(partial(_kept, self._options.client, stream))
+            created, hours = _begun(partial(_kept, self._options.client, stream), stream)
             horizon = self._now - hours * 3600
             if max(start, created) < horizon:
                 self._lose(
@@ -197,9 +198,7 @@ class KinesisBatchReader(DataSourceReader):
                 )
 
     def _lose(self, text: str, so_that: str) -> None:
-        if self._options.fail_on_data_loss:
-            raise DataLoss(f"{text}. Set failOnDataLoss to false {so_that}")
-        _log.warning("%s; going on without it because failOnDataLoss is false", text)
+        lose(text, fail=self._options.fail_on_data_loss, so_that=so_that)
 
 
 def read_intervals(partition: ShardIntervals, clock: Clock) -> Iterator[pa.RecordBatch]:
@@ -213,7 +212,7 @@ def read_intervals(partition: ShardIntervals, clock: Clock) -> Iterator[pa.Recor
 
     def begin(interval: ShardInterval) -> IntervalRead:
         rate = partition.bytes_per_second
-        return IntervalRead(interval, partition.reading, bytes_per_second=rate, clock=clock)
+        return IntervalRead(interval, partition.settings, bytes_per_second=rate, clock=clock)
 
     reads = [begin(interval) for interval in partition.intervals]
     while reads:
@@ -222,10 +221,14 @@ def read_intervals(partition: ShardIntervals, clock: Clock) -> Iterator[pa.Recor
         rows = read.next_rows()
         if rows is not None:
             yield from in_chunks(rows)
-        if read.is_over:
+        if read.is_done:
             reads.remove(read)
             reads.extend(begin(found) for found in partition.plan.unlisted(read.interval, read.children))
     set_aside_imports()
+
+
+def _begun(call: Callable[[], T], stream: str) -> T:
+    return persistently(call, f"the beginning of a read of {stream}", SystemClock())
 
 
 def _kept(settings: KinesisClientSettings, stream: str) -> tuple[float, int]:

@@ -4,7 +4,7 @@
 every record by itself, to the microsecond: ``start <= arrival < end``. So of two reads, one of which ends where
 the other starts, each record is in exactly one; and whoever reads an interval again gets the same records.
 
-**When it is over.** Arrival times only nearly increase along a shard, and two clocks only nearly agree; by how
+**When it is done.** Arrival times only nearly increase along a shard, and two clocks only nearly agree; by how
 much they differ at most is assumed to be ``MARGIN_SECONDS``. Kinesis is asked from so long before a start time,
 and an interval that ends at a time is read on until the first of these:
 
@@ -17,25 +17,22 @@ An interval that ends at a sequence number is over with the record there, with t
 end of the shard. If the tip comes first, the record is not in the shard, which is a data loss.
 """
 
-import logging
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kinesis_spout.clock import Clock
-from kinesis_spout.errors import DataLoss, KinesisError, KinesisSpoutError, ShardNotFound, Throttled
+from kinesis_spout.errors import DataLoss, KinesisError, KinesisSpoutError, ShardNotFound
 from kinesis_spout.kinesis import ArrowPage, KinesisShardLister, PollingShardGetter
-from kinesis_spout.settings.shard_positions import MARGIN_SECONDS
-from kinesis_spout.structured.stream.partitions import RangeReading
-from shard_state import Position, SequenceNumber, Shard
+from kinesis_spout.kinesis.patience import Action, Work, reaction_to, tried_again
+from kinesis_spout.kinesis.read.arrow import sequence_at
+from kinesis_spout.settings.shard_positions import MARGIN_SECONDS, rank
+from kinesis_spout.structured.data_loss import lose
+from kinesis_spout.structured.stream.partitions import ReadSettings
+from shard_state import Position, Shard
 from shard_state.position import PositionType
-
-_MIN_RETRY_SECONDS: Final = 0.2
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +53,7 @@ class ShardInterval:
         if start.timestamp is not None and end.timestamp is not None:
             return end.timestamp <= start.timestamp
         if start.sequence_number is not None and end.sequence_number is not None:
-            return _place(end) <= _place(start)
+            return rank(end) <= rank(start)
         return False
 
     @property
@@ -91,7 +88,7 @@ class ShardInterval:
         if batch.num_rows == 0:
             return False
         if self.end.sequence_number is not None:
-            return _sequence(batch, batch.num_rows - 1) >= self.end.sequence_number
+            return sequence_at(batch, batch.num_rows - 1) >= self.end.sequence_number
         assert self.end.timestamp is not None
         first_arrival: int = pc.min(self._arrivals(batch)).as_py()
         return first_arrival > _microseconds(self.end.timestamp + MARGIN_SECONDS)
@@ -102,7 +99,7 @@ class ShardInterval:
             row = pc.index(pc.is_null(arrivals), value=True).as_py()
             raise KinesisError(
                 f"expected an arrival time with every record of shard {self.shard_id!r} of stream "
-                f"{self.stream!r}, got none with {_sequence(batch, row)}, so it is neither in a range of times "
+                f"{self.stream!r}, got none with {sequence_at(batch, row)}, so it is neither in a range of times "
                 "nor outside; give sequence numbers as startingPosition and endingPosition"
             )
         return arrivals.cast(pa.int64())
@@ -116,17 +113,17 @@ class IntervalRead:
 
     Args:
         interval: which.
-        reading: how.
+        settings: how.
         bytes_per_second: at most so much is read of the shard.
         clock: dates the reads, and paces them.
     """
 
     def __init__(
-        self, interval: ShardInterval, reading: RangeReading, *, bytes_per_second: float, clock: Clock
+        self, interval: ShardInterval, settings: ReadSettings, *, bytes_per_second: float, clock: Clock
     ) -> None:
-        client = reading.client.connect()
+        client = settings.client.connect()
         self.interval = interval
-        self._reading = reading
+        self._settings = settings
         self._bytes_per_second = bytes_per_second
         self._clock = clock
         self._getter = PollingShardGetter(
@@ -135,15 +132,15 @@ class IntervalRead:
             shard_id=interval.shard_id,
             position=interval.first_position,
             lister=KinesisShardLister(client, interval.stream, clock=clock),
-            fail_on_data_loss=reading.fail_on_data_loss,
-            extra_columns=reading.extra_columns,
+            fail_on_data_loss=settings.fail_on_data_loss,
+            extra_columns=settings.extra_columns,
             clock=clock,
         )
         last = interval.end.timestamp
         self._tip_counts_from = (clock.time() if last is None else last) + MARGIN_SECONDS
         self.ready_at = self._getter.ready_at
         """The clock's monotonic time of the next read; whoever calls ``next_rows`` waits for it."""
-        self.is_over = False
+        self.is_done = False
         """Everything was read."""
         self.children: tuple[Shard, ...] = ()
         """Who continues the shard, if its end was read."""
@@ -161,7 +158,7 @@ class IntervalRead:
         """
         begun, begun_at = self._clock.time(), self._clock.monotonic()
         try:
-            page = self._getter.read_arrow(self._reading.records_per_fetch)
+            page = self._getter.read_arrow(self._settings.records_per_fetch)
         except KinesisSpoutError as error:
             self._failed(error)
             return None
@@ -172,13 +169,13 @@ class IntervalRead:
 
     def _look_for_end(self, page: ArrowPage, begun: float) -> None:
         if page.at_end:
-            self.is_over = True
+            self.is_done = True
             self.children = page.child_shards
         elif self.interval.is_behind(page.batch):
-            self.is_over = True
+            self.is_done = True
         elif page.batch.num_rows == 0 and page.millis_behind_latest == 0:
             if begun > self._tip_counts_from:
-                self.is_over = True
+                self.is_done = True
                 self._check_end_at_tip()
             else:
                 # The tip so early tells nothing: ask again when it does. (Just after, as it has to be later.)
@@ -195,25 +192,20 @@ class IntervalRead:
             )
 
     def _failed(self, error: KinesisSpoutError) -> None:
-        if isinstance(error, ShardNotFound):
-            self.is_over = True
+        if reaction_to(error, Work.QUERY).action is Action.END_SHARD:
+            self.is_done = True
             self._lose(ShardNotFound, str(error), "to read the others", error)
             return
         if isinstance(error, DataLoss):
             text = f"cannot begin to read {self.interval}: that is behind retention, or not of this shard"
             self._lose(DataLoss, f"{text} ({error.__cause__})", "to begin at the oldest record left", error)
-        if not error.retriable:
-            raise error
-        if not isinstance(error, Throttled):
-            _log.warning("%s; it is read again", error)
-        self.ready_at = max(self._getter.ready_at, self._clock.monotonic() + _MIN_RETRY_SECONDS)
+        reaction = tried_again(error)
+        self.ready_at = reaction.read_again_at(self._clock.monotonic(), self._getter.ready_at)
 
     def _lose(
         self, kind: type[KinesisError], text: str, so_that: str, cause: KinesisSpoutError | None = None
     ) -> None:
-        if self._reading.fail_on_data_loss:
-            raise kind(f"{text}. Set failOnDataLoss to false {so_that}") from cause
-        _log.warning("%s; going on without it because failOnDataLoss is false", text)
+        lose(text, fail=self._settings.fail_on_data_loss, kind=kind, so_that=so_that, cause=cause)
 
 
 def _rows_before(end: Position, batch: pa.RecordBatch) -> int:
@@ -221,16 +213,7 @@ def _rows_before(end: Position, batch: pa.RecordBatch) -> int:
     assert end.sequence_number is not None
     inclusive = end.type is PositionType.AFTER_SEQUENCE_NUMBER
     find = bisect_right if inclusive else bisect_left
-    return find(range(batch.num_rows), end.sequence_number, key=lambda row: _sequence(batch, row))
-
-
-def _sequence(batch: pa.RecordBatch, row: int) -> SequenceNumber:
-    return SequenceNumber(int(batch.column("sequenceNumber")[row].as_py()))
-
-
-def _place(position: Position) -> tuple[SequenceNumber | None, bool]:
-    """Order positions at sequence numbers: before a record, then after it."""
-    return position.sequence_number, position.type is PositionType.AFTER_SEQUENCE_NUMBER
+    return find(range(batch.num_rows), end.sequence_number, key=lambda row: sequence_at(batch, row))
 
 
 def _microseconds(seconds: float) -> int:

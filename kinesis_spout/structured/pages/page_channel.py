@@ -87,7 +87,7 @@ class PageChannel:
         """Connect to a server, and prove each other.
 
         Raises:
-            OSError: it cannot be reached, or is not the right one, or has no place for this connection.
+            OSError: it cannot be reached, or is not the right one, or has no slot for this connection.
         """
         connected = _connect(address)
         try:

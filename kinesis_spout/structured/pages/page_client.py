@@ -53,7 +53,7 @@ def fetch_segments(
                     return
                 yield batch
     except OSError as error:
-        _log.warning("the reader's pages are not to be had any more, reading Kinesis again: %r", error)
+        _log.warning("the reader no longer serves its pages, reading Kinesis again: %r", error)
     finally:
         if not is_kept:
             channel.close()
@@ -72,7 +72,7 @@ class _Connections:
         if idle is not None:
             if idle.is_quiet():
                 return idle
-            idle.close()  # the server ended it: nothing was asked for long, or others needed its place
+            idle.close()  # the server ended it: nothing was asked for long, or others needed its slot
         if time.monotonic() < self._unreachable.get(address, 0.0):
             return None
         try:

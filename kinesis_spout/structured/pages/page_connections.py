@@ -6,10 +6,10 @@ import threading
 from collections.abc import Iterator
 
 
-class ConnectionPlaces:
-    """A place for each connection, and no more than ``most``. Thread-safe.
+class ConnectionSlots:
+    """A slot for each connection, and no more than ``most``. Thread-safe.
 
-    A connection either waits for its other end, or is at work. Where all places are taken, the one that has
+    A connection either waits for its other end, or is at work. Where all slots are taken, the one that has
     waited longest is ended for a new one. It is a stranger who says nothing, or a worker that has nothing to ask;
     that worker connects again when it has.
     """
@@ -24,7 +24,7 @@ class ConnectionPlaces:
         """The one that was ended for a new one."""
 
     def take(self, new: socket.socket, patience_seconds: float) -> bool:
-        """Give a new connection a place, in which it waits; False if none becomes free for so long."""
+        """Give a new connection a slot, in which it waits; False if none becomes free for so long."""
         with self._changed:
             if not self._changed.wait_for(self._has_room, patience_seconds):
                 return False
@@ -46,7 +46,7 @@ class ConnectionPlaces:
                 self._waiting.pop(connection, None)
 
     def leave(self, connection: socket.socket) -> None:
-        """Free the place of a connection that is closed."""
+        """Free the slot of a connection that is closed."""
         with self._changed:
             self._taken.discard(connection)
             self._waiting.pop(connection, None)

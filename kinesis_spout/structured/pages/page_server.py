@@ -19,7 +19,7 @@ from typing import Final
 
 from kinesis_spout.structured.pages.page_buffer import Segment, StoredPage
 from kinesis_spout.structured.pages.page_channel import PageChannel, PageServerAddress, listen, listen_locally
-from kinesis_spout.structured.pages.page_connections import ConnectionPlaces
+from kinesis_spout.structured.pages.page_connections import ConnectionSlots
 from kinesis_spout.structured.pages.page_handshake import welcome
 
 MAX_CONNECTIONS: Final = 256
@@ -27,7 +27,7 @@ MAX_CONNECTIONS: Final = 256
 IDLE_SECONDS: Final = 60.0
 """After so long without a request a connection is ended. Spark ends idle Python workers as late."""
 _PATIENCE_SECONDS: Final = 5.0
-"""How long a connection waits for a place; less than ``HANDSHAKE_SECONDS``."""
+"""How long a connection waits for a slot; less than ``HANDSHAKE_SECONDS``."""
 _KEY_BYTES: Final = 32
 _NO_DESCRIPTORS_SECONDS: Final = 1.0
 
@@ -65,7 +65,7 @@ class PageServer:
         self._find = find
         self._is_closed = False
         self._is_full = False
-        self._places = ConnectionPlaces(max_connections)
+        self._slots = ConnectionSlots(max_connections)
         name = secrets.token_hex()
         remote, local = listen(host), listen_locally(name)
         self._sockets = [remote] if local is None else [remote, local]
@@ -99,7 +99,7 @@ class PageServer:
                     _log.warning("the page server cannot take a connection now: %r", error)
                     time.sleep(_NO_DESCRIPTORS_SECONDS)
                 continue
-            if not self._places.take(client, _PATIENCE_SECONDS):
+            if not self._slots.take(client, _PATIENCE_SECONDS):
                 self._say_that_it_is_full()
                 client.close()
                 continue
@@ -114,7 +114,7 @@ class PageServer:
             _log.warning(
                 "%d tasks take pages from the reader at the same time, which is the most it serves: further ones "
                 "read Kinesis again. A larger bytesPerTask makes fewer tasks",
-                self._places.most,
+                self._slots.most,
             )
 
     def _serve(self, client: socket.socket) -> None:
@@ -126,7 +126,7 @@ class PageServer:
                 return
             channel = PageChannel(client, wait_seconds=IDLE_SECONDS)
             while True:
-                with self._places.waiting(client):
+                with self._slots.waiting(client):
                     wanted = channel.asked()
                 for segment, step in wanted:
                     self._answer(channel, segment, step)
@@ -134,7 +134,7 @@ class PageServer:
             return  # the worker ended, gave the task up, or had nothing to ask for long
         finally:
             client.close()
-            self._places.leave(client)
+            self._slots.leave(client)
 
     def _answer(self, channel: PageChannel, segment: Segment, step: int) -> None:
         page = self._find(segment.page)

@@ -1,13 +1,12 @@
 """Opens the places where an application keeps its progress, one for each stream, in ZooKeeper."""
 
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Protocol
 
-from kinesis_spout.consumer.open_ports import EMBEDDED_DIRECTORY
+from kinesis_spout.consumer.open_ports import zookeeper_settings
 from kinesis_spout.ports import CheckpointStore, Coordinator
 from kinesis_spout.settings import SpoutConfig, SpoutSettings
-from kinesis_spout.zookeeper import EmbeddedZooKeeper, Paths, ZooKeeperBackend, ZooKeeperSession
+from kinesis_spout.zookeeper import EmbeddedZooKeeper, ZooKeeperSettings
 
 
 class Place(Protocol):
@@ -54,22 +53,16 @@ class ZooKeeperPlaces:
             InvalidConfig, StoreError: the embedded server does not start.
         """
         config = self._config(stream)
-        session = ZooKeeperSession(config.zookeeper_hosts or self._embedded(config.zookeeper_directory))
-        paths = Paths(root=config.zookeeper_root, app=config.app, stream=config.stream_name)
-        with ExitStack() as on_failure:
-            on_failure.callback(session.close)
-            backend = ZooKeeperBackend(session, paths)
-            on_failure.pop_all()
-        return backend
+        zookeeper = zookeeper_settings(config)
+        return zookeeper.connect(config.stream_name, self._embedded(zookeeper))
 
     def close(self) -> None:
         """Stop the embedded server, if it was started here."""
         self._opened.close()
 
-    def _embedded(self, directory: str | None) -> EmbeddedZooKeeper:
-        if self._server is None:
-            path = Path(directory or EMBEDDED_DIRECTORY).resolve()
-            self._server = self._opened.enter_context(EmbeddedZooKeeper(path))
+    def _embedded(self, zookeeper: ZooKeeperSettings) -> EmbeddedZooKeeper | None:
+        if self._server is None and (server := zookeeper.server()) is not None:
+            self._server = self._opened.enter_context(server)
         return self._server
 
     def _config(self, stream: str) -> SpoutConfig:

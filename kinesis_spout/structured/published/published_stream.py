@@ -4,7 +4,7 @@ What is written is what a consumer writes, under the same fence: a query registe
 that it reads, and each write is conditional on the ownership's epoch. So the command line shows a query as it
 shows a spout, and each can go on where the other ended.
 
-    drained                        SHARD_END, before anything is written of the children (invariant 8)
+    at its end                     SHARD_END, before anything is written of the children (invariant 8)
     after a record                 that record as the base
     nothing read yet               the start, no base
 
@@ -22,10 +22,9 @@ from typing import Final
 
 from kinesis_spout.clock import Clock
 from kinesis_spout.errors import ConsumerAlive
-from kinesis_spout.ports import CheckpointWrite, CommitResult
+from kinesis_spout.ports import DEFAULT_SESSION_TIMEOUT_SECONDS, CheckpointWrite, CommitResult
 from kinesis_spout.structured.offsets import ShardOffset, StreamOffset
 from kinesis_spout.structured.published.published_places import Place
-from kinesis_spout.zookeeper.session import DEFAULT_SESSION_TIMEOUT_SECONDS
 from shard_state import Checkpoint, Position, PositionType, SequenceNumber, Shard
 from shard_state.sequence_number import SHARD_END, SHARD_START
 
@@ -107,8 +106,8 @@ class PublishedStream:
             self._begin(done)
         for shard_id in self._place.coordinator.take_lost():
             self._held.pop(shard_id, None)
-        drained = (shard_id for shard_id, shard in done.shards.items() if shard.drained)
-        if not self._write_shards(done, drained) or not self._write_shards(done, done.readable()):
+        ended = (shard_id for shard_id, shard in done.shards.items() if shard.at_end)
+        if not self._write_shards(done, ended) or not self._write_shards(done, done.readable()):
             return False
         self._refused_since = None
         return True
@@ -149,7 +148,7 @@ class PublishedStream:
         for write in writes:
             if write.shard_id in result.committed:  # else its ownership is lost, and will be reported so
                 self._held[write.shard_id] = write.checkpoint
-        self._give_up_ended()
+        self._give_up_over()
         return ours and not result.fenced
 
     def _acquire(self, shard_id: str, shard: ShardOffset) -> Checkpoint | None:
@@ -171,12 +170,12 @@ class PublishedStream:
         self._held[shard_id] = held
         return held
 
-    def _give_up_ended(self) -> None:
-        ended = [shard_id for shard_id, held in self._held.items() if held.is_shard_end]
-        self._place.coordinator.release(ended)
-        for shard_id in ended:
+    def _give_up_over(self) -> None:
+        over = [shard_id for shard_id, held in self._held.items() if held.is_shard_end]
+        self._place.coordinator.release(over)
+        for shard_id in over:
             del self._held[shard_id]
-        self._over.update(ended)
+        self._over.update(over)
 
     def _others(self) -> list[str]:
         coordinator = self._place.coordinator
@@ -218,7 +217,7 @@ def restored(
         listed = stream.shards.get(shard_id)
         shards[shard_id] = ShardOffset(
             position=_position(checkpoint),
-            drained=checkpoint.is_shard_end,
+            at_end=checkpoint.is_shard_end,
             parents=(checkpoint.parents or ()) if listed is None else listed.parents,
         )
     return StreamOffset(created=stream.created, shards=shards)
@@ -233,7 +232,7 @@ def _position(checkpoint: Checkpoint) -> Position:
 
 
 def _base(shard: ShardOffset) -> SequenceNumber:
-    if shard.drained:
+    if shard.at_end:
         return SHARD_END
     number = shard.position.sequence_number
     if number is None or shard.position.type is not PositionType.AFTER_SEQUENCE_NUMBER:

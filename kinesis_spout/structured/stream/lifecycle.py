@@ -3,9 +3,17 @@
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
-from kinesis_spout.life_lines import SUMMARY_SECONDS, Pace, Reshards, named, of_stream, place, shards
+from kinesis_spout.life_lines import (
+    SUMMARY_SECONDS,
+    Pace,
+    Reshards,
+    named,
+    of_stream,
+    package_version,
+    readable,
+    shards,
+)
 from kinesis_spout.structured.offsets import QueryOffset
-from kinesis_spout.version import package_version
 from shard_state import Position, PositionType, Shard
 
 _log = logging.getLogger(__name__)
@@ -42,7 +50,8 @@ class Lifecycle:
         if start.type is PositionType.LATEST and not self._is_resolved:
             self._is_resolved = True
             _log.info(
-                "position: a query without a checkpoint reads from %s (initialPosition latest)", place(first)
+                "position: a query without a checkpoint reads from %s (initialPosition latest)",
+                readable(first),
             )
 
     def listed(self, listed: Mapping[str, Iterable[Shard]]) -> None:
@@ -60,7 +69,7 @@ class Lifecycle:
             (name, shard_id)
             for name, stream in start.streams.items()
             for shard_id, shard in stream.shards.items()
-            if shard.drained
+            if shard.at_end
         }
         known, self._finished = self._finished, finished | (self._finished or set())
         for stream in self._streams if known is not None else ():

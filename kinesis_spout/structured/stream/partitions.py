@@ -5,7 +5,6 @@ So every reading of it gives the same rows in the same order: by a task that is 
 after a restart.
 """
 
-import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -13,9 +12,11 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from kinesis_spout.errors import DataLoss, KinesisSpoutError, ShardNotFound, Throttled
+from kinesis_spout.errors import KinesisSpoutError, ShardNotFound
 from kinesis_spout.kinesis import ArrowPage, KinesisClientSettings, KinesisShardLister, PollingShardGetter
+from kinesis_spout.kinesis.patience import tried_again
 from kinesis_spout.kinesis.read.arrow import sequence_at
+from kinesis_spout.structured.data_loss import lose
 from kinesis_spout.structured.pages.page_buffer import Segment
 from kinesis_spout.structured.pages.page_channel import PageServerAddress
 from kinesis_spout.structured.pages.page_client import fetch_segments
@@ -26,8 +27,6 @@ from shard_state import Position, SequenceNumber
 _ROWS_PER_BATCH: Final = 2_000
 _BYTES_PER_BATCH: Final = 1024 * 1024
 """Spark moves Arrow batches of about this size cheapest."""
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +45,7 @@ class ShardRange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RangeReading:
+class ReadSettings:
     """What a task needs to know to read ranges."""
 
     client: KinesisClientSettings
@@ -59,10 +58,10 @@ class RangeReading:
 class ShardRanges(InputPartition):
     """What one task reads."""
 
-    def __init__(self, ranges: Sequence[ShardRange], reading: RangeReading) -> None:
+    def __init__(self, ranges: Sequence[ShardRange], settings: ReadSettings) -> None:
         super().__init__(tuple(ranges))
         self.ranges = tuple(ranges)
-        self.reading = reading
+        self.settings = settings
 
 
 def in_tasks(
@@ -101,23 +100,23 @@ def read_ranges(partition: ShardRanges) -> Iterator[pa.RecordBatch]:
         AccessDenied, StreamNotFound: at once.
     """
     for shard in partition.ranges:
-        yield from _Range(shard, partition.reading).read()
+        yield from _Range(shard, partition.settings).read()
     set_aside_imports()
 
 
 class _Range:
     """One range while it is read. Mutable."""
 
-    def __init__(self, shard: ShardRange, reading: RangeReading) -> None:
+    def __init__(self, shard: ShardRange, settings: ReadSettings) -> None:
         self._shard = shard
-        self._reading = reading
+        self._settings = settings
         self._done: SequenceNumber | None = None
         self._rows = 0
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        shard, pages = self._shard, self._reading.pages
+        shard, pages = self._shard, self._settings.pages
         if shard.segments and pages is not None:
-            schema = arrow_schema(self._reading.extra_columns)
+            schema = arrow_schema(self._settings.extra_columns)
             step = _rows_at_once(shard.size_bytes / shard.rows)
             for batch in fetch_segments(pages, shard.segments, schema, rows_at_once=step):
                 yield from self._hand_out(batch)
@@ -133,7 +132,7 @@ class _Range:
 
     def _from_kinesis(self) -> Iterator[pa.RecordBatch]:
         shard = self._shard
-        client = self._reading.client.connect()
+        client = self._settings.client.connect()
         start = Position.at(shard.first) if self._done is None else Position.after(self._done)
         getter = PollingShardGetter(
             client,
@@ -141,13 +140,13 @@ class _Range:
             shard_id=shard.shard_id,
             position=start,
             lister=KinesisShardLister(client, shard.stream),
-            fail_on_data_loss=self._reading.fail_on_data_loss,
-            extra_columns=self._reading.extra_columns,
+            fail_on_data_loss=self._settings.fail_on_data_loss,
+            extra_columns=self._settings.extra_columns,
         )
         while self._done != shard.last:
             left = shard.rows - self._rows
             try:
-                page = patiently_read(getter, max(1, min(self._reading.records_per_fetch, left)))
+                page = patiently_read(getter, max(1, min(self._settings.records_per_fetch, left)))
             except ShardNotFound:
                 return  # retention took all of it
             batch = _up_to(page.batch, shard.last)
@@ -164,9 +163,7 @@ class _Range:
             f"expected {shard.rows} records from {shard.first} to {shard.last} in shard {shard.shard_id!r} of "
             f"stream {shard.stream!r}, which a batch of this query has, {found}: retention took the others"
         )
-        if self._reading.fail_on_data_loss:
-            raise DataLoss(f"{text}. Set failOnDataLoss to false to go on without them")
-        _log.warning("%s; going on without them because failOnDataLoss is false", text)
+        lose(text, fail=self._settings.fail_on_data_loss)
 
 
 def patiently_read(getter: PollingShardGetter, limit: int) -> ArrowPage:
@@ -175,10 +172,7 @@ def patiently_read(getter: PollingShardGetter, limit: int) -> ArrowPage:
         try:
             return getter.read_arrow(limit)
         except KinesisSpoutError as error:
-            if not error.retriable:
-                raise
-            if not isinstance(error, Throttled):
-                _log.warning("%s; it is read again", error)
+            tried_again(error)
 
 
 def in_chunks(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -37,7 +37,7 @@ class BatchLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchPlan:
+class MicroBatchPlan:
     """The end of a batch, and how much is in it."""
 
     end: QueryOffset
@@ -45,8 +45,8 @@ class BatchPlan:
     bytes: int
     is_full: bool
     """Waiting would not make it larger: the limits leave some of what is at hand to the next one."""
-    drains: bool
-    """It has the end of a shard, whose children wait for it."""
+    has_shard_end: bool
+    """It has the end of a shard, whose children wait for this batch."""
 
 
 def patience_seconds(
@@ -81,18 +81,18 @@ def patience_seconds(
 def plan_batch(
     start: QueryOffset,
     buffer: PageBuffer,
-    ended: Mapping[ShardKey, bool],
+    at_end: Mapping[ShardKey, bool],
     limits: BatchLimits,
     first: int = 0,
     *,
     until: int = EVERYTHING,
-) -> BatchPlan | None:
+) -> MicroBatchPlan | None:
     """Plan the batch that follows ``start``.
 
     Args:
         start: where the batch before it ended, every known shard in it.
         buffer: what is at hand beyond ``start``.
-        ended: the shards that may be read now; True where the buffer has everything up to the shard's end.
+        at_end: the shards that may be read now; True where the buffer has everything up to the shard's end.
         limits: of this batch.
         first: whose turn it is, so that small batches do not serve the same shard always.
         until: records that arrived later wait: something that arrived before them may be unread. Microseconds
@@ -101,30 +101,30 @@ def plan_batch(
     Returns:
         None if there is nothing new.
     """
-    keys = sorted(ended)
+    keys = sorted(at_end)
     turn = first % len(keys) if keys else 0
     takes = {key: _Take(buffer, key, _last_read(start, key)) for key in keys[turn:] + keys[:turn]}
     left = _take_oldest(list(takes.values()), limits, until)
-    drained = {key for key, take in takes.items() if ended[key] and take.is_drained}
+    ended = {key for key, take in takes.items() if at_end[key] and take.is_all_taken}
     rows = sum(take.rows for take in takes.values())
-    if not rows and not drained:
+    if not rows and not ended:
         return None
     streams = {
         name: StreamOffset(
             created=stream.created,
             shards={
-                shard_id: _entry(shard, takes.get((name, shard_id)), drained=(name, shard_id) in drained)
+                shard_id: _entry(shard, takes.get((name, shard_id)), at_end=(name, shard_id) in ended)
                 for shard_id, shard in stream.shards.items()
             },
         )
         for name, stream in start.streams.items()
     }
-    return BatchPlan(
+    return MicroBatchPlan(
         end=QueryOffset(streams=streams),
         rows=rows,
         bytes=round(sum(take.bytes for take in takes.values())),
         is_full=left,
-        drains=bool(drained),
+        has_shard_end=bool(ended),
     )
 
 
@@ -142,13 +142,13 @@ def read_up_to(position: Position) -> SequenceNumber | None:
     return number if position == Position.after(number) else SequenceNumber(number.number - 1)
 
 
-def _entry(shard: ShardOffset, take: "_Take | None", *, drained: bool) -> ShardOffset:
+def _entry(shard: ShardOffset, take: "_Take | None", *, at_end: bool) -> ShardOffset:
     if take is None or take.first is None or take.last is None:
         kept = shard.without_read()
-        return ShardOffset(position=kept.position, drained=kept.drained or drained, parents=kept.parents)
+        return ShardOffset(position=kept.position, at_end=kept.at_end or at_end, parents=kept.parents)
     return ShardOffset(
         position=Position.after(take.last),
-        drained=drained,
+        at_end=at_end,
         parents=shard.parents,
         read=ReadRange(first=take.first, rows=take.rows),
     )
@@ -225,14 +225,14 @@ class _Take:
         self.bytes = 0.0
 
     @property
-    def is_drained(self) -> bool:
+    def is_all_taken(self) -> bool:
         """Whether everything at hand is taken."""
         return self._at == len(self._pages)
 
     @property
     def next_arrival(self) -> int | None:
         """When the next record arrived; None if everything is taken."""
-        return None if self.is_drained else int(self._pages[self._at][0].arrivals[self._row])
+        return None if self.is_all_taken else int(self._pages[self._at][0].arrivals[self._row])
 
     @property
     def last_arrival(self) -> int:
@@ -258,7 +258,7 @@ class _Take:
     def more(self, rows: float, size: float) -> tuple[int, float]:
         """Take up to ``rows`` rows and ``size`` bytes. Returns what was taken."""
         taken, weight = 0, 0.0
-        while not self.is_drained and taken < rows:
+        while not self.is_all_taken and taken < rows:
             page = self._pages[self._at][0]
             row = self._row
             fitting = math.inf if math.isinf(size) else (size - weight) // page.row_bytes

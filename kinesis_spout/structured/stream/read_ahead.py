@@ -13,11 +13,11 @@ from kinesis_spout.structured.pages.fetch_processes import FetchProcesses
 from kinesis_spout.structured.pages.page_buffer import ShardKey, StoredPage
 from kinesis_spout.structured.pages.page_channel import PageServerAddress
 from kinesis_spout.structured.pages.page_server import PageServer, advertised_host
-from kinesis_spout.structured.progress import SourceProgress
+from kinesis_spout.structured.source_progress import SourceProgress
+from kinesis_spout.structured.stream.fetched_shards import FetchedShards
 from kinesis_spout.structured.stream.lifecycle import Lifecycle
 from kinesis_spout.structured.stream.partitions import ShardRange
-from kinesis_spout.structured.stream.planning import BatchLimits, BatchPlan, patience_seconds, plan_batch
-from kinesis_spout.structured.stream.shard_fetches import ShardFetches
+from kinesis_spout.structured.stream.planning import BatchLimits, MicroBatchPlan, patience_seconds, plan_batch
 from kinesis_spout.structured.stream.stream_shards import StreamShards
 from shard_state import Shard
 
@@ -62,7 +62,7 @@ class ReadAhead:
             )
             for name, lister in listers.items()
         }
-        self._fetches = ShardFetches(
+        self._fetched = FetchedShards(
             options,
             client=client,
             processes=self._processes,
@@ -73,12 +73,12 @@ class ReadAhead:
             until=until,
             clock=self._clock,
         )
-        self._buffer = self._fetches.buffer
+        self._buffer = self._fetched.buffer
         self._server: PageServer | None = None
         self._is_without_server = False
         self._batches = 0
         self._last_batch_at = self._clock.monotonic()
-        self._planned: BatchPlan | None = None
+        self._planned: MicroBatchPlan | None = None
         self._done_records = 0
         self._done_bytes = 0
         self._current: QueryOffset | None = None
@@ -115,7 +115,7 @@ class ReadAhead:
         """
         with self._changed:
             self._life.listed(self._listed())
-            self._life.advanced(start, is_short=self._fetches.room.is_short(), now=self._clock.monotonic())
+            self._life.advanced(start, is_short=self._fetched.room.is_short(), now=self._clock.monotonic())
             current = QueryOffset(
                 streams={name: self._brought_up_to_date(name, start) for name in self._streams},
                 unlogged=start.unlogged,
@@ -125,7 +125,7 @@ class ReadAhead:
                 for name, stream in current.streams.items()
                 for shard_id in stream.readable()
             }
-            self._fetches.follow(readable)
+            self._fetched.follow(readable)
             self._current = current
             self._count_done(start)
         return current
@@ -145,14 +145,14 @@ class ReadAhead:
             while True:
                 self._gather(limits)
                 plan = None
-                if self._fetches.has_news:
+                if self._fetched.has_news:
                     # Once, when all is gathered: with many shards it is what this thread mostly does.
                     plan = self._plan(start, limits)
                 now = self._clock.monotonic()
                 if plan is not None and self._is_enough(plan, start, limits):
                     return self._chosen(plan, now)
                 if self._until is not None:
-                    if self._fetches.is_through:
+                    if self._fetched.has_all_until:
                         return None
                     self._changed.wait(_LONGEST_WAIT_SECONDS)
                 elif now < deadline:
@@ -160,33 +160,33 @@ class ReadAhead:
                 else:
                     return None
 
-    def _plan(self, start: QueryOffset, limits: BatchLimits) -> BatchPlan | None:
-        fetches = self._fetches
-        until = fetches.await_furthest_behind()
-        return plan_batch(start, self._buffer, fetches.ended(), limits, self._batches, until=until)
+    def _plan(self, start: QueryOffset, limits: BatchLimits) -> MicroBatchPlan | None:
+        fetched = self._fetched
+        until = fetched.await_furthest_behind()
+        return plan_batch(start, self._buffer, fetched.at_end(), limits, self._batches, until=until)
 
     def _gather(self, limits: BatchLimits) -> None:
         """If there is something new, wait for what may soon come as well."""
-        fetches, begun = self._fetches, self._clock.monotonic()
+        fetched, begun = self._fetched, self._clock.monotonic()
         while True:
             self._raise_failure()
             left = 0.0
-            if fetches.has_news:
+            if fetched.has_news:
                 patience = patience_seconds(
                     limits,
                     rows=self._buffer.rows,
                     size_bytes=self._buffer.size_bytes,
-                    room_bytes=fetches.room.max_bytes,
-                    reads_under_way=fetches.room.under_way,
-                    late_seconds=fetches.late_seconds(),
+                    room_bytes=fetched.room.max_bytes,
+                    reads_under_way=fetched.room.under_way,
+                    late_seconds=fetched.late_seconds(),
                 )
                 left = begun + patience - self._clock.monotonic()
-            fetches.room.is_gathering = left > 0
+            fetched.room.is_gathering = left > 0
             if left <= 0:
                 return
             self._changed.wait(min(left, _LOOK_EVERY_SECONDS))
 
-    def _chosen(self, plan: BatchPlan, now: float) -> QueryOffset:
+    def _chosen(self, plan: MicroBatchPlan, now: float) -> QueryOffset:
         self._batches += 1
         self._last_batch_at = now
         self._planned = plan
@@ -230,7 +230,7 @@ class ReadAhead:
                 for stream in (self._current.streams.values() if self._current is not None else ())
                 for shard in stream.shards.values()
             ]
-            behind = self._fetches.behind()
+            behind = self._fetched.behind()
             return SourceProgress(
                 streams=self._options.streams,
                 mode="polling",
@@ -238,10 +238,10 @@ class ReadAhead:
                 avg_ms_behind_latest=round(sum(behind) / len(behind)) if behind else 0,
                 max_ms_behind_latest=max(behind, default=0),
                 total_shards=len(shards),
-                closed_shards=sum(shard.drained for shard in shards),
+                closed_shards=sum(shard.at_end for shard in shards),
                 processed_records=self._done_records,
                 processed_bytes=self._done_bytes,
-                throttles=self._fetches.counters.throttles,
+                throttles=self._fetched.counters.throttles,
                 buffered_bytes=self._buffer.size_bytes,
             )
 
@@ -249,7 +249,7 @@ class ReadAhead:
         """End the threads. May be called twice."""
         with self._changed:
             self._life.stopped(self._totals())
-            self._fetches.close()
+            self._fetched.close()
         self._prefetcher.close()
         if self._processes is not None:
             self._processes.close()
@@ -277,21 +277,21 @@ class ReadAhead:
 
     # Batches
 
-    def _is_enough(self, plan: BatchPlan, start: QueryOffset, limits: BatchLimits) -> bool:
+    def _is_enough(self, plan: MicroBatchPlan, start: QueryOffset, limits: BatchLimits) -> bool:
         if limits.takes_all:
-            return self._fetches.is_through or self._is_all_that_fits()
+            return self._fetched.has_all_until or self._is_all_that_fits()
         if self._until is not None:
             return True
         wanted = self._options.min_records_per_trigger
         if wanted is None or plan.rows >= wanted or start.unlogged:
             return True
-        if plan.is_full or plan.drains or self._fetches.room.is_short():
+        if plan.is_full or plan.has_shard_end or self._fetched.room.is_short():
             return True  # more comes only after it
         waited = self._clock.monotonic() - self._last_batch_at
         return waited >= self._options.max_trigger_delay_seconds
 
     def _is_all_that_fits(self) -> bool:
-        if not self._fetches.room.is_short():
+        if not self._fetched.room.is_short():
             return False
         _log.warning(
             "trigger(once=True) takes one batch, and more is available than the reader keeps: the next query goes "
@@ -303,7 +303,7 @@ class ReadAhead:
         for stream in self._streams.values():
             if stream.failure is not None:
                 raise stream.failure
-        self._fetches.raise_failure()
+        self._fetched.raise_failure()
 
     def _range(self, key: ShardKey, shard: ShardOffset) -> ShardRange:
         assert shard.read is not None

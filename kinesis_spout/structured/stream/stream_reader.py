@@ -19,7 +19,7 @@ from kinesis_spout.settings.messages import respell
 from kinesis_spout.settings.source_options import StreamReadOptions
 from kinesis_spout.settings.table.spelling import as_option, said_as_options
 from kinesis_spout.structured.offsets import QueryOffset
-from kinesis_spout.structured.stream.partitions import RangeReading, ShardRanges, in_tasks, read_ranges
+from kinesis_spout.structured.stream.partitions import ReadSettings, ShardRanges, in_tasks, read_ranges
 from kinesis_spout.structured.stream.planning import BatchLimits
 from kinesis_spout.structured.stream.read_ahead import ReadAhead
 from kinesis_spout.structured.stream.read_limits import (
@@ -138,7 +138,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._published.replays(QueryOffset.from_document(start, self._options.streams))
         ranges = ahead.ranges(offset)
         options = self._options
-        reading = RangeReading(
+        settings = ReadSettings(
             client=options.client,
             fail_on_data_loss=options.fail_on_data_loss,
             records_per_fetch=options.max_records_per_fetch,
@@ -148,7 +148,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         tasks = in_tasks(
             ranges, bytes_per_task=options.bytes_per_task, shards_per_task=options.shards_per_task
         )
-        return [ShardRanges(task, reading) for task in tasks]
+        return [ShardRanges(task, settings) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read a partition, on an executor."""

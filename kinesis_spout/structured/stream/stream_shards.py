@@ -2,23 +2,17 @@
 
 import logging
 import threading
-import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final, TypeVar
+from collections.abc import Iterable, Mapping
 
 from kinesis_spout.clock import Clock
 from kinesis_spout.errors import KinesisSpoutError
-from kinesis_spout.ports import ShardLister, StreamSummary
+from kinesis_spout.kinesis.patience import Action, Work, persistently, reaction_to
+from kinesis_spout.ports import ShardLister, StreamSummary, is_same_creation
 from kinesis_spout.settings.shard_positions import StartPositions
 from kinesis_spout.structured.offsets import ShardOffset, StreamOffset
 from shard_state import Position, PositionType, Shard
 
-_SAME_STREAM_SECONDS: Final = 1.0
-"""Creation times come in seconds or milliseconds. No stream is deleted and made again so soon."""
-
 _log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 
 class StreamShards:
@@ -58,8 +52,9 @@ class StreamShards:
         Raises:
             StreamNotFound, AccessDenied: at once. What may pass is tried again without limit, and logged.
         """
-        summary = persistently(self._lister.summary)
-        shards = persistently(self._lister.list_shards)
+        work = f"the beginning of a query on {self.name}"
+        summary = persistently(self._lister.summary, work, self._clock)
+        shards = persistently(self._lister.list_shards, work, self._clock)
         with self._changed:
             self.summary = summary
             self._listed = {shard.shard_id: shard for shard in shards}
@@ -75,7 +70,7 @@ class StreamShards:
         try:
             shards = self._lister.list_shards()
         except KinesisSpoutError as error:
-            if not error.retriable:
+            if reaction_to(error, Work.QUERY).action is not Action.RETRY:
                 self._ended_with(error)
                 return None
             _log.warning("%s; the shards known before are read on", error)
@@ -119,7 +114,7 @@ class StreamShards:
                 shard.shard_id: ShardOffset(
                     position=start.of_shard(shard.shard_id).resolved(now),
                     # A closed shard gets no more: at LATEST nothing of it is left, so nobody waits for it.
-                    drained=shard.closed and start.of_shard(shard.shard_id).type is PositionType.LATEST,
+                    at_end=shard.closed and start.of_shard(shard.shard_id).type is PositionType.LATEST,
                     parents=self._parents(shard, ()),
                 )
                 for shard in self._listed.values()
@@ -128,27 +123,27 @@ class StreamShards:
 
     def is_same(self, offset: StreamOffset) -> bool:
         """Tell whether an offset was made for this very stream, not for one that it replaced."""
-        return abs(offset.created - self._created) <= _SAME_STREAM_SECONDS
+        return is_same_creation(offset.created, self._created)
 
     def brought_up_to_date(self, offset: StreamOffset) -> StreamOffset:
-        """Add the shards that were born since, at their beginning; leave out what is drained and gone."""
+        """Add the shards that were born since, at their beginning; leave out what is at its end and gone."""
         shards = {
             shard_id: shard
             for shard_id, shard in offset.shards.items()
-            if not shard.drained or shard_id in self._listed
+            if not shard.at_end or shard_id in self._listed
         }
-        drained = self._drained_before(shards)
+        left_out = self._left_out_before(shards)
         for shard in self._listed.values():
             if shard.shard_id not in shards:
                 shards[shard.shard_id] = ShardOffset(
                     position=Position.trim_horizon(),
-                    drained=shard.shard_id in drained,
+                    at_end=shard.shard_id in left_out,
                     parents=self._parents(shard, offset.shards),
                 )
         return StreamOffset(created=offset.created, shards=shards)
 
-    def _drained_before(self, shards: Mapping[str, ShardOffset]) -> set[str]:
-        """Name the shards that were left out when they were drained and gone, should they be listed again.
+    def _left_out_before(self, shards: Mapping[str, ShardOffset]) -> set[str]:
+        """Name the shards that were left out because they were at their end and gone, should they be listed again.
 
         Who is the parent of a shard in the offset was in it, too. So were the parents of those, if they are
         listed at all.
@@ -200,15 +195,3 @@ class KnownShards:
     def list_shards(self) -> list[Shard]:
         """See the port."""
         return self._shards.known_to_exist()
-
-
-def persistently(call: Callable[[], T]) -> T:
-    """Make a call of the driver until it succeeds: nothing that may pass ends a query."""
-    while True:
-        try:
-            return call()
-        except KinesisSpoutError as error:
-            if not error.retriable:
-                raise
-            _log.warning("%s; it is tried again", error)
-            time.sleep(1.0)

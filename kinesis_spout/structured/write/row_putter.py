@@ -1,27 +1,86 @@
-"""The rows of one task on their way to their streams, within a bound."""
+"""What a task of a write does: its rows on their way to their streams, within a bound.
 
+What Kinesis never takes is seen before it is sent: one such record would make PutRecords refuse its whole call.
+https://docs.aws.amazon.com/kinesis/latest/APIReference/API_PutRecordsRequestEntry.html
+"""
+
+import re
 from collections.abc import Iterable
+from contextlib import ExitStack, closing
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from kinesis_spout.clock import SystemClock
+from kinesis_spout.dead_letters.sink_url import check_once, open_sink
 from kinesis_spout.errors import KinesisError
-from kinesis_spout.kinesis.perseverance import Patience
-from kinesis_spout.kinesis.write.put_records import CallLimits, Entry, PutOrder
+from kinesis_spout.kinesis.patience import Patience
+from kinesis_spout.kinesis.write.put_records import (
+    MAX_KEY_CHARACTERS,
+    MAX_RECORD_BYTES,
+    CallLimits,
+    Entry,
+    PutOrder,
+)
 from kinesis_spout.kinesis.write.record_putter import (
     MAX_BUFFERED_BYTES,
     MAX_BUFFERED_RECORDS,
     RecordPutter,
     is_too_much,
 )
-from kinesis_spout.structured.write.rejected_rows import RejectedRows, UnwritableRow
-from kinesis_spout.structured.write.row_check import fault_of
+from kinesis_spout.settings.source_options import WriteOptions
+from kinesis_spout.settings.table.spelling import said_as_options
+from kinesis_spout.structured.write.rejected_rows import (
+    DeadLetteredRows,
+    RefusedRows,
+    RejectedRows,
+    UnwritableRow,
+)
 from kinesis_spout.structured.write.written import Written
-from kinesis_spout.structured.write.written_columns import RowValues
+from kinesis_spout.structured.write.written_columns import (
+    DATA,
+    EXPLICIT_HASH_KEY,
+    PARTITION_KEY,
+    STREAM,
+    RowValues,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
     from kinesis_spout.kinesis.write.aggregating_putter import AggregatingPutter
+
+_HASH_KEY: Final = re.compile(r"0|[1-9][0-9]{0,38}")
+_HASH_KEYS: Final = 1 << 128
+_STREAM: Final = re.compile(
+    r"[A-Za-z0-9_.-]{1,128}|arn:aws[a-z-]*:kinesis:[^:/]+:[0-9]{12}:stream/[\w.-]{1,128}"
+)
+
+
+@said_as_options()
+def write_partition(options: WriteOptions, rows: Iterable[RowValues], partition: int) -> Written:
+    """Return when every row is on its stream, or durably a dead letter. Raises like ``RowPutter.write``."""
+    clock = SystemClock()
+    client = options.client.connect()
+    patience = Patience(deadline_seconds=options.deadline_seconds, clock=clock)
+    limits = CallLimits(records=options.max_records_per_call, size_bytes=options.max_bytes_per_call)
+    with ExitStack() as closing_last:
+        rejected: RejectedRows
+        if options.dead_letters is None:
+            rejected = RefusedRows(partition)
+        else:
+            url = options.dead_letters
+            sink = closing_last.enter_context(closing(open_sink(url, client=client, aws=options.client)))
+            check_once(url, sink, aws=options.client)
+            rejected = DeadLetteredRows(sink, partition, clock)
+        putter = RowPutter(
+            client,
+            patience=patience,
+            limits=limits,
+            rejected=rejected,
+            order=options.order,
+            aggregate_bytes=options.aggregate_bytes,
+        )
+        return putter.write(rows, partition)
 
 
 class RowPutter:
@@ -149,3 +208,37 @@ class RowPutter:
             f"known to be, {self._rejected.count} are rejected; when Spark tries the task again, it puts all of "
             "them again"
         )
+
+
+def fault_of(values: RowValues) -> str | None:
+    """Say what is wrong with a row, without its data and key, or None."""
+    return _fault_of_record(values) or _fault_of_place(values)
+
+
+def _fault_of_record(values: RowValues) -> str | None:
+    key, data = values.partition_key, values.data
+    if data is None:
+        return f"{DATA}: expected binary or string, got null"
+    if not key:
+        return f"{PARTITION_KEY}: expected a key, got {'null' if key is None else 'an empty one'}"
+    if len(key) > MAX_KEY_CHARACTERS:
+        return f"{PARTITION_KEY}: expected 1 to {MAX_KEY_CHARACTERS} characters, got {len(key)}"
+    size = len(data) + len(key.encode())
+    if size > MAX_RECORD_BYTES:
+        return f"{DATA}: expected at most {MAX_RECORD_BYTES} bytes together with the key, got {size}"
+    return None
+
+
+def _fault_of_place(values: RowValues) -> str | None:
+    hash_key, stream = values.explicit_hash_key, values.stream
+    if hash_key is not None and not _is_hash_key(hash_key):
+        return f"{EXPLICIT_HASH_KEY}: expected null or a decimal number below 2^128, got {hash_key[:50]!r}"
+    if stream is None:
+        return f"{STREAM}: expected a stream's name or ARN, got null"
+    if not _STREAM.fullmatch(stream):
+        return f"{STREAM}: expected a stream's name or ARN, got {stream[:200]!r}"
+    return None
+
+
+def _is_hash_key(text: str) -> bool:
+    return bool(_HASH_KEY.fullmatch(text)) and int(text) < _HASH_KEYS

@@ -66,7 +66,7 @@ class _Writing:
             KinesisError, UnwritableRow, DeadLetterError: the task fails. The text says what is on Kinesis.
         """
         # The driver starts a process for each micro-batch that needs none of this.
-        from kinesis_spout.structured.write.task_write import write_partition  # noqa: PLC0415
+        from kinesis_spout.structured.write.row_putter import write_partition  # noqa: PLC0415
 
         context = TaskContext.get()
         assert context is not None, "Spark calls write in a task"

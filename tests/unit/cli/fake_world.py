@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from typer.testing import CliRunner
 
 from kinesis_spout.cli.app import app
-from kinesis_spout.cli.world import Progress, Stream
+from kinesis_spout.cli.stored_progress import StoredProgress
+from kinesis_spout.cli.world import Stream
 from kinesis_spout.ports import CheckpointWrite, DeadLetterSink
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.testing import (
@@ -63,12 +64,14 @@ class FakeWorld:
     # What commands see
 
     @contextmanager
-    def progress(self, config: SpoutConfig) -> Iterator[Progress]:
+    def progress(self, config: SpoutConfig) -> Iterator[StoredProgress]:
         assert config.stream_name == "orders"
         self.opened.append("progress")
         self._operators += 1
         process = self.zookeeper.process(f"operator-{self._operators}")
-        yield Progress(store=process.store, coordinator=process.coordinator, applications=self.applications)
+        yield StoredProgress(
+            store=process.store, coordinator=process.coordinator, applications=self.applications
+        )
         process.close()
 
     def stream(self, config: SpoutConfig) -> Stream:

@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from kinesis_spout.cli.ghosts import LONGEST_LEASE_SECONDS, await_ghosts
-from kinesis_spout.cli.world import Progress
+from kinesis_spout.cli.ghosts import await_ghosts
+from kinesis_spout.cli.stored_progress import StoredProgress
+from kinesis_spout.ports import MAX_SESSION_TIMEOUT_SECONDS
 from kinesis_spout.testing import InMemoryZooKeeper, ManualClock
 from kinesis_spout.zookeeper import process_of, unique_member_name
 from shard_state import Checkpoint, Position, Shard
@@ -61,9 +62,9 @@ class Server:
 
         return end
 
-    def _progress(self) -> Progress:
+    def _progress(self) -> StoredProgress:
         operator = self.zookeeper.process("operator")
-        return Progress(store=operator.store, coordinator=operator.coordinator, applications=list)
+        return StoredProgress(store=operator.store, coordinator=operator.coordinator, applications=list)
 
 
 def of_ended_process() -> str:
@@ -103,7 +104,7 @@ def test_a_process_known_to_have_ended_may_have_had_a_longer_lease() -> None:
     member = of_ended_process()
     server = Server(member)
     assert server.wait(6, server.ends(member, after=60)) == pytest.approx(60, abs=0.3)
-    assert Server(member).wait(6) == pytest.approx(LONGEST_LEASE_SECONDS + 2, abs=0.3)
+    assert Server(member).wait(6) == pytest.approx(MAX_SESSION_TIMEOUT_SECONDS + 2, abs=0.3)
 
 
 def test_on_a_server_that_others_run_only_those_known_to_have_ended_are_waited_for() -> None:

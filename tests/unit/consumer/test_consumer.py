@@ -77,6 +77,16 @@ class StoreThatFails:
         return self._store.commit(writes)
 
 
+def test_a_checkpoint_names_the_member_that_owns_its_shard(world: World) -> None:
+    spout = world.spout()
+    (message_id,) = world.put("one")
+    world.take(spout, 1)
+    spout.ack(f"{message_id}#1.1")
+    world.until_stored(message_id)
+    owner = world.zookeeper.owners[FIRST].member
+    assert (owner, world.stored().app_instance) == ("member-1", "member-1")
+
+
 def test_a_letter_under_way_says_nothing_of_the_next_ownership_of_its_shard(world: World) -> None:
     """Its shard is lost and taken again meanwhile, and its record given up again, for another reason."""
     world.dead_letters = sink = GatedSink()

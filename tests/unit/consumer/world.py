@@ -22,7 +22,7 @@ from kinesis_spout.tuples.listener import FailReason, SpoutListener
 from kinesis_spout.tuples.record_spout import Emitted, RecordSpout
 from shard_state import Checkpoint, Position
 
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 120.0
 FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
 NEVER = 1e9
 
@@ -158,12 +158,12 @@ class World:
     def crash(self, spout: RecordSpout) -> None:
         """End a spout as a killed process ends: nothing more is stored."""
         assert spout._started is not None
-        consumer, readers = spout._started
+        consumer, shards = spout._started
         spout._closed = True
         with consumer.lock:
-            readers.stop()
+            shards.stop()
         consumer.close(commit=False)
-        readers.close()
+        shards.close()
 
     def close(self) -> None:
         for spout in self._spouts:

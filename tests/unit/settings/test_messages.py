@@ -13,7 +13,7 @@ from kinesis_spout.kinesis.errors import translate
 from kinesis_spout.settings.messages import respell, respelled
 from kinesis_spout.settings.source_options import WriteOptions
 from kinesis_spout.structured.stream.stream_reader import KinesisStreamReader
-from kinesis_spout.structured.write.task_write import write_partition
+from kinesis_spout.structured.write.row_putter import write_partition
 from kinesis_spout.testing import InMemoryShardLister, InMemoryStream
 from shard_state import Position
 from tests.in_memory_kinesis_client import InMemoryKinesisClient

@@ -109,7 +109,7 @@ def test_what_names_no_position_is_refused_at_every_door_in_its_words(
 
 @pytest.mark.parametrize("called", [name for name in DOORS if name != "--to: "])
 def test_a_sequence_number_is_refused_for_all_shards(called: str) -> None:
-    with pytest.raises(InvalidConfig, match="a place in one shard"):
+    with pytest.raises(InvalidConfig, match="a record of one shard"):
         DOORS[called](f"at_sequence_number {NUMBER}")
 
 

@@ -14,7 +14,7 @@ OFFSET = QueryOffset(
                 "b": ShardOffset(position=Position.at_timestamp(1730000000.123), parents=("a",)),
                 "a": ShardOffset(
                     position=Position.after(SequenceNumber(10**55 + 7)),
-                    drained=True,
+                    at_end=True,
                     read=ReadRange(first=SequenceNumber(10**55), rows=3),
                 ),
                 "c": ShardOffset(position=Position.at(SequenceNumber(5))),
@@ -58,7 +58,7 @@ def test_what_is_no_offset_is_refused(document: object) -> None:
 def test_children_wait_for_every_parent() -> None:
     start = Position.trim_horizon()
     parents = {
-        "a": ShardOffset(position=start, drained=True),
+        "a": ShardOffset(position=start, at_end=True),
         "b": ShardOffset(position=start),
         "child": ShardOffset(position=start, parents=("a", "b")),
         "orphan": ShardOffset(position=start, parents=("trimmed",)),

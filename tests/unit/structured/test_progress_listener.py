@@ -8,13 +8,13 @@ import pytest
 from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryProgress
 
 from kinesis_spout.errors import InvalidConfig
-from kinesis_spout.structured.progress import SourceProgress
 from kinesis_spout.structured.progress_listener import (
     MAX_QUERIES,
     KinesisProgress,
     KinesisProgressListener,
     kinesis_progress,
 )
+from kinesis_spout.structured.source_progress import SourceProgress
 from tests.spark_versions import since_4_2
 
 QUERY = UUID(int=7)

@@ -56,7 +56,7 @@ def test_sequence_numbers_do_not_order_as_text(stream: InMemoryStream) -> None:
     assert numbers != sorted(numbers)
 
 
-def test_the_next_iterator_is_null_only_at_the_drained_end_of_a_closed_shard(stream: InMemoryStream) -> None:
+def test_the_next_iterator_is_null_only_at_the_end_of_a_closed_shard(stream: InMemoryStream) -> None:
     stream.put(b"one", "key")
     stream.put(b"two", "key")
     iterator = stream.shard_iterator(FIRST, Position.trim_horizon())

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from kinesis_spout.cli.world import Progress, RealWorld
+from kinesis_spout.cli.stored_progress import StoredProgress
+from kinesis_spout.cli.world import RealWorld
 from kinesis_spout.errors import (
     DeadLetterError,
     InvalidConfig,
@@ -38,7 +39,7 @@ class EnsembleIsAway(RealWorld):
     is_reached = False
 
     @contextmanager
-    def progress(self, config: SpoutConfig) -> Iterator[Progress]:
+    def progress(self, config: SpoutConfig) -> Iterator[StoredProgress]:
         if not self.is_reached:
             raise StoreUnavailable(f"nobody answers at {config.zookeeper_hosts}")
         with super().progress(config) as progress:
@@ -94,7 +95,7 @@ def test_dead_letters_need_a_directory_that_can_be_written(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("url", "kind", "text"),
     [
-        ("hdfs://{nobody}/dead", DeadLetterError, "expected somebody to listen at {nobody}"),
+        ("hdfs://{nobody}/dead", DeadLetterError, "expected a server at {nobody}"),
         ("https://host/dead", InvalidConfig, "Hadoop only reads https://"),
         ("s3a:///dead", InvalidConfig, "expected s3a://bucket/directory"),
         ("hdfs://host:99999/dead", InvalidConfig, "a port of 1 to 65535"),

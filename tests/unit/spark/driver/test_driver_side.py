@@ -4,9 +4,9 @@ import pytest
 
 from kinesis_spout.ports import Page
 from kinesis_spout.record import Record
-from kinesis_spout.spark.driver.batch import pack
+from kinesis_spout.spark.driver.driver_shard import DriverShard
 from kinesis_spout.spark.driver.retry_buffer import RetryBuffer
-from kinesis_spout.spark.driver.shard_reader import ShardReader
+from kinesis_spout.spark.driver.running_batches import pack
 from kinesis_spout.spark.tasks.work import Cursor, WorkSlice
 from shard_state import Position, SequenceNumber, SliceKind, SlicePlan
 
@@ -113,59 +113,59 @@ def test_a_record_that_comes_again_into_a_full_buffer_stays() -> None:
     assert (kept.attempt, buffer.spilled, buffer.size_bytes) == (2, 0, 1_100)
 
 
-# ShardReader
+# DriverShard
 
 
 def test_records_stay_until_a_slice_has_dealt_with_them() -> None:
-    reader = ShardReader(epoch=1, fetching_since=0.0)
-    reader.take_in(page(record(1), record(2), record(3)))
+    shard = DriverShard(epoch=1, fetching_since=0.0)
+    shard.take_in(page(record(1), record(2), record(3)))
 
-    assert reader.carried(2) == (record(1), record(2))
-    assert reader.carried(9) == (record(1), record(2), record(3))
-    reader.settled(2)
-    assert reader.carried(9) == (record(3),)
-    reader.settled(1)
-    assert (reader.size_bytes, reader.is_idle) == (0, True)
+    assert shard.carried(2) == (record(1), record(2))
+    assert shard.carried(9) == (record(1), record(2), record(3))
+    shard.settled(2)
+    assert shard.carried(9) == (record(3),)
+    shard.settled(1)
+    assert (shard.size_bytes, shard.is_idle) == (0, True)
 
 
 def test_polls_get_rarer_only_after_some_empty_ones_and_at_once_frequent_again() -> None:
-    reader = ShardReader(epoch=1)
+    shard = DriverShard(epoch=1)
     periods = []
     for _ in range(12):
-        reader.fetching_since = 0.0
-        reader.take_in(page())
-        periods.append(reader.poll_period(0.2, 1.0))
+        shard.fetching_since = 0.0
+        shard.take_in(page())
+        periods.append(shard.poll_period(0.2, 1.0))
 
     assert periods[:5] == [0.2] * 5
     assert periods == sorted(periods)
     assert periods[-3:] == [0.8] * 3, "the ticks of a rarer poll are ticks of the more frequent ones"
-    reader.fetching_since = 0.0
-    reader.take_in(page(record(1)))
-    assert reader.poll_period(0.2, 1.0) == 0.2
+    shard.fetching_since = 0.0
+    shard.take_in(page(record(1)))
+    assert shard.poll_period(0.2, 1.0) == 0.2
 
 
 def test_the_tip_counts_as_seen_from_when_the_poll_began() -> None:
     """What was put while the poll was under way may have come too late for it."""
-    reader = ShardReader(epoch=1, fetching_since=5.0)
-    reader.take_in(page())
-    assert reader.tip_seen_at == 5.0
-    reader.fetching_since = 6.0
-    reader.take_in(page(behind=100))
-    assert reader.tip_seen_at == 5.0
-    reader.fetching_since = 7.0
-    reader.take_in(page(record(1)))
-    assert reader.tip_seen_at == 5.0
+    shard = DriverShard(epoch=1, fetching_since=5.0)
+    shard.take_in(page())
+    assert shard.tip_seen_at == 5.0
+    shard.fetching_since = 6.0
+    shard.take_in(page(behind=100))
+    assert shard.tip_seen_at == 5.0
+    shard.fetching_since = 7.0
+    shard.take_in(page(record(1)))
+    assert shard.tip_seen_at == 5.0
 
 
-# ShardReader
+# DriverShard
 
 
 def test_a_page_that_is_dropped_takes_the_place_behind_it_along() -> None:
     """Executors that read on there would skip what was dropped."""
-    reader = ShardReader(epoch=1, cursor=Cursor(iterator="behind"))
-    reader.take_left([record(1), record(2)])
-    assert reader.carried(5) == (record(1), record(2))
-    assert reader.size_bytes == sum(len(each.data) for each in (record(1), record(2)))
-    reader.drop_page()
+    shard = DriverShard(epoch=1, cursor=Cursor(iterator="behind"))
+    shard.take_left([record(1), record(2)])
+    assert shard.carried(5) == (record(1), record(2))
+    assert shard.size_bytes == sum(len(each.data) for each in (record(1), record(2)))
+    shard.drop_page()
 
-    assert (reader.cursor.iterator, reader.size_bytes, reader.is_idle) == (None, 0, True)
+    assert (shard.cursor.iterator, shard.size_bytes, shard.is_idle) == (None, 0, True)

@@ -153,12 +153,12 @@ def test_pages_that_wait_for_congested_shards_do_not_keep_the_others_from_being_
     big = "x" * 90_000
     (record,) = world.put_in(FIRST, big)
     with running.consumer.lock:
-        reader = running.engine._readers[FIRST]
-        reader.fetching_since = running.consumer.now
+        shard = running.engine._shards[FIRST]
+        shard.fetching_since = running.consumer.now
         getter = running.consumer.ports.open_getter(FIRST, running.consumer.manager.shard(FIRST).position)  # type: ignore[union-attr]
-        reader.getter = getter
-        reader.take_in(getter.read(10))
-        assert reader.size_bytes >= len(big)
+        shard.getter = getter
+        shard.take_in(getter.read(10))
+        assert shard.size_bytes >= len(big)
     world.put_in(SECOND, "healthy")
 
     diary.until(["healthy"])

@@ -1,17 +1,15 @@
-import pickle
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark import cloudpickle
 
 from kinesis_spout import Reject, RetryLater
 from kinesis_spout.record import Record
-from kinesis_spout.scheme import raw
+from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.spark.record_outcomes.record_delivery import (
     OUTCOMES_SCHEMA,
     DeliverRecords,
-    PickledHandler,
+    PreparedHandler,
     RecordFunction,
 )
 
@@ -45,7 +43,7 @@ def delivered(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InPlace(PickledHandler):
+class InPlace(PickledHandler[RecordFunction]):
     """A handler that stays in this process, with the test's own lists in it."""
 
     function: RecordFunction
@@ -54,7 +52,7 @@ class InPlace(PickledHandler):
         return self.function
 
 
-def in_place(function: RecordFunction) -> PickledHandler:
+def in_place(function: RecordFunction) -> PickledHandler[RecordFunction]:
     return InPlace(pickled=b"", digest="", function=function)
 
 
@@ -105,7 +103,7 @@ def test_what_failed_comes_back_with_its_data_and_what_its_handler_said() -> Non
 
 
 def test_the_scheme_prepares_what_the_handler_is_given_and_fails_the_record_if_it_raises() -> None:
-    function = PickledHandler.of(_negative, _number).load()
+    function = PickledHandler.of(PreparedHandler(_negative, _number)).load()
     outcomes = DeliverRecords(in_place(function), None)([batch("7", "-7", "seven")])
 
     assert [row["error"] for each in outcomes for row in each.to_pylist()] == [
@@ -164,35 +162,3 @@ def refuse(record: Record) -> None:
 
 def test_a_task_without_rows_says_that_it_delivered_none() -> None:
     assert delivered(refuse)[1]["delivered"] == 0
-
-
-class Returns:
-    def __init__(self, value: str) -> None:
-        self.value = value
-
-    def __call__(self, record: Record) -> str:
-        return self.value + record.data.decode()
-
-
-def test_a_handler_is_unpickled_once_per_worker() -> None:
-    kept = PickledHandler.of(Returns("kept"), raw)
-    again: PickledHandler = pickle.loads(cloudpickle.dumps(kept))  # type: ignore[no-untyped-call]
-
-    assert again.load() is kept.load()
-
-
-def test_a_worker_that_has_met_many_handlers_loads_the_oldest_anew() -> None:
-    first = PickledHandler.of(Returns("first"), raw)
-    before = first.load()
-    for number in range(8):
-        PickledHandler.of(Returns(str(number)), raw).load()
-
-    assert first.load() is not before
-    assert first.load()(Record(data=b"!", sequence_number="1")) == "first!"
-
-
-def test_the_pickled_handler_keeps_what_it_carries_out_of_its_text() -> None:
-    kept = PickledHandler.of(Returns("secret"), raw)
-
-    assert b"secret" in kept.pickled
-    assert "secret" not in repr(kept)

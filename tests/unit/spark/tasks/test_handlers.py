@@ -8,7 +8,12 @@ import pytest
 
 from kinesis_spout.handler import Reject, RetryLater
 from kinesis_spout.record import Record
-from kinesis_spout.spark.tasks.handlers import ArrowCollector, ArrowHandler, Door, HandlerBytes, RecordHandler
+from kinesis_spout.spark.pickled_handler import PickledHandler
+from kinesis_spout.spark.tasks.handlers import (
+    ArrowCollector,
+    ArrowHandler,
+    RecordHandler,
+)
 from kinesis_spout.spark.tasks.journal import SliceNotes
 
 NEVER = 1e9
@@ -96,7 +101,7 @@ def test_a_handler_is_loaded_once_per_worker_and_keeps_its_state() -> None:
             if self.count == 2:
                 raise ValueError("the second call of one and the same object")
 
-    packed = HandlerBytes.of(Door.RECORD, Stateful(), lambda record: record)
+    packed = PickledHandler.of(RecordHandler(Stateful(), lambda record: record))
     calls += packed.load()(records("a"), NEVER, NOTES)[1]
     calls += packed.load()(records("b"), NEVER, NOTES)[1]
 

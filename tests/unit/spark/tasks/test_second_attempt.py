@@ -10,8 +10,10 @@ import pytest
 from pyspark import TaskContext
 
 from kinesis_spout.record import Record
+from kinesis_spout.spark.pickled_handler import PickledHandler
+from kinesis_spout.spark.tasks.delivery import Handler
 from kinesis_spout.spark.tasks.handler_runner import RunSlices, _Folder
-from kinesis_spout.spark.tasks.handlers import Door, HandlerBytes
+from kinesis_spout.spark.tasks.handlers import RecordHandler
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from kinesis_spout.testing import InMemoryStream, ManualClock
 from shard_state import Position, SliceKind, SlicePlan
@@ -49,7 +51,7 @@ class Machine:
                 file.write(record.data)
             act(record)
 
-        handler = HandlerBytes.of(Door.RECORD, handle, lambda record: record)
+        handler = PickledHandler[Handler].of(RecordHandler(handle, lambda record: record))
         self._monkeypatch.setattr(TaskContext, "get", lambda: Attempt(number))
         returned.unlink(missing_ok=True)
         child = os.fork()

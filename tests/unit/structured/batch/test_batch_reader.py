@@ -776,4 +776,4 @@ def test_several_streams_are_read_in_one_plan() -> None:
 def test_no_secret_shows_in_a_task() -> None:
     (task,) = World().tasks()
 
-    assert "very-secret" not in f"{task!r} {task.reading!r} {task.plan!r} {task.value!r}"
+    assert "very-secret" not in f"{task!r} {task.settings!r} {task.plan!r} {task.value!r}"

@@ -13,7 +13,7 @@ from kinesis_spout.structured.pages import page_client, page_handshake, page_ser
 from kinesis_spout.structured.pages.page_buffer import PageBuffer, Segment, StoredPage
 from kinesis_spout.structured.pages.page_channel import PageChannel
 from kinesis_spout.structured.pages.page_client import fetch_segments
-from kinesis_spout.structured.pages.page_connections import ConnectionPlaces
+from kinesis_spout.structured.pages.page_connections import ConnectionSlots
 from kinesis_spout.structured.pages.page_server import PageServer
 from tests.kinesis_endpoints import wait_until
 from tests.unit.structured.pages.pages import page_of, sequences_of
@@ -115,7 +115,7 @@ def test_a_stranger_is_ended_for_a_task(served: ExitStack, buffer: PageBuffer) -
     server = started(served, buffer, max_connections=1)
     silent = stranger(served, server)
     # It came by another socket than a task does, whose turn may be before.
-    wait_until(lambda: bool(server._places._taken), "the stranger to have its place")
+    wait_until(lambda: bool(server._slots._taken), "the stranger to have its place")
     assert fetched(server, Segment(0, 0, 1)) == [[0]]
     assert has_ended(silent)
 
@@ -173,24 +173,24 @@ def is_ended(connection: Ends) -> bool:
 
 def test_the_connection_that_waits_longest_is_ended_and_only_that_one(connections: list[Ends]) -> None:
     first, second, new = connections
-    places = ConnectionPlaces(2)
-    assert places.take(first[0], 0)
-    assert places.take(second[0], 0)
-    with places.waiting(first[0]):
-        assert not places.take(new[0], 0)
-        assert not places.take(new[0], 0)
+    slots = ConnectionSlots(2)
+    assert slots.take(first[0], 0)
+    assert slots.take(second[0], 0)
+    with slots.waiting(first[0]):
+        assert not slots.take(new[0], 0)
+        assert not slots.take(new[0], 0)
         assert [is_ended(each) for each in connections] == [False, True, False]
-        places.leave(second[0])
-        assert places.take(new[0], 0)
+        slots.leave(second[0])
+        assert slots.take(new[0], 0)
 
 
 def test_a_connection_at_work_is_not_ended(connections: list[Ends]) -> None:
     at_work, new, _ = connections
-    places = ConnectionPlaces(1)
-    assert places.take(at_work[0], 0)
-    with places.waiting(at_work[0]):
+    slots = ConnectionSlots(1)
+    assert slots.take(at_work[0], 0)
+    with slots.waiting(at_work[0]):
         pass
-    assert not places.take(new[0], 0)
+    assert not slots.take(new[0], 0)
     assert not is_ended(at_work)
-    places.leave(at_work[0])
-    assert places.take(new[0], 0)
+    slots.leave(at_work[0])
+    assert slots.take(new[0], 0)

@@ -37,8 +37,8 @@ def number(value: int) -> SequenceNumber:
     return SequenceNumber(value)
 
 
-def after(value: int, *parents: str, drained: bool = False) -> ShardOffset:
-    return ShardOffset(position=Position.after(number(value)), parents=parents, drained=drained)
+def after(value: int, *parents: str, at_end: bool = False) -> ShardOffset:
+    return ShardOffset(position=Position.after(number(value)), parents=parents, at_end=at_end)
 
 
 def at_horizon(*parents: str) -> ShardOffset:
@@ -137,16 +137,16 @@ def test_a_new_application_begins_where_the_options_say(world: World) -> None:
 
 def test_progress_is_stored_as_a_consumer_stores_it(world: World) -> None:
     world.published(
-        offset(parent=after(9, drained=True), child=after(12, PARENT), other=ShardOffset(position=HORIZON))
+        offset(parent=after(9, at_end=True), child=after(12, PARENT), other=ShardOffset(position=HORIZON))
     )
     assert world.bases() == {PARENT: "SHARD_END", CHILD: "12", OTHER: "SHARD_START"}
     assert {checkpoint.epoch for checkpoint in world.stored().values()} == {1}
     assert world.stored()[PARENT].app_instance == world.stored()[CHILD].app_instance == "query"
 
 
-def test_a_drained_shard_is_given_up_and_the_others_are_owned(world: World) -> None:
+def test_a_shard_at_its_end_is_given_up_and_the_others_are_owned(world: World) -> None:
     query = world.query()
-    query.publish(offset(parent=after(9, drained=True), child=at_horizon(PARENT), other=after(1)))
+    query.publish(offset(parent=after(9, at_end=True), child=at_horizon(PARENT), other=after(1)))
     wait_until(lambda: world.bases().get(OTHER) == "1", "the progress is stored")
     assert set(world.of().owners) == {CHILD, OTHER}
     assert world.of().member_names == {"query"}
@@ -173,7 +173,7 @@ def test_the_end_of_a_parent_is_stored_before_anything_of_its_child(world: World
         return process
 
     query = world.query(open_place=open_place)
-    query.publish(offset(parent=after(9, drained=True), child=after(12, PARENT)))
+    query.publish(offset(parent=after(9, at_end=True), child=after(12, PARENT)))
     query.finish()
     assert commits == [[PARENT], [CHILD]]
 
@@ -186,7 +186,7 @@ def test_a_query_begins_where_the_application_ended_shard_by_shard(world: World)
     first = offset(parent=at_horizon(), child=at_horizon(PARENT), other=at_horizon(), unlogged=True)
     begun = world.query().start(first)
     shards = begun.streams[ORDERS].shards
-    assert shards[PARENT].drained
+    assert shards[PARENT].at_end
     assert shards[CHILD] == after(12, PARENT)
     assert begun.streams[ORDERS].readable() == [OTHER, CHILD]
     assert not begun.unlogged
@@ -305,14 +305,14 @@ def test_a_fenced_write_is_made_again_under_a_new_epoch(world: World) -> None:
 
 
 def test_what_is_stored_never_goes_back(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    world.published(offset(parent=after(9), other=after(3, drained=True)))
+    world.published(offset(parent=after(9), other=after(3, at_end=True)))
     query = world.query("again")
     query.publish(offset(parent=after(5), other=after(2)))
     query.publish(offset(parent=after(6), other=after(3)))
     query.finish()
     assert world.bases() == {PARENT: "9", OTHER: "SHARD_END"}
     assert "is ahead of the query" in caplog.text
-    world.published(offset(parent=after(10), other=after(3, drained=True)), "later")
+    world.published(offset(parent=after(10), other=after(3, at_end=True)), "later")
     assert world.bases() == {PARENT: "10", OTHER: "SHARD_END"}
 
 
@@ -477,11 +477,11 @@ def test_with_progress_from_spark_sparks_checkpoint_wins(world: World) -> None:
 
 
 def test_with_progress_from_zookeeper_the_stored_progress_wins(world: World) -> None:
-    world.published(offset(parent=after(9, drained=True), child=after(3, PARENT)))
+    world.published(offset(parent=after(9, at_end=True), child=after(3, PARENT)))
     query = world.query("next", zookeeper_wins=True)
     moved = query.moved(offset(parent=after(5)), listed)
     assert moved is not None
-    assert moved.streams[ORDERS].shards[PARENT].drained
+    assert moved.streams[ORDERS].shards[PARENT].at_end
     assert moved.streams[ORDERS].shards[CHILD] == after(3, PARENT)
     assert OTHER not in moved.streams[ORDERS].shards, "born since: read from its beginning"
 

@@ -77,7 +77,7 @@ def test_a_backlog_larger_than_the_buffer_is_told_once_as_a_pause(query: Start, 
         spark.trigger()
         ahead = spark.reader._ahead
         assert ahead is not None
-        wait_until(ahead._fetches.room.is_short, "no more is read ahead")
+        wait_until(ahead._fetched.room.is_short, "no more is read ahead")
     until_told(spark, told, "paused")
     spark.until_idle()
     assert told("paused") == [f"paused reading ahead of {stream.name} (maxBufferedBytes)"]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kinesis_spout.structured.offsets import QueryOffset, ReadRange, ShardOffset, StreamOffset
 from kinesis_spout.structured.pages.page_buffer import PageBuffer
-from kinesis_spout.structured.stream.planning import BatchLimits, BatchPlan, patience_seconds, plan_batch
+from kinesis_spout.structured.stream.planning import BatchLimits, MicroBatchPlan, patience_seconds, plan_batch
 from shard_state import Position, SequenceNumber
 from tests.unit.structured.pages.pages import page_of, sequences_of
 
@@ -88,16 +88,16 @@ def test_what_an_earlier_batch_read_is_not_said_again() -> None:
     second = plan_batch(first.end, PageBuffer(), reading("a", ended=True), NO_LIMITS)
     assert second is not None
     assert entry(second.end, "a").read is None
-    assert entry(second.end, "a").drained
+    assert entry(second.end, "a").at_end
 
 
 def test_an_end_is_reached_only_with_the_last_record_before_it() -> None:
     plan = plan_batch(start_of("a"), buffer_of(a=[[1, 2, 3]]), reading("a", ended=True), BatchLimits(rows=2))
     assert plan is not None
-    assert not entry(plan.end, "a").drained
+    assert not entry(plan.end, "a").at_end
     rest = plan_batch(plan.end, buffer_of(a=[[1, 2, 3]]), reading("a", ended=True), NO_LIMITS)
     assert rest is not None
-    assert entry(rest.end, "a").drained
+    assert entry(rest.end, "a").at_end
 
 
 def test_a_start_at_a_record_takes_that_record() -> None:
@@ -186,7 +186,7 @@ def arriving(**arrivals: Sequence[Sequence[float | None]]) -> PageBuffer:
     return buffer
 
 
-def rows_by_shard(plan: BatchPlan | None, *shards: str) -> dict[str, int]:
+def rows_by_shard(plan: MicroBatchPlan | None, *shards: str) -> dict[str, int]:
     assert plan is not None
     reads = {shard: entry(plan.end, shard).read for shard in shards}
     return {shard: read.rows for shard, read in reads.items() if read is not None}
@@ -226,11 +226,11 @@ def test_records_that_arrived_after_what_may_be_unread_wait() -> None:
     assert plan_batch(plan.end, buffer, reading("a", "b"), NO_LIMITS, until=2_500_000) is None
 
 
-def test_a_shard_whose_last_records_wait_is_not_drained() -> None:
+def test_a_shard_whose_last_records_wait_is_not_at_its_end() -> None:
     buffer = arriving(a=[[1, 2, 3]])
     plan = plan_batch(start_of("a"), buffer, reading("a", ended=True), NO_LIMITS, until=2_000_000)
     assert plan is not None
-    assert not entry(plan.end, "a").drained
+    assert not entry(plan.end, "a").at_end
 
 
 def test_a_record_that_arrived_before_its_predecessor_or_at_no_known_time_keeps_its_place() -> None:

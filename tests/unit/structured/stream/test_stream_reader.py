@@ -21,7 +21,7 @@ from kinesis_spout.errors import (
     StreamRecreated,
 )
 from kinesis_spout.structured.pages.page_buffer import PageBuffer
-from kinesis_spout.structured.stream import shard_fetch, shard_fetches
+from kinesis_spout.structured.stream import fetched_shards, shard_fetcher
 from kinesis_spout.structured.stream.read_limits import ReadAllAvailable
 from kinesis_spout.testing import InMemoryStream, ManualClock
 from tests.in_memory_kinesis_client import InMemoryKinesisClient, client_error
@@ -42,7 +42,7 @@ def query() -> Iterator[Start]:
     ) -> SparkInMemory:
         asked = options(stream, **given)
         if room_bytes is not None:  # less than a user may ask for
-            asked = replace(asked, max_buffered_bytes=shard_fetch.PAGE_BYTES + room_bytes)
+            asked = replace(asked, max_buffered_bytes=shard_fetcher.PAGE_BYTES + room_bytes)
         started.append(SparkInMemory(asked, available_now=available_now))
         return started[-1]
 
@@ -507,7 +507,7 @@ def test_a_page_that_cannot_be_kept_ends_the_query_and_hangs_nobody(
         def append(self, *_page: object) -> None:
             raise MemoryError("no more")
 
-    monkeypatch.setattr(shard_fetches, "PageBuffer", Full)
+    monkeypatch.setattr(fetched_shards, "PageBuffer", Full)
     stream = InMemoryStream()
     put(stream, 10)
     with pytest.raises(MemoryError):
@@ -580,7 +580,7 @@ def test_the_others_wait_for_a_shard_that_cannot_be_read_and_go_on_after_a_minut
     stream.make_unavailable(times=1_000_000, shard_id=FIRST)
     spark = query(stream)
     assert spark.trigger() is None
-    monkeypatch.setattr(shard_fetch, "_OUTAGE_SECONDS", 0.0)  # the minute is over
+    monkeypatch.setattr(shard_fetcher, "OUTAGE_SECONDS", 0.0)  # the minute is over
     assert within(spark, 10.0)
     assert {shard for shard, _, _ in spark.batches[0].rows} == {SECOND}
     assert "the other shards wait for it no longer" in caplog.text

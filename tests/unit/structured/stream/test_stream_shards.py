@@ -35,19 +35,19 @@ def shards_of(listing: Listing) -> StreamShards:
     return shards
 
 
-def all_drained(offset: StreamOffset, *but: Shard) -> StreamOffset:
+def all_at_end(offset: StreamOffset, *but: Shard) -> StreamOffset:
     names = {shard.shard_id for shard in but}
     return StreamOffset(
         created=offset.created,
-        shards={id_: replace(shard, drained=id_ not in names) for id_, shard in offset.shards.items()},
+        shards={id_: replace(shard, at_end=id_ not in names) for id_, shard in offset.shards.items()},
     )
 
 
-def test_a_drained_shard_that_vanished_is_not_read_again_when_it_is_listed_again() -> None:
+def test_a_shard_at_its_end_that_vanished_is_not_read_again_when_it_is_listed_again() -> None:
     listing = Listing(GRANDPARENT, PARENT, CHILD)
     shards = shards_of(listing)
     offset = shards.first_offset(StartPositions(default=Position.trim_horizon()), now=0.0)
-    offset = all_drained(offset, CHILD)
+    offset = all_at_end(offset, CHILD)
     listing.shards = [CHILD]
     shards.refresh()
     offset = shards.brought_up_to_date(offset)
@@ -64,7 +64,7 @@ def test_a_child_that_the_last_page_named_stays_known_while_the_listing_lags() -
     offset = shards.first_offset(StartPositions(default=Position.trim_horizon()), now=0.0)
     shards.found([CHILD])
     shards.refresh()
-    assert shards.brought_up_to_date(all_drained(offset)).readable() == [CHILD.shard_id]
+    assert shards.brought_up_to_date(all_at_end(offset)).readable() == [CHILD.shard_id]
     assert CHILD in KnownShards(listing, shards).list_shards()
 
 

@@ -4,7 +4,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kinesis_spout.structured.progress import SourceProgress
+from kinesis_spout.structured.source_progress import SourceProgress
 
 DOCUMENT: dict[str, Any] = {
     "kinesis": {

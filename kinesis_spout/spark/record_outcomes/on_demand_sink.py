@@ -1,4 +1,4 @@
-"""Where the dead letters of a query go: a place that travels with it, and is opened only to write."""
+"""Where the dead letters of a query go: a sink that travels with it, and is opened only to write."""
 
 import random
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ _S3: Final = "s3://"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetterPlace:
+class OnDemandSink:
     """A sink by its URL, as `open_sink` takes it. Picklable if its clock is.
 
     Raises:
@@ -42,7 +42,7 @@ class DeadLetterPlace:
             open_sink(self.url).close()  # checks the URL; nothing is made before something is written
 
     def check_reachable(self) -> None:
-        """Find out before any work is done that this process could not open the place.
+        """Find out before any work is done that this process could not open the sink.
 
         Raises:
             InvalidConfig: a Hadoop URL under Spark Connect, where no JVM is at hand.

@@ -3,7 +3,7 @@
 import pytest
 
 from kinesis_spout.kinesis.write.put_records import MAX_RECORD_BYTES
-from kinesis_spout.structured.write.row_check import fault_of
+from kinesis_spout.structured.write.row_putter import fault_of
 from kinesis_spout.structured.write.written_columns import RowValues
 
 ARN = "arn:aws-cn:kinesis:cn-north-1:123456789012:stream/orders"

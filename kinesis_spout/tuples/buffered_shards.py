@@ -11,30 +11,29 @@ from functools import partial
 from typing import Final
 
 from kinesis_spout.consumer.consumer import Consumer
-from kinesis_spout.errors import ShardNotFound
+from kinesis_spout.errors import KinesisError
 from kinesis_spout.kinesis import BufferedShardGetter, Prefetcher
-from kinesis_spout.kinesis.reactions import Reaction, reaction_to
+from kinesis_spout.kinesis.patience import Action, Reaction, reaction_to
 from kinesis_spout.tuples.retained_records import Retained, RetainedRecords
-from kinesis_spout.tuples.turns import Turns
 from shard_state import RecordState, SequenceNumber, ShardPhase
 
 _RETAINED_SHARE: Final = 0.75
 _MIN_READ_AHEAD_BYTES: Final = 64 * 1024
 
 
-class ShardReaders:
-    """A consumer's ``Door``. Mutable; every call is made under the consumer's lock, but for ``close``."""
+class BufferedShards:
+    """A consumer's ``OwnershipListener``. Mutable; call it under the consumer's lock, but for ``close``."""
 
     def __init__(self, consumer: Consumer, prefetcher: Prefetcher | None = None) -> None:
         self._consumer = consumer
         self._prefetcher = prefetcher or Prefetcher(clock=consumer.ports.clock)
         self._getters: dict[str, BufferedShardGetter] = {}
         """Of the shards whose end was not read yet."""
-        self._turns = Turns()
+        self._turns = consumer.manager.turns
         self._shares, self._shares_of = 1, -1
         self.retained = RetainedRecords(int(_RETAINED_SHARE * consumer.config.max_buffered_bytes))
 
-    # The Door
+    # The ownership listener
 
     def shards_acquired(self, shard_ids: Iterable[str]) -> None:
         """Open a getter on each shard, and let it fetch."""
@@ -53,14 +52,12 @@ class ShardReaders:
                 react=partial(self._reading_failed, shard_id, state.epoch),
                 worked=partial(self._reading_worked, shard_id, state.epoch),
             )
-            self._turns.add(shard_id)
 
     def shards_lost(self, shard_ids: Iterable[str]) -> None:
         """Forget everything of the shards: somebody else's now, or over."""
         gone = set(shard_ids)
         for shard_id in gone:
             self._drop_getter(shard_id)
-            self._turns.remove(shard_id)
         self.retained.drop_shards(gone)
 
     def resumed(self) -> None:
@@ -68,7 +65,7 @@ class ShardReaders:
 
     @property
     def is_full(self) -> bool:
-        """See ``Door``."""
+        """See ``OwnershipListener``."""
         return self.retained.is_full
 
     # What the spout asks
@@ -90,7 +87,7 @@ class ShardReaders:
                 self._turns.rest(now)
                 raise
             if taken is not None:
-                self._turns.served()
+                self._turns.took_record()
                 return taken
             self._turns.rest(now)
         return None
@@ -133,8 +130,8 @@ class ShardReaders:
             return None
         for fresh in manager.probes_fresh:
             give = self._fresh if fresh else self._due_retry
-            for shard_id in list(manager.round()):
-                manager.served(shard_id)
+            for shard_id in self._turns.round():
+                self._turns.served(shard_id)
                 taken = give(shard_id, now)
                 if taken is not None:
                     return taken
@@ -157,7 +154,9 @@ class ShardReaders:
         while getter is not None and not self.retained.is_full and manager.may_read(shard_id, now):
             try:
                 record = getter.poll()
-            except ShardNotFound:
+            except KinesisError as error:
+                if reaction_to(error).action is not Action.END_SHARD:
+                    raise
                 self._drop_getter(shard_id)
                 self._consumer.shard_trimmed(shard_id)
                 return None

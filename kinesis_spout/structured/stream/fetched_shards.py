@@ -1,4 +1,4 @@
-"""The shards that a query reads ahead: one fetch each, from where the query stands, into one buffer."""
+"""The shards that a query reads ahead: one fetcher each, from where the query stands, into one buffer."""
 
 import math
 import threading
@@ -12,7 +12,7 @@ from kinesis_spout.structured.offsets import ShardOffset
 from kinesis_spout.structured.pages.fetch_processes import FetchProcesses
 from kinesis_spout.structured.pages.page_buffer import PageBuffer, ShardKey
 from kinesis_spout.structured.stream.planning import EVERYTHING, read_up_to
-from kinesis_spout.structured.stream.shard_fetch import FetchCounters, FetchRoom, ShardFetch
+from kinesis_spout.structured.stream.shard_fetcher import FetchCounters, FetchRoom, ShardFetcher
 from kinesis_spout.structured.stream.stream_shards import KnownShards, StreamShards
 from shard_state import SequenceNumber, Shard
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
 
-class ShardFetches:
+class FetchedShards:
     """Reads shards into ``buffer``. Mutable; guarded by ``changed``, which whoever calls holds.
 
     Args:
@@ -64,32 +64,32 @@ class ShardFetches:
             max_bytes=options.max_buffered_bytes,
             resume=self._submit,
         )
-        self._fetches: dict[ShardKey, ShardFetch] = {}
+        self._fetchers: dict[ShardKey, ShardFetcher] = {}
         self._freed: dict[ShardKey, SequenceNumber] = {}
 
     def follow(self, readable: Mapping[ShardKey, ShardOffset]) -> None:
         """Read these shards and no others, each from where it stands; free what is before that."""
-        for key in self._fetches.keys() - readable.keys():
+        for key in self._fetchers.keys() - readable.keys():
             self._close(key)
         for key, shard in readable.items():
             self._go_on(key, shard)
-        self.room.fetches = len(self._fetches)
+        self.room.sharers = len(self._fetchers)
         self.room.resume_all()
 
     @property
     def has_news(self) -> bool:
         """Whether there is anything that a batch could have: records, or the end of a shard."""
         # What is done was freed, so whatever is in the buffer is new.
-        return self.buffer.size_bytes > 0 or any(fetch.at_end for fetch in self._fetches.values())
+        return self.buffer.size_bytes > 0 or any(fetcher.at_end for fetcher in self._fetchers.values())
 
     @property
-    def is_through(self) -> bool:
-        """Whether all that was to be read until ``until`` was read."""
-        return all(fetch.at_end or fetch.is_through for fetch in self._fetches.values())
+    def has_all_until(self) -> bool:
+        """Whether everything up to ``until`` was read."""
+        return all(fetcher.at_end or fetcher.has_all_until for fetcher in self._fetchers.values())
 
-    def ended(self) -> dict[ShardKey, bool]:
+    def at_end(self) -> dict[ShardKey, bool]:
         """Name the shards that are read; True where the buffer has everything up to the shard's end."""
-        return {key: fetch.at_end for key, fetch in self._fetches.items()}
+        return {key: fetcher.at_end for key, fetcher in self._fetchers.items()}
 
     def behind(self) -> list[int]:
         """Give how many milliseconds each shard is behind, as far as that is known.
@@ -99,12 +99,12 @@ class ShardFetches:
         """
         now = self._clock.time()
         behind: list[int] = []
-        for key, fetch in self._fetches.items():
-            if fetch.millis_behind_latest is None:
+        for key, fetcher in self._fetchers.items():
+            if fetcher.millis_behind_latest is None:
                 continue
             oldest = self.buffer.oldest_arrival(key, self._freed.get(key))
             age_millis = 0 if oldest is None else round(now * 1000 - oldest / 1000)
-            behind.append(max(fetch.millis_behind_latest, age_millis))
+            behind.append(max(fetcher.millis_behind_latest, age_millis))
         return behind
 
     def await_furthest_behind(self) -> int:
@@ -113,8 +113,8 @@ class ShardFetches:
         Later ones wait: another shard may have unread ones that arrived before them (invariant 18). The shard
         that they wait for is read though there is no room.
         """
-        behind = [fetch for fetch in self._fetches.values() if fetch.is_waited_for]
-        furthest = min(behind, key=lambda fetch: fetch.read_until, default=None)
+        behind = [fetcher for fetcher in self._fetchers.values() if fetcher.is_waited_for]
+        furthest = min(behind, key=lambda fetcher: fetcher.read_until, default=None)
         self.room.read_awaited(None if furthest is None else furthest.shard)
         if furthest is None:
             return EVERYTHING
@@ -124,42 +124,42 @@ class ShardFetches:
 
     def late_seconds(self) -> float:
         """Say how late the records that are here are at least; 0 if it is no use to wait for more of them."""
-        if any(fetch.at_end for fetch in self._fetches.values()):
+        if any(fetcher.at_end for fetcher in self._fetchers.values()):
             return 0.0  # children wait for the batch
         parked = set(self.room.parked)
-        reading = {key: fetch for key, fetch in self._fetches.items() if not fetch.is_through}
-        if not any(fetch.millis_behind_latest and fetch not in parked for fetch in reading.values()):
+        reading = {key: fetcher for key, fetcher in self._fetchers.items() if not fetcher.has_all_until}
+        if not any(fetcher.millis_behind_latest and fetcher not in parked for fetcher in reading.values()):
             return 0.0  # whoever has more waits for room
         late = (
-            fetch.millis_behind_latest or 0 for key, fetch in reading.items() if self.buffer.bytes_of(key)
+            fetcher.millis_behind_latest or 0 for key, fetcher in reading.items() if self.buffer.bytes_of(key)
         )
         return min(late, default=0) / 1000
 
     def raise_failure(self) -> None:
         """Raise what the reading of a shard ended with, if one did."""
-        for fetch in self._fetches.values():
-            if fetch.failure is not None:
-                raise fetch.failure
+        for fetcher in self._fetchers.values():
+            if fetcher.failure is not None:
+                raise fetcher.failure
 
     def close(self) -> None:
         """Read no more. May be called twice."""
-        for key in list(self._fetches):
+        for key in list(self._fetchers):
             self._close(key)
 
     def _go_on(self, key: ShardKey, shard: ShardOffset) -> None:
         """Free what is done of a shard; start to read it where that is not done, or done from another place."""
         last = read_up_to(shard.position)
         freed = self._freed.get(key)
-        if key in self._fetches and freed is not None and (last is None or last < freed):
+        if key in self._fetchers and freed is not None and (last is None or last < freed):
             self._close(key)  # back to what is not here any more
-        if key not in self._fetches:
-            self._fetches[key] = self._open(key, shard)
-            self._submit(self._fetches[key])
+        if key not in self._fetchers:
+            self._fetchers[key] = self._open(key, shard)
+            self._submit(self._fetchers[key])
         if last is not None:
             self.buffer.free(key, last)
             self._freed[key] = last
 
-    def _open(self, key: ShardKey, shard: ShardOffset) -> ShardFetch:
+    def _open(self, key: ShardKey, shard: ShardOffset) -> ShardFetcher:
         stream, shard_id = key
         options = self._options
         getter = PollingShardGetter(
@@ -173,7 +173,7 @@ class ShardFetches:
             fetch_arrow=self._processes,
             clock=self._clock,
         )
-        return ShardFetch(
+        return ShardFetcher(
             key,
             getter,
             room=self.room,
@@ -189,14 +189,14 @@ class ShardFetches:
             position=shard.position,
         )
 
-    def _submit(self, fetch: ShardFetch) -> None:
-        self._prefetcher.submit(fetch.fetch, fetch.getter.ready_at)
+    def _submit(self, fetcher: ShardFetcher) -> None:
+        self._prefetcher.submit(fetcher.fetch, fetcher.getter.ready_at)
 
     def _found_children(self, stream: str, children: Sequence[Shard]) -> None:
         if self._until is None:  # what was born after the query began is left to the next one
             self._streams[stream].found(children)
 
     def _close(self, key: ShardKey) -> None:
-        self._fetches.pop(key).close()
+        self._fetchers.pop(key).close()
         self.buffer.drop_shard(key)
         self._freed.pop(key, None)

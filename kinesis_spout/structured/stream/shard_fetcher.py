@@ -11,30 +11,28 @@ from typing import Final
 import pyarrow.compute as pc
 
 from kinesis_spout.clock import Clock
-from kinesis_spout.errors import KinesisSpoutError, ShardNotFound, Throttled
+from kinesis_spout.errors import KinesisSpoutError
 from kinesis_spout.kinesis import ArrowPage, PollingShardGetter
+from kinesis_spout.kinesis.patience import OUTAGE_SECONDS, Action, Work, reaction_to, tried_again
+from kinesis_spout.settings.shard_positions import MARGIN_SECONDS
+from kinesis_spout.structured.data_loss import lose
 from kinesis_spout.structured.pages.page_buffer import PageBuffer, ShardKey
 from shard_state import Position, Shard
 
 PAGE_BYTES: Final = 10 * 1024 * 1024
 """AWS: the most that one GetRecords gives. So much is set aside for every read under way."""
 
-_MIN_RETRY_SECONDS: Final = 0.2
 _IDLE_AFTER: Final = 5
 """Empty reads in a row, before reads become rarer."""
-_CLOCK_SKEW_SECONDS: Final = 5.0
-"""By how much this machine's clock is trusted to differ from the service's, at most."""
 _LIVE_SECONDS: Final = 1.0
 """A shard no further behind its tip is read as it is written: fresh records of the others do not wait for it."""
-_OUTAGE_SECONDS: Final = 60.0
-"""How long the other shards wait for one that cannot be read."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
 class FetchCounters:
-    """What the fetches of a query did so far. Mutable; guarded by the reader's lock."""
+    """What the fetchers of a query did so far. Mutable; guarded by the reader's lock."""
 
     records: int = 0
     bytes: int = 0
@@ -48,13 +46,13 @@ class FetchRoom:
 
     buffer: PageBuffer
     max_bytes: int
-    resume: "Callable[[ShardFetch], None]"
-    """Has a fetch that waited for room go on."""
+    resume: "Callable[[ShardFetcher], None]"
+    """Has a fetcher that waited for room go on."""
     under_way: int = 0
     """Reads."""
-    parked: "deque[ShardFetch]" = field(default_factory=deque)
+    parked: "deque[ShardFetcher]" = field(default_factory=deque)
     """Who waits for room, in the order of their coming."""
-    fetches: int = 0
+    sharers: int = 0
     """How many shards share the room."""
     is_gathering: bool = False
     """The reader has records for a batch, and waits only for the reads under way to end."""
@@ -68,19 +66,19 @@ class FetchRoom:
     def read_awaited(self, shard: ShardKey | None) -> None:
         """Have a shard read that all records at hand wait for; None: there is none."""
         self.awaited = shard
-        for fetch in self.parked:
-            if fetch.shard == shard and self.has_room(shard):
-                self.parked.remove(fetch)
-                self.resume(fetch)
+        for fetcher in self.parked:
+            if fetcher.shard == shard and self.has_room(shard):
+                self.parked.remove(fetcher)
+                self.resume(fetcher)
                 return
 
     def is_short(self) -> bool:
         """Tell whether somebody waits for room that only a batch makes, however the reads under way end."""
-        return any(not self._has_room(fetch.shard, 0) for fetch in self.parked)
+        return any(not self._has_room(fetcher.shard, 0) for fetcher in self.parked)
 
     def _has_room(self, shard: ShardKey, under_way: int) -> bool:
         free = self.max_bytes - self.buffer.size_bytes - under_way * PAGE_BYTES
-        share = self.max_bytes // max(1, self.fetches)
+        share = self.max_bytes // max(1, self.sharers)
         held = self.buffer.bytes_of(shard)
         if held == 0 and shard == self.awaited:
             return True
@@ -98,7 +96,7 @@ class FetchRoom:
             self.resume(self.parked.popleft())
 
 
-class ShardFetch:
+class ShardFetcher:
     """Reads one shard forward. Mutable; its state is guarded by ``changed``, on which it tells what is new.
 
     Args:
@@ -151,8 +149,8 @@ class ShardFetch:
         self._closed = False
         self.at_end = False
         """The closed shard's end was read."""
-        self.is_through = False
-        """Everything that was to be read until ``until`` was read."""
+        self.has_all_until = False
+        """Everything up to ``until`` was read."""
         self.millis_behind_latest: int | None = None
         self.failure: Exception | None = None
         """What reading ended with; nothing more comes."""
@@ -169,7 +167,7 @@ class ShardFetch:
 
         So it is while more is known to be waiting in it, but for a shard that could not be read for a minute.
         """
-        if self.at_end or self.is_through or not self._is_behind:
+        if self.at_end or self.has_all_until or not self._is_behind:
             return False
         return not self._is_given_up
 
@@ -180,7 +178,7 @@ class ShardFetch:
     def fetch(self) -> float | None:
         """Read a page; runs on a thread of the prefetcher. See ``prefetcher.Fetch``."""
         with self._changed:
-            if self._closed or self.at_end or self.is_through:
+            if self._closed or self.at_end or self.has_all_until:
                 return None
             if not self._room.has_room(self.shard):
                 self._room.parked.append(self)
@@ -217,13 +215,13 @@ class ShardFetch:
         self.millis_behind_latest = page.millis_behind_latest
         self._note_reached(page)
         self.at_end = page.at_end
-        self.is_through = not page.at_end and self._until is not None and _is_through(page, self._until)
+        self.has_all_until = not page.at_end and self._until is not None and _reaches(page, self._until)
         if page.at_end:
             self._found_children(self.shard[0], page.child_shards)
-        news = rows or page.at_end or self.is_through
+        news = rows or page.at_end or self.has_all_until
         if not self._room.under_way if self._room.is_gathering else news:
             self._changed.notify_all()
-        if page.at_end or self.is_through:
+        if page.at_end or self.has_all_until:
             return None
         # Less than the service allows, if so asked; and no sooner than there may be something new.
         paced = started + page.size_bytes / self._bytes_per_second
@@ -250,36 +248,36 @@ class ShardFetch:
         return min(max(shortest, longest), shortest * float(2**doublings))
 
     def _failed(self, error: KinesisSpoutError) -> float | None:
-        if isinstance(error, ShardNotFound) and not self._fail_on_data_loss:
-            _log.warning("%s; going on without it because failOnDataLoss is false", error)
+        reaction = reaction_to(error, Work.QUERY)
+        if reaction.action is Action.END_SHARD and not self._fail_on_data_loss:
+            lose(str(error), fail=False)
             with self._changed:
                 self._room.read_ended()
                 self._counters.data_losses += 1
                 self.at_end = True
                 self._changed.notify_all()
             return None
-        if not error.retriable:
+        if reaction.action is not Action.RETRY:
             self._ended_with(error)
             return None
-        if not isinstance(error, Throttled):
-            _log.warning("%s; it is read again", error)
+        tried_again(error)
         with self._changed:
             self._room.read_ended()
             self._count()
             self._note_failure()
-        return max(self.getter.ready_at, self._clock.monotonic() + _MIN_RETRY_SECONDS)
+        return reaction.read_again_at(self._clock.monotonic(), self.getter.ready_at)
 
     def _note_failure(self) -> None:
         now = self._clock.monotonic()
         if self._failing_since is None:
             self._failing_since = now
-        elif now - self._failing_since >= _OUTAGE_SECONDS and not self._is_given_up:
+        elif now - self._failing_since >= OUTAGE_SECONDS and not self._is_given_up:
             self._is_given_up = True
             _log.warning(
                 "%s could not be read for %g s: the other shards wait for it no longer. Its records come late, "
                 "and a watermark may drop them",
                 self.shard[1],
-                _OUTAGE_SECONDS,
+                OUTAGE_SECONDS,
             )
 
     def _ended_with(self, error: Exception) -> None:
@@ -294,7 +292,7 @@ class ShardFetch:
         self._throttles_seen, self._losses_seen = self.getter.throttles, self.getter.data_losses
 
 
-def _is_through(page: ArrowPage, until: float) -> bool:
+def _reaches(page: ArrowPage, until: float) -> bool:
     """Tell whether nothing that arrived before ``until`` follows the page.
 
     Arrival times and this clock are only nearly right, so at the tip (of which some emulators speak too early)
@@ -305,7 +303,7 @@ def _is_through(page: ArrowPage, until: float) -> bool:
     arrival = _newest_arrival(page)
     if arrival is None:
         return False
-    margin = 0.0 if page.millis_behind_latest == 0 else _CLOCK_SKEW_SECONDS
+    margin = 0.0 if page.millis_behind_latest == 0 else MARGIN_SECONDS
     return arrival > until + margin
 
 

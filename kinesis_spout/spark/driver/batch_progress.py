@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.pause_reports import pause_text
-from kinesis_spout.spark.driver.shard_reader import ShardReader
+from kinesis_spout.spark.driver.driver_shard import DriverShard
 from kinesis_spout.spark.tasks.work import WorkResult
 from shard_state import Pause
 
@@ -27,7 +27,7 @@ def batch_progress(
     number: int,
     seconds: float,
     results: Sequence[WorkResult],
-    readers: Collection[ShardReader],
+    shards: Collection[DriverShard],
     counters: Counters,
     before: Counters,
     pause: Pause | None,
@@ -40,19 +40,19 @@ def batch_progress(
         number: the micro-batch's.
         seconds: how long it took.
         results: what came of it.
-        readers: those of all owned shards.
+        shards: all owned ones.
         counters: what happened since the start.
         before: what had happened by the progress before this one.
         pause: how it stands, if deliveries pause.
     """
     totals = {told: getattr(counters, field) for told, field in _OUTCOMES.items()}
     rows = sum(result.delivered for result in results)
-    behind = [reader.millis_behind_latest for reader in readers]
+    behind = [shard.millis_behind_latest for shard in shards]
     metrics = {
         "minMsBehindLatest": min(behind, default=0),
         "avgMsBehindLatest": sum(behind) / max(1, len(behind)),
         "maxMsBehindLatest": max(behind, default=0),
-        "numTotalShards": len(readers),
+        "numTotalShards": len(shards),
         "numProcessedRecords": rows,
         "numProcessedBytes": sum(result.bytes_read for result in results),
         "numAwsRateLimitErrors": sum(result.throttles for result in results),

@@ -1,0 +1,57 @@
+"""Where the progress of an application is kept, and the one way to get there."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kinesis_spout.ports import DEFAULT_SESSION_TIMEOUT_SECONDS
+from kinesis_spout.zookeeper.backend import ZooKeeperBackend
+from kinesis_spout.zookeeper.embedded import EmbeddedZooKeeper
+from kinesis_spout.zookeeper.session import ZooKeeperSession
+from kinesis_spout.zookeeper.tree.paths import DEFAULT_ROOT, Paths
+
+EMBEDDED_DIRECTORY: Final = ".kinesis-spout/zookeeper"
+"""Where the embedded ZooKeeper keeps its data unless a directory is named."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZooKeeperSettings:
+    """One application's place for its progress."""
+
+    app: str
+    hosts: str | None
+    """``host:port,host:port``, perhaps with a chroot; None: the embedded server."""
+    directory: str | None = None
+    """Where the embedded server keeps its data; None: ``EMBEDDED_DIRECTORY`` below the working directory."""
+    root: str = DEFAULT_ROOT
+    """The node that the applications' nodes are below."""
+    session_timeout_seconds: float = DEFAULT_SESSION_TIMEOUT_SECONDS
+
+    @property
+    def embedded_directory(self) -> Path:
+        """Where the embedded server keeps its data."""
+        return Path(self.directory or EMBEDDED_DIRECTORY).resolve()
+
+    def server(self) -> EmbeddedZooKeeper | None:
+        """Give the embedded server, not yet started; None where there are hosts."""
+        return EmbeddedZooKeeper(self.embedded_directory) if self.hosts is None else None
+
+    def connect(self, stream: str, server: EmbeddedZooKeeper | None) -> ZooKeeperBackend:
+        """Connect to the progress on one stream; ``close`` of what is returned ends the session.
+
+        Args:
+            stream: its name, not its ARN.
+            server: what ``server`` gave, started.
+
+        Raises:
+            StoreUnavailable: nobody answers in time.
+        """
+        hosts = server or self.hosts
+        assert hosts is not None, "without hosts there is a server"
+        session = ZooKeeperSession(hosts, session_timeout_seconds=self.session_timeout_seconds)
+        paths = Paths(root=self.root, app=self.app, stream=stream)
+        try:
+            return ZooKeeperBackend(session, paths)
+        except BaseException:
+            session.close()
+            raise
