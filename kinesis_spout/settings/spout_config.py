@@ -141,7 +141,7 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def start(self) -> Position:
-        """The initial position as a place to read from; LATEST is not resolved here."""
+        """The initial position as a position to read from; LATEST is not resolved here."""
         return parse_position_of_all_shards(self.initial_position)
 
     @property

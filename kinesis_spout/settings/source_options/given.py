@@ -3,11 +3,11 @@
 import difflib
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, TypeVar
 
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.settings.messages import NotAllowed
-from kinesis_spout.settings.option import Option, Use
+from kinesis_spout.settings.option import Use
 from kinesis_spout.settings.source_options.elsewhere import HINTS, INSTEAD, OF_SPARK, OF_TABLES
 from kinesis_spout.settings.table import OPTIONS
 from kinesis_spout.settings.table.connection import CLIENT
@@ -137,11 +137,6 @@ class GivenOptions:
         """Give the error to raise about a value."""
         secret = any(option.secret for option in self._options.values() if option.setting == setting)
         return NotAllowed(expected).refusal(f"option {self.called(setting)}", "", value, secret=secret)
-
-
-def refuse(option: Option, text: str) -> NoReturn:
-    """Raise for a text that the option does not take."""
-    raise NotAllowed().refusal(f"option {option.name}", option.type.text_words, text, secret=option.secret)
 
 
 def _without_table(options: Mapping[str, str]) -> dict[str, str]:

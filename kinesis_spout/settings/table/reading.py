@@ -36,15 +36,15 @@ _COLUMN: Final = choice(
 POSITIONS: Final = (
     setting("initial_position", POSITION, "latest", has_argument=True,
         doc="Where the first start of the application begins; later starts go on from progress."),
-    option("initialPosition", STREAM_READ, START, "latest", setting="start",
+    option("initialPosition", STREAM_READ, START, "latest",
         aliases=("startingPosition", "kinesis.startingPosition"),
         doc="Where a query begins that has no checkpoint yet. Shards that JSON does not name start at "
             "trim_horizon."),
-    option("startingPosition", _BATCH_READ, START, "trim_horizon", setting="start",
+    option("startingPosition", _BATCH_READ, START, "trim_horizon", setting="initial_position",
         aliases=("initialPosition", "kinesis.startingPosition"),
         doc="Where the read begins; latest is refused. Shards that JSON does not name start at "
             "trim_horizon."),
-    option("endingPosition", _BATCH_READ, END, "latest", setting="end",
+    option("endingPosition", _BATCH_READ, END, "latest",
         doc="Where the read ends: a time and AT_SEQUENCE_NUMBER are left out, AFTER_SEQUENCE_NUMBER is "
             "read. latest is the time of load()."),
     setting("fail_on_data_loss", FLAG, True,

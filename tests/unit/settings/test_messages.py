@@ -12,6 +12,7 @@ from kinesis_spout.kinesis import PollingShardGetter
 from kinesis_spout.kinesis.errors import translate
 from kinesis_spout.settings.messages import respell, respelled
 from kinesis_spout.settings.source_options import WriteOptions
+from kinesis_spout.settings.table.spelling import as_option
 from kinesis_spout.structured.stream.stream_reader import KinesisStreamReader
 from kinesis_spout.structured.write.row_putter import write_partition
 from kinesis_spout.testing import InMemoryShardLister, InMemoryStream
@@ -137,3 +138,20 @@ def test_a_message_says_nothing_of_tries_that_botocore_was_not_to_make(tries: in
         "ListShards of stream 'orders' failed: An error occurred (LimitExceededException) when calling the "
         "ListShards operation: Rate exceeded"
     )
+
+
+@pytest.mark.parametrize(
+    ("setting", "option"),
+    [
+        ("stream", "streamName"),
+        ("app", "checkpointApp"),
+        ("initial_position", "initialPosition"),
+        ("aws_secret_access_key", "awsSecretKey"),
+        ("aws_session_token", "sessionToken"),
+        ("fail_on_data_loss", "failOnDataLoss"),
+        ("retry_limit", None),
+        ("no_setting", None),
+    ],
+)
+def test_an_option_is_spelled_as_the_table_says(setting: str, option: str | None) -> None:
+    assert as_option(setting, None) == option

@@ -13,7 +13,6 @@ from kinesis_spout.settings.documentation import markdown_table
 from kinesis_spout.settings.option import Use
 from kinesis_spout.settings.shard_positions import EndPositions, StartPositions
 from kinesis_spout.settings.source_options import BatchReadOptions, StreamReadOptions, WriteOptions
-from kinesis_spout.settings.source_options import given as values
 from kinesis_spout.settings.source_options.given import GivenOptions
 from kinesis_spout.settings.table import OPTIONS
 from shard_state import Position
@@ -320,7 +319,7 @@ def test_a_secret_is_not_shown_when_it_is_refused() -> None:
     spec = next(spec for spec in OPTIONS if spec.secret)
 
     with pytest.raises(InvalidConfig) as refused:
-        values.refuse(spec, "hush")
+        raise GivenOptions({}, Use.WRITE).refusal(spec.setting, "nothing", "hush")
 
     assert spec.name in str(refused.value)
     assert "hush" not in str(refused.value)
