@@ -15,7 +15,7 @@ from kinesis_spout.errors import KinesisError
 from kinesis_spout.record import Record
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.messages import NotAllowed
-from kinesis_spout.settings.positions import ALLOWED, parse_position_of_all_shards
+from kinesis_spout.settings.positions import ALLOWED, parse_position_of_all_shards, resolved
 from shard_state import Position, Shard
 
 if TYPE_CHECKING:
@@ -62,12 +62,9 @@ def tail(
 
 def _position(start: str, now: float) -> Position:
     try:
-        position = parse_position_of_all_shards(start).resolved(now)
+        return resolved(parse_position_of_all_shards(start), now, start)
     except NotAllowed as error:
         raise WrongArguments(f"--from: {error}") from error
-    if position.timestamp is not None and position.timestamp > now:
-        raise WrongArguments(f"--from: expected a time that is not in the future, got {start!r}: use latest")
-    return position
 
 
 class _Reader:

@@ -120,6 +120,11 @@ def test_an_unknown_setting_is_answered_with_the_nearest_ones() -> None:
     assert "did you mean retry_limit" in refusal(retry_limt=1)
 
 
+@pytest.mark.parametrize("name", ["RETRY_LIMIT", "kinesis_spout_retry_limit", "_retry_limit"])
+def test_a_setting_that_is_only_spelled_otherwise_is_answered_with_its_name(name: str) -> None:
+    assert refusal(**{name: 1}).endswith("did you mean retry_limit?")
+
+
 def test_an_unknown_setting_near_nothing_is_answered_with_all_names() -> None:
     message = refusal(xyzzy=1)
     assert all(name in message for name in SpoutConfig.__struct_fields__)
