@@ -52,7 +52,8 @@ def tail(
     and merged shards come before their children. Nothing is stored, and aggregated records are shown as one.
     """
     world: World = ctx.obj
-    reader = _Reader(world.stream(config), _position(start, world.time()), shard or ())
+    position = _position(start, world.time())
+    reader = _Reader(world.stream(config), position, shard or ())
     left = number
     while reader.is_reading and left != 0:
         for record in reader.read(_PAGE_RECORDS if left is None else min(left, _PAGE_RECORDS)):

@@ -195,6 +195,14 @@ def test_a_name_has_no_arn_and_leaves_the_region_to_what_was_set() -> None:
     assert config(region="us-east-1").stream_region == "us-east-1"
 
 
+def test_an_endpoint_of_aws_says_the_region_and_must_not_contradict_it() -> None:
+    endpoint = "https://kinesis.eu-central-1.amazonaws.com"
+    assert config(endpoint_url=endpoint).stream_region == "eu-central-1"
+    assert config(endpoint_url="http://localhost:4566").stream_region is None
+    message = refusal(endpoint_url=endpoint, region="us-east-1")
+    assert message == f"endpoint_url: expected one in region 'us-east-1', got '{endpoint}'"
+
+
 def test_a_region_that_contradicts_the_arn_is_refused() -> None:
     message = refusal(stream=ARN, region="us-east-1")
     assert message == "region: expected the region of the stream's ARN, 'eu-west-1', got 'us-east-1'"
