@@ -13,9 +13,8 @@ import pyarrow as pa
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
 from kinesis_spout.kinesis.read.arrow import EXTRA_COLUMNS, SCHEMA
-from kinesis_spout.structured.options import Use
-from kinesis_spout.structured.options.given import GivenOptions
-from kinesis_spout.structured.options.reads import extra_columns
+from kinesis_spout.settings.option import Use
+from kinesis_spout.settings.source_options.given import GivenOptions
 
 _SPARK_TYPES: Final = {
     pa.string(): StringType(),
@@ -44,7 +43,7 @@ def columns_of(options: Mapping[str, str]) -> StructType:
     given = GivenOptions(options, *Use)
     given.check_values()
     columns = [
-        StructField(field.name, _SPARK_TYPES[field.type]) for field in arrow_schema(extra_columns(given))
+        StructField(field.name, _SPARK_TYPES[field.type]) for field in arrow_schema(given.extra_columns)
     ]
     if given.are_of_table:
         columns[0].metadata = {_OPTIONS: json.dumps(given.to_keep())}
