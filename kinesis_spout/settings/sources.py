@@ -37,7 +37,7 @@ class Setting(NamedTuple):
     source: str
     """How a message calls the place it came from; empty for a keyword argument."""
     strict: bool = True
-    """Whether text must not be read as a number; the environment has nothing but text."""
+    """Whether text must not be read as a number; the environment and the command line have nothing but text."""
 
 
 def from_keywords(settings: Mapping[str, Any]) -> dict[str, Setting]:

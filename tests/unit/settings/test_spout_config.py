@@ -270,6 +270,26 @@ def test_the_environment_is_read_as_numbers_and_truth_values() -> None:
     assert (made.app, made.retry_limit, made.retry_jitter, made.fail_on_data_loss) == ("1", 7, 0.5, False)
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("stop_timeout_seconds", "2m", 120.0),
+        ("stop_timeout_seconds", "120", 120.0),
+        ("poll_interval_seconds", "500ms", 0.5),
+        ("max_buffered_bytes", "64m", 64 * 1024 * 1024),
+    ],
+)
+def test_a_number_in_the_environment_may_have_a_unit(name: str, text: str, value: float) -> None:
+    made = SpoutConfig.from_env({f"KINESIS_SPOUT_{name.upper()}": text}, **REQUIRED)
+    assert getattr(made, name) == value
+
+
+def test_a_number_with_a_unit_has_the_range_of_one_without() -> None:
+    with pytest.raises(InvalidConfig, match=r"expected float >= 0\.2, got '199ms'"):
+        SpoutConfig.from_env({"KINESIS_SPOUT_POLL_INTERVAL_SECONDS": "199ms"}, **REQUIRED)
+    assert refusal(poll_interval_seconds="500ms").endswith("got '500ms'")
+
+
 def test_the_process_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KINESIS_SPOUT_MAX_PENDING", "5")
     assert SpoutConfig.from_env(**REQUIRED).max_pending == 5
