@@ -13,9 +13,8 @@ import pyarrow as pa
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
 from kinesis_spout.columns import EXTRA_COLUMNS, RECORD_COLUMNS, as_arrow
-from kinesis_spout.structured.options import Use
-from kinesis_spout.structured.options.given import GivenOptions
-from kinesis_spout.structured.options.reads import extra_columns
+from kinesis_spout.settings.option import Use
+from kinesis_spout.settings.source_options.given import GivenOptions
 
 _SPARK_TYPES: Final = {
     "string": StringType(),
@@ -47,7 +46,7 @@ def columns_of(options: Mapping[str, str]) -> StructType:
     """
     given = GivenOptions(options, *Use)
     given.check_values()
-    columns = [StructField(name, _SPARK_TYPES[type_]) for name, type_ in _with(extra_columns(given)).items()]
+    columns = [StructField(name, _SPARK_TYPES[type_]) for name, type_ in _with(given.extra_columns).items()]
     if given.are_of_table:
         columns[0].metadata = {_OPTIONS: json.dumps(given.to_keep())}
     return StructType(columns)

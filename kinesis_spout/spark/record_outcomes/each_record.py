@@ -42,11 +42,11 @@ from pyspark.sql import DataFrame
 
 from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.columns import RECORD_COLUMNS
-from kinesis_spout.config.refusals import shown
 from kinesis_spout.errors import InvalidConfig, KinesisSpoutError
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.record import Record
 from kinesis_spout.scheme import resolve
+from kinesis_spout.settings.messages import shown
 from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.spark.record_outcomes.batch_pause import BatchPause
 from kinesis_spout.spark.record_outcomes.failed_records import FailedRecords, RetryRules
@@ -182,7 +182,7 @@ class _EachRecord:
     clock: Clock
 
     def __repr__(self) -> str:
-        return f"each_record(app={self.app!r}, dead_letters={shown('dead_letters', self.dead_letters.url)})"
+        return f"each_record(app={self.app!r}, dead_letters={shown(self.dead_letters.url)})"
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         """Finish every record of a micro-batch."""
