@@ -16,7 +16,7 @@ from shard_state import Checkpoint, Position, Shard
 DEFAULT_SESSION_TIMEOUT_SECONDS: Final = 6.0
 """How long a member may be silent before it loses its shards, unless a setting says otherwise."""
 
-MAX_SESSION_TIMEOUT_SECONDS: Final = 120.0
+MAX_SESSION_TIMEOUT_SECONDS: Final = 120
 """The longest that may be set."""
 
 
@@ -28,6 +28,14 @@ class StreamSummary:
     arn: str
     created: float
     """Seconds since the epoch."""
+
+
+def is_same_creation(one: float, other: float) -> bool:
+    """Tell whether two creation times, in seconds, are of the same stream.
+
+    They come in seconds or in milliseconds. No stream is deleted and made again within a second.
+    """
+    return abs(one - other) <= 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

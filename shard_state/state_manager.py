@@ -5,7 +5,7 @@ A shell (the plain-Python spout, the micro-batch engine) does all the I/O and ca
     listed(...)       what ListShards and the store say      -> to_acquire()   which shards to try to own
     acquired(...)     an ownership, with its checkpoint
     lost(...)         an ownership that ended
-    then either, record by record:   round, take_retry, emit, ack, fail, expire
+    then either, record by record:   turns, take_retry, emit, ack, fail, expire
     or, slice by slice:              plan, settle, died
     dead_lettered(.)  a dead letter is durable
     to_commit()       what to store now                      -> committed(...)
@@ -27,9 +27,8 @@ not.
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from shard_state.checkpoint import Checkpoint
 from shard_state.circuit_breaker import BreakerNotice, BreakerRule, Pause
@@ -45,8 +44,6 @@ from shard_state.round_robin import RoundRobin
 from shard_state.sequence_number import SequenceNumber
 from shard_state.shard_slices import ShardSlices, SliceLimits
 from shard_state.slices import Delivery, Exhausted, Redelivery, SliceOutcome, SlicePlan
-
-_READING: Final = ShardPhase.READING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,10 +94,12 @@ class StateManager:
         self._timeout_seconds = message_timeout_seconds
         self._expires_at = -math.inf
         """No delivery times out before."""
-        self._phases: dict[str, ShardPhase] = {}
         self._lineage = Lineage()
         self._owned: dict[str, ShardSlices] = {}
-        self._turns = RoundRobin()
+        self._unowned: dict[str, ShardPhase] = {}
+        """The phases of the known shards that this consumer does not own."""
+        self.turns = RoundRobin()
+        """Whose turn it is among the owned shards (invariant 15)."""
         self._watch = OutcomeWatch(breaker, random)
         self._breaker = self._watch.breaker
 
@@ -114,11 +113,12 @@ class StateManager:
         """
         self._lineage.learn(shards, stored)
         for shard_id in self._lineage.shards:
-            self._phases.setdefault(shard_id, ShardPhase.WAITING_FOR_PARENTS)
+            if shard_id not in self._owned:
+                self._unowned.setdefault(shard_id, ShardPhase.WAITING_FOR_PARENTS)
         for shard_id, checkpoint in stored.items():
             # Of an owned shard only a commit of ours, or the loss of it, says that it is over.
-            if checkpoint.is_shard_end and shard_id not in self._owned:
-                self._phases[shard_id] = next_phase(self._phases[shard_id], ShardEvent.FOUND_OVER)
+            if checkpoint.is_shard_end:
+                self._step(shard_id, ShardEvent.FOUND_OVER)
         self._release_children()
 
     def to_acquire(self) -> list[Shard]:
@@ -126,7 +126,7 @@ class StateManager:
         # Asked again: a list may have said meanwhile that a shard of unknown lineage has unfinished parents.
         free = self._lineage.free(self._over())
         return parents_first(
-            self._lineage.shards[shard_id] for shard_id in free if self._phases[shard_id] in ACQUIRABLE
+            self._lineage.shards[shard_id] for shard_id in free if self._unowned.get(shard_id) in ACQUIRABLE
         )
 
     def fresh_checkpoint(self, shard_id: str) -> Checkpoint:
@@ -140,8 +140,9 @@ class StateManager:
     def acquired(self, shard_id: str, checkpoint: Checkpoint) -> None:
         """Take in that this consumer owns a shard, from ``checkpoint`` on, under its epoch."""
         self._lineage.stored.add(shard_id)
+        self.lost([shard_id])  # under an older epoch
         if checkpoint.is_shard_end:
-            self._phases[shard_id] = next_phase(self._phases[shard_id], ShardEvent.FOUND_OVER)
+            self._step(shard_id, ShardEvent.FOUND_OVER)
             self._release_children()
             return
         state = LocalShardState(
@@ -153,8 +154,8 @@ class StateManager:
             message_timeout_seconds=self._timeout_seconds,
         )
         self._owned[shard_id] = ShardSlices(state, self._limits)
-        self._phases[shard_id] = state.phase
-        self._turns.add(shard_id)
+        self._unowned.pop(shard_id, None)
+        self.turns.add(shard_id)
 
     def lost(self, shard_ids: Iterable[str]) -> None:
         """Take in that ownerships ended. What was in flight of those shards is somebody else's now."""
@@ -163,8 +164,8 @@ class StateManager:
         for shard_id in shard_ids:
             slices = self._owned.pop(shard_id, None)
             if slices is not None:
-                self._turns.remove(shard_id)
-                self._phases[shard_id] = next_phase(slices.state.phase, ShardEvent.OWNERSHIP_LOST)
+                self.turns.remove(shard_id)
+                self._unowned[shard_id] = next_phase(slices.state.phase, ShardEvent.OWNERSHIP_LOST)
 
     @property
     def owned(self) -> frozenset[str]:
@@ -175,7 +176,7 @@ class StateManager:
     def all_over(self) -> bool:
         """Whether every listed shard is over: nothing can come any more without a reshard."""
         listed = self._lineage.listed
-        return bool(listed) and all(self._phases[shard_id] is ShardPhase.OVER for shard_id in listed)
+        return bool(listed) and self._over().issuperset(listed)
 
     def shard(self, shard_id: str) -> LocalShardState | None:
         """Give the state of an owned shard."""
@@ -183,14 +184,6 @@ class StateManager:
         return None if slices is None else slices.state
 
     # One record at a time
-
-    def round(self) -> Iterator[str]:
-        """Name the owned shards once each, whoever was served longest ago first (invariant 15)."""
-        return self._turns.round()
-
-    def served(self, shard_id: str) -> None:
-        """Note that a shard had its turn."""
-        self._turns.served(shard_id)
 
     def may_read(self, shard_id: str, now: float) -> bool:
         """Tell whether a fresh record of a shard may be handed out now."""
@@ -228,8 +221,6 @@ class StateManager:
             return False
         if not self._breaker.is_content:
             self._watch.acked(shard_id, sequence)
-        if slices.state.phase is not _READING:
-            self._synchronise(shard_id)
         return True
 
     def fail(
@@ -297,7 +288,6 @@ class StateManager:
         slices = self._owned.get(shard_id)
         if slices is not None:
             slices.end_read()
-            self._synchronise(shard_id)
 
     # Slice by slice
 
@@ -340,7 +330,7 @@ class StateManager:
         if self._breaker.is_open:
             return self._plan_probe(now, carried, resting, barred)
         plans: list[SlicePlan] = []
-        for shard_id in self._turns.round():
+        for shard_id in self.turns.round():
             slices = self._owned[shard_id]
             if shard_id in barred:
                 continue
@@ -349,7 +339,7 @@ class StateManager:
             planned = [slices.plan_retries(now), fresh]
             plans.extend(plan for plan in planned if plan is not None)
             if planned != [None, None]:
-                self._turns.served(shard_id)
+                self.turns.served(shard_id)
         return plans
 
     def _plan_probe(
@@ -359,13 +349,13 @@ class StateManager:
         if not self._breaker.may_probe(now):
             return []
         for fresh in self.probes_fresh:
-            for shard_id in self._turns.round():
+            for shard_id in self.turns.round():
                 slices, held = self._owned[shard_id], carried.get(shard_id, 0)
                 if shard_id in barred or (fresh and shard_id in resting and not held):
                     continue
                 plan = slices.plan_fresh(held, most=1) if fresh else slices.plan_retries(now, most=1)
                 if plan is not None:
-                    self._turns.served(shard_id)
+                    self.turns.served(shard_id)
                     self._watch.slice_sent(plan)
                     return [plan]
         return []
@@ -382,9 +372,7 @@ class StateManager:
         if slices is None or not slices.is_out(plan):
             return []
         spare = self._watch.settled(plan, outcome, delivered, now)
-        exhausted = slices.settle(plan, outcome, now, random=self._random, spare=spare)
-        self._synchronise(plan.shard_id)
-        return exhausted
+        return slices.settle(plan, outcome, now, random=self._random, spare=spare)
 
     def died(self, plan: SlicePlan, held: SliceOutcome | None, now: float) -> list[Exhausted]:
         """Take in that the job of a slice died, or outlived the message time-out, nobody knows at which record.
@@ -399,9 +387,12 @@ class StateManager:
         if slices is None or not slices.is_out(plan):
             return []
         spare = self._watch.died(plan, now, guilty=slices.blames(plan, held))
-        exhausted = slices.died(plan, held, now, random=self._random, spare=spare)
-        self._synchronise(plan.shard_id)
-        return exhausted
+        return slices.died(plan, held, now, random=self._random, spare=spare)
+
+    def convicts(self, plan: SlicePlan, held: SliceOutcome | None) -> bool:
+        """Tell whether the death of a slice blames its one record; the arguments are those of ``died``."""
+        slices = self._of_epoch(plan)
+        return slices is not None and slices.blames(plan, held)
 
     def suspect(self, plan: SlicePlan, count: int) -> None:
         """Note that the worker of a slice, which is settled, died with the next ``count`` records in its hands."""
@@ -438,10 +429,7 @@ class StateManager:
     def dead_lettered(self, shard_id: str, sequence: SequenceNumber, now: float) -> bool:
         """Finish an exhausted record whose dead letter is durable; False if nothing changes."""
         slices = self._owned.get(shard_id)
-        if slices is None or not slices.state.dead_lettered(sequence, now):
-            return False
-        self._synchronise(shard_id)
-        return True
+        return slices is not None and slices.state.dead_lettered(sequence, now)
 
     def to_commit(self) -> list[PendingCommit]:
         """Copy the progress of every dirty shard, for one transaction."""
@@ -463,11 +451,11 @@ class StateManager:
             if slices is None or slices.state.epoch != commit.checkpoint.epoch:
                 continue
             slices.state.mark_committed(commit.checkpoint, commit.revision)
-            self._synchronise(commit.shard_id)
             if slices.state.phase is ShardPhase.OVER:
                 over.append(commit.shard_id)
                 del self._owned[commit.shard_id]
-                self._turns.remove(commit.shard_id)
+                self._unowned[commit.shard_id] = ShardPhase.OVER
+                self.turns.remove(commit.shard_id)
         if over:
             self._release_children()
         return over
@@ -497,7 +485,7 @@ class StateManager:
     def _status(self, shard_id: str) -> ShardStatus:
         slices = self._owned.get(shard_id)
         if slices is None:
-            return ShardStatus(shard_id=shard_id, phase=self._phases[shard_id])
+            return ShardStatus(shard_id=shard_id, phase=self._unowned[shard_id])
         state, tracker = slices.state, slices.state.tracker
         return ShardStatus(
             shard_id=shard_id,
@@ -524,12 +512,13 @@ class StateManager:
         slices = self._owned.get(plan.shard_id)
         return slices if slices is not None and slices.state.epoch == plan.epoch else None
 
-    def _synchronise(self, shard_id: str) -> None:
-        self._phases[shard_id] = self._owned[shard_id].state.phase
-
     def _release_children(self) -> None:
         for shard_id in self._lineage.free(self._over()):
-            self._phases[shard_id] = next_phase(self._phases[shard_id], ShardEvent.PARENTS_OVER)
+            self._step(shard_id, ShardEvent.PARENTS_OVER)
 
-    def _over(self) -> Collection[str]:
-        return {shard_id for shard_id, phase in self._phases.items() if phase is ShardPhase.OVER}
+    def _step(self, shard_id: str, event: ShardEvent) -> None:
+        if shard_id in self._unowned:
+            self._unowned[shard_id] = next_phase(self._unowned[shard_id], event)
+
+    def _over(self) -> set[str]:
+        return {shard_id for shard_id, phase in self._unowned.items() if phase is ShardPhase.OVER}

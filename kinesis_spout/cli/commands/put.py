@@ -13,7 +13,7 @@ from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColum
 
 from kinesis_spout.cli.output import note, print_json
 from kinesis_spout.cli.settings import STREAM_ONLY, configured
-from kinesis_spout.config import SpoutConfig
+from kinesis_spout.settings import SpoutConfig
 
 if TYPE_CHECKING:
     from kinesis_spout.cli.world import World
@@ -44,7 +44,7 @@ def put(
 
     Next: `kinesis-spout tail` shows what is on the stream.
     """
-    from kinesis_spout.kinesis.perseverance import Patience  # noqa: PLC0415 - imports boto3
+    from kinesis_spout.kinesis.patience import Patience  # noqa: PLC0415 - imports boto3
     from kinesis_spout.kinesis.write.record_putter import RecordPutter  # noqa: PLC0415
 
     world: World = ctx.obj

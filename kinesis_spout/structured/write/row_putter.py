@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from kinesis_spout.clock import SystemClock
 from kinesis_spout.dead_letters.sink_url import check_once, open_sink
 from kinesis_spout.errors import KinesisError
-from kinesis_spout.kinesis.perseverance import Patience
+from kinesis_spout.kinesis.patience import Patience
 from kinesis_spout.kinesis.write.put_records import (
     MAX_KEY_CHARACTERS,
     MAX_RECORD_BYTES,
@@ -27,8 +27,8 @@ from kinesis_spout.kinesis.write.record_putter import (
     RecordPutter,
     is_too_much,
 )
-from kinesis_spout.structured.options import WriteOptions
-from kinesis_spout.structured.options.spelling import said_as_options
+from kinesis_spout.settings.source_options import WriteOptions
+from kinesis_spout.settings.table.spelling import said_as_options
 from kinesis_spout.structured.write.rejected_rows import (
     DeadLetteredRows,
     RefusedRows,
