@@ -46,7 +46,7 @@ def check_letters_found(world: World, config: SpoutConfig, sink: DeadLetterSink)
         with world.progress(config) as progress:
             check_begun(progress, config)
     except StoreError as error:
-        note(f"whether {config.app} has begun on {config.stream_name} is not known: {error}")
+        note(f"could not find out whether {config.app} has begun on {config.stream_name}: {error}")
 
 
 def _not_begun(name: str, begun: Sequence[str]) -> NotFound:

@@ -112,8 +112,8 @@ def reset(
         application = progress.store.read_application()
         if application is None:
             raise StoreError(
-                f"{config.app} has not begun on {config.stream_name}; there is nothing to reset. Where it begins "
-                "is said by `initial_position`"
+                f"{config.app} has not begun on {config.stream_name}; there is nothing to reset. "
+                "`initial_position` says where its first start begins"
             )
         _refuse_while_alive(progress, "reset")
         stream = world.stream(config)

@@ -101,7 +101,7 @@ def plan_reset(
     if unknown:
         raise NotFound(
             f"expected shards that the stream lists ({', '.join(shard.shard_id for shard in in_order)}), got "
-            f"{', '.join(unknown)}; of a shard that is not listed nothing is left to read"
+            f"{', '.join(unknown)}; a shard that is not listed has nothing left to read"
         )
     moves = [
         Move(

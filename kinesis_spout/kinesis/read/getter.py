@@ -17,16 +17,13 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.errors import (
     DataLoss,
-    ExpiredIterator,
-    InvalidIterator,
     KinesisError,
     ShardNotFound,
-    Throttled,
     Unavailable,
 )
-from kinesis_spout.kinesis.backoff import Jitter
 from kinesis_spout.kinesis.client import stream_arguments
 from kinesis_spout.kinesis.errors import ResourceNotFound, expected, translated
+from kinesis_spout.kinesis.patience import ITERATOR_REFUSED, Action, Jitter, reaction_to
 from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowPage, ArrowReply
 from kinesis_spout.kinesis.read.get_records import (
     FetchArrow,
@@ -155,7 +152,7 @@ class PollingShardGetter:
             return form.convert(self._last)
         try:
             reply = self._get_records(self._current_iterator(), limit, form)
-        except (ExpiredIterator, InvalidIterator):
+        except ITERATOR_REFUSED:
             reply = self._read_with_fresh_iterator(limit, form)
         self._advance(reply)
         return reply if self._before_start is None else self._from_start(reply, self._before_start)
@@ -169,7 +166,7 @@ class PollingShardGetter:
         self._iterator = None
         try:
             return self._get_records(self._current_iterator(), limit, form)
-        except (ExpiredIterator, InvalidIterator) as refused:
+        except ITERATOR_REFUSED as refused:
             self._iterator = None
             failure = Unavailable(f"GetRecords of {self._place} refused a fresh iterator: {refused}")
             self._pacing.failed(self._clock.monotonic(), failure)
@@ -223,7 +220,7 @@ class PollingShardGetter:
             iterator: str = expected(reply, "ShardIterator", call)
         except DataLoss as error:
             refused = self._lost(position, error)
-            if refused.retriable:
+            if reaction_to(refused).action is Action.RETRY:
                 self._pacing.failed(self._clock.monotonic(), refused)
             raise refused from error
         except KinesisError as error:
@@ -239,7 +236,7 @@ class PollingShardGetter:
                 reply: Reply = self._fetch_arrow(iterator, limit, form)
             else:
                 reply = call_get_records(self._client, iterator, limit, form, place=self._place)
-        except (ExpiredIterator, InvalidIterator):
+        except ITERATOR_REFUSED:
             raise
         except KinesisError as error:
             self._raise(error)
@@ -249,8 +246,7 @@ class PollingShardGetter:
     def _raise(self, error: KinesisError) -> NoReturn:
         """Find out what an error really is, note it for the pacing, and raise it."""
         verified = self._verified(error) if isinstance(error, ResourceNotFound) else error
-        if isinstance(verified, Throttled):
-            self.throttles += 1
+        self.throttles += reaction_to(verified).is_throttle
         self._pacing.failed(self._clock.monotonic(), verified)
         if verified is error:
             raise error
@@ -271,8 +267,8 @@ class PollingShardGetter:
     def _lost(self, position: Position, error: DataLoss) -> KinesisError:
         if position.timestamp is not None and self._clock.time() - position.timestamp < CLOCK_SKEW_SECONDS:
             return Unavailable(
-                f"{error}; Kinesis refuses times that its own clock has not reached, so it is asked again. "
-                "If it stays, compare this machine's clock"
+                f"{error}; Kinesis refuses times that its own clock has not reached, so the call is repeated. "
+                "If this goes on, correct this machine's clock"
             )
         if position.sequence_number is None:
             return KinesisError(str(error))  # not a place in the shard: an argument of ours is wrong

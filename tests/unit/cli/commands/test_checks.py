@@ -95,7 +95,7 @@ def test_dead_letters_need_a_directory_that_can_be_written(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("url", "kind", "text"),
     [
-        ("hdfs://{nobody}/dead", DeadLetterError, "expected somebody to listen at {nobody}"),
+        ("hdfs://{nobody}/dead", DeadLetterError, "expected a server at {nobody}"),
         ("https://host/dead", InvalidConfig, "Hadoop only reads https://"),
         ("s3a:///dead", InvalidConfig, "expected s3a://bucket/directory"),
         ("hdfs://host:99999/dead", InvalidConfig, "a port of 1 to 65535"),
