@@ -177,7 +177,7 @@ class _SteppedConsumer(Consumer):
                         return
 
     def _bury_the_last(self) -> None:
-        self._bury_all()
+        self._burying.bury()
 
 
 class _SteppedPrefetcher(Prefetcher):
