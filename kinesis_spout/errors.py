@@ -25,6 +25,8 @@
     ├── SparkGone                (spark.tasks.jobs) the SparkContext was stopped, or its JVM has ended
     ├── TooManyFailures          (spark.record_outcomes) more records failed than are kept for another delivery
     └── UnwritableRow            (structured.write) a row that the sink can never write
+
+`kinesis_spout.kinesis.patience` says what follows from each error of Kinesis, and how long it is tried again.
 """
 
 
