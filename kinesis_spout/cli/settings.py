@@ -4,7 +4,6 @@ A command says ``config: SpoutConfig`` and is decorated with ``configured``. Its
 each of the usual settings, ``--set NAME=VALUE`` for any, ``--config`` for a file, and the environment.
 """
 
-import difflib
 import functools
 import inspect
 import os
@@ -18,11 +17,11 @@ from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.messages import MissingSetting
 from kinesis_spout.settings.sources import (
-    ENVIRONMENT_PREFIX,
     Setting,
     checked,
     from_environment,
     from_toml_file,
+    nearest,
     variable,
 )
 from kinesis_spout.settings.table import SETTINGS
@@ -135,21 +134,12 @@ def _assigned(assignment: str) -> tuple[str, str]:
     name, equals, text = assignment.partition("=")
     name = name.strip().replace("-", "_")
     if name not in SETTINGS:
-        near = _near(name)
+        near = nearest(name)
         advice = f"did you mean {' or '.join(near)}?" if near else "`kinesis-spout options` lists all"
         raise InvalidConfig(f"--set: unknown setting {name!r}: {advice}")
     if not equals:
         raise InvalidConfig(f"--set: expected {name}=VALUE, got no value")
     return name, text
-
-
-def _near(name: str) -> list[str]:
-    """Name the settings that were perhaps meant: spelled alike, or with that word in them."""
-    spelled = name.strip("_").lower().removeprefix(ENVIRONMENT_PREFIX.lower())
-    near = difflib.get_close_matches(spelled, SETTINGS)
-    return (
-        near[:1] if spelled in near else near or [known for known in SETTINGS if spelled in known.split("_")]
-    )
 
 
 def as_argument(setting: str, value: str | None) -> str | None:

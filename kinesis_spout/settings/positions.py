@@ -65,6 +65,17 @@ def parse_position_of_all_shards(text: str, allowed: str = ALLOWED) -> Position:
     return position
 
 
+def resolved(position: Position, now: float, written: str) -> Position:
+    """Give a position with LATEST turned into the time ``now``.
+
+    Raises:
+        NotAllowed: it is a time that is yet to come.
+    """
+    if position.timestamp is not None and position.timestamp > now:
+        raise NotAllowed("a time that is not in the future (latest is now)", written)
+    return position.resolved(now)
+
+
 def parse_time(time: Any) -> float:
     """Give the seconds since the epoch that a text or a number means.
 

@@ -154,7 +154,11 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _one(value: Any) -> Position:
     """Read a position in JSON: a text, ``{"at_timestamp": …}`` or ``{"iteratorType": …}``."""
     if isinstance(value, str):
-        return parse_position(value, _ALLOWED)
+        position = parse_position(value, _ALLOWED)
+        number = position.sequence_number
+        if number is not None and not number.is_whole:  # reads do not take aggregated records apart yet
+            raise NotAllowed(f"a whole sequence number, as in {number.kinesis}", value)
+        return position
     if not isinstance(value, dict):
         raise InvalidConfig(f"expected a word or an object, got {json.dumps(value)[:160]}")
     keys = {key.lower(): key for key in value}

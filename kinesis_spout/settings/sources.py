@@ -37,7 +37,7 @@ class Setting(NamedTuple):
     source: str
     """How a message calls the place it came from; empty for a keyword argument."""
     strict: bool = True
-    """Whether text must not be read as a number; the environment has nothing but text."""
+    """Whether text must not be read as a number; the environment and the command line have nothing but text."""
 
 
 def from_keywords(settings: Mapping[str, Any]) -> dict[str, Setting]:
@@ -111,11 +111,18 @@ def _checked(option: Option, setting: Setting | None) -> Any:
         raise error.refusal(called, option.allowed, value, secret=option.secret) from error
 
 
+def nearest(written: str) -> list[str]:
+    """Name the settings that an unknown name perhaps means: spelled alike, or with that word in them."""
+    name = written.strip("_").lower().removeprefix(ENVIRONMENT_PREFIX.lower())
+    near = difflib.get_close_matches(name, SETTINGS)
+    return near[:1] if name in near else near or [known for known in SETTINGS if name in known.split("_")]
+
+
 def _refuse_unknown(given: Mapping[str, Any], what: str, spelled: Callable[[str], str] = str) -> None:
     # The value stays out of the message: an unknown key may be a misspelt secret.
     allowed = [spelled(name) for name in SETTINGS]
     for name in given:
         if name not in allowed:
-            near = difflib.get_close_matches(name, allowed)
-            advice = f"did you mean {' or '.join(near)}?" if near else f"expected one of {', '.join(allowed)}"
+            near = " or ".join(spelled(each) for each in nearest(name))
+            advice = f"did you mean {near}?" if near else f"expected one of {', '.join(allowed)}"
             raise InvalidConfig(f"unknown {what} {name!r}: {advice}")

@@ -1,7 +1,8 @@
 """What options take: a type reads text, checks a value, and says in words what it allows.
 
 A setting is a plain value whose name has the unit: ``max_batch_seconds=5``. An option of ``format("kinesis")`` is
-text with its unit: ``"5s"``. Both become the same value, and its range is checked once, by msgspec.
+text with its unit: ``"5s"``. The environment and the command line take either. All become the same value, and its
+range is checked once, by msgspec.
 """
 
 import math
@@ -65,7 +66,7 @@ class ValueType:
 
         Args:
             value: as it was given.
-            strict: whether text must not be read as a number.
+            strict: whether text must not be read as a number, with or without its unit.
 
         Raises:
             NotAllowed.
@@ -73,6 +74,8 @@ class ValueType:
         try:
             found = msgspec.convert(self.plain(value), self.annotation, strict=strict)
         except msgspec.ValidationError as error:
+            if isinstance(value, str) and not strict:
+                return self.of_text(value)
             raise NotAllowed from error
         self.check(found)
         return found

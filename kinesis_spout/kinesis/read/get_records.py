@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from kinesis_spout.kinesis.client import account_arguments
 from kinesis_spout.kinesis.errors import translated
 from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowReply
 from kinesis_spout.kinesis.read.lean_calls import RAW_BODY
@@ -43,7 +44,13 @@ class RecordsForm:
 
 
 def call_get_records(
-    client: "KinesisClient", iterator: str, limit: int, form: ReplyForm[Reply], *, place: str
+    client: "KinesisClient",
+    iterator: str,
+    limit: int,
+    form: ReplyForm[Reply],
+    *,
+    stream: str,
+    shard_id: str,
 ) -> Reply:
     """Make the call.
 
@@ -52,13 +59,14 @@ def call_get_records(
         iterator: from GetShardIterator, or from the reply before.
         limit: of records.
         form: what to make of the reply.
-        place: where that is, for errors; see ``place_of``.
+        stream: whose iterator it is, by name or ARN.
+        shard_id: the shard, for errors.
 
     Raises:
         KinesisError: as the table in ``kinesis.errors`` has it; Unavailable also for a reply that is none.
     """
-    with translated(f"GetRecords of {place}"):
-        response: Any = client.get_records(ShardIterator=iterator, Limit=limit)
+    with translated(f"GetRecords of {place_of(stream, shard_id)}"):
+        response: Any = client.get_records(ShardIterator=iterator, Limit=limit, **account_arguments(stream))
     body = response.get(RAW_BODY)
     return form.convert(reply_from_botocore(response)) if body is None else form.decode(body)
 

@@ -40,7 +40,7 @@ def of_reset(text: str) -> Position:
 
 DOORS: Final = {
     "initial_position: ": of_spout,
-    "initial_position": of_variable,
+    "initial_position (from KINESIS_SPOUT_INITIAL_POSITION): ": of_variable,
     "option initialPosition: ": of_stream_read,
     "option endingPosition: ": of_batch_read,
     "--to: ": of_reset,
@@ -135,3 +135,9 @@ def test_a_read_shard_by_shard_takes_sequence_numbers() -> None:
     given = {"streamName": "orders", "initialPosition": f'{{"shardId-1": "after_sequence_number {NUMBER}"}}'}
     start = StreamReadOptions.of(given).start
     assert start.of_shard("shardId-1") == Position.after(SequenceNumber(int(NUMBER)))
+
+
+def test_a_read_takes_no_part_of_an_aggregated_record() -> None:
+    given = {"streamName": "orders", "initialPosition": '{"shardId-1": "at_sequence_number 7:3"}'}
+    with pytest.raises(InvalidConfig, match="shardId-1: expected a whole sequence number, as in 7, got"):
+        StreamReadOptions.of(given)

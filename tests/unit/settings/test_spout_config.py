@@ -120,6 +120,11 @@ def test_an_unknown_setting_is_answered_with_the_nearest_ones() -> None:
     assert "did you mean retry_limit" in refusal(retry_limt=1)
 
 
+@pytest.mark.parametrize("name", ["RETRY_LIMIT", "kinesis_spout_retry_limit", "_retry_limit"])
+def test_a_setting_that_is_only_spelled_otherwise_is_answered_with_its_name(name: str) -> None:
+    assert refusal(**{name: 1}).endswith("did you mean retry_limit?")
+
+
 def test_an_unknown_setting_near_nothing_is_answered_with_all_names() -> None:
     message = refusal(xyzzy=1)
     assert all(name in message for name in SpoutConfig.__struct_fields__)
@@ -190,6 +195,14 @@ def test_a_name_has_no_arn_and_leaves_the_region_to_what_was_set() -> None:
     assert config(region="us-east-1").stream_region == "us-east-1"
 
 
+def test_an_endpoint_of_aws_says_the_region_and_must_not_contradict_it() -> None:
+    endpoint = "https://kinesis.eu-central-1.amazonaws.com"
+    assert config(endpoint_url=endpoint).stream_region == "eu-central-1"
+    assert config(endpoint_url="http://localhost:4566").stream_region is None
+    message = refusal(endpoint_url=endpoint, region="us-east-1")
+    assert message == f"endpoint_url: expected one in region 'us-east-1', got '{endpoint}'"
+
+
 def test_a_region_that_contradicts_the_arn_is_refused() -> None:
     message = refusal(stream=ARN, region="us-east-1")
     assert message == "region: expected the region of the stream's ARN, 'eu-west-1', got 'us-east-1'"
@@ -255,6 +268,26 @@ def test_the_environment_is_read_as_numbers_and_truth_values() -> None:
     }
     made = SpoutConfig.from_env(environ)
     assert (made.app, made.retry_limit, made.retry_jitter, made.fail_on_data_loss) == ("1", 7, 0.5, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("stop_timeout_seconds", "2m", 120.0),
+        ("stop_timeout_seconds", "120", 120.0),
+        ("poll_interval_seconds", "500ms", 0.5),
+        ("max_buffered_bytes", "64m", 64 * 1024 * 1024),
+    ],
+)
+def test_a_number_in_the_environment_may_have_a_unit(name: str, text: str, value: float) -> None:
+    made = SpoutConfig.from_env({f"KINESIS_SPOUT_{name.upper()}": text}, **REQUIRED)
+    assert getattr(made, name) == value
+
+
+def test_a_number_with_a_unit_has_the_range_of_one_without() -> None:
+    with pytest.raises(InvalidConfig, match=r"expected float >= 0\.2, got '199ms'"):
+        SpoutConfig.from_env({"KINESIS_SPOUT_POLL_INTERVAL_SECONDS": "199ms"}, **REQUIRED)
+    assert refusal(poll_interval_seconds="500ms").endswith("got '500ms'")
 
 
 def test_the_process_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
