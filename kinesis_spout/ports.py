@@ -51,7 +51,7 @@ class Page:
     at_end: bool
     """The shard is closed, and this is its last page: nothing ever follows."""
     child_shards: tuple[Shard, ...] = ()
-    """On the last page of a closed shard: who continues it."""
+    """On the last page of a closed shard: the shards that continue it."""
 
 
 class ShardLister(Protocol):
@@ -167,7 +167,7 @@ class CheckpointStore(Protocol):
 
 
 class Coordinator(Protocol):
-    """Decides who owns a shard. Shares its session with the store, so that a write can be fenced."""
+    """Decides which member owns a shard. Shares its session with the store, so that a write can be fenced."""
 
     @property
     def member(self) -> str:

@@ -2,11 +2,11 @@
 
 /{root}/{app}/{stream}           the mark that the application has begun
     shards/{shardId}             checkpoint
-    members/{member}             ephemeral: who is here
+    members/{member}             ephemeral: one for each living consumer
     leader/                      election
     assignment                   written by the leader only
     owners/{shardId}             ephemeral: the fence of every checkpoint write
-    paused/{member}              ephemeral: who has paused; taking it away tells it to go on
+    paused/{member}              ephemeral: this member pauses; to remove the node tells it to go on
 """
 
 from dataclasses import dataclass
