@@ -17,7 +17,12 @@ UNFINISHED := $(VENV)/.unfinished
 INSTALLED := $(VENV)/.installed
 COMPILED := $(VENV)/.compiled
 ENGINE := localstack/.run/node_modules/.kinesis-local-$(KINESIS_LOCAL_VERSION)
-PIP_INSTALL := -m pip install -qq --disable-pip-version-check --prefer-binary
+# What draws the diagrams of the documentation, so that a reader's browser need not fetch it from elsewhere.
+MERMAID_VERSION := 11.17.2
+MERMAID := docs/.mermaid/$(MERMAID_VERSION)
+# Of 145 MB of Python little is ever imported; that is compiled when it is, and kept.
+PIP_INSTALL := -m pip install -qq --disable-pip-version-check --prefer-binary --no-compile
+unexport PYTHONDONTWRITEBYTECODE
 OLDEST := .venv-oldest
 SPARK_TESTS := tests/unit/spark tests/unit/structured tests/integration/test_micro_batches.py \
   $(wildcard tests/integration/test_structured_*.py tests/integration/test_each_record*.py)
@@ -27,7 +32,7 @@ SERVER_TESTS := tests/contract tests/fault tests/integration tests/wheel
 ARGS ?=
 CANDIDATES := $(or $(PYTHON),python3.13 python3.12 python3.11 python3)
 
-.PHONY: help demo test test-oldest bench docs lint clean set-up java engine
+.PHONY: help demo test test-oldest bench docs lint clean set-up java engine mermaid
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -58,7 +63,7 @@ test-oldest: set-up  ## what touches Spark, under the oldest PySpark that is sup
 bench: set-up  ## every benchmark, with its figures; benchmarks/README.md tells how to choose
 	@$(BIN)/python benchmarks/run.py $(ARGS)
 
-docs: set-up  ## the documentation site, in site/; warnings are errors
+docs: set-up mermaid  ## the documentation site, in site/; warnings are errors
 	@echo '== documentation (mkdocs build)'
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
@@ -74,7 +79,7 @@ lint: set-up  ## formatting, lint, types, import contract
 
 clean:  ## stop the local endpoint; remove the virtual environment and everything that was made
 	@localstack/down
-	rm -rf $(VENV) $(OLDEST) localstack/.run .kinesis-spout spark-warehouse build dist site *.egg-info
+	rm -rf $(VENV) $(OLDEST) localstack/.run docs/.mermaid .kinesis-spout spark-warehouse build dist site *.egg-info
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -157,3 +162,14 @@ engine:
 	. localstack/state.sh; \
 	install_kinesis_local localstack/.run \
 	  || echo 'Notice: npm could not install kinesis-local, so the local Kinesis endpoint is moto'"'"'s server.'
+
+# Optional: without npm the site shows the diagrams as text.
+mermaid:
+	@if [ -e $(MERMAID)/.installed ]; then exit 0; fi; \
+	if ! command -v npm >/dev/null; then \
+	  echo 'Notice: no npm on PATH, so the documentation shows its diagrams as text.'; \
+	  exit 0; \
+	fi; \
+	npm install --silent --no-audit --no-fund --no-save --fetch-retries=1 --fetch-timeout=30000 \
+	  --prefix $(MERMAID) @mermaid-js/tiny@$(MERMAID_VERSION) >&2 && touch $(MERMAID)/.installed \
+	  || echo 'Notice: npm could not install mermaid, so the documentation shows its diagrams as text.'

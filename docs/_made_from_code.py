@@ -1,25 +1,17 @@
-"""Fills in what the pages say of options and commands, from the code: a hook of MkDocs."""
+"""Fills in what the page of the command line says, from the code: a hook of MkDocs."""
 
+import re
 import subprocess
 import sys
 from typing import Any, Final
 
-from kinesis_spout.cli.commands.options import settings_table
-from kinesis_spout.config import options
-from kinesis_spout.structured.options import Use, markdown_table
-
-_TABLES: Final = {"streaming reads": Use.STREAM_READ, "batch reads": Use.BATCH_READ, "writes": Use.WRITE}
+_CUT: Final = re.compile(r"^(\* `[a-z-]+`): .*\.\.\.$", re.MULTILINE)
+"""A command in a list, with a text that was cut; the whole text stands below."""
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Replace the marks of a page; MkDocs calls it for every page."""
-    for name, use in _TABLES.items():
-        markdown = markdown.replace(f"<!-- table: {name} -->", markdown_table(use))
-    if "<!-- table: settings -->" in markdown:
-        markdown = markdown.replace("<!-- table: settings -->", settings_table(options()))
-    if "<!-- commands -->" in markdown:
-        markdown = markdown.replace("<!-- commands -->", _commands())
-    return markdown
+    """Replace the mark of that page; MkDocs calls it for every page."""
+    return markdown.replace("<!-- commands -->", _commands()) if "<!-- commands -->" in markdown else markdown
 
 
 def _commands() -> str:
@@ -34,4 +26,5 @@ def _commands() -> str:
         "kinesis-spout",
     ]
     described = subprocess.run(describe, capture_output=True, text=True, check=True)  # noqa: S603 - our own command
-    return described.stdout.partition("\n")[2].replace("\n#", "\n##")
+    text = described.stdout.partition("\n")[2].replace("\n#", "\n##")
+    return _CUT.sub(r"\1", text)

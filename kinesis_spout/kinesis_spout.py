@@ -88,7 +88,7 @@ class KinesisSpout(RecordSpout):
             InvalidConfig: an order other than "unordered" is set; a batch cannot wait for one of its rows. Or
                 the session has ``spark.speculation``: two attempts of a task would read different rows.
         """
-        from kinesis_spout.spark.driver.start import start_query, task_settings  # noqa: PLC0415
+        from kinesis_spout.spark.driver.query import start_query, task_settings  # noqa: PLC0415
         from kinesis_spout.spark.tasks.dataframe import DataFrameRunner  # noqa: PLC0415
         from kinesis_spout.spark.tasks.jobs import classic_context  # noqa: PLC0415
 
@@ -100,7 +100,7 @@ class KinesisSpout(RecordSpout):
         return start_query(self.config, ports, context, runner, name, door="foreach_batch")
 
     def _run(self, spark: "SparkSession", handler: "Handler", name: str | None, *, door: str) -> "SpoutQuery":
-        from kinesis_spout.spark.driver.start import start_query, task_settings  # noqa: PLC0415
+        from kinesis_spout.spark.driver.query import start_query, task_settings  # noqa: PLC0415
         from kinesis_spout.spark.pickled_handler import PickledHandler  # noqa: PLC0415
         from kinesis_spout.spark.tasks.handler_runner import HandlerRunner  # noqa: PLC0415
         from kinesis_spout.spark.tasks.jobs import classic_context  # noqa: PLC0415

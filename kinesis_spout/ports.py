@@ -16,7 +16,7 @@ from shard_state import Checkpoint, Position, Shard
 DEFAULT_SESSION_TIMEOUT_SECONDS: Final = 6.0
 """How long a member may be silent before it loses its shards, unless a setting says otherwise."""
 
-MAX_SESSION_TIMEOUT_SECONDS: Final = 120.0
+MAX_SESSION_TIMEOUT_SECONDS: Final = 120
 """The longest that may be set."""
 
 

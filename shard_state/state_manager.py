@@ -5,7 +5,7 @@ A shell (the plain-Python spout, the micro-batch engine) does all the I/O and ca
     listed(...)       what ListShards and the store say      -> to_acquire()   which shards to try to own
     acquired(...)     an ownership, with its checkpoint
     lost(...)         an ownership that ended
-    then either, record by record:   round, take_retry, emit, ack, fail, expire
+    then either, record by record:   turns, take_retry, emit, ack, fail, expire
     or, slice by slice:              plan, settle, died
     dead_lettered(.)  a dead letter is durable
     to_commit()       what to store now                      -> committed(...)
@@ -27,7 +27,7 @@ not.
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -100,7 +100,8 @@ class StateManager:
         self._phases: dict[str, ShardPhase] = {}
         self._lineage = Lineage()
         self._owned: dict[str, ShardSlices] = {}
-        self._turns = RoundRobin()
+        self.turns = RoundRobin()
+        """Whose turn it is among the owned shards (invariant 15)."""
         self._watch = OutcomeWatch(breaker, random)
         self._breaker = self._watch.breaker
 
@@ -154,7 +155,7 @@ class StateManager:
         )
         self._owned[shard_id] = ShardSlices(state, self._limits)
         self._phases[shard_id] = state.phase
-        self._turns.add(shard_id)
+        self.turns.add(shard_id)
 
     def lost(self, shard_ids: Iterable[str]) -> None:
         """Take in that ownerships ended. What was in flight of those shards is somebody else's now."""
@@ -163,7 +164,7 @@ class StateManager:
         for shard_id in shard_ids:
             slices = self._owned.pop(shard_id, None)
             if slices is not None:
-                self._turns.remove(shard_id)
+                self.turns.remove(shard_id)
                 self._phases[shard_id] = next_phase(slices.state.phase, ShardEvent.OWNERSHIP_LOST)
 
     @property
@@ -183,14 +184,6 @@ class StateManager:
         return None if slices is None else slices.state
 
     # One record at a time
-
-    def round(self) -> Iterator[str]:
-        """Name the owned shards once each, whoever was served longest ago first (invariant 15)."""
-        return self._turns.round()
-
-    def served(self, shard_id: str) -> None:
-        """Note that a shard had its turn."""
-        self._turns.served(shard_id)
 
     def may_read(self, shard_id: str, now: float) -> bool:
         """Tell whether a fresh record of a shard may be handed out now."""
@@ -340,7 +333,7 @@ class StateManager:
         if self._breaker.is_open:
             return self._plan_probe(now, carried, resting, barred)
         plans: list[SlicePlan] = []
-        for shard_id in self._turns.round():
+        for shard_id in self.turns.round():
             slices = self._owned[shard_id]
             if shard_id in barred:
                 continue
@@ -349,7 +342,7 @@ class StateManager:
             planned = [slices.plan_retries(now), fresh]
             plans.extend(plan for plan in planned if plan is not None)
             if planned != [None, None]:
-                self._turns.served(shard_id)
+                self.turns.served(shard_id)
         return plans
 
     def _plan_probe(
@@ -359,13 +352,13 @@ class StateManager:
         if not self._breaker.may_probe(now):
             return []
         for fresh in self.probes_fresh:
-            for shard_id in self._turns.round():
+            for shard_id in self.turns.round():
                 slices, held = self._owned[shard_id], carried.get(shard_id, 0)
                 if shard_id in barred or (fresh and shard_id in resting and not held):
                     continue
                 plan = slices.plan_fresh(held, most=1) if fresh else slices.plan_retries(now, most=1)
                 if plan is not None:
-                    self._turns.served(shard_id)
+                    self.turns.served(shard_id)
                     self._watch.slice_sent(plan)
                     return [plan]
         return []
@@ -402,6 +395,11 @@ class StateManager:
         exhausted = slices.died(plan, held, now, random=self._random, spare=spare)
         self._synchronise(plan.shard_id)
         return exhausted
+
+    def convicts(self, plan: SlicePlan, held: SliceOutcome | None) -> bool:
+        """Tell whether the death of a slice blames its one record; the arguments are those of ``died``."""
+        slices = self._of_epoch(plan)
+        return slices is not None and slices.blames(plan, held)
 
     def suspect(self, plan: SlicePlan, count: int) -> None:
         """Note that the worker of a slice, which is settled, died with the next ``count`` records in its hands."""
@@ -467,7 +465,7 @@ class StateManager:
             if slices.state.phase is ShardPhase.OVER:
                 over.append(commit.shard_id)
                 del self._owned[commit.shard_id]
-                self._turns.remove(commit.shard_id)
+                self.turns.remove(commit.shard_id)
         if over:
             self._release_children()
         return over

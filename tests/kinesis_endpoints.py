@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
 REPOSITORY = Path(__file__).parent.parent
-START_SECONDS = 30.0
+START_SECONDS = 120.0
 
 SHARD_END = "the end of a closed shard"
 KEEPS_CLOSED = "closed shards that keep their records"
@@ -138,7 +138,7 @@ def kinesis_local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KinesisE
         finally:
             # Killed: it has nothing to keep, and told to end it would wait for our idle connections.
             process.kill()
-            process.wait(timeout=10)
+            process.wait(timeout=60)
 
 
 @pytest.fixture(params=["moto_in_process", "moto_server", "kinesis_local"])

@@ -14,7 +14,7 @@ from kinesis_spout import KinesisSpout
 from kinesis_spout.config import SpoutConfig
 from kinesis_spout.consumer.open_ports import open_ports
 from kinesis_spout.spark import SpoutQuery, session
-from kinesis_spout.spark.driver.start import start_query, task_settings
+from kinesis_spout.spark.driver.query import start_query, task_settings
 from tests.micro_batch_world import DeliveryLog, Handle, logging_handler
 from tests.unit.spark.driver.world import InProcessRunner
 

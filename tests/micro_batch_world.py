@@ -91,7 +91,7 @@ class MicroBatchWorld:
             "aws_access_key_id": "test",
             "aws_secret_access_key": "test",
             "zookeeper": server.connect_string,
-            "session_timeout_seconds": 2.0,
+            "session_timeout_seconds": 20.0,  # one that a busy machine loses would deliver records again
             "dead_letters": str(self.dead_letters_folder),
             "initial_position": "trim_horizon",
             "retry_backoff_seconds": 0.05,

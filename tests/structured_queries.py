@@ -17,7 +17,7 @@ from shard_state import Shard
 from tests.kinesis_endpoints import KinesisEndpoint, wait_until
 from tests.streams_under_test import EndpointStream
 
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 240
 
 
 class Seen(NamedTuple):

@@ -13,7 +13,6 @@ import msgspec
 from msgspec import Meta
 
 from kinesis_spout.config.checks import check
-from kinesis_spout.config.initial_position import ALLOWED as INITIAL_POSITIONS
 from kinesis_spout.config.initial_position import parse_initial_position
 from kinesis_spout.config.keywords import SpoutSettings
 from kinesis_spout.config.refusals import SECRETS, shown
@@ -33,6 +32,7 @@ from kinesis_spout.config.value_types import (
     ZooKeeperRoot,
 )
 from kinesis_spout.ports import DEFAULT_SESSION_TIMEOUT_SECONDS, MAX_SESSION_TIMEOUT_SECONDS
+from kinesis_spout.settings.positions import ALLOWED as INITIAL_POSITIONS
 from shard_state import Position
 
 

@@ -12,6 +12,9 @@ class Counters:
     acked: int = 0
     retried: int = 0
     timed_out: int = 0
+    """Deliveries that the message time-out ended. Of a job on Spark: those of the records known to be to blame."""
+    batches_timed_out: int = 0
+    """Jobs on Spark that were cancelled, as they outlived the message time-out."""
     given_up: int = 0
     """Records that were given up; their dead letters are written before long."""
     dead_lettered: int = 0

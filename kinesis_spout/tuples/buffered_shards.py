@@ -15,7 +15,6 @@ from kinesis_spout.errors import ShardNotFound
 from kinesis_spout.kinesis import BufferedShardGetter, Prefetcher
 from kinesis_spout.kinesis.reactions import Reaction, reaction_to
 from kinesis_spout.tuples.retained_records import Retained, RetainedRecords
-from kinesis_spout.tuples.turns import Turns
 from shard_state import RecordState, SequenceNumber, ShardPhase
 
 _RETAINED_SHARE: Final = 0.75
@@ -30,7 +29,7 @@ class BufferedShards:
         self._prefetcher = prefetcher or Prefetcher(clock=consumer.ports.clock)
         self._getters: dict[str, BufferedShardGetter] = {}
         """Of the shards whose end was not read yet."""
-        self._turns = Turns()
+        self._turns = consumer.manager.turns
         self._shares, self._shares_of = 1, -1
         self.retained = RetainedRecords(int(_RETAINED_SHARE * consumer.config.max_buffered_bytes))
 
@@ -53,14 +52,12 @@ class BufferedShards:
                 react=partial(self._reading_failed, shard_id, state.epoch),
                 worked=partial(self._reading_worked, shard_id, state.epoch),
             )
-            self._turns.add(shard_id)
 
     def shards_lost(self, shard_ids: Iterable[str]) -> None:
         """Forget everything of the shards: somebody else's now, or over."""
         gone = set(shard_ids)
         for shard_id in gone:
             self._drop_getter(shard_id)
-            self._turns.remove(shard_id)
         self.retained.drop_shards(gone)
 
     def resumed(self) -> None:
@@ -90,7 +87,7 @@ class BufferedShards:
                 self._turns.rest(now)
                 raise
             if taken is not None:
-                self._turns.served()
+                self._turns.took_record()
                 return taken
             self._turns.rest(now)
         return None
@@ -133,8 +130,8 @@ class BufferedShards:
             return None
         for fresh in manager.probes_fresh:
             give = self._fresh if fresh else self._due_retry
-            for shard_id in list(manager.round()):
-                manager.served(shard_id)
+            for shard_id in self._turns.round():
+                self._turns.served(shard_id)
                 taken = give(shard_id, now)
                 if taken is not None:
                     return taken

@@ -28,7 +28,7 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.zookeeper,
     pytest.mark.endpoint,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(1_200),
     # PySpark asks for pandas, which nothing here uses, and warns of its newest version.
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]
@@ -45,7 +45,7 @@ HANDLERS = """
 import pathlib, time
 from kinesis_spout import Reject
 
-SECONDS = 60
+SECONDS = 120
 
 def handle(text):
     if text == "poison":
@@ -170,7 +170,7 @@ def shell(
             "aws_access_key_id": settings.access_key,
             "aws_secret_access_key": settings.secret_key,
             "initial_position": "trim_horizon",
-            "session_timeout_seconds": "2",
+            "session_timeout_seconds": "20",
         },
     )
     yield shell

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.spark, pytest.mark.endpoint, pytest.mark.zookeeper, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.endpoint, pytest.mark.zookeeper, pytest.mark.timeout(1_200)]
 
 DEMO = [sys.executable, "-m", "examples.demo"]
 SECONDS = 360

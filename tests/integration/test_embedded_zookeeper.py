@@ -126,7 +126,7 @@ def starting_kept_from(data_dir: Path) -> Iterator[None]:
 
 def test_a_session_follows_where_another_took_the_port_meanwhile(tmp_path: Path) -> None:
     with EmbeddedZooKeeper(tmp_path) as server:
-        session = ZooKeeperSession(server, session_timeout_seconds=2.0)
+        session = ZooKeeperSession(server, session_timeout_seconds=20.0)
         with ZooKeeperBackend(session, Paths(app="billing", stream="orders")) as backend:
             backend.store.open(1.0, Position.trim_horizon(), [])
             before = port_of(server)
@@ -186,7 +186,7 @@ def test_a_server_that_an_older_version_started_is_used_and_gets_no_second_one_b
         assert serves(port)
         with EmbeddedZooKeeper(tmp_path) as server:
             os.close(write_end)
-            guard.wait(timeout=20)
+            guard.wait(timeout=60)
             wait_until(lambda: server.started_here, "it was started again")
             assert len(java_processes(tmp_path)) == 1
     finally:
@@ -302,7 +302,7 @@ def test_progress_outlives_the_server(tmp_path: Path) -> None:
         with (
             server,
             ZooKeeperBackend(
-                ZooKeeperSession(server.connect_string, session_timeout_seconds=1.0),
+                ZooKeeperSession(server.connect_string, session_timeout_seconds=20.0),
                 Paths(app="billing", stream="orders"),
             ) as backend,
         ):
@@ -323,15 +323,15 @@ def test_what_is_made_with_a_digest_is_closed_to_others(
 ) -> None:
     paths = Paths(root=fresh_root, app="billing", stream="orders")
     address = zookeeper_server.connect_string
-    session = ZooKeeperSession(address, session_timeout_seconds=6.0, digest="billing:s3cret")
+    session = ZooKeeperSession(address, session_timeout_seconds=20.0, digest="billing:s3cret")
     with ZooKeeperBackend(session, paths) as backend:
         backend.store.open(1.0, Position.trim_horizon(), shards_named("shardId-000000000000"))
     with (
-        ZooKeeperBackend(ZooKeeperSession(address, session_timeout_seconds=6.0), paths) as stranger,
+        ZooKeeperBackend(ZooKeeperSession(address, session_timeout_seconds=20.0), paths) as stranger,
         pytest.raises(StoreError, match="credentials") as refused,
     ):
         stranger.store.load()
     assert not refused.value.retriable
     other = Paths(root=fresh_root, app="shipping", stream="orders")
-    with ZooKeeperBackend(ZooKeeperSession(address, session_timeout_seconds=6.0), other) as neighbour:
+    with ZooKeeperBackend(ZooKeeperSession(address, session_timeout_seconds=20.0), other) as neighbour:
         neighbour.store.open(1.0, Position.trim_horizon(), [])

@@ -217,7 +217,7 @@ def test_rows_that_cannot_be_failed_end_the_query_and_blame_no_record(
 
     with world.spout().foreach_batch(spark, handle) as query:
         with pytest.raises(error, match=r"sequenceNumber|not in it"):
-            query.awaitTermination(30)
+            query.awaitTermination(120)
         assert query.counters.dead_lettered == 0
 
 
@@ -238,7 +238,7 @@ def test_a_handler_that_ends_its_worker_costs_only_the_record_that_made_it_do_so
     with world.spout(retry_limit=2).foreach_record(spark, logging_handler(world.log, act)) as query:
         query.processAllAvailable()
         assert query.counters.acked == 9_999
-        jobs = query._engine._batches
+        jobs = query._engine._running.launched
 
     (letter,) = world.dead_letters()
     assert (letter.data, letter.attempts) == (b"r5000", 3)
@@ -306,7 +306,7 @@ def test_a_handler_that_cannot_be_loaded_on_the_executors_ends_the_query(
 
     with world.spout().foreach_record(spark, NotThere()) as query:
         with pytest.raises(HandlerBroken, match="No module named 'cancelled_orders'"):
-            query.awaitTermination(60)
+            query.awaitTermination(120)
         assert isinstance(query.exception(), HandlerBroken)
         assert not query.isActive
     assert world.dead_letters() == []
@@ -355,7 +355,7 @@ def test_the_handle_has_the_shape_of_a_streaming_query(spark: SparkSession, worl
     assert progress["sources"][0]["description"] == f"Kinesis[{world.stream}]"
     assert query.awaitTermination(0.01) is False
     query.stop()
-    assert query.awaitTermination(1) is True
+    assert query.awaitTermination(60) is True
     assert query.exception() is None
     assert query.lastProgress == progress
 

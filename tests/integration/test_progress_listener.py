@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]
 
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = 240
 
 
 class Watched(KinesisProgressListener):

@@ -13,7 +13,7 @@ from tests.kinesis_endpoints import KinesisEndpoint
 from tests.structured_queries import source_options
 
 REPOSITORY = Path(__file__).parents[2]
-PATIENCE_SECONDS = 120
+PATIENCE_SECONDS = 500
 
 pytestmark = [pytest.mark.spark, pytest.mark.endpoint]
 

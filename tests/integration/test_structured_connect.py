@@ -152,7 +152,7 @@ def test_a_client_reads_handles_and_writes_on_the_server(
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=170,
+        timeout=500,
         check=False,
     )
 
@@ -191,7 +191,7 @@ class Client:
     ) -> None:
         (self._folder / "enough").touch()
         try:
-            self._process.wait(timeout=90)
+            self._process.wait(timeout=240)
         finally:
             self._process.kill()
             self._process.wait()
@@ -216,7 +216,7 @@ class Client:
         wait_until(
             lambda: len(self.rows) >= len(self.put) or self._process.poll() is not None,
             f"{len(self.put)} rows of {self._folder.name}",
-            seconds=240,
+            seconds=500,
         )
         assert self._process.poll() is None, self.errors
 

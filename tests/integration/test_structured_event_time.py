@@ -17,7 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tests.kinesis_endpoints import KinesisEndpoint
 from tests.structured_queries import QueriedStream, source_options, wait_while_running
 
-pytestmark = [pytest.mark.spark, pytest.mark.endpoint, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.endpoint, pytest.mark.timeout(1_200)]
 
 HOT = 20_000
 COLD = (667, 667, 666)

@@ -27,7 +27,7 @@ from tests.structured_queries import (
 )
 from tests.watched_kinesis import ROWS_AT_ONCE, Watch
 
-pytestmark = [pytest.mark.spark, pytest.mark.endpoint, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.endpoint, pytest.mark.timeout(1_200)]
 
 
 def options_of(stream: QueriedStream, format_: str = "kinesis", **options: str) -> dict[str, str]:

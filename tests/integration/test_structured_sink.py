@@ -23,7 +23,7 @@ from tests.kinesis_endpoints import KinesisEndpoint
 
 pytestmark = [pytest.mark.spark, pytest.mark.endpoint]
 
-TRIGGER_SECONDS = 60
+TRIGGER_SECONDS = 240
 
 
 @pytest.fixture(params=["moto_server", "kinesis_local"])

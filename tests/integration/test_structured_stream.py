@@ -55,7 +55,7 @@ from tests.structured_queries import (
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.endpoint,
-    pytest.mark.timeout(300),  # the Spark of the killed driver is started within a test, too
+    pytest.mark.timeout(1_200),  # the Spark of the killed driver is started within a test, too
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]
 
@@ -169,7 +169,7 @@ def driver(queries: list[HeldQuery], folder: Path) -> Iterator["subprocess.Popen
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            process.wait(timeout=10)
+            process.wait(timeout=60)
 
 
 class Killed:
@@ -232,7 +232,7 @@ def killed(moto_server: KinesisEndpoint, tmp_path_factory: pytest.TempPathFactor
             wait_until(
                 lambda: process.poll() is not None or all(query.is_held for query in held),
                 "queries to hold",
-                seconds=90.0,
+                seconds=240.0,
             )
             assert process.poll() is None, (folder / "driver.log").read_text()[-3_000:]
 

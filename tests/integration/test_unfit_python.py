@@ -12,7 +12,7 @@ import pytest
 
 REPOSITORY = Path(__file__).parents[2]
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_200)]
 
 JOB = """
 import sys
@@ -52,7 +52,7 @@ def what_doors_say(python_on_path: Path, *doors: str) -> dict[str, list[str]]:
         cwd=python_on_path,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=500,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4_000:]

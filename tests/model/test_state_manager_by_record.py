@@ -70,11 +70,11 @@ class RecordShell(ShellModel):
         """One record of every shard that has one: neither an idle nor a poisoned one slows another."""
         before = set(self.manager.owned)
         seen: set[str] = set()
-        for shard_id in self.manager.round():
+        for shard_id in self.manager.turns.round():
             assert shard_id not in seen
             seen.add(shard_id)
             if self.serve(shard_id):
-                self.manager.served(shard_id)
+                self.manager.turns.served(shard_id)
         assert seen == before
 
     def serve(self, shard_id: str) -> bool:

@@ -69,7 +69,7 @@ class SliceShell(ShellModel):
     @rule()
     def fetch(self) -> None:
         """The driver polls the shards at their tip."""
-        for shard_id in self.manager.round():
+        for shard_id in self.manager.turns.round():
             if not self.manager.wants_page(shard_id) or shard_id in self.carried:
                 continue
             state = self.manager.shard(shard_id)

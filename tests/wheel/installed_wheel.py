@@ -11,10 +11,18 @@ from pathlib import Path
 import pytest
 
 from tests.compiled_pyspark import compile_pyspark
-from tests.wheel.readme import REPOSITORY
+from tests.wheel.documents import REPOSITORY
 
 SECONDS = 600
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "kinesis_spout", "pyspark_kinesis", "shard_state")
+IMPORT_ALL = """
+import importlib, pkgutil
+import kinesis_spout, pandas
+
+for module in pkgutil.walk_packages(kinesis_spout.__path__, "kinesis_spout."):
+    importlib.import_module(module.name)
+"""
+"""So that each module is compiled before a process needs it to which Spark gives ten seconds to start in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +46,11 @@ def installed_wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instal
     _run(sys.executable, "-m", "venv", environment)
     installed = InstalledWheel(environment)
     constraints = REPOSITORY / "constraints.txt"
-    # Python compiles what the examples import, once; pip would compile all of it, most of which nobody imports.
+    # pip would compile everything, most of which nobody imports.
     pip_install = ("-m", "pip", "install", *_QUIETLY, "--no-compile", "-c", constraints)
     _run(installed.program("python"), *pip_install, wheel)
     compile_pyspark(environment)
+    _run(installed.program("python"), "-c", IMPORT_ALL)
     yield installed
     shutil.rmtree(folder)  # 1.3 GB, of which pytest would keep three
 

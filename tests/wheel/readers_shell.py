@@ -1,4 +1,4 @@
-"""The shell of somebody who follows the README: the endpoint that it has them start, and what that printed."""
+"""The shell of somebody who follows the documents: the endpoint that they start, and what that printed."""
 
 import os
 import shutil
@@ -13,9 +13,9 @@ import boto3
 import pytest
 
 from tests.kinesis_endpoints import _free_port, _kinesis_local_package
-from tests.wheel import readme
+from tests.wheel import documents
+from tests.wheel.documents import REPOSITORY
 from tests.wheel.installed_wheel import InstalledWheel
-from tests.wheel.readme import REPOSITORY
 from tests.wheel.terminal import Program
 
 if TYPE_CHECKING:
@@ -43,6 +43,11 @@ class ReadersShell:
         """Run a command, one of the wheel's if it has it."""
         return self._start([self.wheel.program(command[0]), *command[1:]])
 
+    def types(self, *lines: str) -> Program:
+        """Run lines as a shell does, with the wheel's commands on the PATH."""
+        path = f"{self.wheel.environment / 'bin'}{os.pathsep}{self.environment['PATH']}"
+        return self._start(["bash", "-ec", "\n".join(lines)], PATH=path)
+
     def kinesis(self) -> "KinesisClient":
         return _client(self.environment)
 
@@ -61,13 +66,13 @@ class ReadersShell:
             ]
         return sorted(found)
 
-    def _start(self, command: Sequence[str | Path]) -> Program:
-        return Program(command, folder=self.folder, environment=self.environment)
+    def _start(self, command: Sequence[str | Path], **variables: str) -> Program:
+        return Program(command, folder=self.folder, environment={**self.environment, **variables})
 
 
 @pytest.fixture(scope="module")
 def readers_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """A bare environment, with what the README's lines about the endpoint set in it, and nothing more.
+    """A bare environment, with what the documents' lines about the endpoint set in it, and nothing more.
 
     The endpoint's stream has ``ORDERS``.
     """
@@ -79,8 +84,9 @@ def readers_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[di
         "ENGINE": _engine(run_folder),  # LocalStack itself is half a gigabyte, and another process around it
         "KINESIS_SPOUT_PYTHON": sys.executable,
     }
-    lines = [line for line in readme.commands() if "localstack/up" in line]
-    assert len(lines) == 2
+    typed = [*documents.commands(), *(line for step in documents.tutorial() for line in step.commands)]
+    lines = [line for line in typed if "localstack/up" in line]
+    assert len(lines) == 3
     try:
         _shell("\n".join([*lines, f"env -0 > {run_folder}/after"]), scripts)
         entries = (run_folder / "after").read_text().split("\0")

@@ -1,7 +1,8 @@
-"""The README, followed line by line by somebody who has nothing but the wheel.
+"""The README and the pages of docs/, followed line by line by somebody who has nothing but the wheel.
 
-Its Python is run as scripts, its commands are typed, both in another folder and with no more in the environment
-than `localstack/up` prints. What waits for ever is watched until it did what the README says; Ctrl-C stops it.
+Their Python is run as scripts, their commands are typed, both in another folder and with no more in the
+environment than `localstack/up` prints. What waits for ever is watched until it did what the page says; Ctrl-C
+stops it.
 """
 
 import json
@@ -12,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from kinesis_spout.dead_letters.json_lines import JsonLinesSink
-from tests.wheel import readme
+from tests.wheel import documents
+from tests.wheel.documents import Block
 from tests.wheel.readers_shell import ORDERS, ReadersShell
-from tests.wheel.readme import Example
 from tests.wheel.terminal import Program
 
 pytestmark = [
@@ -28,15 +29,8 @@ pytestmark = [
 GOOD, NEGATIVE, WITHOUT_AMOUNT = ORDERS
 
 
-def puts_a_record(shell: ReadersShell, example: Example) -> None:
-    before = shell.data_of("orders")
-    with shell.runs_example(example.code) as program:
-        program.ends()
-    assert shell.data_of("orders") == sorted([*before, '{"amount": 12.5}'])
-
-
-def charges_by_record(shell: ReadersShell, example: Example) -> None:
-    with shell.runs_example(example.code) as program:
+def charges_by_record(shell: ReadersShell, example: Block) -> None:
+    with shell.runs_example(example.text) as program:
         program.shows("charging 12.5")
         program.until(lambda: len(letters(shell)) >= 2, "two dead letters")
         program.ctrl_c()
@@ -50,41 +44,41 @@ def letters(shell: ReadersShell) -> set[tuple[str, str, int]]:
     return {(letter.data.decode(), letter.reason, letter.attempts) for letter in sink.read()}
 
 
-def loads_into_parquet(shell: ReadersShell, example: Example) -> None:
+def loads_into_parquet(shell: ReadersShell, example: Block) -> None:
     orders = shell.folder / "orders.parquet"
 
     def loaded() -> set[str]:
         files = list(orders.glob("*.parquet"))  # while it is written, a file is in a folder below
         return {amount for file in files for amount in pq.read_table(file).column("a").to_pylist()}
 
-    with shell.runs_example(example.code) as program:
+    with shell.runs_example(example.text) as program:
         program.until(lambda: loaded() == {"12.5", "-3"}, "both amounts in orders.parquet")
         program.ctrl_c()
         program.ends(exit_code=None)
 
 
-def audits(shell: ReadersShell, example: Example) -> None:
-    with shell.runs_example(example.code) as program:
+def audits(shell: ReadersShell, example: Block) -> None:
+    with shell.runs_example(example.text) as program:
         program.shows("audited 12.5").shows("audited -3")
         program.ctrl_c()
         assert "None" not in program.ends(exit_code=None)
 
 
-def shows_batches(shell: ReadersShell, example: Example) -> None:
-    with shell.runs_example(example.code) as program:
+def shows_batches(shell: ReadersShell, example: Block) -> None:
+    with shell.runs_example(example.text) as program:
         program.shows("|  12.5|").shows("|  -3.0|").shows("|  NULL|")
         program.ctrl_c()
         program.ends(exit_code=None)
 
 
-def writes_again(shell: ReadersShell, example: Example) -> None:
-    with shell.runs_example(example.code) as program:
+def writes_again(shell: ReadersShell, example: Block) -> None:
+    with shell.runs_example(example.text) as program:
         program.ends()
     assert shell.data_of("again") == shell.data_of("orders")
 
 
-def charges_each(shell: ReadersShell, example: Example) -> None:
-    with shell.runs_example(example.code) as program:
+def charges_each(shell: ReadersShell, example: Block) -> None:
+    with shell.runs_example(example.text) as program:
         program.shows("charging 12.5").shows("charging -3")
         sink = JsonLinesSink(shell.folder / "dead-letters")
         program.until(lambda: bool(list(sink.read())), "a dead letter")
@@ -96,20 +90,19 @@ def charges_each(shell: ReadersShell, example: Example) -> None:
     assert {(letter.data.decode(), letter.attempts) for letter in sink.read()} == {(WITHOUT_AMOUNT, 4)}
 
 
-def passes(shell: ReadersShell, example: Example) -> None:
+def passes(shell: ReadersShell, example: Block) -> None:
     """As pytest would find it; the wheel does not bring pytest."""
-    code = example.code + "\n\ntest_what_becomes_of_an_order()\nprint('passed')\n"
+    code = example.text + "\n\ntest_what_becomes_of_an_order()\nprint('passed')\n"
     with shell.runs_example(code) as program:
         assert program.ends().splitlines()[-1] == "passed"
 
 
-def is_quiet(shell: ReadersShell, example: Example) -> None:
-    with shell.runs_example(example.code) as program:
+def is_quiet(shell: ReadersShell, example: Block) -> None:
+    with shell.runs_example(example.text) as program:
         assert program.ends() == ""
 
 
-EXPECTED: dict[str, Callable[[ReadersShell, Example], None]] = {
-    ".put_record(": puts_a_record,
+EXPECTED: dict[str, Callable[[ReadersShell, Block], None]] = {
     "spout.foreach_record(": charges_by_record,
     "spout.foreach_batch(": loads_into_parquet,
     "spout.open()": audits,
@@ -122,30 +115,44 @@ EXPECTED: dict[str, Callable[[ReadersShell, Example], None]] = {
 """By what only this example has."""
 
 
-@pytest.mark.parametrize("example", readme.python_examples(), ids=lambda example: f"line-{example.line}")
-def test_an_example_does_what_the_readme_says(example: Example, readers_shell: ReadersShell) -> None:
-    expected = [expectation for mark, expectation in EXPECTED.items() if mark in example.code]
+@pytest.mark.parametrize(
+    "example", documents.python_examples(), ids=lambda example: f"{example.page}:{example.line}"
+)
+def test_an_example_does_what_its_page_says(example: Block, readers_shell: ReadersShell) -> None:
+    expected = [expectation for mark, expectation in EXPECTED.items() if mark in example.text]
     assert len(expected) == 1, (
-        f"expected one expectation of the example, found {len(expected)}:\n{example.code}"
+        f"expected one expectation of the example, found {len(expected)}:\n{example.text}"
     )
     expected[0](readers_shell, example)
 
 
-def test_every_command_does_what_the_readme_says(readers_shell: ReadersShell) -> None:
-    typed = {}
-    for line in readme.commands():
-        words = shlex.split(line, comments=True)
-        if words[0] == "kinesis-spout":
-            typed[" ".join(word for word in words[:3] if word[0] not in "-{" and ":" not in word)] = words
+def test_the_tutorial_shows_what_it_says(readers_shell: ReadersShell) -> None:
+    for step in documents.tutorial():
+        if step.language == "python":
+            (readers_shell.folder / "bill.py").write_text(step.text)
+        elif not any("localstack/up" in line for line in step.commands):
+            with readers_shell.types(*step.commands) as program:
+                shown = program.ends()
+            assert (missing := documents.first_missing(step.output, shown)) is None, (
+                f"{missing!r} in:\n{shown}"
+            )
 
-    def runs(name: str) -> Program:
-        return readers_shell.runs(*typed.pop(name))
 
-    [handler] = [each for each in readme.python_examples() if "spout.foreach_record(" in each.code]
+def test_every_command_does_what_its_page_says(readers_shell: ReadersShell) -> None:
+    typed = [line for line in documents.commands() if line.startswith("kinesis-spout ")]
+
+    def runs(beginning: str) -> Program:
+        [line] = [line for line in typed if line.startswith(beginning)]
+        typed.remove(line)
+        return readers_shell.runs(*shlex.split(line, comments=True))
+
+    [handler] = [each for each in documents.python_examples() if "spout.foreach_record(" in each.text]
     (readers_shell.folder / "my_module.py").write_text(handler.functions)
+    with runs("kinesis-spout put '{\"amount\": 12.5}'") as put:
+        assert "records put: 1" in put.ends()
     with runs("kinesis-spout run") as program:
         program.shows("running: ")
-        with runs("kinesis-spout put") as put:
+        with runs("kinesis-spout put '{\"amount\": 7}'") as put:
             assert "records put: 1" in put.ends()
         readers_shell.puts(NEGATIVE)
         program.shows("charging 7").shows("dead-lettered 1")
@@ -158,13 +165,11 @@ def test_every_command_does_what_the_readme_says(readers_shell: ReadersShell) ->
         assert "no consumer has paused" in program.ends()
     with runs("kinesis-spout checkpoints show") as program:
         assert "billing on orders; members: none" in program.ends()
-    with readers_shell.runs(*typed["kinesis-spout dead-letters list"]) as program:
+    with runs("kinesis-spout dead-letters list") as program:
         assert "negative amount" in program.ends()
     with runs("kinesis-spout dead-letters redrive") as program:
         program.shows("1 letters (1 rejected) back on their stream?").type("y\n")
         assert "records back on their stream: 1" in program.ends()
-    with runs("kinesis-spout dead-letters list") as program:
-        assert "no dead letters" in program.ends()
     with runs("kinesis-spout checkpoints reset") as program:
         program.shows("reset the progress?").type("y\n")
         assert "the next consumer to start goes on there" in program.ends()
@@ -174,7 +179,7 @@ def test_every_command_does_what_the_readme_says(readers_shell: ReadersShell) ->
         program.ends(exit_code=130)
     with runs("kinesis-spout options") as program:
         assert "retry_limit" in program.ends()
-    assert not typed, f"expected a test of each command that the README has, found none of {list(typed)}"
+    assert not typed, f"expected a test of each command that the pages have, found none of {typed}"
 
 
 def test_the_commands_that_need_nothing_run_from_the_wheel(readers_shell: ReadersShell) -> None:

@@ -90,8 +90,8 @@ def reset(
         str,
         typer.Option(
             metavar="PLACE",
-            help="trim_horizon, latest, an ISO-8601 time, or (with one --shard) a sequence number, whose record "
-            "is then the first to be delivered.",
+            help="trim_horizon, latest, an ISO 8601 time with its zone, seconds since the epoch, or (with one "
+            '--shard) "at_sequence_number 123": that record is then the first to be delivered.',
         ),
     ],
     shard: Annotated[

@@ -1,5 +1,6 @@
 """``kinesis-spout options``: every setting, from where it is declared."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final
 
@@ -11,6 +12,9 @@ from kinesis_spout.config import Option, SpoutConfig
 from kinesis_spout.config import options as all_options
 
 _HEADINGS: Final = ("setting", "allowed", "default", "meaning")
+
+_QUOTED: Final = re.compile("'([^']+)'")
+"""A value to be given as it is. Where it is not code, Markdown may take it for HTML."""
 
 _RULES: Final = (
     "type", "anyOf", "enum", "pattern", "minLength", "minimum", "maximum", "exclusiveMinimum",
@@ -66,6 +70,7 @@ def settings_table(rows: Iterable[Option]) -> str:
     """Give a Markdown table of settings, in their order; always the same text."""
     lines = [f"| {' | '.join(_HEADINGS)} |", "| --- | --- | --- | --- |"]
     for option in rows:
-        name, *cells = (cell.replace("|", "\\|") for cell in _cells(option))
-        lines.append(f"| `{name}` | {' | '.join(cells)} |")
+        name, allowed, *cells = (cell.replace("|", "\\|") for cell in _cells(option))
+        allowed = _QUOTED.sub(r"`\1`", allowed)
+        lines.append(f"| `{name}` | {allowed} | {' | '.join(cells)} |")
     return "\n".join(lines)

@@ -6,18 +6,20 @@ child that nobody has begun yet begins at the target too, not at its oldest reco
 any more has nothing left to read, and keeps what is stored.
 """
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from typing import Final
 
 from kinesis_spout.cli.failures import NotFound, WrongArguments
 from kinesis_spout.clock import moment
+from kinesis_spout.settings.positions import NotAPosition, parse_position
 from shard_state import SHARD_END, SHARD_START, Checkpoint, Position, SequenceNumber, Shard
-from shard_state.errors import InvalidSequenceNumber
 from shard_state.lineage import parents_first
 
-_ALLOWED = "trim_horizon, latest, an ISO-8601 time with its zone, or a sequence number"
+_ALLOWED: Final = (
+    "trim_horizon, latest, an ISO 8601 time with its zone, seconds since the epoch, or at_sequence_number and the "
+    "number"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,37 +43,24 @@ class Target:
 
 
 def parse_target(text: str, now: float) -> Target:
-    """Read what ``--to`` was given; LATEST is the time ``now``.
+    """Read what ``--to`` was given (see ``settings.positions``); LATEST is the time ``now``.
 
     Raises:
         WrongArguments: says what is allowed.
     """
-    if text.lower() in {"trim_horizon", "earliest"}:
-        return Target(position=Position.trim_horizon())
-    if text.lower() == "latest":
-        return Target(position=Position.latest().resolved(now))
-    if re.fullmatch(r"\d+(:\d+)?", text):
-        return _at(text)
     try:
-        time = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise WrongArguments(f"--to: expected {_ALLOWED}, got {text!r}") from error
-    if time.tzinfo is None:
-        raise WrongArguments(f"--to: expected a time with its zone, as in 2026-01-31T12:00:00Z, got {text!r}")
-    if time.timestamp() > now:
-        raise WrongArguments(f"--to: expected a time that is not in the future, got {text!r}: use latest")
-    return Target(position=Position.at_timestamp(time.timestamp()))
-
-
-def _at(text: str) -> Target:
-    try:
-        sequence = SequenceNumber.parse(text)
-    except InvalidSequenceNumber as error:
+        position = parse_position(text, _ALLOWED).resolved(now)
+    except NotAPosition as error:
         raise WrongArguments(f"--to: {error}") from error
+    if position.timestamp is not None and position.timestamp > now:
+        raise WrongArguments(f"--to: expected a time that is not in the future, got {text!r}: use latest")
+    sequence = position.sequence_number
+    if sequence is None or sequence.is_whole:
+        return Target(position=position)
     whole = Position.at(SequenceNumber(sequence.number))
-    if sequence.is_whole or sequence.sub == 0:
-        return Target(position=whole)
-    return Target(position=whole, base=SequenceNumber(sequence.number, sequence.sub - 1))
+    last_done = sequence.sub if position.is_done else sequence.sub - 1
+    base = SequenceNumber(sequence.number, last_done) if last_done >= 0 else None
+    return Target(position=whole, base=base)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,9 +12,9 @@ from kinesis_spout.cli.output import note, printable
 from kinesis_spout.cli.settings import STREAM_ONLY, configured
 from kinesis_spout.clock import moment
 from kinesis_spout.config import SpoutConfig
-from kinesis_spout.config.initial_position import parse_initial_position
-from kinesis_spout.errors import InvalidConfig, KinesisError
+from kinesis_spout.errors import KinesisError
 from kinesis_spout.record import Record
+from kinesis_spout.settings.positions import ALLOWED, NotAPosition, parse_position_of_all_shards
 from shard_state import Position, Shard
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def tail(
         typer.Option(
             "--from",
             metavar="PLACE",
-            help="latest, trim_horizon, an ISO-8601 time with its zone, or seconds since the epoch.",
+            help=f"{ALLOWED}.",
         ),
     ] = "latest",
     number: Annotated[
@@ -61,9 +61,9 @@ def tail(
 
 def _position(start: str, now: float) -> Position:
     try:
-        position = parse_initial_position(start).resolved(now)
-    except InvalidConfig as error:
-        raise WrongArguments(f"--from: {str(error).partition(': ')[2]}") from error
+        position = parse_position_of_all_shards(start).resolved(now)
+    except NotAPosition as error:
+        raise WrongArguments(f"--from: {error}") from error
     if position.timestamp is not None and position.timestamp > now:
         raise WrongArguments(f"--from: expected a time that is not in the future, got {start!r}: use latest")
     return position

@@ -5,13 +5,14 @@ fetched page waits here until a slice carries it away.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kinesis_spout.errors import KinesisSpoutError
 from kinesis_spout.ports import Page, ShardGetter
 from kinesis_spout.record import Record
 from kinesis_spout.spark.tasks.work import Cursor
+from shard_state import SlicePlan
 
 _IDLE_AFTER = 5
 """Empty polls in a row, before polls become rarer."""
@@ -97,3 +98,9 @@ class DriverShard:
             self.size_bytes -= len(record.data)
         if not self.records:
             self.size_bytes = 0
+
+
+def shard_of(plan: SlicePlan, shards: Mapping[str, DriverShard]) -> DriverShard | None:
+    """Give the shard of a plan; None if the ownership that it was made under has ended."""
+    shard = shards.get(plan.shard_id)
+    return None if shard is None or shard.epoch != plan.epoch else shard

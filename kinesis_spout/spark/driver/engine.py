@@ -10,38 +10,30 @@ at most, or a few times that while a job runs. While all jobs that may run do ru
 """
 
 import logging
-import math
 import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from copy import copy
-from dataclasses import replace
+from functools import partial
 from time import monotonic
 from typing import Any, Final
 
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.pause_reports import pause_text
-from kinesis_spout.errors import HandlerKilledWorker, KinesisSpoutError
-from kinesis_spout.handler import RaisedAt, failure_of, raised_at
-from kinesis_spout.kinesis.reactions import reaction_to
-from kinesis_spout.spark.driver.batch import Batch, pack
+from kinesis_spout.errors import HandlerKilledWorker
 from kinesis_spout.spark.driver.batch_progress import batch_progress
-from kinesis_spout.spark.driver.driver_shard import DriverShard
+from kinesis_spout.spark.driver.driver_shard import DriverShard, shard_of
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
-from kinesis_spout.spark.driver.reread import Reread, read_missing
 from kinesis_spout.spark.driver.retry_buffer import RetryBuffer
+from kinesis_spout.spark.driver.running_batches import Batch, RunningBatches
+from kinesis_spout.spark.driver.settling import Settling
 from kinesis_spout.spark.driver.tip_poller import TipPoller
-from kinesis_spout.spark.tasks.delivery import DeliverySettings, HeldDelivery
-from kinesis_spout.spark.tasks.jobs import BatchRunner, HandlerBroken, HandlerRaised
+from kinesis_spout.spark.tasks.jobs import BatchRunner
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
-from shard_state import Order, RecordState, SequenceNumber, SliceKind, SliceOutcome, SlicePlan
+from shard_state import SliceKind, SlicePlan
 
-_REREAD_SECONDS: Final = 5.0
-"""How long a batch may read again what is to be retried. The rest of it comes later."""
-_REREAD_PAUSE_SECONDS: Final = 1.0
 _CANCEL_AGAIN_SECONDS: Final = 0.5
 _LONGEST_WAIT_SECONDS: Final = 1.0
 _PATIENCE_WHILE_RUNNING: Final = 8.0
@@ -57,26 +49,20 @@ class MicroBatchEngine:
     def __init__(self, consumer: Consumer, runner: BatchRunner, settings: EngineSettings, name: str) -> None:
         self._consumer = consumer
         self._manager = consumer.manager
-        self._runner = runner
         self._settings = settings
         self._name = name
         self._shards: dict[str, DriverShard] = {}
         self._retry_data = RetryBuffer(settings.max_buffered_bytes // 2)
         self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._planned: deque[list[SlicePlan]] = deque()
-        self._running: dict[int, Batch] = {}
-        self._batches = 0
         self._plan_at = 0.0
         """When to plan next, unless polls bring records before; monotonic."""
-        self._look_for_overdue_at = 0.0
-        self._deaths = 0
-        """How many jobs have died since records were handled last."""
         self._stopping = threading.Event()
         self._abandoned = threading.Event()
         self._ended = threading.Event()
-        self._on_job_thread = threading.local()
         self._tip = TipPoller(consumer, self._shards, settings, self._calls.put)
-        self._jobs = ThreadPoolExecutor(settings.max_concurrent_batches, "kinesis-spout-job")
+        self._running = RunningBatches(runner, settings, consumer.ports, name, self._ended_batch)
+        self._settling = Settling(consumer, self._shards, self._retry_data, self._tip, settings)
         self._thread = threading.Thread(target=self._run, name="kinesis-spout-engine", daemon=True)
         self._counted = Counters()
         """As the newest progress tells it."""
@@ -104,10 +90,10 @@ class MicroBatchEngine:
             if monotonic() - cancelled_at > self._settings.abandon_seconds:
                 self._abandon()
             # Again and again: a job that has not begun yet, or follows another in its batch, is not met.
-            self._cancel_all()
+            self._running.cancel_all()
             wait = min(_CANCEL_AGAIN_SECONDS, self._settings.abandon_seconds)
         self._tip.close()
-        self._jobs.shutdown(wait=False, cancel_futures=True)
+        self._running.close()
         self._consumer.close()
 
     def wait(self, timeout_seconds: float | None) -> bool:
@@ -117,7 +103,7 @@ class MicroBatchEngine:
     @property
     def runs_handler(self) -> bool:
         """Whether this thread runs a batch now: its handler, if it runs on the driver, is the caller."""
-        return getattr(self._on_job_thread, "running", False)
+        return self._running.runs_here
 
     @property
     def is_active(self) -> bool:
@@ -197,10 +183,10 @@ class MicroBatchEngine:
 
     def _leave(self) -> None:
         """Give everything up after an error, so that another consumer can take over at once."""
-        self._jobs.shutdown(wait=False, cancel_futures=True)
-        self._cancel_all()
+        self._running.close()
+        self._running.cancel_all()
         self._consumer.close()
-        self._cancel_all()  # once more, for a job that had not begun yet
+        self._running.cancel_all()  # once more, for a job that had not begun yet
 
     def _abandon(self) -> None:
         """Let the engine end although batches run. Their records come again."""
@@ -213,10 +199,6 @@ class MicroBatchEngine:
             )
             self._abandoned.set()
             self._calls.put(_nothing)
-
-    def _cancel_all(self) -> None:
-        for batch in list(self._running.values()):
-            self._runner.cancel(batch.tag)
 
     def _make_calls(self, wait: float) -> None:
         try:
@@ -234,7 +216,7 @@ class MicroBatchEngine:
     def _start_work(self) -> float:
         """Start what can be started. Returns how long to wait if nothing comes up."""
         now = self._consumer.now
-        due = [self._cancel_overdue(now)]
+        due = [self._running.cancel_overdue(now)]
         if self._stopping.is_set():
             return _LONGEST_WAIT_SECONDS
         waiting_bytes = self._retry_data.size_bytes + self._consumer.letters.size_bytes
@@ -253,7 +235,10 @@ class MicroBatchEngine:
                 self._plan(now)
                 self._plan_at = self._next_plan(now)
             if self._planned:
-                self._launch(self._planned.popleft(), now)
+                plans = self._planned.popleft()
+                works = [self._work(plan) for plan in plans if shard_of(plan, self._shards) is not None]
+                if works:
+                    self._running.launch(works, now)
         return None
 
     @property
@@ -308,21 +293,6 @@ class MicroBatchEngine:
         """Tell whether a slice has to be read again first, which takes time that others should not wait for."""
         return any(self._retry_data.get(plan.shard_id, retry.sequence) is None for retry in plan.retries)
 
-    def _launch(self, plans: list[SlicePlan], now: float) -> None:
-        works = [self._work(plan) for plan in plans if self._shard_of(plan) is not None]
-        if not works:
-            return
-        number = self._batches
-        self._batches += 1
-        batch = Batch(number=number, tag=f"{self._name}-{number}", works=works, started=now)
-        self._running[number] = batch
-        self._jobs.submit(self._run_batch, batch)
-
-    def _shard_of(self, plan: SlicePlan) -> DriverShard | None:
-        """Give the shard of a plan; None if the ownership it was made under has ended."""
-        shard = self._shards.get(plan.shard_id)
-        return None if shard is None or shard.epoch != plan.epoch else shard
-
     def _work(self, plan: SlicePlan) -> WorkSlice:
         shard = self._shards[plan.shard_id]
         if plan.kind is SliceKind.READ:
@@ -333,58 +303,19 @@ class MicroBatchEngine:
         kept = (self._retry_data.get(plan.shard_id, retry.sequence) for retry in plan.retries)
         return WorkSlice(plan=plan, records=tuple(record for record in kept if record is not None))
 
-    def _run_batch(self, batch: Batch) -> None:
-        """Runs on a job thread."""
-        self._on_job_thread.running = True
-        try:
-            rereads = self._read_missing(batch)
-            results = [
-                rereads[result.plan.shard_id].complete(result)
-                if result.plan.kind is SliceKind.RETRY and result.plan.shard_id in rereads
-                else result
-                for result in self._run_job(batch)
-            ]
-        except Exception as error:  # noqa: BLE001 - sorted out on the engine's thread
-            failure = error
-            self._calls.put(lambda: self._batch_failed(batch, failure))
-        except BaseException as error:  # noqa: BLE001 - unnoticed, the batch would be under way for ever
-            unexpected = HandlerBroken(f"the batch was ended by {failure_of(error).error_text}")
-            unexpected.__cause__ = error
-            self._calls.put(lambda: self._batch_failed(batch, unexpected))
-        else:
-            self._calls.put(lambda: self._batch_done(batch, results))
-        finally:
-            self._on_job_thread.running = False
+    def _ended_batch(self, batch: Batch, ended: list[WorkResult] | Exception) -> None:
+        """Runs on a batch's thread."""
+        end = (
+            partial(self._failed, error=ended)
+            if isinstance(ended, Exception)
+            else partial(self._done, results=ended)
+        )
+        self._calls.put(partial(end, batch))
 
-    def _run_job(self, batch: Batch) -> list[WorkResult]:
-        """Run what has something to deliver. A job without, dying, would convict records that nobody saw."""
-        works = [work for work in batch.works if work.records or work.plan.kind is SliceKind.READ]
-        empty = [work for work in batch.works if not work.records and work.plan.kind is not SliceKind.READ]
-        results = [WorkResult(plan=work.plan, outcome=SliceOutcome()) for work in empty]
-        if works:
-            settings = self._settings
-            packs = pack(works, per_task=settings.shards_per_task, parallelism=settings.parallelism)
-            results += self._runner.run(batch.tag, packs)
-        return results
-
-    def _read_missing(self, batch: Batch) -> dict[str, Reread]:
-        ports = self._consumer.ports
-        until = ports.clock.monotonic() + _REREAD_SECONDS
-        rereads: dict[str, Reread] = {}
-        for at, work in enumerate(batch.works):
-            if len(work.records) < len(work.plan.retries):
-                reread = rereads[work.plan.shard_id] = read_missing(
-                    work, ports.open_getter, ports.clock, until
-                )
-                batch.works[at] = reread.work
-        return rereads
-
-    def _batch_done(self, batch: Batch, results: list[WorkResult]) -> None:
-        del self._running[batch.number]
+    def _done(self, batch: Batch, results: list[WorkResult]) -> None:
+        self._running.remove(batch)
         now = self._consumer.now
-        results = self._judge(batch, results, now)
-        for result in results:
-            self._settle(result, now)
+        results = self._settling.done(batch, results, now, stopping=self._stopping.is_set())
         self._look_again(batch, now)
         progress = batch_progress(
             name=self._name,
@@ -400,173 +331,21 @@ class MicroBatchEngine:
         self._counted = copy(self._consumer.counters)
         self.recent_progress.append(progress)
 
-    def _settle(self, result: WorkResult, now: float) -> None:
-        plan, outcome = result.plan, result.outcome
-        shard_id = plan.shard_id
-        shard = self._shard_of(plan)
-        if shard is None:
-            return
-        if result.error is None:
-            self._tip.recovered(shard)
-        records = {unfinished.record.sequence: unfinished for unfinished in result.unfinished}
-        exhausted = self._manager.settle(plan, outcome, now, delivered=result.delivered)
-        for unfinished in result.unfinished:
-            self._retry_data.keep(shard_id, unfinished.record)
-            self._consumer.failures.add(unfinished.raised)
-        failed = {failure.sequence for failure in outcome.failures}
-        finished = {retry.sequence for retry in plan.retries} - failed
-        self._retry_data.drop(shard_id, finished | {gone.sequence for gone in exhausted})
-        for given_up in exhausted:
-            unfinished = records[given_up.sequence]
-            self._consumer.bury(given_up, unfinished.record, unfinished.error, unfinished.raised)
-        self._count(result, len(exhausted))
-        if plan.kind is SliceKind.CARRIED:
-            shard.settled(outcome.count)
-            self._tip.end_if_carried(shard_id, shard)
-        elif plan.kind is SliceKind.READ:
-            self._read_settled(shard, result, now)
-            shard.take_left(result.left)
-        elif result.error is not None:
-            pause = max(_REREAD_PAUSE_SECONDS, reaction_to(result.error).wait_seconds)
-            shard.barred_until = now + pause
-            self._tip.reading_failed(shard_id, shard, result.error)
-        if result.suspects:
-            self._manager.suspect(plan, result.suspects)
-
-    def _read_settled(self, shard: DriverShard, result: WorkResult, now: float) -> None:
-        shard.cursor = result.cursor
-        wait = max(0.0, result.cursor.not_before - self._consumer.ports.clock.time())
-        shard.read_at = shard.next_poll_at = now + wait
-        shard.at_end = result.outcome.at_end
-        if result.millis_behind_latest is not None:
-            shard.millis_behind_latest = result.millis_behind_latest
-        if result.trimmed:
-            self._tip.trimmed(result.plan.shard_id)
-        elif result.outcome.at_end:
-            self._consumer.end_was_read()
-        if result.error is None or result.bytes_read:
-            self._consumer.read_errors.worked(result.plan.shard_id)
-        if result.error is not None:
-            self._tip.reading_failed(result.plan.shard_id, shard, result.error)
-
-    def _count(self, result: WorkResult, exhausted: int) -> None:
-        counters = self._consumer.counters
-        failed = sum(not failure.held for failure in result.outcome.failures)
-        counters.delivered += result.delivered
-        counters.acked += result.delivered - (failed - result.gone)
-        counters.retried += failed - exhausted
-        counters.bytes_read += result.bytes_read
-        counters.throttled += result.throttles
-
-    def _batch_failed(self, batch: Batch, error: Exception) -> None:
-        del self._running[batch.number]
+    def _failed(self, batch: Batch, error: Exception) -> None:
+        self._running.remove(batch)
         if self._stopping.is_set():
             return
         if not isinstance(error, HandlerKilledWorker):
             self._consumer.end_with(error)
             return
-        reason = batch.cancelled_for or str(error)
-        if batch.cancelled_for is not None:
-            self._consumer.counters.timed_out += 1
-        _log.warning("batch %d died (%s); its slices are planned again", batch.number, reason)
-        self._deaths += not isinstance(error, HandlerRaised)
-        raised = None if error.__cause__ is None else raised_at(error.__cause__)
-        self._consumer.failures.add(raised)
-        for work in batch.works:
-            self._died(work, error, reason, raised)
+        self._settling.died(batch, error)
         self._look_again(batch, self._consumer.now)
-
-    def _judge(self, batch: Batch, results: list[WorkResult], now: float) -> list[WorkResult]:
-        """Sort out the slices whose worker died; gives those of which it is known how far they came."""
-        if any(result.delivered > len(result.unfinished) for result in results):
-            self._deaths = 0
-        self._consumer.counters.timed_out += batch.cancelled_for is not None
-        if not any(result.lost or result.suspects or _killed(result) for result in results):
-            return results
-        if self._stopping.is_set():
-            # Who was under way when the stop cancelled the job did nothing wrong.
-            return [result for result in results if not (result.lost or _killed(result))]
-        self._deaths += 1
-        reason = batch.cancelled_for or "its worker died"
-        if batch.cancelled_for is not None:
-            results = [_timed_out(result, reason) for result in results]
-        _log.warning("batch %d: %s; what it had finished counts", batch.number, reason)
-        works = {(work.plan.shard_id, work.plan.kind): work for work in batch.works}
-        error = HandlerKilledWorker(f"batch {batch.number}: {reason}")
-        for result in results:
-            shard = self._shard_of(result.plan)
-            if result.lost:
-                self._died(works[result.plan.shard_id, result.plan.kind], error, reason)
-            elif shard is not None and (result.suspects or _killed(result)):
-                shard.barred_until = now + self._settings.rest_after(self._deaths)
-        return [result for result in results if not result.lost]
-
-    def _died(
-        self, work: WorkSlice, error: KinesisSpoutError, reason: str, raised: RaisedAt | None = None
-    ) -> None:
-        """Have a slice planned again of which nobody knows how far it came."""
-        plan, now = work.plan, self._consumer.now
-        shard = self._shard_of(plan)
-        if shard is None:
-            return
-        shard.barred_until = now + self._settings.rest_after(self._deaths)
-        self._consumer.last_error = shard.error = error
-        held = HeldDelivery(work, DeliverySettings(order=Order.UNORDERED, clock=monotonic))
-        held.deliver(work.records, math.inf)
-        outcome = SliceOutcome(
-            first=held.first, last=held.last, count=held.count, failures=tuple(held.failures)
-        )
-        before = self._manager.shard(plan.shard_id)
-        position = None if before is None else before.position
-        for given_up in self._manager.died(plan, None if plan.kind is SliceKind.READ else outcome, now):
-            record = next(record for record in work.records if record.sequence == given_up.sequence)
-            self._consumer.bury(given_up, record, reason, raised)
-            self._retry_data.drop(plan.shard_id, [given_up.sequence])
-        if plan.kind is SliceKind.CARRIED and before is not None and before.position != position:
-            # They wait now, to be halved.
-            for unfinished in held.unfinished:
-                if before.tracker.state(unfinished.record.sequence) is RecordState.WAITING:
-                    self._retry_data.keep(plan.shard_id, unfinished.record)
-            shard.settled(held.count)
-            self._tip.end_if_carried(plan.shard_id, shard)
 
     def _look_again(self, batch: Batch, now: float) -> None:
         """See to the shards of a batch that has ended: they may be polled, and planned for, again."""
         self._plan_at = now
         for work in batch.works:
             self._tip.look_again(work.plan.shard_id)
-
-    def _cancel_overdue(self, now: float) -> float | None:
-        """Cancel what outlived the message time-out. Returns when to look again."""
-        timeout = self._settings.batch_timeout_seconds
-        if timeout is None or not self._running:
-            return None
-        if now < self._look_for_overdue_at:
-            return self._look_for_overdue_at  # Spark is asked about each batch, which costs a millisecond.
-        for batch in self._running.values():
-            if batch.began is None:
-                # While others have the cluster, no handler is to blame for the time that passes.
-                batch.began = now if self._runner.has_begun(batch.tag) else None
-            elif now - batch.began > timeout:
-                # Each time anew: a job that has not begun yet, or follows another in its batch, is not met.
-                batch.cancelled_for = f"timed out after {timeout:g} s"
-                self._runner.cancel(batch.tag)
-        self._look_for_overdue_at = now + min(_LONGEST_WAIT_SECONDS, timeout / 10)
-        return self._look_for_overdue_at
-
-
-def _killed(result: WorkResult) -> set[SequenceNumber]:
-    """Name the record of a slice that was under way when its worker died."""
-    return {failed.sequence for failed in result.outcome.failures if failed.killed_worker}
-
-
-def _timed_out(result: WorkResult, reason: str) -> WorkResult:
-    """Say of the record that was under way that it took too long."""
-    killed = _killed(result)
-    unfinished = tuple(
-        replace(each, error=reason) if each.record.sequence in killed else each for each in result.unfinished
-    )
-    return replace(result, unfinished=unfinished)
 
 
 def _nothing() -> None:

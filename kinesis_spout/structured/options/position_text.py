@@ -1,25 +1,29 @@
-"""Reads the positions that a user writes: a word, a time, or JSON per shard."""
+"""Reads the positions of ``format("kinesis")``: one for all shards, or JSON that names shards.
+
+What a single position looks like is said in ``settings.positions``.
+"""
 
 import json
-import math
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.settings.positions import (
+    NotAPosition,
+    parse_position,
+    parse_position_of_all_shards,
+    parse_time,
+)
 from kinesis_spout.structured.options.positions import EndPositions, StartPositions
-from shard_state import Position, SequenceNumber
-from shard_state.errors import InvalidSequenceNumber
+from shard_state import Position
 from shard_state.position import PositionType
 
-_LAST_EPOCH_SECOND: Final = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 _SHARD_ID: Final = re.compile(r"shardId-[a-zA-Z0-9_.-]{1,120}")
-_WORDS: Final = {
-    "latest": PositionType.LATEST,
-    "trim_horizon": PositionType.TRIM_HORIZON,
-    "earliest": PositionType.TRIM_HORIZON,
-}
+_ALLOWED: Final = (
+    "latest, trim_horizon, earliest, an ISO 8601 time with its zone, seconds since the epoch, or JSON such as "
+    '{"shardId-000000000000": "2026-01-31T12:00:00Z"}'
+)
 _ITERATOR_KEYS: Final = ("iteratorType", "iteratorPosition")
 
 
@@ -50,11 +54,18 @@ def end_positions(text: str) -> EndPositions:
 
 def _positions(text: str) -> tuple[Position | None, dict[str, Position]]:
     """Give the position of all shards, or the positions of some."""
-    if not text.startswith("{"):
-        return _word_or_time(text), {}
-    document = _document(text)
-    if any(key.lower() in {"at_timestamp", "iteratortype"} for key in document):
-        return _one(document), {}
+    try:
+        if not text.startswith("{"):
+            return parse_position_of_all_shards(text, _ALLOWED), {}
+        document = _document(text)
+        if any(key.lower() in {"at_timestamp", "iteratortype"} for key in document):
+            return _one(document), {}
+    except NotAPosition as error:
+        raise InvalidConfig(str(error)) from error
+    return None, _by_shard(document)
+
+
+def _by_shard(document: Mapping[str, Any]) -> dict[str, Position]:
     if not document:
         raise InvalidConfig("expected at least one shard in the JSON, got none")
     for shard_id in document:
@@ -66,9 +77,9 @@ def _positions(text: str) -> tuple[Position | None, dict[str, Position]]:
     for shard_id, value in document.items():
         try:
             shards[shard_id] = _one(value)
-        except InvalidConfig as error:
+        except (InvalidConfig, NotAPosition) as error:
             raise InvalidConfig(f"{shard_id}: {error}") from error
-    return None, shards
+    return shards
 
 
 def _document(text: str) -> dict[str, Any]:
@@ -77,7 +88,9 @@ def _document(text: str) -> dict[str, Any]:
     except InvalidConfig:
         raise
     except ValueError as error:  # no JSON, or a number of thousands of digits
-        raise InvalidConfig(f"expected JSON after the '{{', got what is none: {error}") from error
+        raise InvalidConfig(
+            f"expected JSON, as the text begins with '{{', got invalid JSON: {error}"
+        ) from error
     except RecursionError as error:
         raise InvalidConfig("expected JSON that is two levels deep, got it far deeper") from error
     return document
@@ -93,9 +106,9 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _one(value: Any) -> Position:
-    """Read a position in JSON: a word, ``{"at_timestamp": …}`` or ``{"iteratorType": …}``."""
+    """Read a position in JSON: a text, ``{"at_timestamp": …}`` or ``{"iteratorType": …}``."""
     if isinstance(value, str):
-        return _word_or_time(value)
+        return parse_position(value, _ALLOWED)
     if not isinstance(value, dict):
         raise InvalidConfig(f"expected a word or an object, got {json.dumps(value)[:160]}")
     keys = {key.lower(): key for key in value}
@@ -108,7 +121,7 @@ def _one(value: Any) -> Position:
                 'zone, as in {"at_timestamp": "2026-01-31T12:00:00Z"}'
             )
         _only(keys, ("at_timestamp",))
-        return Position.at_timestamp(_seconds(value[keys["at_timestamp"]]))
+        return Position.at_timestamp(parse_time(value[keys["at_timestamp"]]))
     _only(keys, _ITERATOR_KEYS)
     if "iteratortype" not in keys:
         raise InvalidConfig("expected iteratorType or at_timestamp, got neither")
@@ -123,68 +136,18 @@ def _only(keys: Mapping[str, str], allowed: tuple[str, ...]) -> None:
 
 def _iterator(type_: Any, position: Any) -> Position:
     name = type_.upper() if isinstance(type_, str) else ""
-    match name:
-        case "AT_TIMESTAMP":
-            return Position.at_timestamp(_seconds(position))
-        case "AT_SEQUENCE_NUMBER":
-            return Position.at(_sequence_number(position))
-        case "AFTER_SEQUENCE_NUMBER":
-            return Position.after(_sequence_number(position))
-    if name.lower() not in _WORDS:
-        expected = ", ".join(known.value for known in PositionType)
+    if name == "AT_TIMESTAMP":
+        return Position.at_timestamp(parse_time(position))
+    if name not in PositionType.__members__:
+        expected = ", ".join(PositionType)
         raise InvalidConfig(f"expected {expected} as the iteratorType, got {json.dumps(type_)[:160]}")
+    if name.endswith("SEQUENCE_NUMBER"):
+        # A JSON number of this size loses its digits in most programs.
+        if not isinstance(position, str) or not position.isdigit():
+            raise InvalidConfig(
+                f"expected a sequence number in quotes as the iteratorPosition, got {json.dumps(position)[:160]}"
+            )
+        return parse_position(f"{name} {position}")
     if position not in (None, ""):
         raise InvalidConfig(f"expected no iteratorPosition beside {name}, got one")
-    return _word_or_time(name)
-
-
-def _sequence_number(position: Any) -> SequenceNumber:
-    text = position if isinstance(position, str) else ""
-    if not text.isdigit():  # a JSON number of this size loses its digits in most programs
-        raise InvalidConfig(
-            f"expected a sequence number in quotes as the iteratorPosition, got {json.dumps(position)[:160]}"
-        )
-    try:
-        return SequenceNumber.parse(text)
-    except InvalidSequenceNumber as error:
-        raise InvalidConfig(str(error)) from error
-
-
-def _word_or_time(text: str) -> Position:
-    word = text.lower()
-    if word in _WORDS:
-        return Position(type=_WORDS[word])
-    timestamp = re.fullmatch(r"at_timestamp\s+(.+)", text, re.IGNORECASE)
-    if timestamp is None:
-        raise InvalidConfig(
-            f"expected latest, trim_horizon, earliest, or JSON such as "
-            f'{{"at_timestamp": "2026-01-31T12:00:00Z"}}, got {text[:160]!r}'
-        )
-    return Position.at_timestamp(_seconds(timestamp[1]))
-
-
-def _seconds(time: Any) -> float:
-    if isinstance(time, str):
-        seconds = float(time) if re.fullmatch(r"[0-9]{1,30}(\.[0-9]{1,30})?", time) else _iso_seconds(time)
-    elif isinstance(time, (int, float)) and not isinstance(time, bool):
-        seconds = float(time) if abs(time) <= _LAST_EPOCH_SECOND else math.inf
-    else:
-        raise InvalidConfig(f"expected a time, in ISO 8601 or in epoch seconds, got {json.dumps(time)[:160]}")
-    if not 0 <= seconds <= _LAST_EPOCH_SECOND:
-        raise InvalidConfig(
-            f"expected a time between 1970 and 9999, got {json.dumps(time)[:160]}; a number means seconds "
-            "since the epoch, not milliseconds"
-        )
-    return seconds
-
-
-def _iso_seconds(text: str) -> float:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise InvalidConfig(
-            f"expected a time in ISO 8601 with its zone, as in 2026-01-31T12:00:00Z, got {text[:160]!r}"
-        ) from error
-    if moment.tzinfo is None:
-        raise InvalidConfig(f"expected a time with its zone, as in 2026-01-31T12:00:00Z, got {text[:160]!r}")
-    return moment.timestamp()
+    return parse_position(name)

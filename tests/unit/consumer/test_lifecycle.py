@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -215,15 +214,6 @@ def test_no_secret_and_no_data_of_a_record_is_in_any_line(
     assert {"DEBUG", "INFO", "WARNING"} <= {record.levelname for record in caplog.records}
     everything = "\n".join(f"{record.getMessage()} {record.args!r}" for record in caplog.records)
     assert "to-be-hidden" not in everything
-
-
-def test_the_example_of_the_readme_shows_what_info_says() -> None:
-    readme = Path(__file__).parents[3].joinpath("README.md").read_text()
-    (example,) = re.findall(r"### Logging\n.*?```python\n(.*?)```", readme, re.DOTALL)
-    speak = "logging.getLogger('kinesis_spout.consumer.lifecycle').info('started: ...')"
-    done = subprocess.run([sys.executable, "-c", example + speak], capture_output=True, text=True, check=True)
-    time = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}"
-    assert re.fullmatch(rf"{time} INFO kinesis_spout\.consumer\.lifecycle: started: \.\.\.\n", done.stderr)
 
 
 def test_the_library_leaves_logging_to_the_application() -> None:

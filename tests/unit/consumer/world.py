@@ -22,7 +22,7 @@ from kinesis_spout.tuples.listener import FailReason, SpoutListener
 from kinesis_spout.tuples.record_spout import Emitted, RecordSpout
 from shard_state import Checkpoint, Position
 
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 120.0
 FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
 NEVER = 1e9
 

@@ -281,7 +281,7 @@ class TestLineage:
         store.acquire(manager, "a")
         store.acquire(manager, "b")
         finish(manager, store, "a")
-        assert list(manager.round()) == ["b"]
+        assert list(manager.turns.round()) == ["b"]
         assert manager.owned == {"b"}
 
     def test_all_is_over_only_when_every_listed_shard_is(self) -> None:
@@ -423,12 +423,12 @@ class TestRecordByRecord:
         manager = owner_of("idle", "busy")
         served = []
         for number in range(1, 6):
-            turn = next(name for name in manager.round() if name == "busy")
+            turn = next(name for name in manager.turns.round() if name == "busy")
             manager.emit(turn, n(number), None, 0.0)
-            manager.served(turn)
+            manager.turns.served(turn)
             served.append(turn)
         assert served == ["busy"] * 5
-        assert list(manager.round()) == ["idle", "busy"]
+        assert list(manager.turns.round()) == ["idle", "busy"]
 
     def test_a_message_that_times_out_is_named_once_and_told_from_a_fail(self) -> None:
         manager = owner_of("a", timeout=30.0)

@@ -41,6 +41,7 @@ def iterator(type_: str, position: Any) -> dict[str, Any]:
         ('{"at_timestamp": 1769860800.25}', Position.at_timestamp(NOON + 0.25)),
         ('{"at_timestamp": "1769860800"}', Position.at_timestamp(NOON)),
         ("AT_TIMESTAMP 2026-01-31T12:00:00Z", Position.at_timestamp(NOON)),
+        ("2026-01-31T12:00:00Z", Position.at_timestamp(NOON)),
     ],
 )
 def test_a_start_for_all_shards_is_a_word_or_a_time(text: str, position: Position) -> None:
@@ -72,7 +73,7 @@ def test_a_start_may_be_said_shard_by_shard() -> None:
     ("text", "expected"),
     [
         ("yesterday", "latest, trim_horizon"),
-        ("2026-01-31T12:00:00Z", "at_timestamp"),
+        ("2026-01-31", "with its zone"),
         ("{", "JSON"),
         ("{}", "at least one shard"),
         ('{"at_timestamp": "2026-01-31T12:00:00"}', "zone"),

@@ -211,8 +211,8 @@ BATCHES: Final = (
         name="pageServerHost",
         uses=_STREAM_READ,
         kind=Kind.TEXT,
-        unset="found from the route to the executors",
-        doc="The driver's name or address, as the executors reach it to take what was read ahead.",
+        unset="SPARK_LOCAL_IP, else the address of the host name",
+        doc="The name or address at which executors reach the driver's machine, to take what was read ahead.",
     ),
 )
 """What a micro-batch is made of."""

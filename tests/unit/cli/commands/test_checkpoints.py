@@ -147,7 +147,7 @@ def test_a_sequence_number_is_the_first_record_to_be_delivered() -> None:
     (shard_id,) = world.shard_ids
     sequence = world.kinesis.put(b"x", "k").sequence
     world.consumer().close()
-    reset(world, str(sequence), "--shard", shard_id)
+    reset(world, f"at_sequence_number {sequence}", "--shard", shard_id)
     assert world.stored()[shard_id].read_from == Position.at(sequence)
 
 
@@ -156,7 +156,7 @@ def test_a_sequence_number_inside_an_aggregate_leaves_its_first_part_finished() 
     (shard_id,) = world.shard_ids
     number = world.kinesis.put(b"x", "k").sequence.number
     world.consumer().close()
-    reset(world, f"{number}:3", "--shard", shard_id)
+    reset(world, f"at_sequence_number {number}:3", "--shard", shard_id)
     assert world.stored()[shard_id].base == SequenceNumber(number, 2)
 
 
@@ -164,7 +164,7 @@ def test_a_sequence_number_that_is_not_of_the_shard_is_refused_at_once() -> None
     world = FakeWorld(shards=1)
     world.consumer().close()
     before = world.stored()
-    reset(world, "1" + "0" * 50, "--shard", world.shard_ids[0], exit_code=3)
+    reset(world, "at_sequence_number 1" + "0" * 50, "--shard", world.shard_ids[0], exit_code=3)
     assert world.stored() == before
 
 
@@ -186,8 +186,9 @@ def test_only_the_chosen_shards_are_set() -> None:
         ("yesterday", (), 2, "trim_horizon, latest"),
         ("2020-01-01", (), 2, "zone"),
         ("2999-01-01T00:00:00Z", (), 2, "future"),
-        ("123", (), 2, "exactly one"),
-        ("1" * 200, ("--shard", "x"), 2, "--to"),
+        ("at_sequence_number 123", (), 2, "exactly one"),
+        ("at_sequence_number " + "1" * 200, ("--shard", "x"), 2, "--to"),
+        ("1" * 56, ("--shard", "x"), 2, "at_sequence_number"),
         ("latest", ("--shard", "shardId-9"), 1, "shardId-9"),
     ],
 )

@@ -1,5 +1,4 @@
 import threading
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -174,9 +173,7 @@ def test_polling_never_waits_for_a_read(prefetcher: Prefetcher) -> None:
     getter = BufferedShardGetter(source, prefetcher)
     assert source.reading.wait(30)
 
-    started = time.monotonic()
-    assert getter.poll() is None
-    assert time.monotonic() - started < 0.1
+    assert getter.poll() is None  # one that waited would meet the error of a gate that stays shut
 
     source.gate.set()
     assert _poll(getter, 1) == [b"late"]

@@ -4,9 +4,9 @@ import pytest
 
 from kinesis_spout.ports import Page
 from kinesis_spout.record import Record
-from kinesis_spout.spark.driver.batch import pack
 from kinesis_spout.spark.driver.driver_shard import DriverShard
 from kinesis_spout.spark.driver.retry_buffer import RetryBuffer
+from kinesis_spout.spark.driver.running_batches import pack
 from kinesis_spout.spark.tasks.work import Cursor, WorkSlice
 from shard_state import Position, SequenceNumber, SliceKind, SlicePlan
 

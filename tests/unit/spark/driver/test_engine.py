@@ -173,13 +173,40 @@ def test_a_batch_that_hangs_is_cancelled_and_its_slices_are_planned_again(world:
     records = world.put(*texts(5))
     diary = Diary()
     running = world.start(diary, hanging=True, engine={"batch_timeout_seconds": 0.1})
-    wait_until(lambda: running.query.counters.timed_out, "the batch has ended")
+    wait_until(lambda: running.query.counters.batches_timed_out, "the batch has ended")
     running.runner.open_gate()
     running.query.processAllAvailable()
 
     assert diary.payloads == texts(5)
     assert world.dead_letters.letters == []
     world.until_stored(records[-1])
+
+
+def test_a_time_out_counts_each_record_that_was_under_way_and_the_batch_once(two_shards: EngineWorld) -> None:
+    two_shards.put_in(FIRST, "a")
+    two_shards.put_in(SECOND, "b")
+
+    def hang(_: Record) -> None:
+        wait_until(lambda: bool(running.runner.cancelled), "the batch is cancelled")
+        raise KillsWorker
+
+    times = {"batch_timeout_seconds": 0.1, "shards_per_task": 1}
+    running = two_shards.start(hang, retry_limit=0, engine=times)
+    running.query.processAllAvailable()
+
+    assert {letter.error for letter in two_shards.dead_letters.letters} == {"timed out after 0.1 s"}
+    counters = running.query.counters
+    assert (counters.timed_out, counters.batches_timed_out) == (2, 1)
+
+
+def test_a_record_that_is_found_by_halving_is_counted_as_timed_out_once(world: EngineWorld) -> None:
+    world.put("a")
+    running = world.start(Diary(), hanging=True, retry_limit=0, engine={"batch_timeout_seconds": 0.1})
+    wait_until(lambda: world.dead_letters.letters, "the record is given up")
+
+    counters = running.query.counters
+    assert counters.timed_out == 1
+    assert counters.batches_timed_out >= 2
 
 
 def test_a_batch_that_waits_for_its_turn_on_the_cluster_is_not_overdue(world: EngineWorld) -> None:
@@ -191,7 +218,7 @@ def test_a_batch_that_waits_for_its_turn_on_the_cluster_is_not_overdue(world: En
 
     assert running.runner.cancelled == []
     running.runner.queueing = False
-    wait_until(lambda: running.query.counters.timed_out, "it begins, and outlives its time-out")
+    wait_until(lambda: running.query.counters.batches_timed_out, "it begins, and outlives its time-out")
 
 
 def test_while_a_batch_waits_for_its_turn_spark_is_asked_about_it_now_and_then(world: EngineWorld) -> None:
@@ -222,7 +249,7 @@ def test_an_overdue_batch_is_cancelled_again_until_the_cancel_meets_its_job(worl
     running = world.start(Diary(), hanging=True, engine={"batch_timeout_seconds": 0.1})
     running.runner.cancels_missed = 1
 
-    wait_until(lambda: running.query.counters.timed_out, "the batch has ended")
+    wait_until(lambda: running.query.counters.batches_timed_out, "the batch has ended")
     assert running.runner.cancelled[:2] == ["test-0", "test-0"]
 
 
@@ -603,7 +630,7 @@ def test_due_retries_of_a_shard_that_rests_do_not_keep_the_engine_busy(world: En
     )
     wait_until(lambda: running.query.counters.retried == 1, "the record has failed")
     running.runner.failures = [HandlerKilledWorker("an executor was lost")]
-    wait_until(lambda: running.engine._deaths == 1, "the job of the retry has died")
+    wait_until(lambda: running.engine._settling.deaths == 1, "the job of the retry has died")
 
     with running.consumer.lock:
         running.engine._shards[FIRST].next_poll_at = running.consumer.now + 60

@@ -107,7 +107,7 @@ def test_an_outage_is_not_taken_for_a_stream_full_of_poison(world: EngineWorld) 
     world.put_in(FIRST, *texts(200))
     diary = Diary(**dict.fromkeys(texts(200), ALWAYS))
     running = world.start(diary, retry_limit=0, blind=HandlerKilledWorker, engine=PATIENT)
-    wait_until(lambda: running.engine._deaths > 16, "jobs die")
+    wait_until(lambda: running.engine._settling.deaths > 16, "jobs die")
     wait_until(lambda: not running.engine._running, "and no other begins")
 
     assert len(world.dead_letters.letters) <= 2
@@ -118,7 +118,7 @@ def test_an_outage_is_not_taken_for_a_stream_full_of_poison(world: EngineWorld) 
 def test_a_handler_that_kills_every_worker_is_slowed_down_as_well(world: EngineWorld) -> None:
     world.put_in(FIRST, *texts(200))
     running = world.start(Diary(**dict.fromkeys(texts(200), ALWAYS)), retry_limit=0, engine=PATIENT)
-    wait_until(lambda: running.engine._deaths > 16, "workers die")
+    wait_until(lambda: running.engine._settling.deaths > 16, "workers die")
     wait_until(lambda: not running.engine._running, "and no other begins")
 
     assert len(world.dead_letters.letters) <= 18

@@ -187,7 +187,7 @@ def test_a_process_ends_when_its_reader_is_gone(settings: KinesisClientSettings)
     (process,) = started(processes)
     reader_end.close()  # as the system does for a reader that was killed
 
-    assert process.wait(timeout=30) == 0
+    assert process.wait(timeout=60) == 0
     processes.close()
 
 

@@ -1,0 +1,1 @@
+"""What users set, and how they write it: the grammar of positions."""

@@ -1,0 +1,134 @@
+"""The positions that people write, as every door reads them: settings, options, ``reset --to``, ``tail --from``.
+
+::
+
+    position = word | time | place
+    word     = "latest" | "trim_horizon" | "earliest"
+    time     = ["at_timestamp"] (ISO 8601 with its zone | seconds since the epoch)
+    place    = ("at_sequence_number" | "after_sequence_number") number[":" index in an aggregated record]
+
+Upper and lower case are the same. A bare number is always seconds since the epoch, and a sequence number always
+has its keyword. A time without a zone is refused: nobody knows which was meant. A place is one of one shard, so it
+is taken only where the shard is known.
+"""
+
+import math
+import re
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from shard_state import Position, SequenceNumber
+from shard_state.errors import InvalidSequenceNumber
+
+ALLOWED: Final = "latest, trim_horizon, earliest, an ISO 8601 time with its zone, or seconds since the epoch"
+
+_LAST_EPOCH_SECOND: Final = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
+_KEYWORD: Final = re.compile(r"(at_timestamp|(?:at|after)_sequence_number)\s+(.+)", re.IGNORECASE)
+_NUMBER: Final = re.compile(r"[0-9]+(\.[0-9]+)?")
+_LONGEST_TIME: Final = 20
+"""Digits; in nanoseconds a time has 19. Sequence numbers of AWS have 56."""
+
+
+class NotAPosition(ValueError):  # noqa: N818 - the name says what is wrong
+    """A text that names no position.
+
+    Args:
+        expected: what would have been right.
+        got: the part of the text that is wrong, as messages show it.
+    """
+
+    def __init__(self, expected: str, got: Any) -> None:
+        super().__init__(f"expected {expected}, got {_shown(got)}")
+        self.expected = expected
+
+
+def parse_position(text: str, allowed: str = ALLOWED) -> Position:
+    """Give the position that a text names; LATEST is not resolved here.
+
+    Args:
+        text: see the grammar above.
+        allowed: how the door calls what it takes.
+
+    Raises:
+        NotAPosition: it names none.
+    """
+    match text.lower():
+        case "latest":
+            return Position.latest()
+        case "trim_horizon" | "earliest":
+            return Position.trim_horizon()
+    keyword = _KEYWORD.fullmatch(text)
+    if keyword is None:
+        return Position.at_timestamp(_seconds(text, allowed))
+    match keyword[1].lower():
+        case "at_timestamp":
+            return Position.at_timestamp(parse_time(keyword[2]))
+        case "at_sequence_number":
+            return Position.at(_sequence_number(keyword[2]))
+        case _:
+            return Position.after(_sequence_number(keyword[2]))
+
+
+def parse_position_of_all_shards(text: str, allowed: str = ALLOWED) -> Position:
+    """Give the position that a text names for every shard of a stream, so no place in one of them."""
+    position = parse_position(text, allowed)
+    if position.sequence_number is not None:
+        raise NotAPosition(f"{allowed}; a sequence number is a place in one shard", text)
+    return position
+
+
+def parse_time(time: Any) -> float:
+    """Give the seconds since the epoch that a text or a number means.
+
+    Raises:
+        NotAPosition: it means none.
+    """
+    if isinstance(time, bool) or not isinstance(time, (str, int, float)):
+        raise NotAPosition("a time, in ISO 8601 or in seconds since the epoch", time)
+    if isinstance(time, str):
+        return _seconds(time, "a time in ISO 8601 with its zone, as in 2026-01-31T12:00:00Z")
+    return _bounded(float(time) if abs(time) <= _LAST_EPOCH_SECOND else math.inf, time)
+
+
+def _seconds(text: str, allowed: str) -> float:
+    if _NUMBER.fullmatch(text):
+        if len(text.partition(".")[0]) >= _LONGEST_TIME:
+            raise NotAPosition(
+                "at most seconds since the epoch as a bare number; a sequence number has its keyword before it: "
+                "at_sequence_number or after_sequence_number",
+                text,
+            )
+        return _bounded(float(text), text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise NotAPosition(allowed, text) from error
+    if moment.tzinfo is None:
+        raise NotAPosition(
+            f"a time with its zone: choose {moment.isoformat()}Z, which is UTC, or another zone, as in "
+            f"{moment.isoformat()}+01:00",
+            text,
+        )
+    return _bounded(moment.timestamp(), text)
+
+
+def _bounded(seconds: float, written: Any) -> float:
+    if not 0 <= seconds <= _LAST_EPOCH_SECOND:
+        expected = "a time between 1970 and 9999; a number means seconds since the epoch, not milliseconds"
+        if seconds > _LAST_EPOCH_SECOND:
+            expected += ", and this looks like milliseconds"
+        raise NotAPosition(expected, written)
+    return seconds
+
+
+def _sequence_number(text: str) -> SequenceNumber:
+    if not text[0].isdigit():  # SHARD_START and SHARD_END are no places to read from
+        raise NotAPosition("a sequence number, as in 123 or 123:4", text)
+    try:
+        return SequenceNumber.parse(text)
+    except InvalidSequenceNumber as error:
+        raise NotAPosition("a sequence number, as in 123 or 123:4", text) from error
+
+
+def _shown(written: Any) -> str:
+    return repr(written)[:160]

@@ -1,0 +1,137 @@
+"""One grammar of positions: a text means the same at every door, or is refused at every door."""
+
+from collections.abc import Callable
+from typing import Final
+
+import pytest
+
+from kinesis_spout.cli.commands.reset_plan import parse_target
+from kinesis_spout.config import SpoutConfig
+from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.structured.options import BatchReadOptions, StreamReadOptions
+from shard_state import Position, SequenceNumber
+
+NOW: Final = 2_000_000_000.0
+NOON: Final = 1769860800.0  # 2026-01-31T12:00:00Z
+NUMBER: Final = "49590338271490256608559692538361571095921575989136588898"
+
+
+def of_spout(text: str) -> Position:
+    return SpoutConfig.of(stream="orders", app="billing", initial_position=text).start.resolved(NOW)
+
+
+def of_variable(text: str) -> Position:
+    environ = {"KINESIS_SPOUT_INITIAL_POSITION": text}
+    return SpoutConfig.from_env(environ, stream="orders", app="billing").start.resolved(NOW)
+
+
+def of_stream_read(text: str) -> Position:
+    options = {"streamName": "orders", "initialPosition": text}
+    return StreamReadOptions.of(options).start.resolved(NOW).default
+
+
+def of_batch_read(text: str) -> Position:
+    return BatchReadOptions.of({"streamName": "orders", "endingPosition": text}).end.resolved(NOW).default
+
+
+def of_reset(text: str) -> Position:
+    return parse_target(text, NOW).position
+
+
+DOORS: Final = {
+    "initial_position: ": of_spout,
+    "initial_position": of_variable,
+    "option initialPosition: ": of_stream_read,
+    "option endingPosition: ": of_batch_read,
+    "--to: ": of_reset,
+}
+"""By what their messages call the position."""
+
+
+@pytest.mark.parametrize("door", DOORS.values(), ids=DOORS)
+@pytest.mark.parametrize(
+    ("text", "position"),
+    [
+        ("latest", Position.at_timestamp(NOW)),
+        ("Latest", Position.at_timestamp(NOW)),
+        ("2026-01-31T12:00:00Z", Position.at_timestamp(NOON)),
+        ("2026-01-31T14:00:00+02:00", Position.at_timestamp(NOON)),
+        ("2026-01-31 12:00:00.5+00:00", Position.at_timestamp(NOON + 0.5)),
+        ("at_timestamp 2026-01-31T12:00:00Z", Position.at_timestamp(NOON)),
+        ("1767225600", Position.at_timestamp(1767225600)),
+        ("1767225600.25", Position.at_timestamp(1767225600.25)),
+        ("AT_TIMESTAMP 1767225600", Position.at_timestamp(1767225600)),
+        ("0", Position.at_timestamp(0)),
+        ("20260131", Position.at_timestamp(20260131)),
+    ],
+)
+def test_a_text_means_the_same_at_every_door(
+    door: Callable[[str], Position], text: str, position: Position
+) -> None:
+    assert door(text) == position
+
+
+@pytest.mark.parametrize("door", [of_spout, of_variable, of_stream_read, of_reset])
+@pytest.mark.parametrize("text", ["trim_horizon", "TRIM_HORIZON", "earliest"])
+def test_the_oldest_record_has_two_names(door: Callable[[str], Position], text: str) -> None:
+    assert door(text) == Position.trim_horizon()
+
+
+@pytest.mark.parametrize("called", DOORS)
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("yesterday", "trim_horizon"),
+        ("2026-01-31T12:00:00", "choose 2026-01-31T12:00:00Z, which is UTC, or another zone"),
+        ("2026-01-31", "choose 2026-01-31T00:00:00Z"),
+        ("at_timestamp 2026-01-31T12:00:00", "choose 2026-01-31T12:00:00Z"),
+        ("at_timestamp", "trim_horizon"),
+        ("at_timestamp noon", "a time in ISO 8601"),
+        ("1969-12-31T23:59:59Z", "between 1970 and 9999"),
+        ("-1", "seconds since the epoch"),
+        ("1767225600000", "this looks like milliseconds"),
+        (NUMBER, "keyword before it: at_sequence_number"),
+        ("٣", "trim_horizon"),
+        ("1e9", "trim_horizon"),
+        ("at_sequence_number SHARD_END", "a sequence number"),
+        ("after_sequence_number " + "9" * 200, "a sequence number"),
+    ],
+)
+def test_what_names_no_position_is_refused_at_every_door_in_its_words(
+    called: str, text: str, expected: str
+) -> None:
+    with pytest.raises(InvalidConfig) as refused:
+        DOORS[called](text)
+    assert called in str(refused.value)
+    assert "expected " in str(refused.value)
+    assert expected in str(refused.value)
+
+
+@pytest.mark.parametrize("called", [name for name in DOORS if name != "--to: "])
+def test_a_sequence_number_is_refused_for_all_shards(called: str) -> None:
+    with pytest.raises(InvalidConfig, match="a place in one shard"):
+        DOORS[called](f"at_sequence_number {NUMBER}")
+
+
+@pytest.mark.parametrize(
+    ("text", "position", "base"),
+    [
+        ("at_sequence_number 7", Position.at(SequenceNumber(7)), None),
+        ("AFTER_SEQUENCE_NUMBER 7", Position.after(SequenceNumber(7)), None),
+        ("at_sequence_number 7:0", Position.at(SequenceNumber(7)), None),
+        ("at_sequence_number 7:3", Position.at(SequenceNumber(7)), SequenceNumber(7, 2)),
+        ("after_sequence_number 7:3", Position.at(SequenceNumber(7)), SequenceNumber(7, 3)),
+    ],
+)
+def test_a_reset_of_one_shard_goes_to_a_sequence_number(
+    text: str, position: Position, base: SequenceNumber | None
+) -> None:
+    target = parse_target(text, NOW)
+    assert (target.position, target.base) == (position, base)
+    assert target.is_sequence_number
+
+
+def test_a_read_shard_by_shard_takes_sequence_numbers() -> None:
+    given = {"streamName": "orders", "initialPosition": f'{{"shardId-1": "after_sequence_number {NUMBER}"}}'}
+    start = StreamReadOptions.of(given).start
+    assert start.of_shard("shardId-1") == Position.after(SequenceNumber(int(NUMBER)))

@@ -1,0 +1,47 @@
+"""The option tables of the documentation are what the code says.
+
+To bring them up to date: ``python -m tests.unit.test_option_tables`` in the repository's folder.
+"""
+
+import re
+from pathlib import Path
+
+from kinesis_spout.cli.commands.options import settings_table
+from kinesis_spout.config import options
+from kinesis_spout.structured.options import Use, markdown_table
+
+PAGE = Path(__file__).parents[2] / "docs/reference/options.md"
+
+
+def tables() -> dict[str, str]:
+    reads_and_writes = {
+        "streaming reads": Use.STREAM_READ,
+        "batch reads": Use.BATCH_READ,
+        "writes": Use.WRITE,
+    }
+    return {"settings": settings_table(options())} | {
+        name: markdown_table(use) for name, use in reads_and_writes.items()
+    }
+
+
+def with_tables(text: str) -> str:
+    for name, table in tables().items():
+        head = f"<!-- {name}: made from the code, see tests/unit/test_option_tables.py -->"
+        before, found, rest = text.partition(head)
+        _, end, after = rest.partition("<!-- end -->")
+        assert found, f"no table of {name} in {PAGE}"
+        text = f"{before}{head}\n\n{table.strip()}\n\n{end}{after}"
+    return text
+
+
+def test_the_option_tables_are_those_of_the_code() -> None:
+    assert PAGE.read_text() == with_tables(PAGE.read_text())
+
+
+def test_no_part_of_a_table_is_taken_for_html() -> None:
+    shown = re.sub(r"`[^`]*`", "", "".join(tables().values()))
+    assert re.findall(r"<\w[^>]*>", shown) == []
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_tables(PAGE.read_text()))
