@@ -105,6 +105,7 @@ class ZooKeeperElection:
     def resign(self, elected: Elected) -> None:
         """Remove what stands for the term; what cannot be removed now is removed before the next campaign."""
         try:
+            self._session.await_connection(self._session.clock.monotonic())  # or not at all
             self._clear(elected)
         except StoreUnavailable as error:
             _log.warning("%s; the end of term %d is noted when it is back", error, elected.token)

@@ -15,7 +15,7 @@ SESSION_SECONDS = 6.0
 
 
 class Diary:
-    """A leader that writes down what it is told, and does what a test says in each unit and at the end of a term."""
+    """A leader that writes down what it is told. A test says what it does in a unit, and at the end of a term."""
 
     def __init__(
         self,
