@@ -30,6 +30,14 @@ class StreamSummary:
     """Seconds since the epoch."""
 
 
+def is_same_creation(one: float, other: float) -> bool:
+    """Tell whether two creation times, in seconds, are of the same stream.
+
+    They come in seconds or in milliseconds. No stream is deleted and made again within a second.
+    """
+    return abs(one - other) <= 1.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
     """One answer of GetRecords."""

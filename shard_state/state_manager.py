@@ -29,7 +29,6 @@ not.
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from shard_state.checkpoint import Checkpoint
 from shard_state.circuit_breaker import BreakerNotice, BreakerRule, Pause
@@ -45,8 +44,6 @@ from shard_state.round_robin import RoundRobin
 from shard_state.sequence_number import SequenceNumber
 from shard_state.shard_slices import ShardSlices, SliceLimits
 from shard_state.slices import Delivery, Exhausted, Redelivery, SliceOutcome, SlicePlan
-
-_READING: Final = ShardPhase.READING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,9 +94,10 @@ class StateManager:
         self._timeout_seconds = message_timeout_seconds
         self._expires_at = -math.inf
         """No delivery times out before."""
-        self._phases: dict[str, ShardPhase] = {}
         self._lineage = Lineage()
         self._owned: dict[str, ShardSlices] = {}
+        self._unowned: dict[str, ShardPhase] = {}
+        """The phases of the known shards that this consumer does not own."""
         self.turns = RoundRobin()
         """Whose turn it is among the owned shards (invariant 15)."""
         self._watch = OutcomeWatch(breaker, random)
@@ -115,11 +113,12 @@ class StateManager:
         """
         self._lineage.learn(shards, stored)
         for shard_id in self._lineage.shards:
-            self._phases.setdefault(shard_id, ShardPhase.WAITING_FOR_PARENTS)
+            if shard_id not in self._owned:
+                self._unowned.setdefault(shard_id, ShardPhase.WAITING_FOR_PARENTS)
         for shard_id, checkpoint in stored.items():
             # Of an owned shard only a commit of ours, or the loss of it, says that it is over.
-            if checkpoint.is_shard_end and shard_id not in self._owned:
-                self._phases[shard_id] = next_phase(self._phases[shard_id], ShardEvent.FOUND_OVER)
+            if checkpoint.is_shard_end:
+                self._step(shard_id, ShardEvent.FOUND_OVER)
         self._release_children()
 
     def to_acquire(self) -> list[Shard]:
@@ -127,7 +126,7 @@ class StateManager:
         # Asked again: a list may have said meanwhile that a shard of unknown lineage has unfinished parents.
         free = self._lineage.free(self._over())
         return parents_first(
-            self._lineage.shards[shard_id] for shard_id in free if self._phases[shard_id] in ACQUIRABLE
+            self._lineage.shards[shard_id] for shard_id in free if self._unowned.get(shard_id) in ACQUIRABLE
         )
 
     def fresh_checkpoint(self, shard_id: str) -> Checkpoint:
@@ -141,8 +140,9 @@ class StateManager:
     def acquired(self, shard_id: str, checkpoint: Checkpoint) -> None:
         """Take in that this consumer owns a shard, from ``checkpoint`` on, under its epoch."""
         self._lineage.stored.add(shard_id)
+        self.lost([shard_id])  # under an older epoch
         if checkpoint.is_shard_end:
-            self._phases[shard_id] = next_phase(self._phases[shard_id], ShardEvent.FOUND_OVER)
+            self._step(shard_id, ShardEvent.FOUND_OVER)
             self._release_children()
             return
         state = LocalShardState(
@@ -154,7 +154,7 @@ class StateManager:
             message_timeout_seconds=self._timeout_seconds,
         )
         self._owned[shard_id] = ShardSlices(state, self._limits)
-        self._phases[shard_id] = state.phase
+        self._unowned.pop(shard_id, None)
         self.turns.add(shard_id)
 
     def lost(self, shard_ids: Iterable[str]) -> None:
@@ -165,7 +165,7 @@ class StateManager:
             slices = self._owned.pop(shard_id, None)
             if slices is not None:
                 self.turns.remove(shard_id)
-                self._phases[shard_id] = next_phase(slices.state.phase, ShardEvent.OWNERSHIP_LOST)
+                self._unowned[shard_id] = next_phase(slices.state.phase, ShardEvent.OWNERSHIP_LOST)
 
     @property
     def owned(self) -> frozenset[str]:
@@ -176,7 +176,7 @@ class StateManager:
     def all_over(self) -> bool:
         """Whether every listed shard is over: nothing can come any more without a reshard."""
         listed = self._lineage.listed
-        return bool(listed) and all(self._phases[shard_id] is ShardPhase.OVER for shard_id in listed)
+        return bool(listed) and self._over().issuperset(listed)
 
     def shard(self, shard_id: str) -> LocalShardState | None:
         """Give the state of an owned shard."""
@@ -221,8 +221,6 @@ class StateManager:
             return False
         if not self._breaker.is_content:
             self._watch.acked(shard_id, sequence)
-        if slices.state.phase is not _READING:
-            self._synchronise(shard_id)
         return True
 
     def fail(
@@ -290,7 +288,6 @@ class StateManager:
         slices = self._owned.get(shard_id)
         if slices is not None:
             slices.end_read()
-            self._synchronise(shard_id)
 
     # Slice by slice
 
@@ -375,9 +372,7 @@ class StateManager:
         if slices is None or not slices.is_out(plan):
             return []
         spare = self._watch.settled(plan, outcome, delivered, now)
-        exhausted = slices.settle(plan, outcome, now, random=self._random, spare=spare)
-        self._synchronise(plan.shard_id)
-        return exhausted
+        return slices.settle(plan, outcome, now, random=self._random, spare=spare)
 
     def died(self, plan: SlicePlan, held: SliceOutcome | None, now: float) -> list[Exhausted]:
         """Take in that the job of a slice died, or outlived the message time-out, nobody knows at which record.
@@ -392,9 +387,7 @@ class StateManager:
         if slices is None or not slices.is_out(plan):
             return []
         spare = self._watch.died(plan, now, guilty=slices.blames(plan, held))
-        exhausted = slices.died(plan, held, now, random=self._random, spare=spare)
-        self._synchronise(plan.shard_id)
-        return exhausted
+        return slices.died(plan, held, now, random=self._random, spare=spare)
 
     def convicts(self, plan: SlicePlan, held: SliceOutcome | None) -> bool:
         """Tell whether the death of a slice blames its one record; the arguments are those of ``died``."""
@@ -436,10 +429,7 @@ class StateManager:
     def dead_lettered(self, shard_id: str, sequence: SequenceNumber, now: float) -> bool:
         """Finish an exhausted record whose dead letter is durable; False if nothing changes."""
         slices = self._owned.get(shard_id)
-        if slices is None or not slices.state.dead_lettered(sequence, now):
-            return False
-        self._synchronise(shard_id)
-        return True
+        return slices is not None and slices.state.dead_lettered(sequence, now)
 
     def to_commit(self) -> list[PendingCommit]:
         """Copy the progress of every dirty shard, for one transaction."""
@@ -461,10 +451,10 @@ class StateManager:
             if slices is None or slices.state.epoch != commit.checkpoint.epoch:
                 continue
             slices.state.mark_committed(commit.checkpoint, commit.revision)
-            self._synchronise(commit.shard_id)
             if slices.state.phase is ShardPhase.OVER:
                 over.append(commit.shard_id)
                 del self._owned[commit.shard_id]
+                self._unowned[commit.shard_id] = ShardPhase.OVER
                 self.turns.remove(commit.shard_id)
         if over:
             self._release_children()
@@ -495,7 +485,7 @@ class StateManager:
     def _status(self, shard_id: str) -> ShardStatus:
         slices = self._owned.get(shard_id)
         if slices is None:
-            return ShardStatus(shard_id=shard_id, phase=self._phases[shard_id])
+            return ShardStatus(shard_id=shard_id, phase=self._unowned[shard_id])
         state, tracker = slices.state, slices.state.tracker
         return ShardStatus(
             shard_id=shard_id,
@@ -522,12 +512,13 @@ class StateManager:
         slices = self._owned.get(plan.shard_id)
         return slices if slices is not None and slices.state.epoch == plan.epoch else None
 
-    def _synchronise(self, shard_id: str) -> None:
-        self._phases[shard_id] = self._owned[shard_id].state.phase
-
     def _release_children(self) -> None:
         for shard_id in self._lineage.free(self._over()):
-            self._phases[shard_id] = next_phase(self._phases[shard_id], ShardEvent.PARENTS_OVER)
+            self._step(shard_id, ShardEvent.PARENTS_OVER)
 
-    def _over(self) -> Collection[str]:
-        return {shard_id for shard_id, phase in self._phases.items() if phase is ShardPhase.OVER}
+    def _step(self, shard_id: str, event: ShardEvent) -> None:
+        if shard_id in self._unowned:
+            self._unowned[shard_id] = next_phase(self._unowned[shard_id], event)
+
+    def _over(self) -> set[str]:
+        return {shard_id for shard_id, phase in self._unowned.items() if phase is ShardPhase.OVER}

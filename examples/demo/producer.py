@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Self
 from kinesis_spout.errors import KinesisError
 from kinesis_spout.kinesis import KinesisShardLister
 from kinesis_spout.kinesis.errors import translated
-from kinesis_spout.kinesis.perseverance import Patience
+from kinesis_spout.kinesis.patience import Patience
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.kinesis.write.record_putter import put_all
 from shard_state import Shard

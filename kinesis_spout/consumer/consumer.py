@@ -5,7 +5,7 @@ reading is paused (invariant 13): the *housekeeper* lists shards, acquires them 
 writes dead letters, whose sink may be slow. The ``StateManager`` is shared with who reads, under ``lock``; no
 I/O is done under it.
 
-Errors that may pass (see ``kinesis_spout.kinesis.reactions``) are retried for as long as it takes, with back-off;
+Errors that may pass (see ``kinesis_spout.kinesis.patience``) are retried for as long as it takes, with back-off;
 they show in ``last_error``. Any other error ends the consumer: it is raised by the door's next call.
 """
 
@@ -18,7 +18,7 @@ from time import monotonic
 from typing import Final, Protocol
 
 from kinesis_spout.config import SpoutConfig
-from kinesis_spout.consumer.chores import Backoff, Chores
+from kinesis_spout.consumer.chores import CAP_SECONDS, FIRST_SECONDS, Chores
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.lifecycle import Lifecycle
 from kinesis_spout.consumer.pause_reports import PauseReports, most_frequent
@@ -29,7 +29,7 @@ from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.errors import AccessDenied, DeadLetterError, KinesisSpoutError
 from kinesis_spout.failure_kinds import FailureKinds
 from kinesis_spout.handler import RaisedAt
-from kinesis_spout.kinesis.reactions import Action, Reaction, reaction_to
+from kinesis_spout.kinesis.patience import Action, Patience, Reaction, Tries
 from kinesis_spout.ports import CheckpointWrite
 from kinesis_spout.record import Record
 from shard_state import (
@@ -128,7 +128,7 @@ class Consumer:
         )
         self._listener: OwnershipListener | None = None
         self.letters = WaitingLetters()
-        self._chores = Chores()
+        self._chores = Chores(ports.clock)
         self._fatal: BaseException | None = None
         self._chore_due = threading.Event()
         self._letter_due = threading.Event()
@@ -293,20 +293,19 @@ class Consumer:
 
     def _commit_the_last(self) -> None:
         """Commit and give the shards up. A connection that drops just now is no reason to do it all again."""
-        backoff, until = Backoff(), self.now + LAST_COMMIT_SECONDS
-        while True:
-            try:
-                self._take_lost()
-                self._commit()
-                self.ports.coordinator.release(self.manager.owned)
-            except KinesisSpoutError as error:
-                backoff.failed(self.now)
-                if not error.retriable or backoff.until > until:
-                    raise
-                _log.warning("%s; closing tries again in %.1f s", error, backoff.until - self.now)
-                self.ports.clock.sleep(backoff.until - self.now)
-            else:
-                return
+
+        def commit() -> None:
+            self._take_lost()
+            self._commit()
+            self.ports.coordinator.release(self.manager.owned)
+
+        patience = Patience(
+            deadline_seconds=LAST_COMMIT_SECONDS,
+            first_backoff_seconds=FIRST_SECONDS,
+            backoff_cap_seconds=CAP_SECONDS,
+            clock=self.ports.clock,
+        )
+        Tries(patience, "the last commit").call(commit)
 
     def _bury_the_last(self) -> None:
         """Write the letters that are left, on a thread that can be left behind: a sink may hang for ever.
@@ -391,19 +390,16 @@ class Consumer:
             is_full = self._listener is not None and self._listener.is_full
         self._life.looked(congested, is_full=is_full)
 
-    def _tried(self, backoff: Backoff, chore: Callable[[], None]) -> bool:
+    def _tried(self, tries: Tries, chore: Callable[[], None]) -> bool:
         try:
             chore()
         except KinesisSpoutError as error:
-            reaction = reaction_to(error)
-            if reaction.action is not Action.RETRY:
-                raise
-            backoff.failed(self.now, reaction.wait_seconds)
+            wait = tries.failed(error)
             self.last_error = error
-            _log.warning("%s; trying again in %.1f s", error, backoff.until - self.now)
+            _log.warning("%s; trying again in %.1f s", error, wait)
             return False
-        if backoff.failures:
-            backoff.passed()
+        if tries.failures:
+            tries.succeeded()
             self.last_error = None
         return True
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from kinesis_spout.clock import Clock
 from kinesis_spout.errors import KinesisSpoutError
-from kinesis_spout.kinesis.reactions import Action, Reaction, reaction_to
+from kinesis_spout.kinesis.patience import Action, Reaction, Work, reaction_to
 
 FIRST_REMINDER_SECONDS: Final = 60.0
 LONGEST_REMINDER_SECONDS: Final = 3600.0
@@ -42,7 +42,7 @@ class ReadErrors:
 
     def failed(self, shard_id: str, error: BaseException) -> Reaction:
         """Say what to do about an error of reading a shard. An error that is retried is kept and logged."""
-        reaction = reaction_to(error, at_start=not self._has_read)
+        reaction = reaction_to(error, Work.CONSUME if self._has_read else Work.QUERY)
         if reaction.action is Action.RETRY and isinstance(error, KinesisSpoutError):
             self._retried(shard_id, error, reaction)
         return reaction

@@ -24,7 +24,8 @@ from kinesis_spout.dead_letters.kinesis_failures import as_dead_letter_errors
 from kinesis_spout.dead_letters.stored_form import decoded, encoded
 from kinesis_spout.errors import DeadLetterError
 from kinesis_spout.kinesis.client import stream_arguments
-from kinesis_spout.kinesis.perseverance import Patience, Perseverance, error_code
+from kinesis_spout.kinesis.errors import error_code
+from kinesis_spout.kinesis.patience import Patience, Tries
 from kinesis_spout.kinesis.write.put_records import COMMON_RECORD_BYTES, Entry
 from kinesis_spout.kinesis.write.record_putter import put_all
 from shard_state import Shard
@@ -180,7 +181,7 @@ class KinesisStreamSink:
 
     def _persistently(self, what: str, call: Any) -> Any:
         with as_dead_letter_errors():
-            return Perseverance(self._patience, f"{what} on {self._stream}").call(call)
+            return Tries(self._patience, f"{what} on {self._stream}").call(call)
 
 
 class _IteratorExpired(Exception):  # noqa: N818 - never leaves this module

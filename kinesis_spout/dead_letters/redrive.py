@@ -13,7 +13,7 @@ from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.dead_letters.kinesis_failures import as_dead_letter_errors
 from kinesis_spout.dead_letters.stored_form import RedrivenMark, mark_of
 from kinesis_spout.errors import InvalidConfig
-from kinesis_spout.kinesis.perseverance import Patience
+from kinesis_spout.kinesis.patience import Patience
 from kinesis_spout.kinesis.write.put_records import Entry, batches
 from kinesis_spout.kinesis.write.record_putter import put_all
 from kinesis_spout.ports import DeadLetterSink

@@ -1,7 +1,7 @@
 """The one table that turns what boto3 raises into the errors of this package.
 
-What the getter and the lister do about each error is theirs to know; here it only gets its name. The codes
-are those of the Kinesis API's service model and the common errors of AWS' JSON services:
+What to do about each error stands in ``kinesis.patience``; here it only gets its name. The codes are those of the
+Kinesis API's service model and the common errors of AWS' JSON services:
 https://docs.aws.amazon.com/kinesis/latest/APIReference/CommonErrors.html
 """
 
@@ -130,12 +130,24 @@ def translated(call: str) -> Iterator[None]:
 
 def translate(error: ClientError | BotoCoreError | UnicodeDecodeError, call: str) -> KinesisSpoutError:
     """Look an error of boto3 up in the table. What is in no table is a KinesisError that is not retriable."""
+    return _named(error, f"{call} failed: ")
+
+
+def refused(error: ClientError | BotoCoreError | UnicodeDecodeError, work: str) -> KinesisSpoutError:
+    """The same, for a piece of work that is not tried again."""
+    return _named(error, f"expected {work} to succeed, got ")
+
+
+def _named(error: ClientError | BotoCoreError | UnicodeDecodeError, before: str) -> KinesisSpoutError:
     kind = _kind_of_reply(error) if isinstance(error, ClientError) else _kind_of_cause(error)
     remedy = _REMEDIES.get(kind)
     said = said_by_boto3(error)
-    return kind(
-        f"{call} failed: {said}" if remedy is None else f"{call} failed: {said.rstrip('.')}; {remedy}"
-    )
+    return kind(f"{before}{said}" if remedy is None else f"{before}{said.rstrip('.')}; {remedy}")
+
+
+def error_code(error: ClientError) -> str:
+    """Give the name of the API's error."""
+    return str(error.response.get("Error", {}).get("Code", ""))
 
 
 def said_by_boto3(error: Exception) -> str:
@@ -162,7 +174,7 @@ def expected(reply: Mapping[str, Any], member: str, call: str) -> Any:
 
 
 def _kind_of_reply(error: ClientError) -> type[KinesisError]:
-    code = error.response.get("Error", {}).get("Code", "")
+    code = error_code(error)
     if code == "InvalidArgumentException":
         return INVALID_ARGUMENT_BY_OPERATION.get(error.operation_name, KinesisError)
     known = ERRORS_BY_CODE.get(code)

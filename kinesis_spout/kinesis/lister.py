@@ -9,19 +9,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kinesis_spout.clock import Clock, SystemClock
-from kinesis_spout.errors import StreamNotFound, Throttled, Unavailable
-from kinesis_spout.kinesis.backoff import Jitter, backoff_seconds
+from kinesis_spout.errors import StreamNotFound
 from kinesis_spout.kinesis.client import stream_arguments
-from kinesis_spout.kinesis.errors import ExpiredNextToken, ResourceNotFound, expected, translated
+from kinesis_spout.kinesis.errors import ResourceNotFound, expected
+from kinesis_spout.kinesis.patience import Jitter, Patience, Tries
 from kinesis_spout.ports import StreamSummary
 from shard_state import Shard
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
     from mypy_boto3_kinesis.type_defs import ShardTypeDef
-
-FIRST_BACKOFF_SECONDS = 0.2
-MAX_BACKOFF_SECONDS = 5.0
 
 T = TypeVar("T")
 
@@ -34,7 +31,7 @@ class KinesisShardLister:
         stream: the stream's name, or its ARN.
         deadline_seconds: how long a call goes on trying while the service throttles or fails.
         clock: what the tries wait on.
-        jitter: see ``backoff_seconds``.
+        jitter: of those waits.
     """
 
     def __init__(
@@ -55,7 +52,7 @@ class KinesisShardLister:
     def summary(self) -> StreamSummary:
         """Describe the stream; see the port."""
         call = f"DescribeStreamSummary of stream {self._stream!r}"
-        reply = self._retried(
+        reply = self._tried(
             call, lambda: self._client.describe_stream_summary(**stream_arguments(self._stream))
         )
         description = expected(reply, "StreamDescriptionSummary", call)
@@ -67,7 +64,7 @@ class KinesisShardLister:
 
     def list_shards(self) -> list[Shard]:
         """List every shard that retention has left; see the port."""
-        return self._retried(f"ListShards of stream {self._stream!r}", self._list_once)
+        return self._tried(f"ListShards of stream {self._stream!r}", self._list_once)
 
     def _list_once(self) -> list[Shard]:
         shards: list[Shard] = []
@@ -80,26 +77,12 @@ class KinesisShardLister:
                 return shards
             arguments = {"NextToken": token}  # the API refuses the stream's name beside a token
 
-    def _retried(self, call: str, ask: Callable[[], T]) -> T:
-        deadline = self._clock.monotonic() + self._deadline_seconds
-        failures = 0
-        while True:
-            try:
-                with translated(call):
-                    return ask()
-            except ResourceNotFound as error:
-                raise StreamNotFound(self._not_found()) from error
-            except (Throttled, Unavailable, ExpiredNextToken) as error:
-                failures += 1
-                wait = backoff_seconds(
-                    failures, first=FIRST_BACKOFF_SECONDS, cap=MAX_BACKOFF_SECONDS, jitter=self._jitter
-                )
-                if self._clock.monotonic() + wait > deadline:
-                    raise type(error)(
-                        f"{call} failed {failures} times in {self._deadline_seconds:g} s, "
-                        f"at last with: {error}"
-                    ) from error
-                self._clock.sleep(wait)
+    def _tried(self, call: str, ask: Callable[[], T]) -> T:
+        patience = Patience(deadline_seconds=self._deadline_seconds, clock=self._clock, jitter=self._jitter)
+        try:
+            return Tries(patience, call).call(ask)
+        except ResourceNotFound as error:
+            raise StreamNotFound(self._not_found()) from error
 
     def _not_found(self) -> str:
         meta = self._client.meta

@@ -25,7 +25,7 @@ from kinesis_spout.errors import (
     StoreUnavailable,
     StreamRecreated,
 )
-from kinesis_spout.ports import CheckpointWrite, CommitResult
+from kinesis_spout.ports import CheckpointWrite, CommitResult, is_same_creation
 from kinesis_spout.zookeeper.application import Application, progress_lost
 from shard_state import Checkpoint, Position, PositionType, Shard
 from shard_state.checkpoint import next_ownership
@@ -320,7 +320,7 @@ class InMemoryCheckpointStore:
             zookeeper.next_fault()  # lost or not, what was begun is found by looking again
             if zookeeper.begun is not None:
                 created, begun_start = zookeeper.begun
-                if created != stream_created:
+                if not is_same_creation(created, stream_created):
                     raise StreamRecreated(
                         f"the stored progress is on a stream created at {created}, this one was created at "
                         f"{stream_created}: remove it with `kinesis-spout checkpoints forget`"

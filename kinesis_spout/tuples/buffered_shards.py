@@ -11,9 +11,9 @@ from functools import partial
 from typing import Final
 
 from kinesis_spout.consumer.consumer import Consumer
-from kinesis_spout.errors import ShardNotFound
+from kinesis_spout.errors import KinesisError
 from kinesis_spout.kinesis import BufferedShardGetter, Prefetcher
-from kinesis_spout.kinesis.reactions import Reaction, reaction_to
+from kinesis_spout.kinesis.patience import Action, Reaction, reaction_to
 from kinesis_spout.tuples.retained_records import Retained, RetainedRecords
 from shard_state import RecordState, SequenceNumber, ShardPhase
 
@@ -154,7 +154,9 @@ class BufferedShards:
         while getter is not None and not self.retained.is_full and manager.may_read(shard_id, now):
             try:
                 record = getter.poll()
-            except ShardNotFound:
+            except KinesisError as error:
+                if reaction_to(error).action is not Action.END_SHARD:
+                    raise
                 self._drop_getter(shard_id)
                 self._consumer.shard_trimmed(shard_id)
                 return None

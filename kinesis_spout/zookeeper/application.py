@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from kinesis_spout.errors import CheckpointUnreadable, ProgressLost, StreamRecreated
+from kinesis_spout.ports import is_same_creation
 from shard_state import Position
 
 VERSION: Final = 1
-
-_CREATED_TOLERANCE_SECONDS: Final = 1.0
-"""Wire formats carry the creation time in seconds or milliseconds. No stream is deleted and made again so soon."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +64,7 @@ class Application:
         Raises:
             StreamRecreated: it is another one.
         """
-        if abs(self.stream_created - stream_created) > _CREATED_TOLERANCE_SECONDS:
+        if not is_same_creation(self.stream_created, stream_created):
             raise StreamRecreated(
                 f"{path} keeps the progress on a stream created at {self.stream_created}, but the stream of this "
                 f"name was created at {stream_created}: it was deleted and made again. Use another app name, or "

@@ -14,7 +14,7 @@ from kinesis_spout.kinesis import (
     PollingShardGetter,
     Prefetcher,
 )
-from kinesis_spout.kinesis.perseverance import Patience
+from kinesis_spout.kinesis.patience import Patience
 from kinesis_spout.kinesis.read.lean_calls import RAW_BODY
 from kinesis_spout.kinesis.write.aggregated_record import take_apart
 from kinesis_spout.kinesis.write.aggregating_putter import AggregatingPutter

@@ -44,7 +44,7 @@ def put(
 
     Next: `kinesis-spout tail` shows what is on the stream.
     """
-    from kinesis_spout.kinesis.perseverance import Patience  # noqa: PLC0415 - imports boto3
+    from kinesis_spout.kinesis.patience import Patience  # noqa: PLC0415 - imports boto3
     from kinesis_spout.kinesis.write.record_putter import RecordPutter  # noqa: PLC0415
 
     world: World = ctx.obj

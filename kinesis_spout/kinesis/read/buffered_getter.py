@@ -3,19 +3,15 @@
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Final
 
 from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.errors import KinesisSpoutError, SpoutClosed
-from kinesis_spout.kinesis.reactions import Action, Reaction, reaction_to
+from kinesis_spout.kinesis.patience import Action, Reaction, reaction_to
 from kinesis_spout.kinesis.read.getter import MAX_RECORDS
 from kinesis_spout.kinesis.read.prefetcher import Prefetcher
 from kinesis_spout.ports import Page, ShardGetter
 from kinesis_spout.record import Record
 from shard_state import Shard
-
-MIN_RETRY_SECONDS: Final = 0.2
-"""Between two tries, even if the getter says that it is ready at once."""
 
 
 class BufferedShardGetter:
@@ -147,8 +143,7 @@ class BufferedShardGetter:
             return None
         self.last_error = error
         self.retries += 1
-        wait = max(MIN_RETRY_SECONDS, reaction.wait_seconds)
-        return max(self._getter.ready_at, self._clock.monotonic() + wait)
+        return reaction.read_again_at(self._clock.monotonic(), self._getter.ready_at)
 
     def _keep(self, page: Page) -> float | None:
         with self._lock:

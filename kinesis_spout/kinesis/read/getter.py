@@ -17,16 +17,13 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.errors import (
     DataLoss,
-    ExpiredIterator,
-    InvalidIterator,
     KinesisError,
     ShardNotFound,
-    Throttled,
     Unavailable,
 )
-from kinesis_spout.kinesis.backoff import Jitter
 from kinesis_spout.kinesis.client import stream_arguments
 from kinesis_spout.kinesis.errors import ResourceNotFound, expected, translated
+from kinesis_spout.kinesis.patience import ITERATOR_REFUSED, Action, Jitter, reaction_to
 from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowPage, ArrowReply
 from kinesis_spout.kinesis.read.get_records import (
     FetchArrow,
@@ -157,7 +154,7 @@ class PollingShardGetter:
             return form.convert(self._last)
         try:
             reply = self._get_records(self._current_iterator(), limit, form)
-        except (ExpiredIterator, InvalidIterator):
+        except ITERATOR_REFUSED:
             reply = self._read_with_fresh_iterator(limit, form)
         self._advance(reply)
         return reply if self._before_start is None else self._from_start(reply, self._before_start)
@@ -171,7 +168,7 @@ class PollingShardGetter:
         self._iterator = None
         try:
             return self._get_records(self._current_iterator(), limit, form)
-        except (ExpiredIterator, InvalidIterator) as refused:
+        except ITERATOR_REFUSED as refused:
             self._iterator = None
             failure = Unavailable(f"GetRecords of {self._place} refused a fresh iterator: {refused}")
             self._pacing.failed(self._clock.monotonic(), failure)
@@ -226,7 +223,7 @@ class PollingShardGetter:
             iterator: str = expected(reply, "ShardIterator", call)
         except DataLoss as error:
             refused = self._lost(position, error)
-            if refused.retriable:
+            if reaction_to(refused).action is Action.RETRY:
                 self._pacing.failed(self._clock.monotonic(), refused)
             raise refused from error
         except KinesisError as error:
@@ -239,7 +236,7 @@ class PollingShardGetter:
         self._pacing.started(started)
         try:
             reply = self._called(iterator, limit, form)
-        except (ExpiredIterator, InvalidIterator):
+        except ITERATOR_REFUSED:
             raise
         except KinesisError as error:
             self._raise(error)
@@ -254,8 +251,7 @@ class PollingShardGetter:
     def _raise(self, error: KinesisError) -> NoReturn:
         """Find out what an error really is, note it for the pacing, and raise it."""
         verified = self._verified(error) if isinstance(error, ResourceNotFound) else error
-        if isinstance(verified, Throttled):
-            self.throttles += 1
+        self.throttles += reaction_to(verified).is_throttle
         self._pacing.failed(self._clock.monotonic(), verified)
         if verified is error:
             raise error

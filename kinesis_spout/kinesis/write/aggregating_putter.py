@@ -28,7 +28,7 @@ from kinesis_spout.kinesis.write.record_putter import OnRefused, PutCounts, Reco
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
-    from kinesis_spout.kinesis.perseverance import Patience
+    from kinesis_spout.kinesis.patience import Patience
 
 _PYTHON_BYTES: Final = 200
 """What a record in memory takes beside its data, roughly: a tuple, a text, bytes."""

@@ -23,7 +23,7 @@ from kinesis_spout.errors import KinesisError, StreamNotFound, Unavailable
 from kinesis_spout.kinesis.client import stream_arguments
 from kinesis_spout.kinesis.errors import ERRORS_BY_CODE, ResourceNotFound, expected
 from kinesis_spout.kinesis.lister import KinesisShardLister
-from kinesis_spout.kinesis.perseverance import Patience, Perseverance
+from kinesis_spout.kinesis.patience import Patience, Tries
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
 from kinesis_spout.kinesis.write.put_records import COMMON_RECORD_BYTES, CallLimits, Entry, PutOrder, Puttable
 from kinesis_spout.kinesis.write.shard_queues import ShardQueues
@@ -153,7 +153,7 @@ class RecordPutter:
         """
         batch = self._next_batch()
         try:
-            results = Perseverance(self._patience, self._work).call(partial(self._request, batch))
+            results = Tries(self._patience, self._work).call(partial(self._request, batch))
         except ResourceNotFound as error:
             raise StreamNotFound(
                 f"{error}; check the stream's name, the region, the endpoint and the account of the credentials"
@@ -259,7 +259,8 @@ def is_too_much(records: int, size_bytes: int) -> bool:
 
 def _failure(refusal: "Result", what: str) -> KinesisError:
     code = refusal.get("ErrorCode", "")
-    return ERRORS_BY_CODE.get(code, KinesisError)(f"{what}, {code}: {refusal.get('ErrorMessage')}")
+    # Others of the call were taken: a code that nobody knows may pass, too.
+    return ERRORS_BY_CODE.get(code, Unavailable)(f"{what}, {code}: {refusal.get('ErrorMessage')}")
 
 
 def _is_about_its_size(batch: Sequence[Puttable], error: KinesisError) -> bool:

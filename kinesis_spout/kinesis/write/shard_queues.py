@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from kinesis_spout.errors import KinesisError
-from kinesis_spout.kinesis.perseverance import Patience, Perseverance
+from kinesis_spout.kinesis.patience import Patience, Tries
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
 from kinesis_spout.kinesis.write.key_lines import KeyLines
 from kinesis_spout.kinesis.write.put_records import COMMON_RECORD_BYTES, CallLimits, PutOrder, Puttable
@@ -24,7 +24,7 @@ from kinesis_spout.kinesis.write.put_records import COMMON_RECORD_BYTES, CallLim
 class _RefusingShard:
     """A shard that refused, until it takes a record again."""
 
-    perseverance: Perseverance
+    tries: Tries
     blocked_until: float | None = None
     waiting: deque[Puttable] = field(default_factory=deque)
 
@@ -149,13 +149,11 @@ class ShardQueues:
         for name, of_shard in by_shard.items():
             shard = self._shards.get(name)
             if shard is None:
-                shard = self._shards[name] = _RefusingShard(
-                    Perseverance(self._patience, f"{self._work}, {name}")
-                )
+                shard = self._shards[name] = _RefusingShard(Tries(self._patience, f"{self._work}, {name}"))
             shard.waiting.extend(of_shard)
             self.records += len(of_shard)
             self.size_bytes += sum(entry.size_bytes for entry in of_shard)
-            shard.blocked_until = now + shard.perseverance.delay_seconds(failure)
+            shard.blocked_until = now + shard.tries.failed(failure)
         still_open: deque[Puttable] = deque()
         for entry in self._open:  # it came later, and stays behind
             name = self._shard_of(entry)

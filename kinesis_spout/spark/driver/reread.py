@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from kinesis_spout.clock import Clock
 from kinesis_spout.consumer.ports import OpenGetter
 from kinesis_spout.errors import DataLoss, KinesisError, ShardNotFound
+from kinesis_spout.kinesis.patience import Action, Work, reaction_to
 from kinesis_spout.ports import Page, ShardGetter
 from kinesis_spout.record import Record
 from kinesis_spout.spark.tasks.work import Unfinished, WorkResult, WorkSlice
@@ -150,7 +151,7 @@ class _Rereader:
             except (DataLoss, ShardNotFound):
                 raise
             except KinesisError as error:
-                if not error.retriable:
+                if reaction_to(error, Work.QUERY).action is not Action.RETRY:
                     raise _NotNow(error) from error
                 failure = error
             finally:

@@ -14,7 +14,7 @@ from typing import Final
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.errors import HandlerKilledWorker, KinesisSpoutError
 from kinesis_spout.handler import RaisedAt, raised_at
-from kinesis_spout.kinesis.reactions import reaction_to
+from kinesis_spout.kinesis.patience import reaction_to
 from kinesis_spout.spark.driver.driver_shard import DriverShard, shard_of
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
 from kinesis_spout.spark.driver.retry_buffer import RetryBuffer

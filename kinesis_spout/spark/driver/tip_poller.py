@@ -11,7 +11,7 @@ from typing import Final
 
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.errors import KinesisSpoutError
-from kinesis_spout.kinesis.reactions import Action
+from kinesis_spout.kinesis.patience import Action
 from kinesis_spout.ports import Page, ShardGetter
 from kinesis_spout.spark.driver.driver_shard import DriverShard
 from kinesis_spout.spark.driver.engine_settings import EngineSettings

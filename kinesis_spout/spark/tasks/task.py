@@ -15,8 +15,9 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from time import monotonic
 
-from kinesis_spout.errors import KinesisError, ShardNotFound
+from kinesis_spout.errors import KinesisError
 from kinesis_spout.kinesis import KinesisClientSettings, KinesisShardLister, PollingShardGetter
+from kinesis_spout.kinesis.patience import Action, reaction_to
 from kinesis_spout.ports import Page
 from kinesis_spout.record import Record
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
@@ -179,11 +180,11 @@ class _Read:
         """Look at a fetched page. None: the slice ends here."""
         try:
             page = done.result()
-        except ShardNotFound:
-            self._trimmed = self._at_end = True
-            return None
         except KinesisError as error:
-            self._error = error
+            if reaction_to(error).action is Action.END_SHARD:
+                self._trimmed = self._at_end = True
+            else:
+                self._error = error
             return None
         self._bytes += page.size_bytes
         self._millis_behind = page.millis_behind_latest

@@ -8,35 +8,35 @@ Rows are in the order of their shard. Across shards there is no order, not even 
 a batch is whole anyway, and whoever wants an order sorts.
 """
 
-import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from kinesis_spout.clock import Clock, SystemClock
-from kinesis_spout.errors import DataLoss, InvalidConfig
+from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.kinesis import KinesisClientSettings, KinesisShardLister
 from kinesis_spout.kinesis.client import stream_arguments
 from kinesis_spout.kinesis.errors import ResourceNotFound, expected, translated
+from kinesis_spout.kinesis.patience import persistently
 from kinesis_spout.structured.batch.shard_interval import IntervalRead, ShardInterval
+from kinesis_spout.structured.data_loss import lose
 from kinesis_spout.structured.options import BatchReadOptions, EndPositions, StartPositions
 from kinesis_spout.structured.options.positions import moment
 from kinesis_spout.structured.options.spelling import as_option, said_as_options
 from kinesis_spout.structured.stream.partitions import ReadSettings, in_chunks
-from kinesis_spout.structured.stream.stream_shards import persistently
 from kinesis_spout.workers.worker_log import print_log_lines
 from kinesis_spout.workers.worker_memory import set_aside_imports
 from shard_state import Shard
 
+T = TypeVar("T")
+
 SHARDS_PER_TASK: Final = 8
 """Unless ``shardsPerTask`` says otherwise. AWS gives 2 MiB/s of a shard, and one Python task takes in about
 eight times that; more tasks would wait, fewer would be the bottleneck."""
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +152,7 @@ class KinesisBatchReader(DataSourceReader):
         client = options.client.connect()
         listers = {stream: KinesisShardLister(client, stream) for stream in options.streams}
         listed = {
-            stream: frozenset(shard.shard_id for shard in persistently(lister.list_shards))
+            stream: frozenset(shard.shard_id for shard in _begun(lister.list_shards, stream))
             for stream, lister in listers.items()
         }
         plan = ReadPlan(start=options.start, end=end, listed=listed)
@@ -187,7 +187,7 @@ class KinesisBatchReader(DataSourceReader):
                     interval.start.timestamp, oldest.get(interval.stream, interval.start.timestamp)
                 )
         for stream, start in oldest.items():
-            created, hours = persistently(partial(_kept, self._options.client, stream))
+            created, hours = _begun(partial(_kept, self._options.client, stream), stream)
             horizon = self._now - hours * 3600
             if max(start, created) < horizon:
                 self._lose(
@@ -197,9 +197,7 @@ class KinesisBatchReader(DataSourceReader):
                 )
 
     def _lose(self, text: str, so_that: str) -> None:
-        if self._options.fail_on_data_loss:
-            raise DataLoss(f"{text}. Set failOnDataLoss to false {so_that}")
-        _log.warning("%s; going on without it because failOnDataLoss is false", text)
+        lose(text, fail=self._options.fail_on_data_loss, so_that=so_that)
 
 
 def read_intervals(partition: ShardIntervals, clock: Clock) -> Iterator[pa.RecordBatch]:
@@ -226,6 +224,10 @@ def read_intervals(partition: ShardIntervals, clock: Clock) -> Iterator[pa.Recor
             reads.remove(read)
             reads.extend(begin(found) for found in partition.plan.unlisted(read.interval, read.children))
     set_aside_imports()
+
+
+def _begun(call: Callable[[], T], stream: str) -> T:
+    return persistently(call, f"the beginning of a read of {stream}", SystemClock())
 
 
 def _kept(settings: KinesisClientSettings, stream: str) -> tuple[float, int]:

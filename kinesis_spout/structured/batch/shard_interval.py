@@ -17,25 +17,22 @@ An interval that ends at a sequence number is over with the record there, with t
 end of the shard. If the tip comes first, the record is not in the shard, which is a data loss.
 """
 
-import logging
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kinesis_spout.clock import Clock
-from kinesis_spout.errors import DataLoss, KinesisError, KinesisSpoutError, ShardNotFound, Throttled
+from kinesis_spout.errors import DataLoss, KinesisError, KinesisSpoutError, ShardNotFound
 from kinesis_spout.kinesis import ArrowPage, KinesisShardLister, PollingShardGetter
-from kinesis_spout.structured.options.positions import MARGIN_SECONDS
+from kinesis_spout.kinesis.patience import Action, Work, reaction_to, tried_again
+from kinesis_spout.kinesis.read.arrow import sequence_at
+from kinesis_spout.structured.data_loss import lose
+from kinesis_spout.structured.options.positions import MARGIN_SECONDS, rank
 from kinesis_spout.structured.stream.partitions import ReadSettings
-from shard_state import Position, SequenceNumber, Shard
+from shard_state import Position, Shard
 from shard_state.position import PositionType
-
-_MIN_RETRY_SECONDS: Final = 0.2
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +53,7 @@ class ShardInterval:
         if start.timestamp is not None and end.timestamp is not None:
             return end.timestamp <= start.timestamp
         if start.sequence_number is not None and end.sequence_number is not None:
-            return _place(end) <= _place(start)
+            return rank(end) <= rank(start)
         return False
 
     @property
@@ -91,7 +88,7 @@ class ShardInterval:
         if batch.num_rows == 0:
             return False
         if self.end.sequence_number is not None:
-            return _sequence(batch, batch.num_rows - 1) >= self.end.sequence_number
+            return sequence_at(batch, batch.num_rows - 1) >= self.end.sequence_number
         assert self.end.timestamp is not None
         first_arrival: int = pc.min(self._arrivals(batch)).as_py()
         return first_arrival > _microseconds(self.end.timestamp + MARGIN_SECONDS)
@@ -102,7 +99,7 @@ class ShardInterval:
             row = pc.index(pc.is_null(arrivals), value=True).as_py()
             raise KinesisError(
                 f"expected an arrival time with every record of shard {self.shard_id!r} of stream "
-                f"{self.stream!r}, got none with {_sequence(batch, row)}, so it is neither in a range of times "
+                f"{self.stream!r}, got none with {sequence_at(batch, row)}, so it is neither in a range of times "
                 "nor outside; give sequence numbers as startingPosition and endingPosition"
             )
         return arrivals.cast(pa.int64())
@@ -195,25 +192,20 @@ class IntervalRead:
             )
 
     def _failed(self, error: KinesisSpoutError) -> None:
-        if isinstance(error, ShardNotFound):
+        if reaction_to(error, Work.QUERY).action is Action.END_SHARD:
             self.is_done = True
             self._lose(ShardNotFound, str(error), "to read the others", error)
             return
         if isinstance(error, DataLoss):
             text = f"cannot begin to read {self.interval}: that is behind retention, or not of this shard"
             self._lose(DataLoss, f"{text} ({error.__cause__})", "to begin at the oldest record left", error)
-        if not error.retriable:
-            raise error
-        if not isinstance(error, Throttled):
-            _log.warning("%s; it is read again", error)
-        self.ready_at = max(self._getter.ready_at, self._clock.monotonic() + _MIN_RETRY_SECONDS)
+        reaction = tried_again(error)
+        self.ready_at = reaction.read_again_at(self._clock.monotonic(), self._getter.ready_at)
 
     def _lose(
         self, kind: type[KinesisError], text: str, so_that: str, cause: KinesisSpoutError | None = None
     ) -> None:
-        if self._settings.fail_on_data_loss:
-            raise kind(f"{text}. Set failOnDataLoss to false {so_that}") from cause
-        _log.warning("%s; going on without it because failOnDataLoss is false", text)
+        lose(text, fail=self._settings.fail_on_data_loss, kind=kind, so_that=so_that, cause=cause)
 
 
 def _rows_before(end: Position, batch: pa.RecordBatch) -> int:
@@ -221,16 +213,7 @@ def _rows_before(end: Position, batch: pa.RecordBatch) -> int:
     assert end.sequence_number is not None
     inclusive = end.type is PositionType.AFTER_SEQUENCE_NUMBER
     find = bisect_right if inclusive else bisect_left
-    return find(range(batch.num_rows), end.sequence_number, key=lambda row: _sequence(batch, row))
-
-
-def _sequence(batch: pa.RecordBatch, row: int) -> SequenceNumber:
-    return SequenceNumber(int(batch.column("sequenceNumber")[row].as_py()))
-
-
-def _place(position: Position) -> tuple[SequenceNumber | None, bool]:
-    """Order positions at sequence numbers: before a record, then after it."""
-    return position.sequence_number, position.type is PositionType.AFTER_SEQUENCE_NUMBER
+    return find(range(batch.num_rows), end.sequence_number, key=lambda row: sequence_at(batch, row))
 
 
 def _microseconds(seconds: float) -> int:

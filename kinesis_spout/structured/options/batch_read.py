@@ -7,7 +7,7 @@ from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.structured.options.connection import client_settings, streams_to_read
 from kinesis_spout.structured.options.given import GivenOptions
 from kinesis_spout.structured.options.position_text import end_positions, start_positions
-from kinesis_spout.structured.options.positions import EndPositions, StartPositions
+from kinesis_spout.structured.options.positions import EndPositions, StartPositions, rank
 from kinesis_spout.structured.options.reads import check_consumer_mode, extra_columns, one_stream_per_shard
 from kinesis_spout.structured.options.tables.specs import Use
 from shard_state import Position
@@ -75,11 +75,5 @@ def _check_range(given: GivenOptions, start: StartPositions, end: EndPositions) 
 
 def _is_before(end: Position, start: Position) -> bool:
     if end.sequence_number is not None and start.sequence_number is not None:
-        return _place(end) < _place(start)
+        return rank(end) < rank(start)
     return end.timestamp is not None and start.timestamp is not None and end.timestamp < start.timestamp
-
-
-def _place(position: Position) -> tuple[int, bool]:
-    """Order positions at sequence numbers: before a record, then after it."""
-    assert position.sequence_number is not None
-    return position.sequence_number.number, position.type is PositionType.AFTER_SEQUENCE_NUMBER

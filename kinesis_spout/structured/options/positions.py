@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from kinesis_spout.errors import InvalidConfig
-from shard_state import Position
+from shard_state import Position, PositionType
 
 MARGIN_SECONDS: Final = 5.0
 """What is allowed for: records out of the order of their arrival, and clocks that differ, together."""
@@ -63,6 +63,12 @@ class EndPositions:
 
 def _resolved(shards: Mapping[str, Position], now: float) -> dict[str, Position]:
     return {shard_id: position.resolved(now) for shard_id, position in shards.items()}
+
+
+def rank(position: Position) -> tuple[int, bool]:
+    """Order positions at sequence numbers: before a record, then after it."""
+    assert position.sequence_number is not None
+    return position.sequence_number.number, position.type is PositionType.AFTER_SEQUENCE_NUMBER
 
 
 def moment(seconds: float) -> str:

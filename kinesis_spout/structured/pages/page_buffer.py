@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kinesis_spout.kinesis.read.arrow import sequence_at
 from shard_state import SequenceNumber
 
 ROW_OVERHEAD_BYTES: Final = 200
@@ -61,7 +62,7 @@ class StoredPage:
 
     def sequence(self, row: int) -> SequenceNumber:
         """Give the sequence number of a row."""
-        return SequenceNumber(int(self.batch.column("sequenceNumber")[row].as_py()))
+        return sequence_at(self.batch, row)
 
     def rows_up_to(self, last: SequenceNumber) -> int:
         """Count the rows from the beginning to ``last``."""
@@ -87,12 +88,11 @@ class PageBuffer:
 
     def append(self, shard: ShardKey, batch: pa.RecordBatch, data_bytes: int) -> None:
         """Keep a page, the next one of its shard."""
-        sequences = batch.column("sequenceNumber")
         page = StoredPage(
             number=next(self._numbers),
             batch=batch,
-            first=SequenceNumber(int(sequences[0].as_py())),
-            last=SequenceNumber(int(sequences[-1].as_py())),
+            first=sequence_at(batch, 0),
+            last=sequence_at(batch, batch.num_rows - 1),
             size_bytes=data_bytes + batch.num_rows * ROW_OVERHEAD_BYTES,
             arrivals=_arrivals(batch),
         )

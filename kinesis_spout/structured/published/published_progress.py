@@ -30,12 +30,12 @@ from typing import Final
 
 from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.errors import InvalidConfig, StoreUnavailable
+from kinesis_spout.kinesis.patience import persistently
 from kinesis_spout.structured.offsets import QueryOffset, ShardOffset, StreamOffset
 from kinesis_spout.structured.options import StreamReadOptions
 from kinesis_spout.structured.published.published_places import Place, ZooKeeperPlaces
 from kinesis_spout.structured.published.published_stream import PublishedStream, restored
 from kinesis_spout.structured.published.publisher import Publisher
-from kinesis_spout.structured.stream.stream_shards import persistently
 from shard_state import Checkpoint, Position
 
 LEAVING_SECONDS: Final = 5.0
@@ -73,7 +73,7 @@ class PublishedProgress:
         self._io = threading.Lock()
         """Held while ZooKeeper is talked to: by the caller at the start, then by the publisher."""
         self._streams: dict[str, PublishedStream] = {}
-        self._publisher = Publisher(self._write)
+        self._publisher = Publisher(self._write, self._clock)
         self._is_closed = False
         self._began_at: QueryOffset | None = None
         self._replayed_from: QueryOffset | None = None
@@ -191,10 +191,11 @@ class PublishedProgress:
 
     def _stored(self, offset: QueryOffset) -> dict[str, Mapping[str, Checkpoint]]:
         """Read what is stored of every stream, once nobody else is at work on it."""
-        while not persistently(partial(self._entered, offset.streams)):
+        work = "the look at the stored progress"
+        while not persistently(partial(self._entered, offset.streams), work, self._clock):
             self._clock.sleep(_LOOK_AGAIN_SECONDS)
         return {
-            name: persistently(partial(self._stored_of, name, stream))
+            name: persistently(partial(self._stored_of, name, stream), work, self._clock)
             for name, stream in offset.streams.items()
         }
 

@@ -5,7 +5,9 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from kinesis_spout.clock import Clock
 from kinesis_spout.errors import KinesisSpoutError
+from kinesis_spout.kinesis.patience import Patience, Tries, Work
 from kinesis_spout.structured.offsets import QueryOffset
 
 _RETRY_SECONDS: Final = 0.5
@@ -20,12 +22,13 @@ is retriable; anything else ends the query."""
 class Publisher:
     """Mutable; its methods are called by one thread. The thread starts with the first progress."""
 
-    def __init__(self, write: Write) -> None:
+    def __init__(self, write: Write, clock: Clock) -> None:
         self._write = write
+        patience = Patience.without_end(clock, first=_RETRY_SECONDS, cap=_RETRY_SECONDS)
+        self._tries = Tries(patience, "to publish progress", Work.QUERY)
         self._changed = threading.Condition()
         self._pending: QueryOffset | None = None
         self._is_writing = False
-        self._is_behind = False
         self._is_leaving = False
         self._is_given_up = False
         self._failure: Exception | None = None
@@ -74,31 +77,39 @@ class Publisher:
                 if done is None:
                     return
                 self._is_writing = True
-            is_stored = self._is_stored(done)
+            wait = self._store(done)
             with self._changed:
                 self._is_writing = False
-                if not is_stored and self._pending is None:
+                if wait is not None and self._pending is None:
                     self._pending = done
                 self._changed.notify_all()
-                if self._failure is None and not is_stored:
-                    self._changed.wait_for(lambda: self._is_given_up, _RETRY_SECONDS)
+                if self._failure is None and wait is not None:
+                    self._changed.wait_for(lambda: self._is_given_up, wait)
                 if self._failure is not None or self._is_given_up:
                     return
 
-    def _is_stored(self, done: QueryOffset) -> bool:
+    def _store(self, done: QueryOffset) -> float | None:
+        """Store progress, and give how many seconds to wait before the next try; None if all of it is stored."""
         try:
             is_stored = self._write(done)
         except KinesisSpoutError as error:
-            if not error.retriable:
-                self._failure = error
-            elif not self._is_behind and not self._is_given_up:
-                self._is_behind = True
-                _log.warning("%s; the query goes on, and its progress is published later", error)
-            return False
+            return self._failed(error)
         except Exception as error:  # noqa: BLE001 - not hidden: publish raises it
             self._failure = error
-            return False
-        if is_stored and self._is_behind:
-            self._is_behind = False
+            return 0.0
+        if not is_stored:
+            return _RETRY_SECONDS
+        if self._tries.failures:
+            self._tries.succeeded()
             _log.warning("the query's progress is published again")
-        return is_stored
+        return None
+
+    def _failed(self, error: KinesisSpoutError) -> float:
+        try:
+            wait = self._tries.failed(error)
+        except KinesisSpoutError as final:
+            self._failure = final
+            return 0.0
+        if self._tries.failures == 1 and not self._is_given_up:
+            _log.warning("%s; the query goes on, and its progress is published later", error)
+        return wait

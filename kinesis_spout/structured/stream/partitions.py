@@ -5,7 +5,6 @@ So every reading of it gives the same rows in the same order: by a task that is 
 after a restart.
 """
 
-import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -13,9 +12,11 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from kinesis_spout.errors import DataLoss, KinesisSpoutError, ShardNotFound, Throttled
+from kinesis_spout.errors import KinesisSpoutError, ShardNotFound
 from kinesis_spout.kinesis import ArrowPage, KinesisClientSettings, KinesisShardLister, PollingShardGetter
+from kinesis_spout.kinesis.patience import tried_again
 from kinesis_spout.kinesis.read.arrow import sequence_at
+from kinesis_spout.structured.data_loss import lose
 from kinesis_spout.structured.pages.page_buffer import Segment
 from kinesis_spout.structured.pages.page_channel import PageServerAddress
 from kinesis_spout.structured.pages.page_client import fetch_segments
@@ -26,8 +27,6 @@ from shard_state import Position, SequenceNumber
 _ROWS_PER_BATCH: Final = 2_000
 _BYTES_PER_BATCH: Final = 1024 * 1024
 """Spark moves Arrow batches of about this size cheapest."""
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,9 +163,7 @@ class _Range:
             f"expected {shard.rows} records from {shard.first} to {shard.last} in shard {shard.shard_id!r} of "
             f"stream {shard.stream!r}, which a batch of this query has, {found}: retention took the others"
         )
-        if self._settings.fail_on_data_loss:
-            raise DataLoss(f"{text}. Set failOnDataLoss to false to go on without them")
-        _log.warning("%s; going on without them because failOnDataLoss is false", text)
+        lose(text, fail=self._settings.fail_on_data_loss)
 
 
 def patiently_read(getter: PollingShardGetter, limit: int) -> ArrowPage:
@@ -175,10 +172,7 @@ def patiently_read(getter: PollingShardGetter, limit: int) -> ArrowPage:
         try:
             return getter.read_arrow(limit)
         except KinesisSpoutError as error:
-            if not error.retriable:
-                raise
-            if not isinstance(error, Throttled):
-                _log.warning("%s; it is read again", error)
+            tried_again(error)
 
 
 def in_chunks(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -11,23 +11,21 @@ from typing import Final
 import pyarrow.compute as pc
 
 from kinesis_spout.clock import Clock
-from kinesis_spout.errors import KinesisSpoutError, ShardNotFound, Throttled
+from kinesis_spout.errors import KinesisSpoutError
 from kinesis_spout.kinesis import ArrowPage, PollingShardGetter
+from kinesis_spout.kinesis.patience import OUTAGE_SECONDS, Action, Work, reaction_to, tried_again
+from kinesis_spout.structured.data_loss import lose
+from kinesis_spout.structured.options.positions import MARGIN_SECONDS
 from kinesis_spout.structured.pages.page_buffer import PageBuffer, ShardKey
 from shard_state import Position, Shard
 
 PAGE_BYTES: Final = 10 * 1024 * 1024
 """AWS: the most that one GetRecords gives. So much is set aside for every read under way."""
 
-_MIN_RETRY_SECONDS: Final = 0.2
 _IDLE_AFTER: Final = 5
 """Empty reads in a row, before reads become rarer."""
-_CLOCK_SKEW_SECONDS: Final = 5.0
-"""By how much this machine's clock is trusted to differ from the service's, at most."""
 _LIVE_SECONDS: Final = 1.0
 """A shard no further behind its tip is read as it is written: fresh records of the others do not wait for it."""
-_OUTAGE_SECONDS: Final = 60.0
-"""How long the other shards wait for one that cannot be read."""
 
 _log = logging.getLogger(__name__)
 
@@ -250,36 +248,36 @@ class ShardFetcher:
         return min(max(shortest, longest), shortest * float(2**doublings))
 
     def _failed(self, error: KinesisSpoutError) -> float | None:
-        if isinstance(error, ShardNotFound) and not self._fail_on_data_loss:
-            _log.warning("%s; going on without it because failOnDataLoss is false", error)
+        reaction = reaction_to(error, Work.QUERY)
+        if reaction.action is Action.END_SHARD and not self._fail_on_data_loss:
+            lose(str(error), fail=False)
             with self._changed:
                 self._room.read_ended()
                 self._counters.data_losses += 1
                 self.at_end = True
                 self._changed.notify_all()
             return None
-        if not error.retriable:
+        if reaction.action is not Action.RETRY:
             self._ended_with(error)
             return None
-        if not isinstance(error, Throttled):
-            _log.warning("%s; it is read again", error)
+        tried_again(error)
         with self._changed:
             self._room.read_ended()
             self._count()
             self._note_failure()
-        return max(self.getter.ready_at, self._clock.monotonic() + _MIN_RETRY_SECONDS)
+        return reaction.read_again_at(self._clock.monotonic(), self.getter.ready_at)
 
     def _note_failure(self) -> None:
         now = self._clock.monotonic()
         if self._failing_since is None:
             self._failing_since = now
-        elif now - self._failing_since >= _OUTAGE_SECONDS and not self._is_given_up:
+        elif now - self._failing_since >= OUTAGE_SECONDS and not self._is_given_up:
             self._is_given_up = True
             _log.warning(
                 "%s could not be read for %g s: the other shards wait for it no longer. Its records come late, "
                 "and a watermark may drop them",
                 self.shard[1],
-                _OUTAGE_SECONDS,
+                OUTAGE_SECONDS,
             )
 
     def _ended_with(self, error: Exception) -> None:
@@ -305,7 +303,7 @@ def _reaches(page: ArrowPage, until: float) -> bool:
     arrival = _newest_arrival(page)
     if arrival is None:
         return False
-    margin = 0.0 if page.millis_behind_latest == 0 else _CLOCK_SKEW_SECONDS
+    margin = 0.0 if page.millis_behind_latest == 0 else MARGIN_SECONDS
     return arrival > until + margin
 
 

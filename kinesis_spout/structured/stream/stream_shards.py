@@ -2,23 +2,17 @@
 
 import logging
 import threading
-import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final, TypeVar
+from collections.abc import Iterable, Mapping
 
 from kinesis_spout.clock import Clock
 from kinesis_spout.errors import KinesisSpoutError
-from kinesis_spout.ports import ShardLister, StreamSummary
+from kinesis_spout.kinesis.patience import Action, Work, persistently, reaction_to
+from kinesis_spout.ports import ShardLister, StreamSummary, is_same_creation
 from kinesis_spout.structured.offsets import ShardOffset, StreamOffset
 from kinesis_spout.structured.options import StartPositions
 from shard_state import Position, PositionType, Shard
 
-_SAME_STREAM_SECONDS: Final = 1.0
-"""Creation times come in seconds or milliseconds. No stream is deleted and made again so soon."""
-
 _log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 
 class StreamShards:
@@ -58,8 +52,9 @@ class StreamShards:
         Raises:
             StreamNotFound, AccessDenied: at once. What may pass is tried again without limit, and logged.
         """
-        summary = persistently(self._lister.summary)
-        shards = persistently(self._lister.list_shards)
+        work = f"the beginning of a query on {self.name}"
+        summary = persistently(self._lister.summary, work, self._clock)
+        shards = persistently(self._lister.list_shards, work, self._clock)
         with self._changed:
             self.summary = summary
             self._listed = {shard.shard_id: shard for shard in shards}
@@ -75,7 +70,7 @@ class StreamShards:
         try:
             shards = self._lister.list_shards()
         except KinesisSpoutError as error:
-            if not error.retriable:
+            if reaction_to(error, Work.QUERY).action is not Action.RETRY:
                 self._ended_with(error)
                 return None
             _log.warning("%s; the shards known before are read on", error)
@@ -128,7 +123,7 @@ class StreamShards:
 
     def is_same(self, offset: StreamOffset) -> bool:
         """Tell whether an offset was made for this very stream, not for one that it replaced."""
-        return abs(offset.created - self._created) <= _SAME_STREAM_SECONDS
+        return is_same_creation(offset.created, self._created)
 
     def brought_up_to_date(self, offset: StreamOffset) -> StreamOffset:
         """Add the shards that were born since, at their beginning; leave out what is at its end and gone."""
@@ -200,15 +195,3 @@ class KnownShards:
     def list_shards(self) -> list[Shard]:
         """See the port."""
         return self._shards.known_to_exist()
-
-
-def persistently(call: Callable[[], T]) -> T:
-    """Make a call of the driver until it succeeds: nothing that may pass ends a query."""
-    while True:
-        try:
-            return call()
-        except KinesisSpoutError as error:
-            if not error.retriable:
-                raise
-            _log.warning("%s; it is tried again", error)
-            time.sleep(1.0)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from kinesis_spout.clock import SystemClock
 from kinesis_spout.dead_letters.sink_url import check_once, open_sink
 from kinesis_spout.errors import KinesisError
-from kinesis_spout.kinesis.perseverance import Patience
+from kinesis_spout.kinesis.patience import Patience
 from kinesis_spout.kinesis.write.put_records import (
     MAX_KEY_CHARACTERS,
     MAX_RECORD_BYTES,

@@ -11,7 +11,7 @@ from moto import mock_aws
 from kinesis_spout.dead_letters.kinesis_stream import KinesisStreamSink
 from kinesis_spout.errors import DeadLetterError
 from kinesis_spout.kinesis.client import KinesisClientSettings
-from kinesis_spout.kinesis.perseverance import Patience
+from kinesis_spout.kinesis.patience import Patience
 from kinesis_spout.testing import ManualClock
 from tests.letters import letter
 

@@ -11,7 +11,7 @@ from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.dead_letters.kinesis_stream import KinesisStreamSink
 from kinesis_spout.dead_letters.redrive import Redriven, redrive, redrive_all
 from kinesis_spout.errors import DeadLetterError, InvalidConfig
-from kinesis_spout.kinesis.perseverance import Patience
+from kinesis_spout.kinesis.patience import Patience
 from kinesis_spout.testing import InMemoryDeadLetterSink
 from tests.letters import letter as plain_letter
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_spout.errors import Throttled
-from kinesis_spout.kinesis.perseverance import Patience
+from kinesis_spout.kinesis.patience import Patience
 from kinesis_spout.kinesis.write.aggregated_record import UserRecord, take_apart
 from kinesis_spout.kinesis.write.aggregating_putter import AggregatingPutter
 from kinesis_spout.kinesis.write.hash_key_ranges import hash_key

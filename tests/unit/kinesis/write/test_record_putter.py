@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_spout.errors import AccessDenied, KinesisError, StreamNotFound, Throttled, Unavailable
-from kinesis_spout.kinesis.perseverance import Patience
+from kinesis_spout.kinesis.patience import Patience
 from kinesis_spout.kinesis.write.put_records import COMMON_RECORD_BYTES, CallLimits, Entry, PutOrder
 from kinesis_spout.kinesis.write.record_putter import MAX_BUFFERED_RECORDS, RecordPutter, put_all
 from kinesis_spout.testing import ManualClock

@@ -580,7 +580,7 @@ def test_the_others_wait_for_a_shard_that_cannot_be_read_and_go_on_after_a_minut
     stream.make_unavailable(times=1_000_000, shard_id=FIRST)
     spark = query(stream)
     assert spark.trigger() is None
-    monkeypatch.setattr(shard_fetcher, "_OUTAGE_SECONDS", 0.0)  # the minute is over
+    monkeypatch.setattr(shard_fetcher, "OUTAGE_SECONDS", 0.0)  # the minute is over
     assert within(spark, 10.0)
     assert {shard for shard, _, _ in spark.batches[0].rows} == {SECOND}
     assert "the other shards wait for it no longer" in caplog.text

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kinesis_spout.errors import AccessDenied, DeadLetterError, InvalidConfig, Throttled
-from kinesis_spout.kinesis.perseverance import Patience
+from kinesis_spout.kinesis.patience import Patience
 from kinesis_spout.kinesis.write.aggregated_record import UserRecord, take_apart
 from kinesis_spout.kinesis.write.put_records import COMMON_RECORD_BYTES, CallLimits, PutOrder
 from kinesis_spout.kinesis.write.record_putter import MAX_BUFFERED_BYTES, MAX_BUFFERED_RECORDS
