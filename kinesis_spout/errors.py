@@ -14,7 +14,6 @@ KinesisSpoutError
 │   └── DataLoss             a position is behind retention, or outside its shard
 ├── StoreError               ZooKeeper
 │   ├── StoreUnavailable     retriable: connection lost, session expired
-│   ├── Fenced               a newer owner exists; what was to be written is void
 │   ├── CheckpointUnreadable what is stored cannot be read; never treated as "nothing stored"
 │   ├── ProgressLost         ZooKeeper no longer has what this consumer began with
 │   ├── StreamRecreated      the stored progress belongs to an older stream of the same name
@@ -103,10 +102,6 @@ class StoreUnavailable(StoreError):  # noqa: N818
     """The connection or session to ZooKeeper is lost; retry after reconnecting."""
 
     retriable = True
-
-
-class Fenced(StoreError):  # noqa: N818
-    """A write under an old epoch was refused: somebody else owns the shard now."""
 
 
 class CheckpointUnreadable(StoreError):  # noqa: N818

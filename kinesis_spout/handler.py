@@ -173,7 +173,7 @@ def _text(error: BaseException) -> str:
     try:
         return _without_traceback(str(error).strip())
     except BaseException as broken:  # noqa: BLE001 - a user's __str__ may raise anything; the failure still counts
-        return f"(its text cannot be had: __str__ raised {type(broken).__name__})"
+        return f"(no text: its __str__ raised {type(broken).__name__})"
 
 
 def _without_traceback(text: str) -> str:

@@ -147,11 +147,6 @@ class InflightRecordTracker:
         """How many of those runs were read since the restart."""
         return self._holes
 
-    @property
-    def spans(self) -> int:
-        """How many spans the list holds: what the memory grows with."""
-        return len(self._unresolved) + self._holes
-
     def state(self, sequence: SequenceNumber) -> RecordState | None:
         """Tell the state of an unfinished record that stands alone; None for any other."""
         span = self._unresolved.get(sequence)

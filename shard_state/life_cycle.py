@@ -51,9 +51,6 @@ TRANSITIONS: Final[dict[tuple[ShardPhase, ShardEvent], ShardPhase]] = {
 }
 """Total: every phase answers every event; a pair that maps to its own phase changes nothing."""
 
-OWNED: Final = frozenset({ShardPhase.READING, ShardPhase.DRAINING, ShardPhase.FINISHED})
-"""The phases in which this consumer owns the shard."""
-
 ACQUIRABLE: Final = frozenset({ShardPhase.READY, ShardPhase.LOST})
 """The phases in which this consumer may try to become the owner."""
 

@@ -18,7 +18,7 @@ _NO_WORKER_IMPORTS = re.compile(r"/tests/")
 
 def compile_pyspark(environment: Path) -> None:
     """Compile it with the Python that runs this, which must be of the environment's version."""
-    zips = list(environment.glob("lib/python*/site-packages/pyspark/python/lib/*.zip"))
+    zips = list(environment.resolve().glob("lib/python*/site-packages/pyspark/python/lib/*.zip"))
     assert zips, f"expected PySpark in {environment}, found none"
     for path in zips:
         _compile(path)

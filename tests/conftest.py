@@ -1,6 +1,12 @@
 """Registers the fixtures that test modules share (a module comes after those it imports), sets Hypothesis up."""
 
+import os
+
 import hypothesis
+
+# Of every Spark that a test starts: one that lives for seconds never earns back the slow compiler, and that of the
+# whole run does not either. Half of the CPU of a first query.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 # A busy machine is no fault: no test here is about how long it takes.
 hypothesis.settings.register_profile("no deadline", deadline=None, print_blob=True)

@@ -130,10 +130,17 @@ MakeWorld = Callable[..., MicroBatchWorld]
 def make_world(
     request: pytest.FixtureRequest, zookeeper_server: EmbeddedZooKeeper, tmp_path: Path
 ) -> MakeWorld:
-    """Give a function that makes the world of a test, on the best endpoint there is."""
-    name = "kinesis_local" if shutil.which("node") and _kinesis_local_package() else "moto_server"
-    endpoint: KinesisEndpoint = request.getfixturevalue(name)
-    return lambda *, shards=2: MicroBatchWorld(endpoint, zookeeper_server, tmp_path, shards)
+    """Give a function that makes the world of a test, on the best endpoint there is.
+
+    Ten thousand records take kinesis-mock half a minute and moto a second: such tests say ``many_records``.
+    """
+    best = "kinesis_local" if shutil.which("node") and _kinesis_local_package() else "moto_server"
+
+    def make(*, shards: int = 2, many_records: bool = False) -> MicroBatchWorld:
+        endpoint: KinesisEndpoint = request.getfixturevalue("moto_server" if many_records else best)
+        return MicroBatchWorld(endpoint, zookeeper_server, tmp_path, shards)
+
+    return make
 
 
 @pytest.fixture

@@ -15,13 +15,15 @@ def confirm(action: str, *, yes: bool) -> None:
     """Ask whether to do it, unless ``--yes`` said so.
 
     Raises:
-        ActionRefused: nobody is here to be asked.
+        ActionRefused: standard input is not a terminal, so nobody can be asked.
         typer.Exit: the answer is no.
     """
     if yes:
         return
     if not sys.stdin.isatty():
-        raise ActionRefused(f"nobody is here to confirm: to {action}, add --yes")
+        raise ActionRefused(
+            f"cannot ask for confirmation, because standard input is not a terminal: to {action}, add --yes"
+        )
     if not typer.confirm(f"{action}?", err=True):
         note("nothing was changed")
         raise typer.Exit(1)

@@ -8,9 +8,9 @@ from kinesis_spout.cli.failures import NotFound
 from kinesis_spout.cli.output import note
 from kinesis_spout.cli.stored_progress import StoredProgress
 from kinesis_spout.cli.world import World
-from kinesis_spout.config import SpoutConfig
 from kinesis_spout.errors import StoreError
 from kinesis_spout.ports import DeadLetterSink
+from kinesis_spout.settings import SpoutConfig
 
 
 def check_begun(progress: StoredProgress, config: SpoutConfig) -> None:
@@ -46,7 +46,7 @@ def check_letters_found(world: World, config: SpoutConfig, sink: DeadLetterSink)
         with world.progress(config) as progress:
             check_begun(progress, config)
     except StoreError as error:
-        note(f"whether {config.app} has begun on {config.stream_name} is not known: {error}")
+        note(f"could not find out whether {config.app} has begun on {config.stream_name}: {error}")
 
 
 def _not_begun(name: str, begun: Sequence[str]) -> NotFound:

@@ -17,7 +17,6 @@ from contextlib import ExitStack
 from time import monotonic
 from typing import Final, Protocol
 
-from kinesis_spout.config import SpoutConfig
 from kinesis_spout.consumer.chores import CAP_SECONDS, FIRST_SECONDS, Chores
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.lifecycle import Lifecycle
@@ -32,6 +31,7 @@ from kinesis_spout.handler import RaisedAt
 from kinesis_spout.kinesis.patience import Action, Patience, Reaction, Tries
 from kinesis_spout.ports import CheckpointWrite
 from kinesis_spout.record import Record
+from kinesis_spout.settings import SpoutConfig
 from shard_state import (
     BreakerRule,
     Capacity,

@@ -53,7 +53,7 @@ class Lifecycle:
         """
         if begun == wanted:
             _log.info(
-                "position: what %s has no progress on is read from %s (initial_position %s)",
+                "position: %s reads shards without stored progress from %s (initial_position %s)",
                 self._app,
                 readable(begun),
                 initial,
@@ -107,7 +107,7 @@ class Lifecycle:
             _log.info("resumed reading %s", of_stream(resumed, self._stream))
         if is_full != self._is_full:
             _log.info(
-                "%s reading %s (what is kept of records that are not finished %s max_buffered_bytes)",
+                "%s reading %s (the data kept of unfinished records %s max_buffered_bytes)",
                 "paused" if is_full else "resumed",
                 self._stream,
                 "is near" if is_full else "is well below",

@@ -39,6 +39,6 @@ def check_address(url: str) -> None:
         socket.create_connection((host, port), CONNECT_SECONDS).close()
     except OSError as error:
         raise DeadLetterError(
-            f"expected somebody to listen at {host}:{port}, where {url!r} is, got {error}; check the address, and "
-            "that it runs"
+            f"expected a server at {host}:{port}, where {url!r} is, got {error}; check the address, and "
+            "that the server runs"
         ) from error

@@ -72,7 +72,7 @@ class KinesisStreamSink:
                 isinstance(error.__cause__, ClientError)
                 and error_code(error.__cause__) == "AccessDeniedException"
             ):
-                _log.warning("whether the dead-letter stream exists is not known: %s", error)
+                _log.warning("could not find out whether the dead-letter stream exists: %s", error)
                 return
             raise
 

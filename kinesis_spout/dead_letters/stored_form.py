@@ -68,7 +68,8 @@ def without_redriven(letters: Iterable[DeadLetter], marks: Iterable[RedrivenMark
 
 
 def _what(line: bytes, error: Exception) -> str:
-    return f"{len(line)} bytes that are not one ({error}); move the line or the file away to read the others"
+    unread = f"{len(line)} bytes that cannot be read as one ({error})"
+    return f"{unread}; move the line or the file away to read the others"
 
 
 _letters = msgspec.json.Decoder(DeadLetter)

@@ -167,8 +167,8 @@ def expected(reply: Mapping[str, Any], member: str, call: str) -> Any:
     value = reply.get(member)
     if value is None:
         raise Unavailable(
-            f"{call} expected a reply with {member!r}, got {sorted(reply)}; it is asked again. "
-            "If it stays, look at what stands between here and Kinesis"
+            f"{call} expected a reply with {member!r}, got {sorted(reply)}; the call is repeated. "
+            "If this goes on, check what is between here and Kinesis: a proxy, a VPC endpoint"
         )
     return value
 

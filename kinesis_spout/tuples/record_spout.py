@@ -17,7 +17,6 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, Unpack
 
-from kinesis_spout.config import SpoutConfig, SpoutSettings
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.open_ports import open_ports
@@ -26,6 +25,7 @@ from kinesis_spout.errors import InvalidConfig, SpoutClosed
 from kinesis_spout.handler import Failure, Reject, failure_of
 from kinesis_spout.record import Record
 from kinesis_spout.scheme import resolve
+from kinesis_spout.settings import SpoutConfig, SpoutSettings
 from kinesis_spout.tuples.buffered_shards import BufferedShards
 from kinesis_spout.tuples.listener import Announcements, FailReason, SpoutListener
 from kinesis_spout.tuples.message_id import MessageId

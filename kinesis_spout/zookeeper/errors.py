@@ -30,8 +30,8 @@ FAILURES = (KazooException, KazooTimeoutError)
 """Everything else that kazoo raises; ANSWERS are KazooExceptions too, and must be caught first."""
 
 _CREDENTIALS = (
-    "ZooKeeper refuses these credentials, or wants some; check the digest, the TLS options, "
-    "and the ACLs of the nodes"
+    "ZooKeeper refuses this client: expected nodes that are open to everybody, because there is no setting for "
+    "ZooKeeper's credentials; check the ACLs of the nodes below zookeeper_root"
 )
 
 _MEANINGS: dict[type[Exception], tuple[type[StoreError], str]] = {

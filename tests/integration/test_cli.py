@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from kinesis_spout.cli.app import app
 from kinesis_spout.cli.world import RealWorld
-from kinesis_spout.config import SpoutConfig
+from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.zookeeper import EmbeddedZooKeeper, ZooKeeperBackend
 from tests.kinesis_endpoints import KinesisEndpoint, wait_until
 
@@ -35,10 +35,7 @@ pytestmark = [
 
 COMMAND = [sys.executable, "-c", "from kinesis_spout.cli.app import main; main()"]
 RECORDS = 40
-FOR_SPARK = {
-    "SPARK_LOCAL_IP": "127.0.0.1",
-    "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1",  # a JVM of ten seconds never earns back the slow compiler
-}
+FOR_SPARK = {"SPARK_LOCAL_IP": "127.0.0.1"}
 DEADLINE_SECONDS = 120.0
 
 HANDLERS = """

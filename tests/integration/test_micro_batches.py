@@ -228,7 +228,7 @@ def test_a_handler_that_ends_its_worker_costs_only_the_record_that_made_it_do_so
     spark: SparkSession, make_world: MakeWorld
 ) -> None:
     """Invariant 19. A record of the other task may come twice: the one it had in hand when Spark ended it."""
-    world = make_world(shards=2)
+    world = make_world(shards=2, many_records=True)
     world.put(texts(10_000))
 
     def act(payload: str, _: int) -> None:

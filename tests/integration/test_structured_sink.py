@@ -45,7 +45,7 @@ def options(endpoint: KinesisEndpoint, **more: str) -> dict[str, str]:
         "endpointUrl": settings.endpoint_url,
         "awsAccessKey": "test",
         "awsSecretKey": "test",
-        "deliveryTimeout": "20s",
+        "deliveryTimeout": "240s",
         **more,
     }
 

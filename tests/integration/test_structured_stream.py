@@ -232,7 +232,7 @@ def killed(moto_server: KinesisEndpoint, tmp_path_factory: pytest.TempPathFactor
             wait_until(
                 lambda: process.poll() is not None or all(query.is_held for query in held),
                 "queries to hold",
-                seconds=240.0,
+                seconds=500.0,
             )
             assert process.poll() is None, (folder / "driver.log").read_text()[-3_000:]
 

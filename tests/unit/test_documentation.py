@@ -1,5 +1,6 @@
 """The examples of the documentation that need neither Spark nor a server. The others are run from the wheel."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -10,7 +11,8 @@ import pytest
 
 from kinesis_spout.testing import run
 
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
 
 
 def example(page: str, begins_with: str = "") -> str:
@@ -49,3 +51,26 @@ def test_the_example_of_logging_shows_what_info_says() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     time = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}"
     assert re.fullmatch(rf"{time} INFO kinesis_spout\.consumer\.lifecycle: started: \.\.\.\n", done.stderr)
+
+
+def body_of(source: str, function: str) -> str:
+    """What a function does, without its docstring, comments and types."""
+    (found,) = (
+        each
+        for each in ast.walk(ast.parse(source))
+        if isinstance(each, ast.FunctionDef) and each.name == function
+    )
+    return "\n".join(
+        ast.unparse(statement) for statement in found.body[ast.get_docstring(found) is not None :]
+    )
+
+
+@pytest.mark.parametrize(("handler", "page"), [("bill", "../README.md"), ("load", "how-to/consume.md")])
+def test_a_sample_handler_is_the_one_that_its_page_shows(handler: str, page: str) -> None:
+    sample = (ROOT / f"examples/handlers/{handler}.py").read_text()
+    (shown,) = (
+        block
+        for block in re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
+        if f"def {handler}(" in block
+    )
+    assert body_of(sample, handler) == body_of(shown, handler)

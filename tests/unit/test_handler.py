@@ -87,7 +87,7 @@ def test_an_error_that_cannot_say_what_it_is_still_fails_its_record() -> None:
         def __str__(self) -> str:
             raise TypeError("no words")
 
-    assert failure_of(Mute()).error_text == "Mute: (its text cannot be had: __str__ raised TypeError)"
+    assert failure_of(Mute()).error_text == "Mute: (no text: its __str__ raised TypeError)"
 
 
 class UnspeakableError(Exception):
@@ -97,7 +97,7 @@ class UnspeakableError(Exception):
 
 def test_an_error_whose_text_ends_the_process_still_fails_its_record() -> None:
     assert failure_of(UnspeakableError()).error_text == (
-        "UnspeakableError: (its text cannot be had: __str__ raised SystemExit)"
+        "UnspeakableError: (no text: its __str__ raised SystemExit)"
     )
 
 

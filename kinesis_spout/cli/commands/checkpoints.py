@@ -11,8 +11,8 @@ from kinesis_spout.cli.misspelt import check_begun
 from kinesis_spout.cli.output import note, print_json, print_table
 from kinesis_spout.cli.settings import configured
 from kinesis_spout.cli.stored_progress import OperatorStore, StoredProgress
-from kinesis_spout.config import SpoutConfig
 from kinesis_spout.errors import CheckpointUnreadable, ConsumerAlive, StoreError
+from kinesis_spout.settings import SpoutConfig
 from shard_state import Checkpoint, SequenceNumber
 
 if TYPE_CHECKING:
@@ -112,8 +112,8 @@ def reset(
         application = progress.store.read_application()
         if application is None:
             raise StoreError(
-                f"{config.app} has not begun on {config.stream_name}; there is nothing to reset. Where it begins "
-                "is said by `initial_position`"
+                f"{config.app} has not begun on {config.stream_name}; there is nothing to reset. "
+                "`initial_position` says where its first start begins"
             )
         _refuse_while_alive(progress, "reset")
         stream = world.stream(config)

@@ -12,7 +12,8 @@ from typing import Final
 
 from kinesis_spout.cli.failures import NotFound, WrongArguments
 from kinesis_spout.clock import moment
-from kinesis_spout.settings.positions import NotAPosition, parse_position
+from kinesis_spout.settings.messages import NotAllowed
+from kinesis_spout.settings.positions import parse_position
 from shard_state import SHARD_END, SHARD_START, Checkpoint, Position, SequenceNumber, Shard
 from shard_state.lineage import parents_first
 
@@ -50,7 +51,7 @@ def parse_target(text: str, now: float) -> Target:
     """
     try:
         position = parse_position(text, _ALLOWED).resolved(now)
-    except NotAPosition as error:
+    except NotAllowed as error:
         raise WrongArguments(f"--to: {error}") from error
     if position.timestamp is not None and position.timestamp > now:
         raise WrongArguments(f"--to: expected a time that is not in the future, got {text!r}: use latest")
@@ -101,7 +102,7 @@ def plan_reset(
     if unknown:
         raise NotFound(
             f"expected shards that the stream lists ({', '.join(shard.shard_id for shard in in_order)}), got "
-            f"{', '.join(unknown)}; of a shard that is not listed nothing is left to read"
+            f"{', '.join(unknown)}; a shard that is not listed has nothing left to read"
         )
     moves = [
         Move(

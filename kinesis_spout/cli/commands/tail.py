@@ -11,10 +11,11 @@ from kinesis_spout.cli.failures import NotFound, WrongArguments
 from kinesis_spout.cli.output import note, printable
 from kinesis_spout.cli.settings import STREAM_ONLY, configured
 from kinesis_spout.clock import moment
-from kinesis_spout.config import SpoutConfig
 from kinesis_spout.errors import KinesisError
 from kinesis_spout.record import Record
-from kinesis_spout.settings.positions import ALLOWED, NotAPosition, parse_position_of_all_shards
+from kinesis_spout.settings import SpoutConfig
+from kinesis_spout.settings.messages import NotAllowed
+from kinesis_spout.settings.positions import ALLOWED, parse_position_of_all_shards
 from shard_state import Position, Shard
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def tail(
 def _position(start: str, now: float) -> Position:
     try:
         position = parse_position_of_all_shards(start).resolved(now)
-    except NotAPosition as error:
+    except NotAllowed as error:
         raise WrongArguments(f"--from: {error}") from error
     if position.timestamp is not None and position.timestamp > now:
         raise WrongArguments(f"--from: expected a time that is not in the future, got {start!r}: use latest")

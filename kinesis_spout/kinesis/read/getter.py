@@ -111,8 +111,6 @@ class PollingShardGetter:
         self.data_losses = 0
         """How often a position was given up (``fail_on_data_loss`` is off)."""
         self.throttles = 0
-        self.renewals = 0
-        """Iterators asked for, the first included."""
 
     @property
     def position(self) -> Position:
@@ -215,7 +213,6 @@ class PollingShardGetter:
         if position.timestamp is not None:
             # Arrivals are whole milliseconds: a finer start would skip what arrived in its own millisecond.
             arguments["Timestamp"] = math.floor(position.timestamp * 1000) / 1000
-        self.renewals += 1
         call = f"GetShardIterator of {self._place} at {position}"
         try:
             with translated(call):
@@ -235,18 +232,16 @@ class PollingShardGetter:
         started = self._clock.monotonic()
         self._pacing.started(started)
         try:
-            reply = self._called(iterator, limit, form)
+            if self._fetch_arrow is not None and isinstance(form, ArrowForm):
+                reply: Reply = self._fetch_arrow(iterator, limit, form)
+            else:
+                reply = call_get_records(self._client, iterator, limit, form, place=self._place)
         except ITERATOR_REFUSED:
             raise
         except KinesisError as error:
             self._raise(error)
         self._pacing.succeeded(started, reply.size_bytes)
         return reply
-
-    def _called(self, iterator: str, limit: int, form: ReplyForm[Reply]) -> Reply:
-        if self._fetch_arrow is not None and isinstance(form, ArrowForm):
-            return self._fetch_arrow(iterator, limit, form)
-        return call_get_records(self._client, iterator, limit, form, place=self._place)
 
     def _raise(self, error: KinesisError) -> NoReturn:
         """Find out what an error really is, note it for the pacing, and raise it."""
@@ -272,8 +267,8 @@ class PollingShardGetter:
     def _lost(self, position: Position, error: DataLoss) -> KinesisError:
         if position.timestamp is not None and self._clock.time() - position.timestamp < CLOCK_SKEW_SECONDS:
             return Unavailable(
-                f"{error}; Kinesis refuses times that its own clock has not reached, so it is asked again. "
-                "If it stays, compare this machine's clock"
+                f"{error}; Kinesis refuses times that its own clock has not reached, so the call is repeated. "
+                "If this goes on, correct this machine's clock"
             )
         if position.sequence_number is None:
             return KinesisError(str(error))  # not a place in the shard: an argument of ours is wrong

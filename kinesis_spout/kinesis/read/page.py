@@ -93,8 +93,9 @@ def decode_reply(body: bytes) -> GetRecordsReply:
         return _decoder.decode(body)
     except msgspec.DecodeError as error:
         raise Unavailable(
-            f"expected the JSON of a GetRecords reply, got {len(body)} bytes that are none: {error}; "
-            "it is asked for again. If it stays, look at what stands between here and Kinesis"
+            f"expected the JSON of a GetRecords reply, got {len(body)} bytes of something else: "
+            f"{error}; the call is repeated. If this goes on, check what is between here and Kinesis: a proxy, "
+            "a VPC endpoint"
         ) from error
 
 

@@ -8,12 +8,12 @@ from typing import Any, Self
 
 from pyspark import SparkContext
 
-from kinesis_spout.config import SpoutConfig
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.open_ports import client_settings
 from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.errors import InvalidConfig, KinesisSpoutError
+from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark.driver.engine import MicroBatchEngine
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
 from kinesis_spout.spark.tasks.jobs import BatchRunner

@@ -20,19 +20,15 @@ class RetryBuffer:
         self._max_bytes = max_bytes
         self._records: dict[str, dict[SequenceNumber, Record]] = {}
         self.size_bytes = 0
-        self.spilled = 0
-        """How many records did not fit so far."""
 
     def keep(self, shard_id: str, record: Record) -> None:
         """Keep a record's data if there is room."""
         shard = self._records.setdefault(shard_id, {})
         self._forget(shard, record.sequence)
         weight = _weight(record)
-        if self.size_bytes + weight > self._max_bytes:
-            self.spilled += 1
-            return
-        shard[record.sequence] = record
-        self.size_bytes += weight
+        if self.size_bytes + weight <= self._max_bytes:
+            shard[record.sequence] = record
+            self.size_bytes += weight
 
     def get(self, shard_id: str, sequence: SequenceNumber) -> Record | None:
         """Give a record that is to be delivered; None if its data was not kept. It stays until dropped."""

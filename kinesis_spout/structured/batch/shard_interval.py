@@ -28,8 +28,8 @@ from kinesis_spout.errors import DataLoss, KinesisError, KinesisSpoutError, Shar
 from kinesis_spout.kinesis import ArrowPage, KinesisShardLister, PollingShardGetter
 from kinesis_spout.kinesis.patience import Action, Work, reaction_to, tried_again
 from kinesis_spout.kinesis.read.arrow import sequence_at
+from kinesis_spout.settings.shard_positions import MARGIN_SECONDS, rank
 from kinesis_spout.structured.data_loss import lose
-from kinesis_spout.structured.options.positions import MARGIN_SECONDS, rank
 from kinesis_spout.structured.stream.partitions import ReadSettings
 from shard_state import Position, Shard
 from shard_state.position import PositionType

@@ -53,7 +53,7 @@ def fetch_segments(
                     return
                 yield batch
     except OSError as error:
-        _log.warning("the reader's pages are not to be had any more, reading Kinesis again: %r", error)
+        _log.warning("the reader no longer serves its pages, reading Kinesis again: %r", error)
     finally:
         if not is_kept:
             channel.close()

@@ -3,9 +3,9 @@
 from contextlib import ExitStack
 from typing import Protocol
 
-from kinesis_spout.config import SpoutConfig, SpoutSettings
 from kinesis_spout.consumer.open_ports import zookeeper_settings
 from kinesis_spout.ports import CheckpointStore, Coordinator
+from kinesis_spout.settings import SpoutConfig, SpoutSettings
 from kinesis_spout.zookeeper import EmbeddedZooKeeper, ZooKeeperSettings
 
 

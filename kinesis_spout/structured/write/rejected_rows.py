@@ -110,5 +110,5 @@ def check_dead_letters(url: str | None) -> None:
     if url is not None and needs_jvm(url):
         raise InvalidConfig(
             f"deadLetters: expected a directory, file:///directory, s3://bucket/prefix or kinesis://stream, got "
-            f"{url!r}; other file systems are reached through a JVM, which the Python tasks that write have not"
+            f"{url!r}; other file systems are reached through a JVM, which the Python tasks that write do not have"
         )

@@ -24,7 +24,7 @@ from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from kinesis_spout.errors import InvalidConfig
-from kinesis_spout.structured.options.spelling import as_option
+from kinesis_spout.settings.table.spelling import as_option
 from kinesis_spout.structured.write.rejected_rows import check_dead_letters
 from kinesis_spout.structured.write.written import Written
 from kinesis_spout.structured.write.written_columns import WrittenColumns
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter
     from pyspark.sql.types import StructType
 
-    from kinesis_spout.structured.options import WriteOptions
+    from kinesis_spout.settings.source_options import WriteOptions
 else:
     # PySpark 4.0 gives rows to streaming writers; WrittenColumns takes both.
     DataSourceStreamArrowWriter = getattr(

@@ -238,4 +238,4 @@ def test_who_may_put_records_but_not_describe_the_stream_is_only_warned(
     sink = KinesisStreamSink(cast("KinesisClient", refusing), "dead", patience=Patience(clock=ManualClock()))
     sink.check_writable()
     assert refusing.calls == 1
-    assert "whether the dead-letter stream exists is not known" in caplog.text
+    assert "could not find out whether the dead-letter stream exists" in caplog.text

@@ -6,9 +6,9 @@ from typing import Final
 import pytest
 
 from kinesis_spout.cli.commands.reset_plan import parse_target
-from kinesis_spout.config import SpoutConfig
 from kinesis_spout.errors import InvalidConfig
-from kinesis_spout.structured.options import BatchReadOptions, StreamReadOptions
+from kinesis_spout.settings import SpoutConfig
+from kinesis_spout.settings.source_options import BatchReadOptions, StreamReadOptions
 from shard_state import Position, SequenceNumber
 
 NOW: Final = 2_000_000_000.0
@@ -109,7 +109,7 @@ def test_what_names_no_position_is_refused_at_every_door_in_its_words(
 
 @pytest.mark.parametrize("called", [name for name in DOORS if name != "--to: "])
 def test_a_sequence_number_is_refused_for_all_shards(called: str) -> None:
-    with pytest.raises(InvalidConfig, match="a place in one shard"):
+    with pytest.raises(InvalidConfig, match="a record of one shard"):
         DOORS[called](f"at_sequence_number {NUMBER}")
 
 

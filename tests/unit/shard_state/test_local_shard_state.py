@@ -509,7 +509,7 @@ class TestSlices:
         state = owned()
         assert settle(state, 1, 1000, failed(4, 5), failed(9, 10)) == []
         assert state.tracker.base == n(4)
-        assert state.tracker.spans == 4
+        assert len(state.tracker._unresolved) + state.tracker.holes_read == 4
         assert take(state, 10.0) == [(5, 2), (10, 2)]
 
     def test_a_slice_gives_up_what_is_past_its_limit(self) -> None:

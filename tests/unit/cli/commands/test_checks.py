@@ -10,7 +10,6 @@ import pytest
 
 from kinesis_spout.cli.stored_progress import StoredProgress
 from kinesis_spout.cli.world import RealWorld
-from kinesis_spout.config import SpoutConfig
 from kinesis_spout.errors import (
     DeadLetterError,
     InvalidConfig,
@@ -18,6 +17,7 @@ from kinesis_spout.errors import (
     StoreError,
     StoreUnavailable,
 )
+from kinesis_spout.settings import SpoutConfig
 from tests.unit.cli.commands.test_run import refuses_to_start
 from tests.unit.cli.fake_world import SETTINGS, FakeWorld
 
@@ -95,7 +95,7 @@ def test_dead_letters_need_a_directory_that_can_be_written(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("url", "kind", "text"),
     [
-        ("hdfs://{nobody}/dead", DeadLetterError, "expected somebody to listen at {nobody}"),
+        ("hdfs://{nobody}/dead", DeadLetterError, "expected a server at {nobody}"),
         ("https://host/dead", InvalidConfig, "Hadoop only reads https://"),
         ("s3a:///dead", InvalidConfig, "expected s3a://bucket/directory"),
         ("hdfs://host:99999/dead", InvalidConfig, "a port of 1 to 65535"),

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 import pytest
 
 from kinesis_spout.cli.stored_progress import StoredProgress
-from kinesis_spout.config import SpoutConfig
 from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.errors import StoreUnavailable
+from kinesis_spout.settings import SpoutConfig
 from tests.letters import LETTER, letter
 from tests.unit.cli.fake_world import SETTINGS, FakeWorld
 
@@ -272,4 +272,4 @@ def test_a_zookeeper_that_is_away_leaves_no_letters_an_answer() -> None:
 
     _, err = Alone().call("dead-letters", "list", *SETTINGS)
     assert "no dead letters in .kinesis-spout/billing" in err
-    assert "whether billing has begun on orders is not known: nobody answers" in err
+    assert "could not find out whether billing has begun on orders: nobody answers" in err
