@@ -1,13 +1,12 @@
 """A process that stands for election, and writes a line to a file in each unit of work, while it may.
 
-Arguments: where ZooKeeper is, the office's path, a name, the file. It says on its output what becomes of its terms.
+Arguments: where ZooKeeper is, its root, a name, the file. On its output it says what becomes of its terms.
 """
 
 import sys
 from pathlib import Path
 
-from kinesis_spout.leader import HandOver, LeaderCareer, Term
-from kinesis_spout.zookeeper import ZooKeeperElection, ZooKeeperSession
+from kinesis_spout.leader import HandOver, LeaderCareer, Term, stand_for
 
 SESSION_TIMEOUT_SECONDS = 2.0
 
@@ -38,10 +37,13 @@ def _say(word: str) -> None:
     sys.stdout.flush()
 
 
-def main(hosts: str, path: str, name: str, book: str) -> None:
-    session = ZooKeeperSession(hosts, session_timeout_seconds=SESSION_TIMEOUT_SECONDS)
-    session.start()
-    election = ZooKeeperElection("clerk", path, session, name)
+def main(hosts: str, root: str, name: str, book: str) -> None:
+    election = stand_for(
+        "clerk",
+        zookeeper=hosts,
+        zookeeper_root=root,
+        session_timeout_seconds=SESSION_TIMEOUT_SECONDS,
+    )
     LeaderCareer(Clerk(name, Path(book)), election, idle_seconds=0.02).run()
 
 

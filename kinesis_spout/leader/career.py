@@ -29,7 +29,7 @@ class HandOver(Enum):
     """Why a term ends."""
 
     STOPPED = "stopped"
-    """``stop`` was called. The term is still certain, or was a moment ago: what is begun can be put in order."""
+    """By ``stop`` or Ctrl-C. The term is still certain, or was a moment ago: put in order what is begun."""
     LOST = "lost"
     """ZooKeeper says so, or has not answered in time. Somebody else may lead: write nothing more."""
     FAILED = "failed"
@@ -143,6 +143,9 @@ class LeaderCareer:
         try:
             self._leader.inaugurate(term)
             reason = self._execute(term)
+        except KeyboardInterrupt:
+            reason = HandOver.STOPPED
+            raise
         finally:
             self._term = None
             if reason is HandOver.LOST:

@@ -6,7 +6,8 @@
 
 import logging
 import threading
-from contextlib import ExitStack, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 from kazoo.exceptions import BadVersionError, CancelledError, LockTimeout, NodeExistsError, NoNodeError
@@ -27,13 +28,18 @@ class ZooKeeperElection:
     Args:
         name: what it is for; for messages.
         path: its place in ZooKeeper; made when it is missing.
-        session: started; closed with the election.
+        session: started.
         member: the name of this process, for whoever looks at the candidates.
-        closing: what else is closed, after the session.
+        close: closes the session, and what it needs.
     """
 
     def __init__(
-        self, name: str, path: str, session: ZooKeeperSession, member: str, closing: ExitStack | None = None
+        self,
+        name: str,
+        path: str,
+        session: ZooKeeperSession,
+        member: str,
+        close: Callable[[], None] | None = None,
     ) -> None:
         self._name = name
         self._session = session
@@ -41,7 +47,7 @@ class ZooKeeperElection:
         self._member = member
         self._queue = f"{path}/queue"
         self._occupied = f"{path}/occupied"
-        self._closing = closing or ExitStack()
+        self._close = close or session.close
         self._lock = threading.Lock()
         """Guards the two below."""
         self._candidacy: Any = None
@@ -151,8 +157,7 @@ class ZooKeeperElection:
 
     def close(self) -> None:
         """End the session, and with it the candidacy."""
-        self._session.close()
-        self._closing.close()
+        self._close()
 
 
 def _mark(elected: Elected) -> bytes:

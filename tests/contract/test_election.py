@@ -9,7 +9,7 @@ from kazoo.client import KazooClient
 
 from kinesis_spout.errors import StoreUnavailable
 from kinesis_spout.ports import Elected, Election
-from kinesis_spout.testing.election import InMemoryOffice
+from kinesis_spout.testing import InMemoryOffice
 from kinesis_spout.zookeeper import EmbeddedZooKeeper, ZooKeeperElection, ZooKeeperSession
 from tests.zookeeper_proxy import ZooKeeperProxy
 from tests.zookeeper_server import SESSION_TIMEOUT_SECONDS, wait_until

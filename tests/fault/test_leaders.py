@@ -53,7 +53,7 @@ def start(
     candidates: list[Candidate] = []
 
     def started(name: str) -> Candidate:
-        arguments = [zookeeper_server.connect_string, f"/{fresh_root}/clerk", name, str(book)]
+        arguments = [zookeeper_server.connect_string, fresh_root, name, str(book)]
         candidates.append(Candidate(arguments, tmp_path / f"{name}.log"))
         return candidates[-1]
 

@@ -7,8 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from kinesis_spout.leader import HandOver, LeaderCareer, Term
-from kinesis_spout.testing import ManualClock
-from kinesis_spout.testing.election import InMemoryOffice
+from kinesis_spout.testing import InMemoryOffice, ManualClock
 from tests.zookeeper_server import wait_until
 
 SESSION_SECONDS = 6.0
@@ -170,6 +169,17 @@ def test_what_the_work_raises_ends_the_term_and_the_career(office: InMemoryOffic
     with pytest.raises(ValueError, match="do not balance"):
         career_of(diary, office, "one").run()
     assert diary.hand_overs == [HandOver.FAILED]
+    assert office.queue == []
+
+
+def test_ctrl_c_ends_the_term_in_order(office: InMemoryOffice) -> None:
+    def press(_: Diary) -> None:
+        raise KeyboardInterrupt
+
+    diary = Diary(press)
+    with pytest.raises(KeyboardInterrupt):
+        career_of(diary, office, "one").run()
+    assert diary.hand_overs == [HandOver.STOPPED]
     assert office.queue == []
 
 
