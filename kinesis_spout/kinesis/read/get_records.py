@@ -23,7 +23,7 @@ class ReplyForm(Protocol[_Made_co]):
     """What replies are made into."""
 
     def decode(self, body: bytes) -> _Made_co:
-        """Decode the body of a good JSON reply. Raises Unavailable if it is none."""
+        """Decode the body of a good JSON reply. Raises Unavailable if it is something else."""
         ...
 
     def convert(self, reply: GetRecordsReply) -> _Made_co:
@@ -35,7 +35,7 @@ class RecordsForm:
     """Leaves the records as they are."""
 
     def decode(self, body: bytes) -> GetRecordsReply:
-        """Decode the body of a good JSON reply. Raises Unavailable if it is none."""
+        """Decode the body of a good JSON reply. Raises Unavailable if it is something else."""
         return decode_reply(body)
 
     def convert(self, reply: GetRecordsReply) -> GetRecordsReply:
