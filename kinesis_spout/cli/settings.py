@@ -87,7 +87,7 @@ def load(file: Path | None, given: Mapping[str, str | None], assignments: Sequen
     """Make the configuration: options over ``--set`` over the environment over the file.
 
     Raises:
-        InvalidConfig: from ``SpoutConfig``, or for an assignment that is none.
+        InvalidConfig: from ``SpoutConfig``, or for text that is no assignment.
     """
     texts = dict(_assigned(assignment) for assignment in assignments)
     texts |= {name: text for name, text in given.items() if text is not None}
@@ -143,7 +143,7 @@ def _assigned(assignment: str) -> tuple[str, str]:
 
 
 def as_argument(setting: str, value: str | None) -> str | None:
-    """Spell a setting as the commands take it; None if there is none of that name. See ``settings.messages``."""
+    """Spell a setting as the commands take it; None if no setting has that name. See ``settings.messages``."""
     if setting not in SETTINGS:
         return None
     said = value.lower() if value in {"True", "False"} else value

@@ -14,18 +14,16 @@ import random
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from time import monotonic
-from typing import Final, Protocol
+from typing import Final
 
+from kinesis_spout.consumer.burying import Burying
 from kinesis_spout.consumer.chores import CAP_SECONDS, FIRST_SECONDS, Chores
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.lifecycle import Lifecycle
 from kinesis_spout.consumer.pause_reports import PauseReports, most_frequent
-from kinesis_spout.consumer.ports import Ports
+from kinesis_spout.consumer.ports import OwnershipListener, Ports
 from kinesis_spout.consumer.read_errors import ReadErrors
-from kinesis_spout.consumer.waiting_letters import WaitingLetters
-from kinesis_spout.dead_letter import DeadLetter
-from kinesis_spout.errors import AccessDenied, DeadLetterError, KinesisSpoutError
+from kinesis_spout.errors import AccessDenied, KinesisSpoutError
 from kinesis_spout.failure_kinds import FailureKinds
 from kinesis_spout.handler import RaisedAt
 from kinesis_spout.kinesis.patience import Action, Patience, Reaction, Tries
@@ -49,33 +47,10 @@ _LOOK_AROUND_SECONDS: Final = 0.5
 _STAND_BY_SECONDS: Final = 0.5
 """How often a stand-by tries to get a shard that somebody else owns."""
 
-LAST_LETTERS_SECONDS: Final = 90.0
-"""How long closing waits for the sink: longer than a sink perseveres by itself."""
 LAST_COMMIT_SECONDS: Final = 30.0
 """How long closing tries again to store the progress, when the store cannot be reached just then."""
 
 _log = logging.getLogger(__name__)
-
-
-class OwnershipListener(Protocol):
-    """Reads the shards that are owned; is told when that changes. Called by the housekeeper, under the lock."""
-
-    def shards_acquired(self, shard_ids: Iterable[str]) -> None:
-        """Begin to read."""
-        ...
-
-    def shards_lost(self, shard_ids: Iterable[str]) -> None:
-        """Drop everything that was read of the shards."""
-        ...
-
-    def resumed(self) -> None:
-        """Go on at once: an operator has ended a pause."""
-        ...
-
-    @property
-    def is_full(self) -> bool:
-        """Whether nothing is read because of what is kept of records that are not finished."""
-        ...
 
 
 class Consumer:
@@ -127,13 +102,20 @@ class Consumer:
             stream=config.stream_name, app=config.app, member=ports.coordinator.member, door=door
         )
         self._listener: OwnershipListener | None = None
-        self.letters = WaitingLetters()
+        self._burying = Burying(
+            config,
+            ports.dead_letters,
+            ports.clock,
+            manager=self.manager,
+            counters=self.counters,
+            lock=self.lock,
+        )
+        self.letters = self._burying.letters
         self._chores = Chores(ports.clock)
         self._fatal: BaseException | None = None
         self._chore_due = threading.Event()
         self._letter_due = threading.Event()
         self._stopping = False
-        self._sink_hangs = False
         self._housekeeper: threading.Thread | None = None
         self._undertaker: threading.Thread | None = None
 
@@ -216,22 +198,7 @@ class Consumer:
 
     def bury(self, exhausted: Exhausted, record: Record, error: str, raised: RaisedAt | None = None) -> None:
         """Have a record that was given up dead-lettered. Call under the lock."""
-        self.counters.given_up += 1
-        letter = DeadLetter(
-            application=self.config.app,
-            stream=self.config.stream_name,
-            shard_id=exhausted.shard_id,
-            sequence_number=str(exhausted.sequence),
-            partition_key=record.partition_key,
-            arrival_timestamp=record.arrival_timestamp,
-            data=record.data,
-            attempts=exhausted.attempts,
-            error=error,
-            reason="rejected" if exhausted.rejected else "exhausted",
-            died_at=self.ports.clock.time(),
-            traceback=None if raised is None else raised.traceback,
-        )
-        self.letters.add((exhausted.shard_id, exhausted.sequence), letter)
+        self._burying.add(exhausted, record, error, raised)
         self._letter_due.set()
 
     def end_was_read(self) -> None:
@@ -273,7 +240,7 @@ class Consumer:
             self._listener = None
             with ExitStack() as closing:
                 closing.callback(self.ports.close)
-                if not self._sink_hangs:
+                if not self._burying.sink_hangs:
                     closing.callback(self.ports.dead_letters.close)
                 closing.callback(self.ports.coordinator.close)
 
@@ -308,36 +275,7 @@ class Consumer:
         Tries(patience, "the last commit").call(commit)
 
     def _bury_the_last(self) -> None:
-        """Write the letters that are left, on a thread that can be left behind: a sink may hang for ever.
-
-        Raises:
-            DeadLetterError: they could not be written, or not in time.
-        """
-        failures: list[BaseException] = []
-
-        def bury() -> None:
-            try:
-                self._bury_all()
-            except BaseException as error:  # noqa: BLE001 - raised by the thread that waits
-                failures.append(error)
-
-        until = monotonic() + LAST_LETTERS_SECONDS
-        last = threading.Thread(target=bury, name="kinesis-spout-last-letters", daemon=True)
-        for thread in (self._undertaker, last):
-            if thread is None:
-                continue
-            if thread is last:
-                thread.start()
-            thread.join(max(0.0, until - monotonic()))
-            if thread.is_alive():
-                # A sink is one thread's at a time: nobody else may call it any more, not even to close it.
-                self._sink_hangs = True
-                raise DeadLetterError(
-                    f"expected the last {len(self.letters)} dead letters to be written within "
-                    f"{LAST_LETTERS_SECONDS:g} s, got no answer from the sink; their records come again"
-                )
-        if failures:
-            raise failures[0]
+        self._burying.bury_the_last(self._undertaker)
 
     # The background threads
 
@@ -355,7 +293,7 @@ class Consumer:
     def _bury_letters(self, now: float) -> float:
         chores = self._chores
         if self.letters and now >= chores.burying.until:
-            self._tried(chores.burying, self._bury_all)
+            self._tried(chores.burying, self._burying.bury)
         return max(chores.burying.until, now + 0.01) if self.letters else now + _LOOK_AROUND_SECONDS
 
     def _do_chores(self, now: float) -> float:
@@ -450,27 +388,6 @@ class Consumer:
                 self.ports.coordinator.release([shard_id])
                 self._list_soon()
         self._life.acquired(acquired, refused)
-
-    def _bury_all(self) -> None:
-        with self.lock:
-            letters = self.letters.copy()
-        if not letters:
-            return
-        self.ports.dead_letters.write(list(letters.values()))
-        with self.lock:
-            for (shard_id, sequence), letter in letters.items():
-                if self.letters.written((shard_id, sequence), letter):
-                    self.manager.dead_lettered(shard_id, sequence, self.now)
-            self.counters.dead_lettered += len(letters)
-            in_all = self.counters.dead_lettered
-        _log.info(
-            "dead-lettered %d records, %d since the start; `kinesis-spout dead-letters list --stream %s --app %s` "
-            "shows them",
-            len(letters),
-            in_all,
-            self.config.stream,
-            self.config.app,
-        )
 
     def _commit(self) -> None:
         with self.lock:

@@ -1,8 +1,8 @@
 """The columns of a read: the six that every Kinesis source has, and those asked for beside them.
 
 A table (``CREATE TABLE … USING kinesis OPTIONS (…)``) is read by its columns alone: Spark keeps its options, but
-gives them to nobody when it is queried. So a table's first column carries them. Secrets are not among them, for
-whoever sees a table sees its columns.
+gives them to nobody when it is queried. So a table's first column carries them. Secrets are not among them:
+everybody who sees a table sees its columns.
 """
 
 import json

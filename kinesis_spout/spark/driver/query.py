@@ -100,16 +100,16 @@ class SpoutQuery:
 
     @property
     def pause(self) -> Pause | None:
-        """How it stands while the query pauses, as practically every record failed; None while it does not.
+        """The state of a pause, which begins when practically every record failed; None while there is no pause.
 
-        Until then a single record is tried at a time, at growing intervals, and nothing is given up. The first
-        that succeeds (or is rejected) ends the pause.
+        During a pause a single record is tried at a time, at growing intervals, and nothing is given up. The
+        first that succeeds (or is rejected) ends the pause.
         """
         with self._consumer.lock:
             return self._consumer.manager.pause
 
     def resume(self) -> bool:
-        """End the pause now; False if there is none."""
+        """End the pause now; False if there is no pause."""
         return self._consumer.resume()
 
     def shards(self) -> list[ShardStatus]:

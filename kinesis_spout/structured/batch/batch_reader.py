@@ -5,7 +5,7 @@ which the data was asked for, and the shards are listed after that. So a task th
 action on the DataFrame give the same rows, as long as retention leaves them (``shard_interval`` has the rules).
 
 Rows are in the order of their shard. Across shards there is no order, not even of parents before children:
-a batch is whole anyway, and whoever wants an order sorts.
+a batch is whole anyway, and a reader that wants an order sorts.
 """
 
 from collections.abc import Callable, Iterator, Mapping

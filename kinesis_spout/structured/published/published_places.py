@@ -19,7 +19,7 @@ class Place(Protocol):
 
     @property
     def coordinator(self) -> Coordinator:
-        """Who is here, and who owns which shard."""
+        """The living members, and the owner of each shard."""
         ...
 
     def close(self) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class FetchedShards:
-    """Reads shards into ``buffer``. Mutable; guarded by ``changed``, which whoever calls holds.
+    """Reads shards into ``buffer``. Mutable; guarded by ``changed``, which the caller holds.
 
     Args:
         options: of the query.

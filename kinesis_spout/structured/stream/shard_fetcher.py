@@ -51,7 +51,7 @@ class FetchRoom:
     under_way: int = 0
     """Reads."""
     parked: "deque[ShardFetcher]" = field(default_factory=deque)
-    """Who waits for room, in the order of their coming."""
+    """The fetchers that wait for room, in the order they came."""
     sharers: int = 0
     """How many shards share the room."""
     is_gathering: bool = False

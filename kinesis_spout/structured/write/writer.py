@@ -6,7 +6,7 @@ micro-batch that is repeated after a restart, and a call whose answer was lost, 
 aborted job has put stays.
 
 **Order.** Each task puts the rows of one partition key in the order it has them; between tasks there is none, so
-who needs it repartitions by the key. Kinesis may refuse some records of a call and take others: one that was
+to have it, repartition by the key. Kinesis may refuse some records of a call and take others: one that was
 refused then comes behind the later ones of its key in that call, of which there are at most 500, and never behind
 those of later calls. With ``order=key`` no call has two rows of one key, unless they are in one aggregated record:
 the first copies of a key's rows are in order. A row that can never be taken holds up no other.

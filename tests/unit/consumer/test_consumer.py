@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from kinesis_spout.consumer import consumer
+from kinesis_spout.consumer import burying, consumer
 from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.errors import DeadLetterError, StoreUnavailable
 from kinesis_spout.ports import CheckpointStore, CheckpointWrite, CommitResult
@@ -112,7 +112,7 @@ def test_a_letter_under_way_says_nothing_of_the_next_ownership_of_its_shard(worl
 def test_closing_waits_for_a_sink_that_hangs_but_not_for_ever(
     world: World, monkeypatch: pytest.MonkeyPatch, *, begun_before: bool
 ) -> None:
-    monkeypatch.setattr(consumer, "LAST_LETTERS_SECONDS", 0.2)
+    monkeypatch.setattr(burying, "LAST_LETTERS_SECONDS", 0.2)
     world.dead_letters = sink = GatedSink()
     spout = world.spout(retry_limit=0, commit_interval_seconds=NEVER)
     one, two = world.put("one", "two")
