@@ -145,7 +145,7 @@ class LocalShardState:
             OutOfOrder: it does not come after every record read before, or comes after the shard's end.
         """
         tracker, timeout = self.tracker, self._timeout_seconds
-        if self._is_ordered or tracker.is_restored or self.phase is not _READING:
+        if self._is_ordered or tracker.restored is not None or self.phase is not _READING:
             return self._emit_with_a_past(sequence, partition_key, now)
         tracker.emitted(sequence, deadline=None if timeout is None else now + timeout)
         return _FIRST_DELIVERY
