@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceStreamReader
 from read_limits import lift_read_limits
 
+from kinesis_spout.settings.source_options import StreamReadOptions
 from kinesis_spout.structured.data_source import KinesisDataSource
-from kinesis_spout.structured.options import StreamReadOptions
 from kinesis_spout.structured.stream.stream_reader import KinesisStreamReader
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from kinesis_spout.config import SpoutConfig
     from kinesis_spout.handler import Reject, RetryLater
     from kinesis_spout.kinesis_spout import KinesisSpout
     from kinesis_spout.record import Record
+    from kinesis_spout.settings import SpoutConfig
 
 __all__ = ["KinesisSpout", "Record", "Reject", "RetryLater", "SpoutConfig"]
 
@@ -20,7 +20,7 @@ _HOMES: Final = {
     "Record": "kinesis_spout.record",
     "Reject": "kinesis_spout.handler",
     "RetryLater": "kinesis_spout.handler",
-    "SpoutConfig": "kinesis_spout.config",
+    "SpoutConfig": "kinesis_spout.settings",
 }
 
 

@@ -1,28 +1,32 @@
 """The errors a user of this package can meet.
 
-KinesisSpoutError
-├── InvalidConfig            a setting is unknown, missing or out of range
-├── KinesisError             what the Kinesis API answers; see kinesis_spout.kinesis.errors for the table
-│   ├── Throttled            retriable: slow down, at least 1 s
-│   ├── Unavailable          retriable: 5xx, time-outs, resets
-│   ├── KeyUnavailable       retriable, slowly: KMS refuses; the shard waits, nothing is skipped
-│   ├── ExpiredIterator      retriable: ask for a new iterator
-│   ├── InvalidIterator      retriable once: GetRecords refused the iterator
-│   ├── AccessDenied         wrong or missing credentials or permissions
-│   ├── StreamNotFound       the stream does not exist
-│   ├── ShardNotFound        the shard is gone (trimmed away)
-│   └── DataLoss             a position is behind retention, or outside its shard
-├── StoreError               ZooKeeper
-│   ├── StoreUnavailable     retriable: connection lost, session expired
-│   ├── CheckpointUnreadable what is stored cannot be read; never treated as "nothing stored"
-│   ├── ProgressLost         ZooKeeper no longer has what this consumer began with
-│   ├── StreamRecreated      the stored progress belongs to an older stream of the same name
-│   └── ConsumerAlive        refused, because a consumer of the application is running
-├── DeadLetterError          retriable: a dead letter could not be made durable
-├── UnwritableRow            (structured.rejected_rows) a row that the sink can never write
-├── TooManyFailures          (structured.each_record) more failed than may be kept for another delivery
-├── HandlerKilledWorker      the user's handler ended its Python worker, or outlived the message time-out
-└── SpoutClosed              a call on a spout that was closed
+    KinesisSpoutError
+    ├── InvalidConfig            a setting is unknown, missing or out of range
+    ├── KinesisError             what the Kinesis API answers
+    │   ├── Throttled            retriable: slow down, at least 1 s
+    │   ├── Unavailable          retriable: 5xx, time-outs, resets
+    │   ├── KeyUnavailable       retriable, slowly: KMS refuses; the shard waits, nothing is skipped
+    │   ├── ExpiredIterator      retriable: ask for a new iterator
+    │   ├── InvalidIterator      retriable: GetRecords refused the iterator
+    │   ├── AccessDenied         wrong or missing credentials or permissions
+    │   ├── StreamNotFound       the stream does not exist
+    │   ├── ShardNotFound        the shard is gone (trimmed away)
+    │   └── DataLoss             a position is behind retention, or outside its shard
+    ├── StoreError               ZooKeeper
+    │   ├── StoreUnavailable     retriable: connection lost, session expired
+    │   ├── CheckpointUnreadable what is stored cannot be read; never treated as "nothing stored"
+    │   ├── ProgressLost         ZooKeeper no longer has what this consumer began with
+    │   ├── StreamRecreated      the stored progress belongs to an older stream of the same name
+    │   └── ConsumerAlive        refused, because a consumer of the application is running
+    ├── DeadLetterError          retriable: a dead letter could not be made durable
+    ├── HandlerKilledWorker      the user's handler ended its Python worker, or outlived the message time-out
+    ├── SpoutClosed              a call on a spout that was closed
+    ├── HandlerBroken            (spark.tasks.jobs) the handler cannot be loaded on the executors
+    ├── SparkGone                (spark.tasks.jobs) the SparkContext was stopped, or its JVM has ended
+    ├── TooManyFailures          (spark.record_outcomes) more records failed than are kept for another delivery
+    └── UnwritableRow            (structured.write) a row that the sink can never write
+
+`kinesis_spout.kinesis.patience` says what follows from each error of Kinesis, and how long it is tried again.
 """
 
 

@@ -1,7 +1,7 @@
 """A Kinesis record as the user sees it, and as GetRecords sends it: one struct serves both.
 
 The decoder fills the fields that come over the wire in place; ``stream``, ``shard_id`` and ``attempt`` are
-added by whoever fetched it. One object per record, no copy in between.
+added by the getter. One object per record, no copy in between.
 """
 
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ from shard_state import SequenceNumber
 
 
 class Record(msgspec.Struct):
-    """One record of a shard. Not frozen, because decoding is faster so; a handler is given its own copy."""
+    """One record of a shard. Not frozen, because that is faster to decode; a handler gets a copy of its own."""
 
     data: bytes = msgspec.field(name="Data")
     """The payload, at most 10 MiB."""

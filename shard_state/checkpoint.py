@@ -5,7 +5,7 @@
     holes      runs of finished records beyond the base, in order: (after, last], like the base itself
     anchor     the nearest record beyond the base that is known: the first unfinished one
     attempts   how often each unfinished record was delivered, where that failed at least once
-    parents    the shards that this one came from; None if whoever stored it did not know
+    parents    the shards that this one came from; None if the writer did not know
     epoch      the ownership under which this was written
     app_instance   which start of which application wrote it
 

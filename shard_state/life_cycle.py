@@ -3,8 +3,8 @@
     WAITING_FOR_PARENTS --parents over--> READY --acquired--> READING --end read--> DRAINING
     DRAINING --all finished--> FINISHED --end committed--> OVER
 
-READING, DRAINING and FINISHED are the owned states: losing the ownership leads to LOST, and whoever acquires
-the shard again begins at READING from what is stored. A shard found over in the store is OVER at once. Only
+READING, DRAINING and FINISHED are the owned states: losing the ownership leads to LOST, and the next owner of the
+shard begins at READING from what is stored. A shard found over in the store is OVER at once. Only
 OVER, which is in the store, lets the children begin (invariants 7, 8).
 """
 

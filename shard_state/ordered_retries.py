@@ -1,4 +1,4 @@
-"""Who waits behind whom after a failure.
+"""Which records wait behind which after a failure.
 
     UNORDERED   nobody: other records go on while a failed one waits
     KEY         later records of the same partition key wait behind the failed one, in shard order

@@ -93,7 +93,7 @@ class Position:
         if self.timestamp is not None:
             document["timestamp"] = self.timestamp
         if self.is_done:
-            # Who does not know of it reads one user record again, and loses none.
+            # Code that does not know of it reads one user record again, and loses no record.
             document["is_done"] = True
         return document
 
@@ -102,7 +102,7 @@ class Position:
         """Read the stored form of a resolved position.
 
         Raises:
-            ValueError, KeyError, TypeError: it is none, or it is LATEST, which is never stored.
+            ValueError, KeyError, TypeError: it is no position, or it is LATEST, which is never stored.
         """
         match PositionType(document["type"]):
             case PositionType.TRIM_HORIZON:

@@ -1,10 +1,10 @@
-"""Whose turn it is, among shards that come and go.
+"""Which shard is next, among shards that come and go.
 
-Whoever was served goes to the back of the ring, whoever joins too. So a shard that joins or leaves neither gains
-nor costs anybody a turn (invariant 15). A micro-batch serves a whole ``round``. Record by record, the ``current``
-shard is served, a few records each time. One that was found to have nothing *rests*, for a moment that grows with
-the number of shards: however many shards are idle, looking at them costs about the same share of one processor,
-and a busy shard's records cost nothing more for them.
+A shard that was served goes to the back of the ring; so does one that joins. So a shard that joins or leaves
+does not gain or cost a turn (invariant 15). A micro-batch serves a whole ``round``. Record by record, the
+``current`` shard is served, a few records each time. One that was found to have nothing *rests*, for a moment
+that grows with the number of shards: however many shards are idle, looking at them costs about the same share
+of one processor, and a busy shard's records cost nothing more for them.
 """
 
 from collections import OrderedDict, deque

@@ -99,7 +99,7 @@ class StateManager:
         self._unowned: dict[str, ShardPhase] = {}
         """The phases of the known shards that this consumer does not own."""
         self.turns = RoundRobin()
-        """Whose turn it is among the owned shards (invariant 15)."""
+        """Which of the owned shards is next (invariant 15)."""
         self._watch = OutcomeWatch(breaker, random)
         self._breaker = self._watch.breaker
 

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from kinesis_spout import KinesisSpout
-from kinesis_spout.config import SpoutConfig
 from kinesis_spout.consumer.open_ports import open_ports
+from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark import SpoutQuery, session
 from kinesis_spout.spark.driver.query import start_query, task_settings
 from tests.micro_batch_world import DeliveryLog, Handle, logging_handler

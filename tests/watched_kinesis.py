@@ -13,8 +13,8 @@ from pyspark import TaskContext
 from pyspark.sql import Row
 from pyspark.sql.datasource import InputPartition
 
+from kinesis_spout.settings.source_options import StreamReadOptions, WriteOptions
 from kinesis_spout.structured.data_source import KinesisDataSource
-from kinesis_spout.structured.options import StreamReadOptions, WriteOptions
 from kinesis_spout.structured.stream.stream_reader import KinesisStreamReader
 from kinesis_spout.structured.write.writer import KinesisStreamWriter
 from kinesis_spout.structured.write.written import Written

@@ -16,7 +16,7 @@ import msgspec
 
 from examples.demo.booking import BookDeparture
 from kinesis_spout import KinesisSpout
-from kinesis_spout.config import SpoutConfig
+from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark import session
 from kinesis_spout.spark.driver.query import SpoutQuery
 from kinesis_spout.spark.session import socket_settings

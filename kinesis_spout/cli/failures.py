@@ -8,7 +8,6 @@ from typer.core import TyperGroup
 
 from kinesis_spout.cli.output import note
 from kinesis_spout.cli.settings import as_argument
-from kinesis_spout.config.spelling import respelled
 from kinesis_spout.errors import (
     CheckpointUnreadable,
     ConsumerAlive,
@@ -18,6 +17,7 @@ from kinesis_spout.errors import (
     StreamRecreated,
     Unavailable,
 )
+from kinesis_spout.settings.messages import respelled
 
 INTERRUPTED: Final = 130
 """What shells expect of a command that SIGINT ended."""

@@ -2,8 +2,8 @@
 
 A server that starts gives every session it finds in its data its whole time again. So after a consumer was killed
 that was the server's last user, its nodes are there once more. A command that starts the server, and ends it with
-its own end, would see them each time, and renew them each time. So it waits here. Whoever lives connects again
-within that time and stays; whoever is dead is gone after it.
+its own end, would see them each time, and renew them each time. So it waits here. A living consumer connects
+again within that time and stays; the node of a dead one is gone after it.
 
 How long a session lasts its owner chose, perhaps not as this command's settings say. While a member's process is
 known to have ended, the wait goes on up to the longest that can be chosen.

@@ -8,9 +8,9 @@ from kinesis_spout.cli.failures import NotFound
 from kinesis_spout.cli.output import note
 from kinesis_spout.cli.stored_progress import StoredProgress
 from kinesis_spout.cli.world import World
-from kinesis_spout.config import SpoutConfig
 from kinesis_spout.errors import StoreError
 from kinesis_spout.ports import DeadLetterSink
+from kinesis_spout.settings import SpoutConfig
 
 
 def check_begun(progress: StoredProgress, config: SpoutConfig) -> None:

@@ -4,29 +4,33 @@ A command says ``config: SpoutConfig`` and is decorated with ``configured``. Its
 each of the usual settings, ``--set NAME=VALUE`` for any, ``--config`` for a file, and the environment.
 """
 
-import difflib
 import functools
 import inspect
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-import msgspec
 import typer
 
-from kinesis_spout.config import SpoutConfig, options
-from kinesis_spout.config.refusals import MissingSetting
-from kinesis_spout.config.sources import ENVIRONMENT_PREFIX, variable
 from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.settings import SpoutConfig
+from kinesis_spout.settings.messages import MissingSetting
+from kinesis_spout.settings.sources import (
+    Setting,
+    checked,
+    from_environment,
+    from_toml_file,
+    nearest,
+    variable,
+)
+from kinesis_spout.settings.table import SETTINGS
 
 USUAL: Final = ("stream", "app", "zookeeper", "region", "endpoint_url")
 """The settings that every such command has an option for."""
 
 STREAM_ONLY: Final = ("stream", "region", "endpoint_url")
 """The same for commands that look at a stream alone: they need no application's name."""
-
-_WITH_OPTION: Final = frozenset({*USUAL, "initial_position", "retry_limit", "order", "dead_letters"})
-"""The settings that have an option of their own wherever they matter."""
 
 _NO_APPLICATION: Final = "none"
 
@@ -55,10 +59,10 @@ def configured(
     Where the usual ones are without ``app``, the application need not be given.
     """
     names = (*usual, *more)
-    described = {option.name: option for option in options()}
-    added = [
-        _parameter(name, Annotated[str | None, _option(name, described[name].doc)]) for name in names
-    ] + [_parameter("config_file", _File), _parameter("assignments", _Assignments)]
+    added = [_parameter(name, Annotated[str | None, _option(name, SETTINGS[name].doc)]) for name in names] + [
+        _parameter("config_file", _File),
+        _parameter("assignments", _Assignments),
+    ]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(command)
@@ -83,12 +87,14 @@ def load(file: Path | None, given: Mapping[str, str | None], assignments: Sequen
     """Make the configuration: options over ``--set`` over the environment over the file.
 
     Raises:
-        InvalidConfig: from ``SpoutConfig``, or for an assignment that is none.
+        InvalidConfig: from ``SpoutConfig``, or for text that is no assignment.
     """
     texts = dict(_assigned(assignment) for assignment in assignments)
     texts |= {name: text for name, text in given.items() if text is not None}
     try:
-        return SpoutConfig.load(file, **{name: _typed(name, text) for name, text in texts.items()})
+        in_file = {} if file is None else from_toml_file(file)
+        said = {name: Setting(text, "", strict=False) for name, text in texts.items()}
+        return SpoutConfig(**checked(in_file | from_environment(os.environ) | said))
     except MissingSetting as missing:
         name = missing.setting
         raise MissingSetting(
@@ -127,8 +133,8 @@ def _parameter(name: str, annotation: Any) -> inspect.Parameter:
 def _assigned(assignment: str) -> tuple[str, str]:
     name, equals, text = assignment.partition("=")
     name = name.strip().replace("-", "_")
-    if name not in _TYPES:
-        near = _near(name)
+    if name not in SETTINGS:
+        near = nearest(name)
         advice = f"did you mean {' or '.join(near)}?" if near else "`kinesis-spout options` lists all"
         raise InvalidConfig(f"--set: unknown setting {name!r}: {advice}")
     if not equals:
@@ -136,30 +142,12 @@ def _assigned(assignment: str) -> tuple[str, str]:
     return name, text
 
 
-def _near(name: str) -> list[str]:
-    """Name the settings that were perhaps meant: spelled alike, or with that word in them."""
-    spelled = name.strip("_").lower().removeprefix(ENVIRONMENT_PREFIX.lower())
-    near = difflib.get_close_matches(spelled, _TYPES)
-    return near[:1] if spelled in near else near or [known for known in _TYPES if spelled in known.split("_")]
-
-
-def _typed(name: str, text: str) -> Any:
-    """Read a number or a truth value from text; what cannot be read is left for ``SpoutConfig`` to refuse."""
-    try:
-        return msgspec.convert(text, _TYPES[name], strict=False)
-    except msgspec.ValidationError:
-        return text
-
-
 def as_argument(setting: str, value: str | None) -> str | None:
-    """Spell a setting as the commands take it; None if there is none of that name. See ``config.spelling``."""
-    if setting not in _TYPES:
+    """Spell a setting as the commands take it; None if no setting has that name. See ``settings.messages``."""
+    if setting not in SETTINGS:
         return None
     said = value.lower() if value in {"True", "False"} else value
-    if setting in _WITH_OPTION:
+    if SETTINGS[setting].has_argument:
         option = "--" + setting.replace("_", "-")
         return option if said is None else f"{option} {said}"
     return f"--set {setting}" if said is None else f"--set {setting}={said}"
-
-
-_TYPES: Final = {field.name: field.type for field in msgspec.structs.fields(SpoutConfig)}

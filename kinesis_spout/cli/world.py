@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 from kinesis_spout.cli.ghosts import await_ghosts
 from kinesis_spout.cli.stored_progress import StoredProgress
 from kinesis_spout.clock import SystemClock
-from kinesis_spout.config import SpoutConfig
 from kinesis_spout.errors import StoreError
 from kinesis_spout.ports import DeadLetterSink, ShardGetter, ShardLister
+from kinesis_spout.settings import SpoutConfig
 from shard_state import Position
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import Final
 
-from kinesis_spout.config import SpoutConfig
 from kinesis_spout.consumer.burying import Burying
 from kinesis_spout.consumer.chores import CAP_SECONDS, FIRST_SECONDS, Chores
 from kinesis_spout.consumer.counters import Counters
@@ -30,6 +29,7 @@ from kinesis_spout.handler import RaisedAt
 from kinesis_spout.kinesis.patience import Action, Patience, Reaction, Tries
 from kinesis_spout.ports import CheckpointWrite
 from kinesis_spout.record import Record
+from kinesis_spout.settings import SpoutConfig
 from shard_state import (
     BreakerRule,
     Capacity,

@@ -1,33 +1,23 @@
 """From settings to the real world: Kinesis, ZooKeeper, and where dead letters go."""
 
 from contextlib import ExitStack
-from dataclasses import replace
+
+from msgspec.structs import asdict
 
 from kinesis_spout.clock import SystemClock
-from kinesis_spout.config import SpoutConfig
 from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.dead_letters.sink_url import open_sink
 from kinesis_spout.kinesis import KinesisClientSettings, KinesisShardLister, PollingShardGetter
 from kinesis_spout.ports import ShardGetter
+from kinesis_spout.settings import SpoutConfig
+from kinesis_spout.settings.kinesis_client import client_settings as settings_of_client
 from kinesis_spout.zookeeper import ZooKeeperSettings
 from shard_state import Position
 
 
 def client_settings(config: SpoutConfig) -> KinesisClientSettings:
     """Say how Kinesis is reached; can be sent to executors."""
-    settings = KinesisClientSettings(
-        region=config.stream_region,
-        endpoint_url=config.endpoint_url,
-        access_key=config.aws_access_key_id,
-        secret_key=config.aws_secret_access_key,
-        session_token=config.aws_session_token,
-        role_arn=config.role_arn,
-        role_external_id=config.role_external_id,
-        sts_endpoint_url=config.sts_endpoint,
-    )
-    if config.role_session_name is None:
-        return settings
-    return replace(settings, role_session_name=config.role_session_name)
+    return settings_of_client(asdict(config), config.stream_region)
 
 
 def zookeeper_settings(config: SpoutConfig) -> ZooKeeperSettings:

@@ -2,9 +2,9 @@
 
 import logging
 
-from kinesis_spout.config import SpoutConfig
 from kinesis_spout.failure_kinds import FailureKinds
 from kinesis_spout.ports import Coordinator
+from kinesis_spout.settings import SpoutConfig
 from shard_state import BreakerEvent, BreakerNotice, Pause
 
 _log = logging.getLogger(__name__)

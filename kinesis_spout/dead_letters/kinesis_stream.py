@@ -12,9 +12,8 @@ The stream's retention ends what it keeps: 24 hours unless it was raised.
 import logging
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from botocore.exceptions import ClientError
@@ -23,19 +22,17 @@ from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.dead_letters.kinesis_failures import as_dead_letter_errors
 from kinesis_spout.dead_letters.stored_form import decoded, encoded
 from kinesis_spout.errors import DeadLetterError
-from kinesis_spout.kinesis.client import stream_arguments
+from kinesis_spout.kinesis import KinesisShardLister, PollingShardGetter
 from kinesis_spout.kinesis.errors import error_code
 from kinesis_spout.kinesis.patience import Patience, Tries
+from kinesis_spout.kinesis.read.getter import MAX_RECORDS
 from kinesis_spout.kinesis.write.put_records import COMMON_RECORD_BYTES, Entry
 from kinesis_spout.kinesis.write.record_putter import put_all
-from shard_state import Shard
+from shard_state import Position
 from shard_state.lineage import parents_first
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
-
-READ_INTERVAL_SECONDS: Final = 0.2
-"""AWS: five calls per second and shard."""
 
 _PART_HEAD_BYTES: Final = 128
 
@@ -61,12 +58,19 @@ class KinesisStreamSink:
         self._stream = stream
         self._max_record_bytes = max_record_bytes
         self._patience = patience or Patience()
+        self._lister = KinesisShardLister(
+            client,
+            stream,
+            deadline_seconds=self._patience.deadline_seconds,
+            clock=self._patience.clock,
+            jitter=self._patience.jitter,
+        )
 
     def check_writable(self) -> None:
         """Ask for the stream; see the port. Only a write could tell whether records may be put on it."""
         try:
-            describe = partial(self._client.describe_stream_summary, **stream_arguments(self._stream))
-            self._persistently("DescribeStreamSummary", describe)
+            with as_dead_letter_errors():
+                self._lister.summary()
         except DeadLetterError as error:
             if (
                 isinstance(error.__cause__, ClientError)
@@ -85,7 +89,9 @@ class KinesisStreamSink:
     def read(self) -> Iterable[DeadLetter]:
         """Give back what the stream holds, parents before children, each shard in order; see the port."""
         incomplete: dict[str, dict[int, bytes]] = {}
-        for shard in parents_first(self._shards()):
+        with as_dead_letter_errors():
+            shards = self._lister.list_shards()
+        for shard in parents_first(shards):
             for where, data in self._records(shard.shard_id):
                 head, line_end, rest = data.partition(b"\n")
                 if not line_end:
@@ -119,73 +125,26 @@ class KinesisStreamSink:
             for number, start in enumerate(starts)
         ]
 
-    def _shards(self) -> list[Shard]:
-        shards: list[Shard] = []
-        arguments = stream_arguments(self._stream)
-        while True:
-            reply = self._persistently("ListShards", partial(self._client.list_shards, **arguments))
-            for shard in reply["Shards"]:
-                parents = (shard.get("ParentShardId"), shard.get("AdjacentParentShardId"))
-                shards.append(Shard(shard_id=shard["ShardId"], parents=tuple(filter(None, parents))))
-            token = reply.get("NextToken")
-            if not token:
-                return shards
-            arguments = {"NextToken": token}
-
     def _records(self, shard_id: str) -> Iterator[tuple[str, bytes]]:
         """Give every record of a shard with where it is, from the oldest to the tip or the shard's end."""
-        last: str | None = None
-        iterator = self._iterator(shard_id, after=last)
-        while iterator:
-            try:
-                page = self._page(shard_id, iterator)
-            except _IteratorExpired:  # whoever reads may take longer over a page than an iterator lives
-                iterator = self._iterator(shard_id, after=last)
-                continue
+        getter = PollingShardGetter(
+            self._client,
+            stream=self._stream,
+            shard_id=shard_id,
+            position=Position.trim_horizon(),
+            lister=self._lister,
+            clock=self._patience.clock,
+            jitter=self._patience.jitter,
+        )
+        while True:
+            with as_dead_letter_errors():
+                tries = Tries(self._patience, f"GetRecords of {shard_id} on {self._stream}")
+                page = tries.call(partial(getter.read, MAX_RECORDS))
             for record in page.records:
                 yield f"{self._stream}/{shard_id}:{record.sequence_number}", record.data
-                last = record.sequence_number
             # An empty page alone is not the tip, and neither is "0 behind": some emulators always say so.
-            if not page.records and not page.millis_behind_latest:
+            if page.at_end or not (page.records or page.millis_behind_latest):
                 return
-            iterator = page.next_shard_iterator
-            self._patience.clock.sleep(READ_INTERVAL_SECONDS)
-
-    def _iterator(self, shard_id: str, *, after: str | None) -> str | None:
-        start: dict[str, Any] = {"ShardIteratorType": "TRIM_HORIZON"}
-        if after is not None:
-            start = {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "StartingSequenceNumber": after}
-        arguments = stream_arguments(self._stream) | {"ShardId": shard_id} | start
-        reply = self._persistently(
-            f"GetShardIterator of {shard_id}", partial(self._client.get_shard_iterator, **arguments)
-        )
-        iterator: str | None = reply["ShardIterator"]
-        return iterator
-
-    def _page(self, shard_id: str, iterator: str) -> "_Page":
-        # The iterator says which stream, but not in which account; an ARN says that.
-        arguments: dict[str, Any] = {"StreamARN": self._stream} if self._stream.startswith("arn:") else {}
-
-        def get_records() -> Any:
-            try:
-                return self._client.get_records(ShardIterator=iterator, **arguments)
-            except ClientError as error:
-                if error_code(error) == "ExpiredIteratorException":
-                    raise _IteratorExpired from error
-                raise
-
-        reply = self._persistently(f"GetRecords of {shard_id}", get_records)
-        # The spout's own client takes the body away before botocore parses it.
-        body = reply.get("RawBody")
-        return msgspec.convert(reply, _Page) if body is None else msgspec.json.decode(body, type=_Page)
-
-    def _persistently(self, what: str, call: Any) -> Any:
-        with as_dead_letter_errors():
-            return Tries(self._patience, f"{what} on {self._stream}").call(call)
-
-
-class _IteratorExpired(Exception):  # noqa: N818 - never leaves this module
-    pass
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True):
@@ -195,20 +154,6 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True):
     """Differs between two writes of one letter, whose parts do not fit each other."""
     number: int
     count: int
-
-
-class _StoredRecord(msgspec.Struct, frozen=True, rename="pascal"):
-    data: bytes
-    sequence_number: str
-    approximate_arrival_timestamp: float | datetime | None = None
-
-
-class _Page(msgspec.Struct, frozen=True, rename="pascal"):
-    """GetRecords' reply, over the wire or as botocore parsed it."""
-
-    records: list[_StoredRecord]
-    next_shard_iterator: str | None = None
-    millis_behind_latest: int | None = None
 
 
 def _part(where: str, head: bytes) -> _Part:

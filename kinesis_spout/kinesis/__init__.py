@@ -1,8 +1,9 @@
 """Kinesis behind the ports: client, lister, getters."""
 
+from kinesis_spout.columns import SCHEMA
 from kinesis_spout.kinesis.client import KinesisClientSettings
 from kinesis_spout.kinesis.lister import KinesisShardLister
-from kinesis_spout.kinesis.read.arrow import SCHEMA, ArrowPage, decode_to_arrow
+from kinesis_spout.kinesis.read.arrow import ArrowPage, decode_to_arrow
 from kinesis_spout.kinesis.read.buffered_getter import BufferedShardGetter
 from kinesis_spout.kinesis.read.getter import PollingShardGetter
 from kinesis_spout.kinesis.read.prefetcher import Prefetcher

@@ -30,8 +30,8 @@ from kinesis_spout.errors import (
 class ResourceNotFound(Unavailable):
     """The stream or the shard was not found, says one call. Not believed before it is verified.
 
-    Whoever meets it asks the lister: only then it becomes StreamNotFound or ShardNotFound. Retriable, so that
-    it does no harm where nobody verified it.
+    The getter that meets it asks the lister; only then it becomes StreamNotFound or ShardNotFound. Retriable,
+    so that it does no harm where nobody verified it.
     """
 
 

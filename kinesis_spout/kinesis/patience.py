@@ -1,7 +1,7 @@
-"""What an error means for whoever met it, and how long it is tried again: one table, for reads, lists and writes.
+"""What an error means for the work that met it, and how long that work is tried again: one table for all work.
 
 What an answer of the API is called stands in ``kinesis.errors``. Here an error goes in, and what to do comes out;
-whoever asks waits in its own way. Times are those of the clock that is passed in.
+each caller waits in its own way. Times are those of the clock that is passed in.
 
 | error | a consumer that has read | a query; a consumer before its first page | a list, a write |
 | --- | --- | --- | --- |
@@ -87,7 +87,7 @@ class Work(Enum):
     QUERY = auto()
     """What a query does, or a consumer that has read nothing yet: somebody looks on, and can start it again."""
     CALL = auto()
-    """One listing, one write: it has a deadline, and whoever asked for it decides what follows."""
+    """One listing, one write: it has a deadline, and its caller decides what follows."""
 
 
 class Action(Enum):

@@ -1,1 +1,10 @@
-"""What users set, and how they write it: the grammar of positions."""
+"""What users set: one table of options for every door, the types they take, and how each door speaks of them.
+
+Not what is done with them. Begin with ``option``, what a row says, and ``table``; ``spout_config`` and
+``source_options`` are the validated values that the doors get.
+"""
+
+from kinesis_spout.settings.keywords import SpoutSettings
+from kinesis_spout.settings.spout_config import SpoutConfig
+
+__all__ = ["SpoutConfig", "SpoutSettings"]

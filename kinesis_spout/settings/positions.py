@@ -2,14 +2,14 @@
 
 ::
 
-    position = word | time | place
+    position = word | time | record
     word     = "latest" | "trim_horizon" | "earliest"
     time     = ["at_timestamp"] (ISO 8601 with its zone | seconds since the epoch)
-    place    = ("at_sequence_number" | "after_sequence_number") number[":" index in an aggregated record]
+    record   = ("at_sequence_number" | "after_sequence_number") number[":" index in an aggregated record]
 
 Upper and lower case are the same. A bare number is always seconds since the epoch, and a sequence number always
-has its keyword. A time without a zone is refused: nobody knows which was meant. A place is one of one shard, so it
-is taken only where the shard is known.
+has its keyword. A time without a zone is refused: nobody knows which was meant. A record is in one shard, so it is
+taken only where the shard is known.
 """
 
 import math
@@ -17,6 +17,7 @@ import re
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from kinesis_spout.settings.messages import NotAllowed
 from shard_state import Position, SequenceNumber
 from shard_state.errors import InvalidSequenceNumber
 
@@ -29,19 +30,6 @@ _LONGEST_TIME: Final = 20
 """Digits; in nanoseconds a time has 19. Sequence numbers of AWS have 56."""
 
 
-class NotAPosition(ValueError):  # noqa: N818 - the name says what is wrong
-    """A text that names no position.
-
-    Args:
-        expected: what would have been right.
-        got: the part of the text that is wrong, as messages show it.
-    """
-
-    def __init__(self, expected: str, got: Any) -> None:
-        super().__init__(f"expected {expected}, got {_shown(got)}")
-        self.expected = expected
-
-
 def parse_position(text: str, allowed: str = ALLOWED) -> Position:
     """Give the position that a text names; LATEST is not resolved here.
 
@@ -50,7 +38,7 @@ def parse_position(text: str, allowed: str = ALLOWED) -> Position:
         allowed: how the door calls what it takes.
 
     Raises:
-        NotAPosition: it names none.
+        NotAllowed: it names none.
     """
     match text.lower():
         case "latest":
@@ -70,21 +58,32 @@ def parse_position(text: str, allowed: str = ALLOWED) -> Position:
 
 
 def parse_position_of_all_shards(text: str, allowed: str = ALLOWED) -> Position:
-    """Give the position that a text names for every shard of a stream, so no place in one of them."""
+    """Give the position that a text names for every shard of a stream, so no record of one of them."""
     position = parse_position(text, allowed)
     if position.sequence_number is not None:
-        raise NotAPosition(f"{allowed}; a sequence number is a place in one shard", text)
+        raise NotAllowed(f"{allowed}; a sequence number is a record of one shard", text)
     return position
+
+
+def resolved(position: Position, now: float, written: str) -> Position:
+    """Give a position with LATEST turned into the time ``now``.
+
+    Raises:
+        NotAllowed: it is a time that is yet to come.
+    """
+    if position.timestamp is not None and position.timestamp > now:
+        raise NotAllowed("a time that is not in the future (latest is now)", written)
+    return position.resolved(now)
 
 
 def parse_time(time: Any) -> float:
     """Give the seconds since the epoch that a text or a number means.
 
     Raises:
-        NotAPosition: it means none.
+        NotAllowed: it means none.
     """
     if isinstance(time, bool) or not isinstance(time, (str, int, float)):
-        raise NotAPosition("a time, in ISO 8601 or in seconds since the epoch", time)
+        raise NotAllowed("a time, in ISO 8601 or in seconds since the epoch", time)
     if isinstance(time, str):
         return _seconds(time, "a time in ISO 8601 with its zone, as in 2026-01-31T12:00:00Z")
     return _bounded(float(time) if abs(time) <= _LAST_EPOCH_SECOND else math.inf, time)
@@ -93,7 +92,7 @@ def parse_time(time: Any) -> float:
 def _seconds(text: str, allowed: str) -> float:
     if _NUMBER.fullmatch(text):
         if len(text.partition(".")[0]) >= _LONGEST_TIME:
-            raise NotAPosition(
+            raise NotAllowed(
                 "at most seconds since the epoch as a bare number; a sequence number has its keyword before it: "
                 "at_sequence_number or after_sequence_number",
                 text,
@@ -102,9 +101,9 @@ def _seconds(text: str, allowed: str) -> float:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        raise NotAPosition(allowed, text) from error
+        raise NotAllowed(allowed, text) from error
     if moment.tzinfo is None:
-        raise NotAPosition(
+        raise NotAllowed(
             f"a time with its zone: choose {moment.isoformat()}Z, which is UTC, or another zone, as in "
             f"{moment.isoformat()}+01:00",
             text,
@@ -117,18 +116,14 @@ def _bounded(seconds: float, written: Any) -> float:
         expected = "a time between 1970 and 9999; a number means seconds since the epoch, not milliseconds"
         if seconds > _LAST_EPOCH_SECOND:
             expected += ", and this looks like milliseconds"
-        raise NotAPosition(expected, written)
+        raise NotAllowed(expected, written)
     return seconds
 
 
 def _sequence_number(text: str) -> SequenceNumber:
-    if not text[0].isdigit():  # SHARD_START and SHARD_END are no places to read from
-        raise NotAPosition("a sequence number, as in 123 or 123:4", text)
+    if not text[0].isdigit():  # SHARD_START and SHARD_END name no record
+        raise NotAllowed("a sequence number, as in 123 or 123:4", text)
     try:
         return SequenceNumber.parse(text)
     except InvalidSequenceNumber as error:
-        raise NotAPosition("a sequence number, as in 123 or 123:4", text) from error
-
-
-def _shown(written: Any) -> str:
-    return repr(written)[:160]
+        raise NotAllowed("a sequence number, as in 123 or 123:4", text) from error

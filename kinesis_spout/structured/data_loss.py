@@ -19,7 +19,7 @@ def lose(
 
     Args:
         text: what was expected, and what was found.
-        fail: ``failOnDataLoss``. If it is off, the loss is logged, and whoever calls goes on.
+        fail: ``failOnDataLoss``. If it is off, the loss is logged, and the caller goes on.
         kind: of the error.
         so_that: what it is good for to set the option to false.
         cause: of the error.

@@ -24,7 +24,7 @@ class KinesisDataSource(DataSource):
     """Kinesis for Spark SQL: streaming read, batch read, streaming write, batch write.
 
     Args:
-        options: see ``kinesis_spout.structured.options``. Checked when a reader or a writer is made, which is
+        options: see ``kinesis_spout.settings.source_options``. Checked when a reader or a writer is made, which is
             before anything is read or written.
 
     Raises:
@@ -52,8 +52,8 @@ class KinesisDataSource(DataSource):
 
     def reader(self, schema: "StructType") -> DataSourceReader:
         """Give the reader of ``spark.read``."""
+        from kinesis_spout.settings.source_options import BatchReadOptions
         from kinesis_spout.structured.batch.batch_reader import KinesisBatchReader
-        from kinesis_spout.structured.options import BatchReadOptions
         from kinesis_spout.structured.schema import with_those_of_table
 
         options = with_those_of_table(self.options, schema)
@@ -62,7 +62,7 @@ class KinesisDataSource(DataSource):
     def streamReader(self, schema: "StructType") -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Give the reader of ``spark.readStream``."""
         from kinesis_spout.errors import InvalidConfig
-        from kinesis_spout.structured.options import StreamReadOptions
+        from kinesis_spout.settings.source_options import StreamReadOptions
         from kinesis_spout.structured.schema import with_those_of_table
         from kinesis_spout.structured.stream.refused_reader import RefusedStreamReader
         from kinesis_spout.structured.stream.stream_reader import KinesisStreamReader
@@ -75,14 +75,14 @@ class KinesisDataSource(DataSource):
 
     def writer(self, schema: "StructType", overwrite: bool) -> DataSourceWriter:
         """Give the writer of ``df.write``."""
-        from kinesis_spout.structured.options import WriteOptions
+        from kinesis_spout.settings.source_options import WriteOptions
         from kinesis_spout.structured.write.writer import KinesisBatchWriter
 
         return KinesisBatchWriter(WriteOptions.of(dict(self.options)), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """Give the writer of ``df.writeStream``."""
-        from kinesis_spout.structured.options import WriteOptions
+        from kinesis_spout.settings.source_options import WriteOptions
         from kinesis_spout.structured.write.writer import KinesisStreamWriter
 
         return KinesisStreamWriter(WriteOptions.of(dict(self.options)), schema, overwrite=overwrite)

@@ -53,7 +53,7 @@ class ShardOffset:
 
     @property
     def last(self) -> SequenceNumber | None:
-        """The last record read; None if there is none."""
+        """The last record read; None if nothing was read."""
         # A start given by number has a number too, and is not a record that was read.
         return self.position.sequence_number if self.read is not None else None
 
@@ -74,7 +74,7 @@ class ShardOffset:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "ShardOffset":
-        """Read the JSON form. Raises ValueError, KeyError or TypeError if it is none."""
+        """Read the JSON form. Raises ValueError, KeyError or TypeError if it is not one."""
         read = document.get("read")
         if read is None:
             position = Position.from_document(document["at"])

@@ -51,7 +51,7 @@ class KinesisProgress:
     rows: int
     """Of this micro-batch."""
     input_rows_per_second: float
-    """Rates are Spark's; 0 where Spark has none."""
+    """Rates are Spark's; 0 where Spark gives no rate."""
     processed_rows_per_second: float
     min_ms_behind_latest: int
     avg_ms_behind_latest: int

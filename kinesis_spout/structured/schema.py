@@ -1,8 +1,8 @@
 """The columns of a read: the six that every Kinesis source has, and those asked for beside them.
 
 A table (``CREATE TABLE … USING kinesis OPTIONS (…)``) is read by its columns alone: Spark keeps its options, but
-gives them to nobody when it is queried. So a table's first column carries them. Secrets are not among them, for
-whoever sees a table sees its columns.
+gives them to nobody when it is queried. So a table's first column carries them. Secrets are not among them:
+everybody who sees a table sees its columns.
 """
 
 import json
@@ -12,16 +12,15 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
-from kinesis_spout.kinesis.read.arrow import EXTRA_COLUMNS, SCHEMA
-from kinesis_spout.structured.options import Use
-from kinesis_spout.structured.options.given import GivenOptions
-from kinesis_spout.structured.options.reads import extra_columns
+from kinesis_spout.columns import EXTRA_COLUMNS, RECORD_COLUMNS, as_arrow
+from kinesis_spout.settings.option import Use
+from kinesis_spout.settings.source_options.given import GivenOptions
 
 _SPARK_TYPES: Final = {
-    pa.string(): StringType(),
-    pa.binary(): BinaryType(),
-    pa.int64(): LongType(),
-    pa.timestamp("us", tz="UTC"): TimestampType(),
+    "string": StringType(),
+    "binary": BinaryType(),
+    "bigint": LongType(),
+    "timestamp": TimestampType(),
 }
 _OPTIONS: Final = "kinesis.options"
 """Where a table's first column has the options."""
@@ -29,7 +28,11 @@ _OPTIONS: Final = "kinesis.options"
 
 def arrow_schema(extra_columns: Sequence[str] = ()) -> pa.Schema:
     """Give the columns as Arrow types, the extra ones last, in the order given."""
-    return pa.schema([*SCHEMA, *(pa.field(name, EXTRA_COLUMNS[name]) for name in extra_columns)])
+    return as_arrow(_with(extra_columns))
+
+
+def _with(extra_columns: Sequence[str]) -> dict[str, str]:
+    return RECORD_COLUMNS | {name: EXTRA_COLUMNS[name] for name in extra_columns}
 
 
 def columns_of(options: Mapping[str, str]) -> StructType:
@@ -43,9 +46,7 @@ def columns_of(options: Mapping[str, str]) -> StructType:
     """
     given = GivenOptions(options, *Use)
     given.check_values()
-    columns = [
-        StructField(field.name, _SPARK_TYPES[field.type]) for field in arrow_schema(extra_columns(given))
-    ]
+    columns = [StructField(name, _SPARK_TYPES[type_]) for name, type_ in _with(given.extra_columns).items()]
     if given.are_of_table:
         columns[0].metadata = {_OPTIONS: json.dumps(given.to_keep())}
     return StructType(columns)

@@ -5,6 +5,7 @@
 
 from kinesis_spout.testing.clock import ManualClock
 from kinesis_spout.testing.dead_letters import InMemoryDeadLetterSink
+from kinesis_spout.testing.election import InMemoryElection, InMemoryOffice
 from kinesis_spout.testing.outcomes import Delivery, Ending, Outcome, Outcomes
 from kinesis_spout.testing.run import run
 from kinesis_spout.testing.shards import InMemoryShardGetter, InMemoryShardLister
@@ -24,6 +25,8 @@ __all__ = [
     "InMemoryCheckpointStore",
     "InMemoryCoordinator",
     "InMemoryDeadLetterSink",
+    "InMemoryElection",
+    "InMemoryOffice",
     "InMemoryProcess",
     "InMemoryShardGetter",
     "InMemoryShardLister",

@@ -7,10 +7,10 @@ is written here again.
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Unpack
 
-from kinesis_spout.config import SpoutConfig, SpoutSettings
 from kinesis_spout.dead_letters.sink_url import open_sink
 from kinesis_spout.record import Record
 from kinesis_spout.scheme import resolve
+from kinesis_spout.settings import SpoutConfig, SpoutSettings
 from kinesis_spout.testing.clock import ManualClock
 from kinesis_spout.testing.outcomes import Outcomes, Story
 from kinesis_spout.testing.stepped_spout import SteppedSpout, in_memory_ports

@@ -67,7 +67,7 @@ class SteppedSpout(RecordSpout):
     """
 
     def next_tuple(self) -> Emitted | None:
-        """Do what is due, then give the next tuple; None if there is none at this time of the clock."""
+        """Do what is due, then give the next tuple; None if nothing is due at this time of the clock."""
         self.do_what_is_due()
         return super().next_tuple()
 
@@ -181,7 +181,7 @@ class _SteppedConsumer(Consumer):
 
 
 class _SteppedPrefetcher(Prefetcher):
-    """Fetches only when it is told to. Mutable."""
+    """Fetches only when it is asked to. Mutable."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock=clock)

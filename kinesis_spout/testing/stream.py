@@ -206,7 +206,7 @@ class InMemoryStream:
 
         Raises:
             DataLoss: the position names a record that is trimmed away, or is not of this shard.
-            ShardNotFound, StreamNotFound: there is none.
+            ShardNotFound, StreamNotFound: there is no such shard or stream.
         """
         with self._lock:
             log = self._log(shard_id)

@@ -6,8 +6,8 @@
             handle(values)
             tuples.ack(message_id)
 
-Every tuple that ``next_tuple`` gives must be acked or failed; one of which nothing is said fails after the
-message time-out. A failed one comes again, until the retry limit; then it is dead-lettered.
+Every tuple that ``next_tuple`` gives must be acked or failed; one that is neither fails after the message
+time-out. A failed one comes again, until the retry limit; then it is dead-lettered.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,7 +17,6 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, Unpack
 
-from kinesis_spout.config import SpoutConfig, SpoutSettings
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.open_ports import open_ports
@@ -26,6 +25,7 @@ from kinesis_spout.errors import InvalidConfig, SpoutClosed
 from kinesis_spout.handler import Failure, Reject, failure_of
 from kinesis_spout.record import Record
 from kinesis_spout.scheme import resolve
+from kinesis_spout.settings import SpoutConfig, SpoutSettings
 from kinesis_spout.tuples.buffered_shards import BufferedShards
 from kinesis_spout.tuples.listener import Announcements, FailReason, SpoutListener
 from kinesis_spout.tuples.message_id import MessageId
@@ -167,7 +167,7 @@ class RecordSpout:
     # Tuples
 
     def next_tuple(self) -> Emitted | None:
-        """Give the next tuple: a due retry, or a fresh record. None if there is none now. Never blocks.
+        """Give the next tuple: a due retry, or a fresh record. None if nothing is due now. Never blocks.
 
         Raises:
             SpoutClosed: it was closed, or never activated.
@@ -220,7 +220,7 @@ class RecordSpout:
             consumer.ports.clock.sleep(_STEP_SECONDS)
 
     def ack(self, message_id: str) -> bool:
-        """Finish a record. A late ack does too, of a delivery that had failed: the record's retry is cancelled.
+        """Finish a record. So does a late ack of a delivery that had failed: it cancels the retry.
 
         Returns:
             False if that changes nothing: the record is finished already, or no longer (or never was) ours.
@@ -267,17 +267,17 @@ class RecordSpout:
 
     @property
     def pause(self) -> Pause | None:
-        """How it stands while deliveries pause, as practically all of them failed; None while they do not.
+        """The state of a pause, which begins when practically all deliveries failed; None while there is no pause.
 
-        Until then ``next_tuple`` gives a single tuple at a time, at growing intervals, and nothing is given up.
-        The first of these that is acked (or rejected) ends the pause.
+        During a pause ``next_tuple`` gives a single tuple at a time, at growing intervals, and nothing is given
+        up. The first of these that is acked (or rejected) ends the pause.
         """
         consumer, _ = self._opened()
         with consumer.lock:
             return consumer.manager.pause
 
     def resume(self) -> bool:
-        """End the pause now; False if there is none."""
+        """End the pause now; False if there is no pause."""
         consumer, _ = self._opened()
         return consumer.resume()
 

@@ -10,7 +10,7 @@ import sys
 import time
 from typing import Final
 
-from kinesis_spout.config.spelling import Spell, respelled
+from kinesis_spout.settings.messages import Spell, respelled
 
 LINE_FORMAT: Final = "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s"
 LINE_TIME_FORMAT: Final = "%Y-%m-%dT%H:%M:%S"
@@ -21,7 +21,7 @@ def print_log_lines(*, level: str = "WARNING", spell: Spell | None = None) -> No
 
     Args:
         level: the least that is logged.
-        spell: how the lines call settings; see ``config.spelling``.
+        spell: how the lines call settings; see ``settings.messages``.
     """
     ours = logging.getLogger("kinesis_spout")
     if logging.getLogger().handlers or any(isinstance(handler, _Lines) for handler in ours.handlers):

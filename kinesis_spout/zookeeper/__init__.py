@@ -2,6 +2,7 @@ from kinesis_spout.zookeeper.administration import begun_applications
 from kinesis_spout.zookeeper.application import Application
 from kinesis_spout.zookeeper.backend import ZooKeeperBackend
 from kinesis_spout.zookeeper.coordinator import ZooKeeperCoordinator, process_of, unique_member_name
+from kinesis_spout.zookeeper.election import ZooKeeperElection
 from kinesis_spout.zookeeper.embedded import EmbeddedZooKeeper
 from kinesis_spout.zookeeper.session import Tls, ZooKeeperSession
 from kinesis_spout.zookeeper.settings import ZooKeeperSettings
@@ -19,6 +20,7 @@ __all__ = [
     "ZooKeeperBackend",
     "ZooKeeperCheckpointStore",
     "ZooKeeperCoordinator",
+    "ZooKeeperElection",
     "ZooKeeperSession",
     "ZooKeeperSettings",
     "begun_applications",

@@ -1,4 +1,4 @@
-"""Who is here, and who owns which shard. ``ownerships`` explains the fence."""
+"""The members of an application, and the owner of each shard. ``ownerships`` explains the fence."""
 
 import logging
 import os
@@ -193,7 +193,7 @@ class ZooKeeperCoordinator:
             return
         self._session.await_connection(self._session.deadline())
         sync = self._client.sync_async(self._paths.base)
-        # The versions first: who acquires after that raises them, and who did before shows in the owner node.
+        # The versions first: an acquisition after that raises them, and one before it shows in the owner node.
         shard_requests = {
             shard_id: self._client.exists_async(self._paths.shard(shard_id)) for shard_id in released
         }

@@ -185,7 +185,7 @@ class Ownerships:
         """Delete the owner node if it is still the one we made.
 
         An earlier deletion may have taken effect, and somebody else may own the shard since. The version is
-        asked for first: who acquires after that raises it, and who did before shows in the owner node.
+        asked for first: an acquisition after that raises it, and one before it shows in the owner node.
         """
         shard = self._session.client.exists_async(self._paths.shard(shard_id))
         owner = self._session.client.exists_async(self._paths.owner(shard_id))

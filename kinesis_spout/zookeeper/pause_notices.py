@@ -1,4 +1,4 @@
-"""Who has paused, and how an operator tells them to go on: by taking their notice away.
+"""The members that pause, and how an operator tells them to go on: the operator removes their notices.
 
 A notice is ephemeral, so none outlives its member; and what is gone because the session is, nobody took away.
 """

@@ -36,6 +36,12 @@ class ZooKeeperSettings:
         """Give the embedded server, not yet started; None where there are hosts."""
         return EmbeddedZooKeeper(self.embedded_directory) if self.hosts is None else None
 
+    def session(self, server: EmbeddedZooKeeper | None) -> ZooKeeperSession:
+        """Give a session that is not yet started; ``server`` is what ``server`` gave, started."""
+        hosts = server or self.hosts
+        assert hosts is not None, "without hosts there is a server"
+        return ZooKeeperSession(hosts, session_timeout_seconds=self.session_timeout_seconds)
+
     def connect(self, stream: str, server: EmbeddedZooKeeper | None) -> ZooKeeperBackend:
         """Connect to the progress on one stream; ``close`` of what is returned ends the session.
 
@@ -46,9 +52,7 @@ class ZooKeeperSettings:
         Raises:
             StoreUnavailable: nobody answers in time.
         """
-        hosts = server or self.hosts
-        assert hosts is not None, "without hosts there is a server"
-        session = ZooKeeperSession(hosts, session_timeout_seconds=self.session_timeout_seconds)
+        session = self.session(server)
         paths = Paths(root=self.root, app=self.app, stream=stream)
         try:
             return ZooKeeperBackend(session, paths)

@@ -1,6 +1,6 @@
 """Checkpoints in ZooKeeper, written under the fence that ``ownerships`` explains.
 
-One rule resolves every write that did not plainly succeed, be it refused or without an answer: read the nodes
+One rule resolves every write that did not plainly succeed (refused, or without an answer): read the nodes
 again (after a ``sync``, so that the answer is not older than the question).
 
     our exact bytes, one version further     it took effect

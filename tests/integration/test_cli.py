@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from kinesis_spout.cli.app import app
 from kinesis_spout.cli.world import RealWorld
-from kinesis_spout.config import SpoutConfig
+from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.zookeeper import EmbeddedZooKeeper, ZooKeeperBackend
 from tests.kinesis_endpoints import KinesisEndpoint, wait_until
 

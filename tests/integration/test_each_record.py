@@ -293,13 +293,18 @@ def test_a_handler_that_cannot_be_loaded_fails_the_micro_batch(spark: SparkSessi
         each_record(Handler(), dead_letters=str(dead), app="billing")(spark.createDataFrame(page("r")), 0)
 
 
-def test_an_observer_that_raises_repeats_nothing(spark: SparkSession, dead: Path) -> None:
+def test_an_observer_that_raises_repeats_nothing(spark: SparkSession, log: DeliveryLog, dead: Path) -> None:
+    told: list[RecordOutcomes] = []
+
     def observe(outcomes: RecordOutcomes) -> None:
+        told.append(outcomes)
         raise ValueError(f"no room for {outcomes.batch_id}")
 
-    each_record(str, dead_letters=str(dead), app="billing", on_progress=observe)(
+    each_record(logging_handler(log), dead_letters=str(dead), app="billing", on_progress=observe)(
         spark.createDataFrame(page("r")), 0
     )
+    assert [(outcomes.delivered, outcomes.acked) for outcomes in told] == [(1, 1)]
+    assert log.attempts("r") == [1]
 
 
 # Inside a query

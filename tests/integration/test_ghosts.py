@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kinesis_spout.cli.world import RealWorld
-from kinesis_spout.config import SpoutConfig
+from kinesis_spout.settings import SpoutConfig
 from shard_state import Checkpoint, Position
 
 pytestmark = pytest.mark.zookeeper

@@ -23,7 +23,7 @@ class Scripts:
         self.port = _free_port()
         self._environment = os.environ | {
             "LOCALSTACK_RUN": str(run_folder),
-            "KINESIS_SPOUT_PYTHON": sys.executable,
+            "LOCALSTACK_PYTHON": sys.executable,
             "PORT": str(self.port),
         }
 

@@ -6,9 +6,8 @@ To bring them up to date: ``python -m tests.unit.test_option_tables`` in the rep
 import re
 from pathlib import Path
 
-from kinesis_spout.cli.commands.options import settings_table
-from kinesis_spout.config import options
-from kinesis_spout.structured.options import Use, markdown_table
+from kinesis_spout.settings.documentation import markdown_table, settings_table
+from kinesis_spout.settings.option import Use
 
 PAGE = Path(__file__).parents[2] / "docs/reference/options.md"
 
@@ -19,7 +18,7 @@ def tables() -> dict[str, str]:
         "batch reads": Use.BATCH_READ,
         "writes": Use.WRITE,
     }
-    return {"settings": settings_table(options())} | {
+    return {"settings": settings_table()} | {
         name: markdown_table(use) for name, use in reads_and_writes.items()
     }
 

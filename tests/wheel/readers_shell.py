@@ -82,7 +82,7 @@ def readers_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[di
         "LOCALSTACK_RUN": str(run_folder),
         "PORT": str(_free_port()),
         "ENGINE": _engine(run_folder),  # LocalStack itself is half a gigabyte, and another process around it
-        "KINESIS_SPOUT_PYTHON": sys.executable,
+        "LOCALSTACK_PYTHON": sys.executable,
     }
     typed = [*documents.commands(), *(line for step in documents.tutorial() for line in step.commands)]
     lines = [line for line in typed if "localstack/up" in line]

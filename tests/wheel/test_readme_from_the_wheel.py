@@ -102,6 +102,18 @@ def is_quiet(shell: ReadersShell, example: Block) -> None:
         assert program.ends() == ""
 
 
+def leads_in_turn(shell: ReadersShell, example: Block) -> None:
+    with shell.runs_example(example.text) as first:
+        first.shows("bill 3")
+        with shell.runs_example(example.text) as second:
+            first.ctrl_c()
+            first.shows("hands over: stopped")
+            first.ends(exit_code=None)
+            second.shows("bill 1").shows("bill 3")
+            second.ctrl_c()
+            second.ends(exit_code=None)
+
+
 EXPECTED: dict[str, Callable[[ReadersShell, Block], None]] = {
     "spout.foreach_record(": charges_by_record,
     "spout.foreach_batch(": loads_into_parquet,
@@ -111,6 +123,7 @@ EXPECTED: dict[str, Callable[[ReadersShell, Block], None]] = {
     ".foreachBatch(bill_each)": charges_each,
     "from kinesis_spout.testing import run": passes,
     "logging.basicConfig(": is_quiet,
+    "LeaderCareer(": leads_in_turn,
 }
 """By what only this example has."""
 

@@ -1,20 +1,14 @@
-"""``kinesis-spout options``: every setting, from where it is declared."""
+"""``kinesis-spout options``: every setting, from the table."""
 
-import re
-from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final
 
-import msgspec
 import typer
 
 from kinesis_spout.cli.output import print_json, print_table
-from kinesis_spout.config import Option, SpoutConfig
-from kinesis_spout.config import options as all_options
-
-_HEADINGS: Final = ("setting", "allowed", "default", "meaning")
-
-_QUOTED: Final = re.compile("'([^']+)'")
-"""A value to be given as it is. Where it is not code, Markdown may take it for HTML."""
+from kinesis_spout.settings.documentation import SETTING_HEADINGS, settings_table
+from kinesis_spout.settings.documentation import options as all_options
+from kinesis_spout.settings.option import Option
+from kinesis_spout.settings.table import SETTINGS
 
 _RULES: Final = (
     "type", "anyOf", "enum", "pattern", "minLength", "minimum", "maximum", "exclusiveMinimum",
@@ -34,43 +28,22 @@ def options(
     Give one as --set NAME=VALUE, as KINESIS_SPOUT_NAME in the environment, in a TOML file (--config), or in
     Python as SpoutConfig.of(NAME=VALUE).
     """
-    rows = list(all_options())
     if json:
-        schemas = _schemas()
-        print_json([_document(option, schemas[option.name]) for option in rows])
+        print_json([_document(option) for option in SETTINGS.values()])
     elif markdown:
-        typer.echo(settings_table(rows))
+        typer.echo(settings_table())
     else:
-        print_table(_HEADINGS, [_cells(option) for option in rows], folding=_HEADINGS[1:])
+        print_table(SETTING_HEADINGS, list(all_options()), folding=SETTING_HEADINGS[1:])
 
 
-def _document(option: Option, schema: Mapping[str, Any]) -> dict[str, Any]:
+def _document(option: Option) -> dict[str, Any]:
     """Give one setting for programs: the default as the value that it is, the rule as JSON Schema."""
     return {
-        "name": option.name,
-        "required": "default" not in schema,
-        "default": schema.get("default"),
-        "schema": {key: rule for key, rule in schema.items() if key in _RULES},
-        "allowed": option.type_text,
+        "name": option.setting,
+        "required": option.is_required,
+        "default": option.default,
+        "secret": option.secret,
+        "schema": {key: rule for key, rule in option.schema.items() if key in _RULES},
+        "allowed": option.allowed,
         "meaning": option.doc,
     }
-
-
-def _schemas() -> Mapping[str, Mapping[str, Any]]:
-    (_,), components = msgspec.json.schema_components([SpoutConfig])
-    schemas: Mapping[str, Mapping[str, Any]] = components[SpoutConfig.__name__]["properties"]
-    return schemas
-
-
-def _cells(option: Option) -> tuple[str, str, str, str]:
-    return option.name, option.type_text, option.default, option.doc
-
-
-def settings_table(rows: Iterable[Option]) -> str:
-    """Give a Markdown table of settings, in their order; always the same text."""
-    lines = [f"| {' | '.join(_HEADINGS)} |", "| --- | --- | --- | --- |"]
-    for option in rows:
-        name, allowed, *cells = (cell.replace("|", "\\|") for cell in _cells(option))
-        allowed = _QUOTED.sub(r"`\1`", allowed)
-        lines.append(f"| `{name}` | {allowed} | {' | '.join(cells)} |")
-    return "\n".join(lines)

@@ -13,7 +13,7 @@ from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColum
 
 from kinesis_spout.cli.output import note, print_json
 from kinesis_spout.cli.settings import STREAM_ONLY, configured
-from kinesis_spout.config import SpoutConfig
+from kinesis_spout.settings import SpoutConfig
 
 if TYPE_CHECKING:
     from kinesis_spout.cli.world import World

@@ -15,9 +15,9 @@ from kinesis_spout.cli.failures import NotFound, WrongArguments
 from kinesis_spout.cli.misspelt import check_letters_found
 from kinesis_spout.cli.output import note, print_json
 from kinesis_spout.cli.settings import configured
-from kinesis_spout.config import SpoutConfig
 from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.ports import DeadLetterSink
+from kinesis_spout.settings import SpoutConfig
 
 if TYPE_CHECKING:
     from kinesis_spout.cli.world import World

@@ -12,7 +12,8 @@ from typing import Final
 
 from kinesis_spout.cli.failures import NotFound, WrongArguments
 from kinesis_spout.clock import moment
-from kinesis_spout.settings.positions import NotAPosition, parse_position
+from kinesis_spout.settings.messages import NotAllowed
+from kinesis_spout.settings.positions import parse_position, resolved
 from shard_state import SHARD_END, SHARD_START, Checkpoint, Position, SequenceNumber, Shard
 from shard_state.lineage import parents_first
 
@@ -49,11 +50,9 @@ def parse_target(text: str, now: float) -> Target:
         WrongArguments: says what is allowed.
     """
     try:
-        position = parse_position(text, _ALLOWED).resolved(now)
-    except NotAPosition as error:
+        position = resolved(parse_position(text, _ALLOWED), now, text)
+    except NotAllowed as error:
         raise WrongArguments(f"--to: {error}") from error
-    if position.timestamp is not None and position.timestamp > now:
-        raise WrongArguments(f"--to: expected a time that is not in the future, got {text!r}: use latest")
     sequence = position.sequence_number
     if sequence is None or sequence.is_whole:
         return Target(position=position)

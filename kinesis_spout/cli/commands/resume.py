@@ -7,7 +7,7 @@ import typer
 from kinesis_spout.cli.misspelt import check_begun
 from kinesis_spout.cli.output import note
 from kinesis_spout.cli.settings import configured
-from kinesis_spout.config import SpoutConfig
+from kinesis_spout.settings import SpoutConfig
 
 if TYPE_CHECKING:
     from kinesis_spout.cli.world import World

@@ -22,11 +22,11 @@ from kinesis_spout.cli.failures import INTERRUPTED, DeadLettered, PausedTooLong,
 from kinesis_spout.cli.output import note
 from kinesis_spout.cli.settings import as_argument, configured
 from kinesis_spout.cli.spark_session import existing, start_spark, stop_spark
-from kinesis_spout.config import SpoutConfig
-from kinesis_spout.config.spelling import respelled
 from kinesis_spout.consumer.pause_reports import pause_text
 from kinesis_spout.errors import InvalidConfig, KinesisError, KinesisSpoutError
 from kinesis_spout.scheme import resolve
+from kinesis_spout.settings import SpoutConfig
+from kinesis_spout.settings.messages import respelled
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

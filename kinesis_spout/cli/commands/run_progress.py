@@ -17,8 +17,8 @@ from rich.text import Text
 
 from kinesis_spout.cli.output import duration, live_table, printable
 from kinesis_spout.cli.settings import as_argument
-from kinesis_spout.config.spelling import respelled
 from kinesis_spout.consumer.pause_reports import pause_text
+from kinesis_spout.settings.messages import respelled
 from kinesis_spout.workers.worker_log import LINE_FORMAT, LINE_TIME_FORMAT
 from shard_state import ShardStatus
 

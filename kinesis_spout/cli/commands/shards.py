@@ -14,8 +14,8 @@ from kinesis_spout.cli.output import duration, note, print_json, print_table
 from kinesis_spout.cli.settings import configured
 from kinesis_spout.cli.shard_view import Backlog, ShardView, take_view
 from kinesis_spout.cli.world import Stream, World
-from kinesis_spout.config import SpoutConfig
 from kinesis_spout.errors import KinesisError
+from kinesis_spout.settings import SpoutConfig
 from shard_state import Position
 
 _READERS: Final = 16

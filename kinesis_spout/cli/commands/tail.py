@@ -11,10 +11,11 @@ from kinesis_spout.cli.failures import NotFound, WrongArguments
 from kinesis_spout.cli.output import note, printable
 from kinesis_spout.cli.settings import STREAM_ONLY, configured
 from kinesis_spout.clock import moment
-from kinesis_spout.config import SpoutConfig
 from kinesis_spout.errors import KinesisError
 from kinesis_spout.record import Record
-from kinesis_spout.settings.positions import ALLOWED, NotAPosition, parse_position_of_all_shards
+from kinesis_spout.settings import SpoutConfig
+from kinesis_spout.settings.messages import NotAllowed
+from kinesis_spout.settings.positions import ALLOWED, parse_position_of_all_shards, resolved
 from shard_state import Position, Shard
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ def tail(
     and merged shards come before their children. Nothing is stored, and aggregated records are shown as one.
     """
     world: World = ctx.obj
-    reader = _Reader(world.stream(config), _position(start, world.time()), shard or ())
+    position = _position(start, world.time())
+    reader = _Reader(world.stream(config), position, shard or ())
     left = number
     while reader.is_reading and left != 0:
         for record in reader.read(_PAGE_RECORDS if left is None else min(left, _PAGE_RECORDS)):
@@ -61,12 +63,9 @@ def tail(
 
 def _position(start: str, now: float) -> Position:
     try:
-        position = parse_position_of_all_shards(start).resolved(now)
-    except NotAPosition as error:
+        return resolved(parse_position_of_all_shards(start), now, start)
+    except NotAllowed as error:
         raise WrongArguments(f"--from: {error}") from error
-    if position.timestamp is not None and position.timestamp > now:
-        raise WrongArguments(f"--from: expected a time that is not in the future, got {start!r}: use latest")
-    return position
 
 
 class _Reader:

@@ -8,25 +8,12 @@ from typing import Final
 
 import pyarrow as pa
 
+from kinesis_spout.columns import ARROW_TYPES, EXTRA_COLUMNS, SCHEMA
 from kinesis_spout.kinesis.read.page import ChildShard, GetRecordsReply, decode_reply
-from kinesis_spout.kinesis.read.record_columns import ARRIVAL_TYPE, RecordColumns, columns_of
+from kinesis_spout.kinesis.read.record_columns import RecordColumns, columns_of
 from kinesis_spout.kinesis.read.regular_records import WORTHWHILE_BYTES, regular_columns
 from kinesis_spout.record import Record
 from shard_state import SequenceNumber, Shard
-
-SCHEMA: Final = pa.schema(
-    [
-        ("partitionKey", pa.string()),
-        ("data", pa.binary()),
-        ("stream", pa.string()),
-        ("shardId", pa.string()),
-        ("sequenceNumber", pa.string()),
-        ("approximateArrivalTimestamp", ARRIVAL_TYPE),
-    ]
-)
-EXTRA_COLUMNS: Final = {"encryptionType": pa.string(), "millisBehindLatest": pa.int64()}
-"""Further columns, for those who ask for them. The second is of the page: reading again may give another value."""
-
 
 _one_at_a_time: Final = threading.Lock()
 """Threads that decode large pages at the same time take turns for the interpreter, and push each other's pages out
@@ -106,10 +93,10 @@ class ArrowForm:
         batch = _batch_of(columns, stream=self.stream, shard_id=self.shard_id)
         rows = batch.num_rows
         for name in self.extra_columns:
-            extra = columns.encryption_type
+            extra, kind = columns.encryption_type, ARROW_TYPES[EXTRA_COLUMNS[name]]
             if name != "encryptionType":
-                extra = pa.repeat(pa.scalar(rest.millis_behind_latest, EXTRA_COLUMNS[name]), rows)
-            batch = batch.append_column(pa.field(name, EXTRA_COLUMNS[name]), extra)
+                extra = pa.repeat(pa.scalar(rest.millis_behind_latest, kind), rows)
+            batch = batch.append_column(pa.field(name, kind), extra)
         return ArrowReply(
             page=ArrowPage(
                 batch=batch,

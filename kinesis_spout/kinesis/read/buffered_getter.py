@@ -102,7 +102,7 @@ class BufferedShardGetter:
 
     @property
     def child_shards(self) -> tuple[Shard, ...]:
-        """Who continues the shard; empty until its end was fetched."""
+        """The shards that continue this one; empty until its end was fetched."""
         last = self._last_page
         return () if last is None else last.child_shards
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from kinesis_spout.kinesis.client import account_arguments
 from kinesis_spout.kinesis.errors import translated
 from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowReply
 from kinesis_spout.kinesis.read.lean_calls import RAW_BODY
@@ -22,7 +23,7 @@ class ReplyForm(Protocol[_Made_co]):
     """What replies are made into."""
 
     def decode(self, body: bytes) -> _Made_co:
-        """Decode the body of a good JSON reply. Raises Unavailable if it is none."""
+        """Decode the body of a good JSON reply. Raises Unavailable if it is something else."""
         ...
 
     def convert(self, reply: GetRecordsReply) -> _Made_co:
@@ -34,7 +35,7 @@ class RecordsForm:
     """Leaves the records as they are."""
 
     def decode(self, body: bytes) -> GetRecordsReply:
-        """Decode the body of a good JSON reply. Raises Unavailable if it is none."""
+        """Decode the body of a good JSON reply. Raises Unavailable if it is something else."""
         return decode_reply(body)
 
     def convert(self, reply: GetRecordsReply) -> GetRecordsReply:
@@ -43,7 +44,13 @@ class RecordsForm:
 
 
 def call_get_records(
-    client: "KinesisClient", iterator: str, limit: int, form: ReplyForm[Reply], *, place: str
+    client: "KinesisClient",
+    iterator: str,
+    limit: int,
+    form: ReplyForm[Reply],
+    *,
+    stream: str,
+    shard_id: str,
 ) -> Reply:
     """Make the call.
 
@@ -52,13 +59,14 @@ def call_get_records(
         iterator: from GetShardIterator, or from the reply before.
         limit: of records.
         form: what to make of the reply.
-        place: where that is, for errors; see ``place_of``.
+        stream: whose iterator it is, by name or ARN.
+        shard_id: the shard, for errors.
 
     Raises:
         KinesisError: as the table in ``kinesis.errors`` has it; Unavailable also for a reply that is none.
     """
-    with translated(f"GetRecords of {place}"):
-        response: Any = client.get_records(ShardIterator=iterator, Limit=limit)
+    with translated(f"GetRecords of {place_of(stream, shard_id)}"):
+        response: Any = client.get_records(ShardIterator=iterator, Limit=limit, **account_arguments(stream))
     body = response.get(RAW_BODY)
     return form.convert(reply_from_botocore(response)) if body is None else form.decode(body)
 

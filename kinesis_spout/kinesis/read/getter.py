@@ -235,7 +235,9 @@ class PollingShardGetter:
             if self._fetch_arrow is not None and isinstance(form, ArrowForm):
                 reply: Reply = self._fetch_arrow(iterator, limit, form)
             else:
-                reply = call_get_records(self._client, iterator, limit, form, place=self._place)
+                reply = call_get_records(
+                    self._client, iterator, limit, form, stream=self._stream, shard_id=self._shard_id
+                )
         except ITERATOR_REFUSED:
             raise
         except KinesisError as error:

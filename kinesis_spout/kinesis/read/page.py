@@ -27,7 +27,7 @@ class HashKeyRange(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 class ChildShard(msgspec.Struct, frozen=True, rename="pascal"):
-    """Who continues a closed shard."""
+    """The shards that continue a closed one."""
 
     shard_id: str
     parent_shards: list[str]
@@ -76,7 +76,7 @@ class GetRecordsReply(msgspec.Struct, rename="pascal", dict=True):
 
     @property
     def children(self) -> tuple[Shard, ...]:
-        """Who continues the shard, on the last page of a closed one."""
+        """The shards that continue this one, on the last page of a closed shard."""
         return tuple(child.to_shard() for child in self.child_shards or ())
 
 

@@ -7,9 +7,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kinesis_spout.columns import ARROW_TYPES
 from kinesis_spout.record import Record
 
-ARRIVAL_TYPE: Final = pa.timestamp("us", tz="UTC")
+ARRIVAL_TYPE: Final = ARROW_TYPES["timestamp"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Several user records in one record of Kinesis: the format of the Kinesis Producer Library (KPL).
 
 Four magic bytes, a protobuf message, and the MD5 of the message. The message names every key once; a user
-record is its data and the numbers of its keys. Who reads it and does not know the format sees one record.
+record is its data and the numbers of its keys. A reader that does not know the format sees one record.
 https://github.com/awslabs/amazon-kinesis-producer/blob/master/aggregation-format.md
 """
 
@@ -57,7 +57,7 @@ def aggregate(records: Iterable[UserRecord]) -> bytes:
 def take_apart(data: bytes) -> tuple[UserRecord, ...] | None:
     """Give the records inside, in order; None if this is an ordinary record.
 
-    What begins like an aggregated record and is none, for its digest, its message or a key's number is wrong,
+    What begins like an aggregated record, but has a wrong digest, message or number of a key,
     is an ordinary record: no data is ever lost for looking like something else.
     """
     if not data.startswith(MAGIC) or len(data) < FRAME_BYTES:

@@ -1,4 +1,4 @@
-"""Whose shard is polled when. What is idle costs nothing here until its time comes.
+"""Which shard is polled when. An idle shard costs nothing here until its time comes.
 
 Polls are *aligned*: all shards share one clock whose ticks are a little further apart than the read limits ask
 for, and a shard that is polled less often keeps to every second tick, every fourth, and so on. So records that

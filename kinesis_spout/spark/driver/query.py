@@ -8,12 +8,12 @@ from typing import Any, Self
 
 from pyspark import SparkContext
 
-from kinesis_spout.config import SpoutConfig
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.open_ports import client_settings
 from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.errors import InvalidConfig, KinesisSpoutError
+from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark.driver.engine import MicroBatchEngine
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
 from kinesis_spout.spark.tasks.jobs import BatchRunner
@@ -100,16 +100,16 @@ class SpoutQuery:
 
     @property
     def pause(self) -> Pause | None:
-        """How it stands while the query pauses, as practically every record failed; None while it does not.
+        """The state of a pause, which begins when practically every record failed; None while there is no pause.
 
-        Until then a single record is tried at a time, at growing intervals, and nothing is given up. The first
-        that succeeds (or is rejected) ends the pause.
+        During a pause a single record is tried at a time, at growing intervals, and nothing is given up. The
+        first that succeeds (or is rejected) ends the pause.
         """
         with self._consumer.lock:
             return self._consumer.manager.pause
 
     def resume(self) -> bool:
-        """End the pause now; False if there is none."""
+        """End the pause now; False if there is no pause."""
         return self._consumer.resume()
 
     def shards(self) -> list[ShardStatus]:

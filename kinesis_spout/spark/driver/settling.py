@@ -147,7 +147,7 @@ class Settling:
         if not any(result.lost or result.suspects or _killed(result) for result in results):
             return results
         if stopping:
-            # Who was under way when the stop cancelled the job did nothing wrong.
+            # The record under way when the stop cancelled the job did nothing wrong.
             return [result for result in results if not (result.lost or _killed(result))]
         self.deaths += 1
         reason = batch.cancelled_for or "its worker died"

@@ -1,7 +1,7 @@
 """The driver's own reading: polls of the shards that are at their tip.
 
 Polls run on a pool of threads; what comes of them is handed to the engine's thread, as calls for it to make.
-Whose turn it is says the ``PollSchedule``; a shard that cannot be polled when its time has come is looked at
+The ``PollSchedule`` says which shard is next; a shard that cannot be polled when its time has come is looked at
 again when a slice of it ends, or a little later.
 """
 

@@ -41,17 +41,17 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from kinesis_spout.clock import Clock, SystemClock
-from kinesis_spout.config.refusals import shown
+from kinesis_spout.columns import RECORD_COLUMNS
 from kinesis_spout.errors import InvalidConfig, KinesisSpoutError
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.record import Record
 from kinesis_spout.scheme import resolve
+from kinesis_spout.settings.messages import shown
 from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.spark.record_outcomes.batch_pause import BatchPause
 from kinesis_spout.spark.record_outcomes.failed_records import FailedRecords, RetryRules
 from kinesis_spout.spark.record_outcomes.on_demand_sink import OnDemandSink
 from kinesis_spout.spark.record_outcomes.record_delivery import (
-    COLUMNS,
     OUTCOMES_DDL,
     DeliverRecords,
     PreparedHandler,
@@ -182,7 +182,7 @@ class _EachRecord:
     clock: Clock
 
     def __repr__(self) -> str:
-        return f"each_record(app={self.app!r}, dead_letters={shown('dead_letters', self.dead_letters.url)})"
+        return f"each_record(app={self.app!r}, dead_letters={shown(self.dead_letters.url)})"
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         """Finish every record of a micro-batch."""
@@ -193,7 +193,7 @@ class _EachRecord:
         self.pause.begin()
         failed = FailedRecords(self.rules, self.app)
         deliveries, dead = self._round(
-            df.select(*COLUMNS), self.deliver, batch_id, failed, self.pause.delivered
+            df.select(*RECORD_COLUMNS), self.deliver, batch_id, failed, self.pause.delivered
         )
         outcomes = RecordOutcomes(
             batch_id=batch_id, delivered=deliveries, acked=0, retried=0, dead_lettered=dead, seconds=0.0

@@ -12,8 +12,9 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kinesis_spout.columns import RECORD_COLUMNS
 from kinesis_spout.dead_letter import DeadLetter
-from kinesis_spout.spark.record_outcomes.record_delivery import ATTEMPT, COLUMNS, arrival_seconds
+from kinesis_spout.spark.record_outcomes.record_delivery import ATTEMPT, arrival_seconds
 from shard_state import GiveUp, RetryPolicy
 
 EXHAUSTED: Final = "exhausted"
@@ -78,7 +79,7 @@ class FailedRecords:
         return self._letters(_rows(failures, list(given_up)), list(given_up.values()), now)
 
     def take_due(self, monotonic: float) -> pa.Table:
-        """Give out the records that are due, with ``COLUMNS`` and ``ATTEMPT``; the earliest in any case.
+        """Give out the records that are due, with ``RECORD_COLUMNS`` and ``ATTEMPT``; the earliest in any case.
 
         Raises:
             ValueError: none waits.
@@ -133,4 +134,4 @@ def _rows(failures: pa.Table, rows: Sequence[int]) -> pa.Table:
 
 def _waiting(failures: pa.Table, counted: int) -> pa.Table:
     attempts = pc.add(failures.column(ATTEMPT), pa.scalar(counted, pa.int32()))
-    return failures.select(list(COLUMNS)).append_column(ATTEMPT, attempts)
+    return failures.select(list(RECORD_COLUMNS)).append_column(ATTEMPT, attempts)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from kinesis_spout.columns import ARROW_TYPES, RECORD_COLUMNS, as_arrow
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.handler import Failure, failure_of
 from kinesis_spout.record import Record
@@ -19,20 +20,11 @@ from kinesis_spout.spark.pickled_handler import PickledHandler
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-COLUMNS: Final = {
-    "partitionKey": "string",
-    "data": "binary",
-    "stream": "string",
-    "shardId": "string",
-    "sequenceNumber": "string",
-    "approximateArrivalTimestamp": "timestamp",
-}
-"""What a DataFrame must have: the columns of ``format("kinesis")``, with their types."""
 ATTEMPT: Final = "attempt"
 """Which delivery it is. A DataFrame may lack it: then it is the first."""
 
 _OUTCOMES: Final = {
-    **COLUMNS,
+    **RECORD_COLUMNS,
     ATTEMPT: "int",
     "error": "string",
     "kind": "string",
@@ -45,16 +37,7 @@ _OUTCOMES: Final = {
 }
 OUTCOMES_DDL: Final = ", ".join(f"{name} {type_}" for name, type_ in _OUTCOMES.items())
 
-_ARROW_TYPES: Final = {
-    "string": pa.string(),
-    "binary": pa.binary(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "int": pa.int32(),
-    "boolean": pa.bool_(),
-    "double": pa.float64(),
-    "bigint": pa.int64(),
-}
-OUTCOMES_SCHEMA: Final = pa.schema([(name, _ARROW_TYPES[type_]) for name, type_ in _OUTCOMES.items()])
+OUTCOMES_SCHEMA: Final = as_arrow(_OUTCOMES)
 
 _OVERHEAD_BYTES: Final = 500
 """What a failed record weighs besides its data, its error and where that was raised, roughly."""
@@ -72,7 +55,7 @@ def check_columns(df: "DataFrame") -> None:
     found = {column.name: column.dataType.simpleString() for column in df.schema.fields}
     wrong = [
         f"{name} {type_} ({f'got {found[name]}' if name in found else 'missing'})"
-        for name, type_ in COLUMNS.items()
+        for name, type_ in RECORD_COLUMNS.items()
         if found.get(name) != type_
     ]
     if wrong:
@@ -142,7 +125,7 @@ class DeliverRecords:
 
 
 def records_of(batch: pa.RecordBatch) -> Iterator[Record]:
-    """Give the rows of a DataFrame with ``COLUMNS``, and maybe ``ATTEMPT``, as records."""
+    """Give the rows of a DataFrame with ``RECORD_COLUMNS``, and maybe ``ATTEMPT``, as records."""
     keys, data, streams, shards, sequences = (
         batch.column(name).to_pylist()
         for name in ("partitionKey", "data", "stream", "shardId", "sequenceNumber")
@@ -163,7 +146,7 @@ def records_of(batch: pa.RecordBatch) -> Iterator[Record]:
 
 def arrival_seconds(column: Any) -> list[float | None]:
     """Give an Arrow column of timestamps, whatever their zone, as seconds since the epoch."""
-    micros = column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_pylist()
+    micros = column.cast(ARROW_TYPES["timestamp"]).cast(pa.int64()).to_pylist()
     return [None if value is None else value / 1e6 for value in micros]
 
 
@@ -176,7 +159,7 @@ def _attempts(batch: pa.RecordBatch) -> pa.Array:
 def _failures(batch: pa.RecordBatch, failed: Sequence[tuple[int, Failure]]) -> pa.RecordBatch:
     rows = pa.array([at for at, _ in failed])
     failures = [failure for _, failure in failed]
-    columns = {name: batch.column(name).take(rows) for name in COLUMNS}
+    columns = {name: batch.column(name).take(rows) for name in RECORD_COLUMNS}
     columns[ATTEMPT] = _attempts(batch).take(rows)
     columns["error"] = pa.array([failure.error_text for failure in failures])
     raised = [failure.raised for failure in failures]

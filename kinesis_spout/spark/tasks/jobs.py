@@ -105,7 +105,7 @@ def has_begun(context: SparkContext, tag: str) -> bool:
 
 
 def cancel(context: SparkContext, tag: str) -> None:
-    """Cancel the jobs under a tag. Where Spark is gone they are as well, and whoever stops must go on."""
+    """Cancel the jobs under a tag. Where Spark is gone they are gone as well, and the stop must go on."""
     try:
         context.cancelJobsWithTag(tag)
     except (Py4JError, PySparkException, OSError, AttributeError) as error:  # AttributeError: it was stopped
@@ -139,7 +139,7 @@ def classic_context(spark: object) -> SparkContext:
     """Give a session's SparkContext.
 
     Raises:
-        InvalidConfig: it has none (Spark Connect), or it was stopped.
+        InvalidConfig: it has no SparkContext (Spark Connect), or it was stopped.
     """
     context = getattr(spark, "_sc", None)
     if not isinstance(context, SparkContext) or context._jsc is None:  # noqa: SLF001 - no public way to ask

@@ -5,7 +5,7 @@ numbers: how far each slice has come, and which record is under way. Writing one
 microsecond, and what a process wrote there stays when it dies. Behind it follow entries, each appended in one
 write: the failures as they happen, and the result of every slice that ended.
 
-Whoever finds the file after a death knows what the task knew: the slices that had ended, those that had not begun,
+The file tells after a death what the task knew: the slices that had ended, those that had not begun,
 and how far the others were. ``salvage`` makes results of that.
 """
 

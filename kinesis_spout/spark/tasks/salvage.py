@@ -1,4 +1,4 @@
-"""What came of the slices of a task that died, by what it had noted.
+"""Makes results of what a task that died had noted of its slices.
 
 A slice that had ended keeps its result. Of one that was under way the delivery is entered again as it was,
 without calling the handler; a READ slice is fetched again for that. One that had not begun has an empty outcome.

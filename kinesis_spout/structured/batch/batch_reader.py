@@ -5,7 +5,7 @@ which the data was asked for, and the shards are listed after that. So a task th
 action on the DataFrame give the same rows, as long as retention leaves them (``shard_interval`` has the rules).
 
 Rows are in the order of their shard. Across shards there is no order, not even of parents before children:
-a batch is whole anyway, and whoever wants an order sorts.
+a batch is whole anyway, and a reader that wants an order sorts.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -16,17 +16,17 @@ from typing import Final, TypeVar
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from kinesis_spout.clock import Clock, SystemClock
+from kinesis_spout.clock import Clock, SystemClock, moment
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.kinesis import KinesisClientSettings, KinesisShardLister
 from kinesis_spout.kinesis.client import stream_arguments
 from kinesis_spout.kinesis.errors import ResourceNotFound, expected, translated
 from kinesis_spout.kinesis.patience import persistently
+from kinesis_spout.settings.shard_positions import EndPositions, StartPositions
+from kinesis_spout.settings.source_options import BatchReadOptions
+from kinesis_spout.settings.table.spelling import as_option, said_as_options
 from kinesis_spout.structured.batch.shard_interval import IntervalRead, ShardInterval
 from kinesis_spout.structured.data_loss import lose
-from kinesis_spout.structured.options import BatchReadOptions, EndPositions, StartPositions
-from kinesis_spout.structured.options.positions import moment
-from kinesis_spout.structured.options.spelling import as_option, said_as_options
 from kinesis_spout.structured.stream.partitions import ReadSettings, in_chunks
 from kinesis_spout.workers.worker_log import print_log_lines
 from kinesis_spout.workers.worker_memory import set_aside_imports

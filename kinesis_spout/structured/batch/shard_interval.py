@@ -2,7 +2,7 @@
 
 **Which records.** A place that is a sequence number cuts the shard there. A place that is a time is applied to
 every record by itself, to the microsecond: ``start <= arrival < end``. So of two reads, one of which ends where
-the other starts, each record is in exactly one; and whoever reads an interval again gets the same records.
+the other starts, each record is in exactly one; and a second read of an interval gives the same records.
 
 **When it is done.** Arrival times only nearly increase along a shard, and two clocks only nearly agree; by how
 much they differ at most is assumed to be ``MARGIN_SECONDS``. Kinesis is asked from so long before a start time,
@@ -28,8 +28,8 @@ from kinesis_spout.errors import DataLoss, KinesisError, KinesisSpoutError, Shar
 from kinesis_spout.kinesis import ArrowPage, KinesisShardLister, PollingShardGetter
 from kinesis_spout.kinesis.patience import Action, Work, reaction_to, tried_again
 from kinesis_spout.kinesis.read.arrow import sequence_at
+from kinesis_spout.settings.shard_positions import MARGIN_SECONDS, rank
 from kinesis_spout.structured.data_loss import lose
-from kinesis_spout.structured.options.positions import MARGIN_SECONDS, rank
 from kinesis_spout.structured.stream.partitions import ReadSettings
 from shard_state import Position, Shard
 from shard_state.position import PositionType
@@ -139,14 +139,14 @@ class IntervalRead:
         last = interval.end.timestamp
         self._tip_counts_from = (clock.time() if last is None else last) + MARGIN_SECONDS
         self.ready_at = self._getter.ready_at
-        """The clock's monotonic time of the next read; whoever calls ``next_rows`` waits for it."""
+        """The clock's monotonic time of the next read; the caller of ``next_rows`` waits for it."""
         self.is_done = False
         """Everything was read."""
         self.children: tuple[Shard, ...] = ()
-        """Who continues the shard, if its end was read."""
+        """The shards that continue this one, if its end was read."""
 
     def next_rows(self) -> pa.RecordBatch | None:
-        """Read a page, and give what is in the interval; None if there was none to be had, this time.
+        """Read a page, and give what is in the interval; None if this read gave no page.
 
         What may pass (throttles, time-outs, lost connections) is logged; the next call tries again.
 

@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowReply
-from kinesis_spout.kinesis.read.get_records import call_get_records, place_of
-from kinesis_spout.structured.options.spelling import as_option
+from kinesis_spout.kinesis.read.get_records import call_get_records
+from kinesis_spout.settings.table.spelling import as_option
 from kinesis_spout.structured.pages.page_channel import PageChannel
 from kinesis_spout.workers.worker_log import print_log_lines
 
@@ -55,9 +55,15 @@ def receive_outcome(channel: PageChannel) -> ArrowReply:
 
 def _outcome(settings: KinesisClientSettings, request: FetchRequest) -> ArrowReply | Exception:
     form = request.form
-    place = place_of(form.stream, form.shard_id)
     try:
-        return call_get_records(settings.connect(), request.iterator, request.limit, form, place=place)
+        return call_get_records(
+            settings.connect(),
+            request.iterator,
+            request.limit,
+            form,
+            stream=form.stream,
+            shard_id=form.shard_id,
+        )
     except Exception as error:  # noqa: BLE001 - not hidden: the reader raises it
         return error
 

@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageServerAddress:
-    """Where a reader's pages are to be had; travels to the executors."""
+    """Where a reader serves its pages; travels to the executors."""
 
     host: str
     port: int
@@ -187,5 +187,5 @@ def _has_local_names() -> bool:
 
 
 def _abstract(name: str) -> bytes:
-    """Give the address of a Unix socket that is in no folder and vanishes with who listens (Linux)."""
+    """Give the address of a Unix socket that is in no folder and vanishes with its listener (Linux)."""
     return b"\0kinesis-spout-" + name.encode()

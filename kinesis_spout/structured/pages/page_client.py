@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 def fetch_segments(
     address: PageServerAddress, segments: Sequence[Segment], schema: pa.Schema, *, rows_at_once: int
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Fetch segments, in their order, as far as they are to be had: it ends early where one is not.
+    """Fetch segments, in their order, as far as available: it ends early where one is missing.
 
     A connection that was not read to its end is not used again.
 

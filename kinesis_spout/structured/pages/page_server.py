@@ -4,7 +4,7 @@ Spark's own way, the data inside the partitions, costs four times as much. The k
 made anew for every reader and travels with Spark's tasks. That authenticates, it does not encrypt: where Spark's
 own traffic must be encrypted, this must stay on one machine (``pageServerHost``: 127.0.0.1).
 
-What cannot be had here is read from Kinesis again, so every failure of this is a cost, never an error.
+What is missing here is read from Kinesis again, so every failure of this is a cost, never an error.
 """
 
 import contextlib

@@ -3,9 +3,9 @@
 from contextlib import ExitStack
 from typing import Protocol
 
-from kinesis_spout.config import SpoutConfig, SpoutSettings
 from kinesis_spout.consumer.open_ports import zookeeper_settings
 from kinesis_spout.ports import CheckpointStore, Coordinator
+from kinesis_spout.settings import SpoutConfig, SpoutSettings
 from kinesis_spout.zookeeper import EmbeddedZooKeeper, ZooKeeperSettings
 
 
@@ -19,7 +19,7 @@ class Place(Protocol):
 
     @property
     def coordinator(self) -> Coordinator:
-        """Who is here, and who owns which shard."""
+        """The living members, and the owner of each shard."""
         ...
 
     def close(self) -> None:

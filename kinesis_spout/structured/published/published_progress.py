@@ -31,8 +31,8 @@ from typing import Final
 from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.errors import InvalidConfig, StoreUnavailable
 from kinesis_spout.kinesis.patience import persistently
+from kinesis_spout.settings.source_options import StreamReadOptions
 from kinesis_spout.structured.offsets import QueryOffset, ShardOffset, StreamOffset
-from kinesis_spout.structured.options import StreamReadOptions
 from kinesis_spout.structured.published.published_places import Place, ZooKeeperPlaces
 from kinesis_spout.structured.published.published_stream import PublishedStream, restored
 from kinesis_spout.structured.published.publisher import Publisher

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from kinesis_spout.clock import Clock
 from kinesis_spout.kinesis import KinesisShardLister, PollingShardGetter, Prefetcher
+from kinesis_spout.settings.source_options import StreamReadOptions
 from kinesis_spout.structured.offsets import ShardOffset
-from kinesis_spout.structured.options import StreamReadOptions
 from kinesis_spout.structured.pages.fetch_processes import FetchProcesses
 from kinesis_spout.structured.pages.page_buffer import PageBuffer, ShardKey
 from kinesis_spout.structured.stream.planning import EVERYTHING, read_up_to
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class FetchedShards:
-    """Reads shards into ``buffer``. Mutable; guarded by ``changed``, which whoever calls holds.
+    """Reads shards into ``buffer``. Mutable; guarded by ``changed``, which the caller holds.
 
     Args:
         options: of the query.

@@ -7,8 +7,8 @@ from typing import Final
 from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.errors import StreamRecreated
 from kinesis_spout.kinesis import KinesisShardLister, Prefetcher
+from kinesis_spout.settings.source_options import StreamReadOptions
 from kinesis_spout.structured.offsets import QueryOffset, ShardOffset, StreamOffset
-from kinesis_spout.structured.options import StreamReadOptions
 from kinesis_spout.structured.pages.fetch_processes import FetchProcesses
 from kinesis_spout.structured.pages.page_buffer import ShardKey, StoredPage
 from kinesis_spout.structured.pages.page_channel import PageServerAddress

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from kinesis_spout.structured.options import StreamReadOptions
+from kinesis_spout.settings.source_options import StreamReadOptions
 
 _NO_LIMIT: Final = (1 << 63) - 1
 

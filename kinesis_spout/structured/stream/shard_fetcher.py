@@ -14,8 +14,8 @@ from kinesis_spout.clock import Clock
 from kinesis_spout.errors import KinesisSpoutError
 from kinesis_spout.kinesis import ArrowPage, PollingShardGetter
 from kinesis_spout.kinesis.patience import OUTAGE_SECONDS, Action, Work, reaction_to, tried_again
+from kinesis_spout.settings.shard_positions import MARGIN_SECONDS
 from kinesis_spout.structured.data_loss import lose
-from kinesis_spout.structured.options.positions import MARGIN_SECONDS
 from kinesis_spout.structured.pages.page_buffer import PageBuffer, ShardKey
 from shard_state import Position, Shard
 
@@ -51,7 +51,7 @@ class FetchRoom:
     under_way: int = 0
     """Reads."""
     parked: "deque[ShardFetcher]" = field(default_factory=deque)
-    """Who waits for room, in the order of their coming."""
+    """The fetchers that wait for room, in the order they came."""
     sharers: int = 0
     """How many shards share the room."""
     is_gathering: bool = False

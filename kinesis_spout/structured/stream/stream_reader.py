@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from kinesis_spout.config.spelling import respell
 from kinesis_spout.errors import KinesisSpoutError
+from kinesis_spout.settings.messages import respell
+from kinesis_spout.settings.source_options import StreamReadOptions
+from kinesis_spout.settings.table.spelling import as_option, said_as_options
 from kinesis_spout.structured.offsets import QueryOffset
-from kinesis_spout.structured.options import StreamReadOptions
-from kinesis_spout.structured.options.spelling import as_option, said_as_options
 from kinesis_spout.structured.stream.partitions import ReadSettings, ShardRanges, in_tasks, read_ranges
 from kinesis_spout.structured.stream.planning import BatchLimits
 from kinesis_spout.structured.stream.read_ahead import ReadAhead

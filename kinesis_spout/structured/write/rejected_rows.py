@@ -58,7 +58,7 @@ class RefusedRows:
         )
 
     def finish(self) -> None:
-        """There is none."""
+        """There is no such row."""
 
 
 class DeadLetteredRows:

@@ -27,8 +27,8 @@ from kinesis_spout.kinesis.write.record_putter import (
     RecordPutter,
     is_too_much,
 )
-from kinesis_spout.structured.options import WriteOptions
-from kinesis_spout.structured.options.spelling import said_as_options
+from kinesis_spout.settings.source_options import WriteOptions
+from kinesis_spout.settings.table.spelling import said_as_options
 from kinesis_spout.structured.write.rejected_rows import (
     DeadLetteredRows,
     RefusedRows,

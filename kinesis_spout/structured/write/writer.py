@@ -6,7 +6,7 @@ micro-batch that is repeated after a restart, and a call whose answer was lost, 
 aborted job has put stays.
 
 **Order.** Each task puts the rows of one partition key in the order it has them; between tasks there is none, so
-who needs it repartitions by the key. Kinesis may refuse some records of a call and take others: one that was
+to have it, repartition by the key. Kinesis may refuse some records of a call and take others: one that was
 refused then comes behind the later ones of its key in that call, of which there are at most 500, and never behind
 those of later calls. With ``order=key`` no call has two rows of one key, unless they are in one aggregated record:
 the first copies of a key's rows are in order. A row that can never be taken holds up no other.
@@ -24,7 +24,7 @@ from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from kinesis_spout.errors import InvalidConfig
-from kinesis_spout.structured.options.spelling import as_option
+from kinesis_spout.settings.table.spelling import as_option
 from kinesis_spout.structured.write.rejected_rows import check_dead_letters
 from kinesis_spout.structured.write.written import Written
 from kinesis_spout.structured.write.written_columns import WrittenColumns
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter
     from pyspark.sql.types import StructType
 
-    from kinesis_spout.structured.options import WriteOptions
+    from kinesis_spout.settings.source_options import WriteOptions
 else:
     # PySpark 4.0 gives rows to streaming writers; WrittenColumns takes both.
     DataSourceStreamArrowWriter = getattr(

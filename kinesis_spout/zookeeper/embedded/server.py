@@ -2,7 +2,7 @@
 
 It serves on loopback only and keeps its data. The data directory is what its users have in common:
 
-* Whoever needs the server first starts it; the others find it. It serves as long as one of them lives, also when
+* The first user starts the server; the others find it. It serves as long as one of them lives, also when
   the one that started it is killed, and it ends with the last (``users_pipe``): no Java process is left behind.
 * When the server itself dies, any user starts it again, with its data, at the same port. A lock lets one process
   at a time start it, and nobody starts a second one while the first has a guard or answers.

@@ -1,4 +1,4 @@
-"""Who uses the server of a data directory, and whether it lives: both told by one named pipe.
+"""One named pipe tells who uses the server of a data directory, and whether the server lives.
 
 Every user holds an end for writing, and nobody writes. The guard of the server holds the only end for reading. So
 each side learns from the operating system that the other is gone, however it ended: the guard reads the end of

@@ -2,11 +2,13 @@
 
 /{root}/{app}/{stream}           the mark that the application has begun
     shards/{shardId}             checkpoint
-    members/{member}             ephemeral: who is here
+    members/{member}             ephemeral: one for each living consumer
     leader/                      election
     assignment                   written by the leader only
     owners/{shardId}             ephemeral: the fence of every checkpoint write
-    paused/{member}              ephemeral: who has paused; taking it away tells it to go on
+    paused/{member}              ephemeral: this member pauses; to remove the node tells it to go on
+
+/{root}/~leaders/{name}          where processes stand for election; no application can be called so
 """
 
 from dataclasses import dataclass
@@ -97,6 +99,11 @@ class Paths:
     def pause(self, member: str) -> str:
         """Where a member says that it has paused."""
         return f"{self.paused}/{member}"
+
+
+def office(root: str, name: str) -> str:
+    """Where processes stand for the election of that name."""
+    return f"/{root}/~leaders/{name}"
 
 
 def check_name(field: str, name: str) -> str:

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 from kinesis_spout.cli.app import app
 from kinesis_spout.cli.stored_progress import StoredProgress
 from kinesis_spout.cli.world import Stream
-from kinesis_spout.config import SpoutConfig
 from kinesis_spout.ports import CheckpointWrite, DeadLetterSink
+from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.testing import (
     InMemoryDeadLetterSink,
     InMemoryProcess,

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from kinesis_spout.cli.failures import report
-from kinesis_spout.config import options
 from kinesis_spout.errors import ConsumerAlive, Unavailable
+from kinesis_spout.settings.documentation import options
 from tests.unit.cli.fake_world import SETTINGS, FakeWorld
 
 

@@ -18,6 +18,11 @@ def test_an_option_is_text_that_becomes_what_the_setting_is() -> None:
     assert config.fail_on_data_loss is False
 
 
+def test_an_assignment_may_have_a_unit() -> None:
+    config = load(None, NAMES, ["max-buffered-bytes=1g", "stop_timeout_seconds=1m"])
+    assert (config.max_buffered_bytes, config.stop_timeout_seconds) == (1 << 30, 60.0)
+
+
 def test_none_and_digits_mean_what_the_setting_can_be() -> None:
     config = load(None, NAMES | {"app": "42"}, ["retry_limit=none", "initial_position=1700000000"])
     assert (config.app, config.retry_limit) == ("42", None)

@@ -1,5 +1,5 @@
-from kinesis_spout.config import SpoutConfig
 from kinesis_spout.consumer.open_ports import client_settings
+from kinesis_spout.settings import SpoutConfig
 
 
 def test_every_setting_about_kinesis_reaches_the_client() -> None:

@@ -168,7 +168,7 @@ def test_reading_goes_on_in_place_when_an_iterator_expires(client: "KinesisClien
     sink(client).write([letter(number) for number in range(5)])
 
     def two(real: Callable[..., Any], **arguments: Any) -> Any:
-        return real(Limit=2, **arguments)
+        return real(**arguments | {"Limit": 2})
 
     expired = raising(api_error("ExpiredIteratorException"))
     flaky = Flaky(

@@ -6,9 +6,9 @@ from typing import Final
 import pytest
 
 from kinesis_spout.cli.commands.reset_plan import parse_target
-from kinesis_spout.config import SpoutConfig
 from kinesis_spout.errors import InvalidConfig
-from kinesis_spout.structured.options import BatchReadOptions, StreamReadOptions
+from kinesis_spout.settings import SpoutConfig
+from kinesis_spout.settings.source_options import BatchReadOptions, StreamReadOptions
 from shard_state import Position, SequenceNumber
 
 NOW: Final = 2_000_000_000.0
@@ -40,7 +40,7 @@ def of_reset(text: str) -> Position:
 
 DOORS: Final = {
     "initial_position: ": of_spout,
-    "initial_position": of_variable,
+    "initial_position (from KINESIS_SPOUT_INITIAL_POSITION): ": of_variable,
     "option initialPosition: ": of_stream_read,
     "option endingPosition: ": of_batch_read,
     "--to: ": of_reset,
@@ -109,7 +109,7 @@ def test_what_names_no_position_is_refused_at_every_door_in_its_words(
 
 @pytest.mark.parametrize("called", [name for name in DOORS if name != "--to: "])
 def test_a_sequence_number_is_refused_for_all_shards(called: str) -> None:
-    with pytest.raises(InvalidConfig, match="a place in one shard"):
+    with pytest.raises(InvalidConfig, match="a record of one shard"):
         DOORS[called](f"at_sequence_number {NUMBER}")
 
 
@@ -135,3 +135,9 @@ def test_a_read_shard_by_shard_takes_sequence_numbers() -> None:
     given = {"streamName": "orders", "initialPosition": f'{{"shardId-1": "after_sequence_number {NUMBER}"}}'}
     start = StreamReadOptions.of(given).start
     assert start.of_shard("shardId-1") == Position.after(SequenceNumber(int(NUMBER)))
+
+
+def test_a_read_takes_no_part_of_an_aggregated_record() -> None:
+    given = {"streamName": "orders", "initialPosition": '{"shardId-1": "at_sequence_number 7:3"}'}
+    with pytest.raises(InvalidConfig, match="shardId-1: expected a whole sequence number, as in 7, got"):
+        StreamReadOptions.of(given)

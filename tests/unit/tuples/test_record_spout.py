@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from kinesis_spout.config import SpoutConfig
 from kinesis_spout.errors import (
     CheckpointUnreadable,
     DataLoss,
@@ -18,6 +17,7 @@ from kinesis_spout.errors import (
 )
 from kinesis_spout.handler import Reject, RetryLater
 from kinesis_spout.record import Record
+from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.tuples.listener import FailReason, SpoutListener
 from kinesis_spout.tuples.message_id import MessageId
 from kinesis_spout.tuples.record_spout import RecordSpout

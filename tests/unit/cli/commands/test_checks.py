@@ -10,7 +10,6 @@ import pytest
 
 from kinesis_spout.cli.stored_progress import StoredProgress
 from kinesis_spout.cli.world import RealWorld
-from kinesis_spout.config import SpoutConfig
 from kinesis_spout.errors import (
     DeadLetterError,
     InvalidConfig,
@@ -18,6 +17,7 @@ from kinesis_spout.errors import (
     StoreError,
     StoreUnavailable,
 )
+from kinesis_spout.settings import SpoutConfig
 from tests.unit.cli.commands.test_run import refuses_to_start
 from tests.unit.cli.fake_world import SETTINGS, FakeWorld
 

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 import pytest
 
 from kinesis_spout.cli.stored_progress import StoredProgress
-from kinesis_spout.config import SpoutConfig
 from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.errors import StoreUnavailable
+from kinesis_spout.settings import SpoutConfig
 from tests.letters import LETTER, letter
 from tests.unit.cli.fake_world import SETTINGS, FakeWorld
 

@@ -82,8 +82,9 @@ def test_a_handler_that_cannot_be_called_is_refused(in_directory: Path, name: st
     [("--arrow", "--dataframe"), ("--arrow", "--scheme", "json"), ("--dataframe", "--scheme", "text")],
 )
 def test_options_that_contradict_each_other_are_refused_before_spark_starts(
-    arguments: tuple[str, ...],
+    arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("kinesis_spout.cli.commands.run.start_spark", refuses_to_start)
     FakeWorld().call("run", "json:loads", *arguments, *SETTINGS, exit_code=2)
 
 

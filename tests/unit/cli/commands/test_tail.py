@@ -105,3 +105,9 @@ def test_what_does_not_pass_ends_it() -> None:
 def test_a_place_that_is_none_is_refused(start: str) -> None:
     _, err = FakeWorld().call("tail", "--from", start, *STREAM, exit_code=2)
     assert err.startswith("error: --from: expected")
+
+
+def test_a_place_that_is_none_is_refused_before_anything_is_opened() -> None:
+    world = FakeWorld()
+    world.call("tail", "--from", "yesterday", *STREAM, exit_code=2)
+    assert world.opened == []

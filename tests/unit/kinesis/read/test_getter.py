@@ -40,13 +40,12 @@ class Scene:
     def getter(self, position: Position | None = None, **others: Any) -> PollingShardGetter:
         return PollingShardGetter(
             cast("KinesisClient", self.client),
-            stream="orders",
             shard_id=SHARD,
             position=position or Position.trim_horizon(),
             lister=InMemoryShardLister(self.stream),
             clock=self.clock,
             jitter=lambda: 0.0,
-            **others,
+            **{"stream": "orders", **others},
         )
 
     @property
@@ -70,6 +69,21 @@ def test_an_iterator_is_kept_from_page_to_page(scene: Scene) -> None:
 
     assert scene.iterator_kinds == [("TRIM_HORIZON", None)]
     assert scene.client.calls == 5
+
+
+@pytest.mark.parametrize("stream", ["orders", "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"])
+def test_a_call_names_the_account_where_the_stream_was_given_with_one(scene: Scene, stream: str) -> None:
+    asked: list[Any] = []
+
+    class Noting(InMemoryKinesisClient):
+        def get_records(self, **request: Any) -> dict[str, Any]:
+            asked.append(request.get("StreamARN"))
+            return super().get_records(**request)
+
+    scene.client = Noting(scene.stream)
+    scene.getter(stream=stream).read(10)
+
+    assert asked == [stream if stream.startswith("arn:") else None]
 
 
 def test_an_old_iterator_is_renewed_before_it_expires(scene: Scene) -> None:

@@ -92,14 +92,15 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def client(server: Server) -> Iterator[Any]:
+def client(server: Server, request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A client; the parameter, if there is one, says how many seconds it waits for an answer."""
     settings = KinesisClientSettings(
         region="us-east-1",
         endpoint_url=server.url,
         access_key="AKIAFIRST",
         secret_key="hush",
         session_token="token",
-        read_timeout_seconds=0.5,
+        read_timeout_seconds=getattr(request, "param", 60.0),
     )
     client = settings.create()
     yield client
@@ -158,7 +159,9 @@ def call_untranslated(client: Any) -> None:
     client.get_records(ShardIterator="it", Limit=10)
 
 
-@pytest.mark.parametrize("answer", [SILENCE, HANGS_UP, CUT_OFF])
+@pytest.mark.parametrize(
+    ("client", "answer"), [(4.0, SILENCE), (60.0, HANGS_UP), (60.0, CUT_OFF)], indirect=["client"]
+)
 def test_a_connection_that_breaks_costs_one_call(server: Server, client: Any, answer: bytes) -> None:
     call(client)
     server.answers = [answer]

@@ -6,8 +6,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from kinesis_spout.columns import SCHEMA
 from kinesis_spout.errors import Unavailable
-from kinesis_spout.kinesis.read.arrow import SCHEMA, ArrowForm, decode_to_arrow
+from kinesis_spout.kinesis.read.arrow import ArrowForm, decode_to_arrow
 from kinesis_spout.kinesis.read.page import decode_reply, page_of, reply_from_botocore
 from shard_state import Shard
 

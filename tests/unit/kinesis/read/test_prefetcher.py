@@ -32,7 +32,7 @@ def test_a_fetch_that_names_a_time_runs_again_until_it_names_none() -> None:
 
 def test_one_that_is_due_earlier_overtakes_a_waiting_one() -> None:
     order: list[str] = []
-    later = SystemClock().monotonic() + 0.3
+    later = SystemClock().monotonic() + 2
     with Prefetcher(threads=1) as prefetcher:
         prefetcher.submit(lambda: order.append("later"), later)
         prefetcher.submit(lambda: order.append("now"), 0.0)
@@ -101,14 +101,14 @@ def test_a_new_first_one_is_watched_for_although_a_thread_watches_for_a_later_on
         wait_until(lambda: len(met) == 2, "two threads")
         begun = clock.monotonic()
         for number in range(5, 0, -1):
-            prefetcher.submit(lambda number=number: order.append(number), begun + 0.2 + number / 50)  # type: ignore[misc]
+            prefetcher.submit(lambda number=number: order.append(number), begun + 2 + number / 50)  # type: ignore[misc]
         wait_until(lambda: len(order) == 5, "all five")
 
     assert order == [1, 2, 3, 4, 5]
 
 
 def test_closing_ends_the_threads_and_later_fetches_do_nothing() -> None:
-    before = threading.active_count()
+    before = set(threading.enumerate())
     runs: list[int] = []
     prefetcher = Prefetcher(threads=2)
     prefetcher.submit(lambda: runs.append(1), 0.0)
@@ -118,5 +118,5 @@ def test_closing_ends_the_threads_and_later_fetches_do_nothing() -> None:
     prefetcher.close()
     prefetcher.submit(lambda: runs.append(2), 0.0)
 
-    assert threading.active_count() == before
+    assert set(threading.enumerate()) <= before
     assert runs == [1]

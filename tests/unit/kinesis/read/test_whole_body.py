@@ -44,13 +44,13 @@ def server() -> Iterator[Server]:
         thread.join()
 
 
-def get_records(server: Server) -> bytes:
+def get_records(server: Server, *, read_timeout_seconds: float = 60.0) -> bytes:
     client = KinesisClientSettings(
         region="us-east-1",
         endpoint_url=f"http://127.0.0.1:{server.server_address[1]}",
         access_key="test",
         secret_key="test",
-        read_timeout_seconds=0.3,
+        read_timeout_seconds=read_timeout_seconds,
     ).create()
     try:
         with translated("GetRecords"):
@@ -83,4 +83,4 @@ def test_a_body_that_does_not_go_on_times_out_and_may_be_asked_for_again(server:
     server.answer = HEAD + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY[:5_000]
     server.silent_afterwards = True
     with pytest.raises(Unavailable):
-        get_records(server)
+        get_records(server, read_timeout_seconds=0.3)

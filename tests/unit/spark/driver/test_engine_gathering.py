@@ -133,7 +133,7 @@ def test_retries_that_are_due_soon_after_each_other_go_out_in_one_batch(two_shar
     world = two_shards
     world.put_in(FIRST, "a")
     diary = Diary(a=[ValueError("no")], b=[ValueError("no")])
-    running = world.start(diary, engine={"gather_seconds": 3.0}, retry_backoff_seconds=1.0)
+    running = world.start(diary, engine={"gather_seconds": 4.0}, retry_backoff_seconds=1.0)
     wait_until(lambda: running.query.counters.retried == 1, "the first has failed")
     world.put_in(SECOND, "b")
     wait_until(lambda: diary.attempts("a") == [1, 2] and diary.attempts("b") == [1, 2], "both come again")

@@ -16,7 +16,6 @@ from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
-from kinesis_spout.config import SpoutConfig
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.errors import HandlerKilledWorker
@@ -25,6 +24,7 @@ from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.ports import ShardGetter
 from kinesis_spout.record import Record
 from kinesis_spout.scheme import resolve
+from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark.driver.engine import MicroBatchEngine
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
 from kinesis_spout.spark.driver.query import SpoutQuery

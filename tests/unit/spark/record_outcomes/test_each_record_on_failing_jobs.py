@@ -9,9 +9,9 @@ import pytest
 from pyspark.errors import PySparkException, PythonException
 from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType, TimestampType
 
+from kinesis_spout.columns import RECORD_COLUMNS as COLUMNS
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.spark.record_outcomes.each_record import each_record
-from kinesis_spout.spark.record_outcomes.record_delivery import COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -3,9 +3,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from kinesis_spout.columns import RECORD_COLUMNS as COLUMNS
 from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.spark.record_outcomes.failed_records import FailedRecords, RetryRules
-from kinesis_spout.spark.record_outcomes.record_delivery import COLUMNS, OUTCOMES_SCHEMA
+from kinesis_spout.spark.record_outcomes.record_delivery import OUTCOMES_SCHEMA
 from shard_state import RetryPolicy
 
 NOW = 1_700_000_000.0

@@ -90,7 +90,7 @@ def processes(settings: KinesisClientSettings) -> Iterator[FetchProcesses]:
 
 
 def called_here(settings: KinesisClientSettings, iterator: str) -> ArrowReply:
-    return call_get_records(settings.connect(), iterator, 10, FORM, place="here")
+    return call_get_records(settings.connect(), iterator, 10, FORM, stream="orders", shard_id="here")
 
 
 def started(processes: FetchProcesses) -> list[subprocess.Popen[bytes]]:

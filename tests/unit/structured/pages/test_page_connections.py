@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from kinesis_spout.kinesis.read.arrow import SCHEMA
+from kinesis_spout.columns import SCHEMA
 from kinesis_spout.structured.pages import page_client, page_handshake, page_server
 from kinesis_spout.structured.pages.page_buffer import PageBuffer, Segment, StoredPage
 from kinesis_spout.structured.pages.page_channel import PageChannel

@@ -132,7 +132,7 @@ def test_who_says_a_little_now_and_then_is_not_waited_for_longer(
 
 PAGES_FROM_END_TO_END = """
 import hashlib
-from kinesis_spout.kinesis.read.arrow import SCHEMA
+from kinesis_spout.columns import SCHEMA
 from kinesis_spout.structured.pages.page_buffer import PageBuffer, Segment
 from kinesis_spout.structured.pages.page_client import fetch_segments
 from kinesis_spout.structured.pages.page_server import PageServer

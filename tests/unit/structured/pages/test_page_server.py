@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kinesis_spout.kinesis.read.arrow import SCHEMA
+from kinesis_spout.columns import SCHEMA
 from kinesis_spout.structured.pages import page_client, page_handshake
 from kinesis_spout.structured.pages.page_buffer import PageBuffer, Segment
 from kinesis_spout.structured.pages.page_channel import PageServerAddress

@@ -14,8 +14,8 @@ from kinesis_spout.errors import (
     StreamRecreated,
 )
 from kinesis_spout.ports import CheckpointWrite, CommitResult
+from kinesis_spout.settings.source_options import StreamReadOptions
 from kinesis_spout.structured.offsets import QueryOffset, ReadRange, ShardOffset, StreamOffset
-from kinesis_spout.structured.options import StreamReadOptions
 from kinesis_spout.structured.published import published_progress
 from kinesis_spout.structured.published.published_places import Place, ZooKeeperPlaces
 from kinesis_spout.structured.published.published_progress import PublishedProgress

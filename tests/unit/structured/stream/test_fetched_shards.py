@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from kinesis_spout.kinesis import Prefetcher
-from kinesis_spout.structured.options import StreamReadOptions
+from kinesis_spout.settings.source_options import StreamReadOptions
 from kinesis_spout.structured.stream.fetched_shards import FetchedShards
 from kinesis_spout.testing import ManualClock
 from shard_state import SequenceNumber

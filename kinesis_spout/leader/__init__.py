@@ -1,0 +1,11 @@
+"""Work that one process does at a time, and another takes over: ``LeaderCareer``.
+
+Who owns which shard is not here but in ``consumer``; how ZooKeeper elects is in ``zookeeper/election.py``.
+Begin reading at ``career.py``.
+"""
+
+from kinesis_spout.leader.career import HandOver, Leader, LeaderCareer
+from kinesis_spout.leader.stand_for import stand_for
+from kinesis_spout.leader.term import Term
+
+__all__ = ["HandOver", "Leader", "LeaderCareer", "Term", "stand_for"]

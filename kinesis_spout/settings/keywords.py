@@ -1,0 +1,52 @@
+"""The settings as keyword arguments, for type checkers: a misspelt one is found before the program runs.
+
+Generated from `SpoutConfig`, which says what each means and allows: see ``tests/unit/settings/test_keywords.py``.
+"""
+
+from datetime import datetime
+from typing import Literal, TypedDict
+
+
+class SpoutSettings(TypedDict, total=False):
+    """Every setting; see `SpoutConfig`. None is required here, for the environment or a file may have it."""
+
+    stream: str
+    app: str
+    zookeeper: str
+    zookeeper_root: str
+    session_timeout_seconds: float
+    region: str | None
+    endpoint_url: str | None
+    role_arn: str | None
+    role_session_name: str | None
+    role_external_id: str | None
+    sts_endpoint: str | None
+    aws_access_key_id: str | None
+    aws_secret_access_key: str | None
+    aws_session_token: str | None
+    initial_position: str | float | datetime
+    fail_on_data_loss: bool
+    retry_limit: int | None
+    retry_backoff_seconds: float
+    retry_backoff_multiplier: float
+    retry_backoff_cap_seconds: float
+    retry_jitter: float
+    order: Literal["unordered", "key", "shard"]
+    message_timeout_seconds: float | None
+    breaker_failure_ratio: float | None
+    breaker_window: int
+    max_records_per_fetch: int
+    poll_interval_seconds: float
+    idle_poll_interval_seconds: float
+    shard_list_interval_seconds: float
+    max_buffered_bytes: int
+    max_pending: int
+    max_holes: int
+    max_records_per_slice: int
+    max_bytes_per_slice: int
+    shards_per_task: int
+    max_concurrent_batches: int
+    max_batch_seconds: float
+    commit_interval_seconds: float
+    stop_timeout_seconds: float
+    dead_letters: str | None

@@ -1,0 +1,84 @@
+"""How a door speaks of what was set: what it refuses, what it keeps secret, and how it spells a setting.
+
+Below the doors, a message calls a setting as ``SpoutConfig`` does, and marks it: in backquotes, alone or with a
+value ("with `fail_on_data_loss=False` …"), or at its beginning, as refusals do ("dead_letters: expected …"). That
+is how it is spelled in Python. A door whose users spell it otherwise has what leaves it respelled: errors, and
+lines of the log. What is not marked stays as it is: a path or a stream may have the name of a setting.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from kinesis_spout.errors import InvalidConfig, KinesisSpoutError
+
+Spell = Callable[[str, str | None], str | None]
+"""Takes the name of a setting, and its value where one is given. Gives how a door says it; None: the same way."""
+
+_LONGEST_SHOWN: Final = 160
+_MARKED: Final = re.compile(r"`([a-z][a-z0-9_]*)(?:=([^`]+))?`")
+_REFUSED: Final = re.compile(r"\A([a-z][a-z0-9_]*)(?=: expected )")
+_NOTHING: Final = object()
+
+
+class NotAllowed(ValueError):  # noqa: N818 - the name says what is wrong
+    """A value that is not what it must be; whoever knows its name makes an `InvalidConfig` of it.
+
+    Args:
+        expected: what would have been right; None: what the type says of itself.
+        got: the part of the value that is wrong, if not all of it is.
+    """
+
+    def __init__(self, expected: str | None = None, got: Any = _NOTHING) -> None:
+        super().__init__(f"expected {expected}, got {shown(got)}")
+        self.expected = expected
+        self._got = got
+
+    def refusal(self, called: str, allowed: str, value: Any, *, secret: bool = False) -> InvalidConfig:
+        """Give the error for a value, by what the door calls its option and says that it takes."""
+        got = value if self._got is _NOTHING else self._got
+        return InvalidConfig(
+            f"{called}: expected {self.expected or allowed}, got {shown(got, secret=secret)}"
+        )
+
+
+class MissingSetting(InvalidConfig):
+    """A setting without a default was not given.
+
+    Args:
+        setting: its name.
+        allowed: what is allowed.
+        how: how it can be given where the error is read.
+    """
+
+    def __init__(self, setting: str, allowed: str, how: str) -> None:
+        super().__init__(f"{setting} is required: expected {allowed}, got nothing; {how}")
+        self.setting = setting
+        self.allowed = allowed
+
+
+def shown(value: Any, *, secret: bool = False) -> str:
+    """Give a value as messages show it."""
+    if value is None:
+        return "None"
+    if secret:
+        return "'***'"
+    if isinstance(value, str) and "@" in value:  # what stands before it may be a password
+        scheme, separator, rest = value.rpartition("://")
+        value = f"{scheme}{separator}***@{rest.rpartition('@')[2]}"
+    return repr(value[:_LONGEST_SHOWN] if isinstance(value, str) else value)
+
+
+def respelled(text: str, spell: Spell) -> str:
+    """Give a message in the words of a door. To respell it again changes nothing."""
+
+    def marked(found: re.Match[str]) -> str:
+        said = spell(found[1], found[2])
+        return found[0] if said is None else f"`{said}`"
+
+    return _REFUSED.sub(lambda found: spell(found[1], None) or found[0], _MARKED.sub(marked, text))
+
+
+def respell(error: KinesisSpoutError, spell: Spell) -> None:
+    """Change the message of an error, which is about to leave by a door."""
+    error.args = tuple(respelled(arg, spell) if isinstance(arg, str) else arg for arg in error.args)

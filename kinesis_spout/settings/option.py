@@ -1,0 +1,91 @@
+"""What an option is: a row of the table, from which checks, messages, redaction, help and documents come."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from kinesis_spout.settings.value_types import ValueType
+
+
+class Use(Enum):
+    """What the options of ``format("kinesis")`` are given to. The value is how a message calls it."""
+
+    STREAM_READ = "streaming reads (spark.readStream)"
+    BATCH_READ = "batch reads (spark.read)"
+    WRITE = "writes (df.write, df.writeStream)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One option, at the doors that take it. Made by `setting`, `option` or `shared`.
+
+    An option whose range, default or meaning differs from door to door has a row for each.
+    """
+
+    setting: str
+    """How Python spells it: a keyword of `SpoutConfig`, a key of a file, ``--set``; a field of typed options."""
+    type: ValueType
+    default: Any
+    """None without one."""
+    doc: str
+    """What it means. Other settings are marked by backquotes, and shown as the door spells them."""
+    is_setting: bool = False
+    """Whether ``SpoutConfig`` has it, and with it the environment, files and the command line."""
+    is_required: bool = False
+    or_none: bool = False
+    """Whether a setting may be None although it has a default."""
+    has_argument: bool = False
+    """Whether the command line has an option of that name, beside ``--set``."""
+    name: str = ""
+    """How ``format("kinesis")`` spells it, compared without regard to case; empty: it has no such option."""
+    uses: frozenset[Use] = frozenset()
+    """What ``format("kinesis")`` takes it for."""
+    aliases: tuple[str, ...] = ()
+    """Other connectors' spellings. Where one ends in ``Ms``, a bare number under it means milliseconds."""
+    unset: str = ""
+    """What holds in ``format("kinesis")`` when there is no default and nothing is given, for its tables."""
+    secret: bool = False
+    """Its value appears in no message and no repr."""
+
+    @property
+    def allows_none(self) -> bool:
+        """Whether a setting may be None."""
+        return self.or_none or (self.default is None and not self.is_required)
+
+    @property
+    def allowed(self) -> str:
+        """What a setting may be: "int >= 0, or none"."""
+        return self.type.words + (", or none" if self.allows_none else "")
+
+    @property
+    def default_text(self) -> str | None:
+        """The default as the text of an option."""
+        return None if self.default is None else self.type.write(self.default)
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        """The rule for a setting, as JSON Schema."""
+        annotation = self.type.annotation
+        return msgspec.json.schema(annotation | None if self.allows_none else annotation)
+
+
+def setting(setting: str, type_: ValueType, default: Any = None, **more: Any) -> Option:
+    """Make the row of an option that ``SpoutConfig`` has."""
+    return Option(setting=setting, type=type_, default=default, is_setting=True, **more)
+
+
+def option(name: str, uses: frozenset[Use], type_: ValueType, default: Any = None, **more: Any) -> Option:
+    """Make the row of an option that ``format("kinesis")`` has; it is a field of its name in snake case."""
+    field = more.pop("setting", re.sub("([A-Z])", r"_\1", name).lower())
+    return Option(setting=field, name=name, uses=uses, type=type_, default=default, **more)
+
+
+def shared(setting: str, type_: ValueType, default: Any = None, **more: Any) -> Option:
+    """Make the row of an option that both have; ``format("kinesis")`` spells it in camel case."""
+    name = more.pop("name", re.sub("_([a-z])", lambda found: found[1].upper(), setting))
+    uses = more.pop("uses", frozenset(Use))
+    return option(name, uses, type_, default, setting=setting, is_setting=True, **more)

@@ -1,0 +1,85 @@
+"""What must hold between options, whichever door they came by."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
+
+from kinesis_spout.errors import InvalidConfig
+
+_AWS_ENDPOINT: Final = re.compile(
+    r"(?:.+\.)?(?:data-|control-)?kinesis(?:-fips)?\.([a-z0-9-]+)\."
+    r"(?:(?:vpce\.)?amazonaws\.com(?:\.cn)?|api\.aws)"
+)
+_KEYS: Final = ("aws_access_key_id", "aws_secret_access_key")
+
+
+class Door(Protocol):
+    """How what a user gave is spoken of."""
+
+    def called(self, setting: str) -> str:
+        """Spell a setting as the user does."""
+        ...
+
+    def refusal(self, setting: str, expected: str, value: Any) -> InvalidConfig:
+        """Give the error to raise about a value."""
+        ...
+
+
+def check_credentials(values: Mapping[str, Any], door: Door) -> None:
+    """Refuse keys and roles of which a part is missing.
+
+    Args:
+        values: by the names of settings; None for what was not given.
+        door: through which they came.
+
+    Raises:
+        InvalidConfig.
+    """
+    for one, other in (_KEYS, _KEYS[::-1]):
+        if values[one] is not None and values[other] is None:
+            raise door.refusal(one, f"{door.called(other)} beside it: the two go together", values[one])
+    if values["aws_session_token"] is not None and values[_KEYS[0]] is None:
+        raise door.refusal(
+            "aws_session_token", f"none without {door.called(_KEYS[0])}", values["aws_session_token"]
+        )
+    for name in ("role_session_name", "role_external_id", "sts_endpoint"):
+        if values[name] is not None and values["role_arn"] is None:
+            expected = f"none without {door.called('role_arn')}: it would have no effect"
+            raise door.refusal(name, expected, values[name])
+
+
+def region(values: Mapping[str, Any], streams: Sequence[str], door: Door) -> str | None:
+    """Give the region that was set, that of the streams' ARNs, or that of an endpoint of AWS, which must agree.
+
+    Raises:
+        InvalidConfig: they do not.
+    """
+    set_, of_endpoint = values["region"], _region_of_endpoint(values["endpoint_url"])
+    of_streams = sorted({stream.split(":")[3] for stream in streams if stream.startswith("arn:")})
+    if len(of_streams) > 1:
+        raise door.refusal("streams", "streams of one region, to be read one by one", ", ".join(of_streams))
+    of_stream = of_streams[0] if of_streams else None
+    if set_ is not None and of_stream not in (None, set_):
+        raise door.refusal("region", f"the region of the stream's ARN, {of_stream!r}", set_)
+    found: str | None = set_ or of_stream
+    if found is not None and of_endpoint not in (None, found):
+        raise door.refusal("endpoint_url", f"one in region {found!r}", values["endpoint_url"])
+    return found or of_endpoint
+
+
+def check_dead_letters(url: str | None, stream: str | None, door: Door) -> None:
+    """Refuse to put dead letters on the stream, given by its name or its ARN, that they come from.
+
+    Raises:
+        InvalidConfig.
+    """
+    if url is not None and stream is not None and url == f"kinesis://{stream.rpartition('/')[2]}":
+        raise door.refusal("dead_letters", "another stream than the one that the records are of", url)
+
+
+def _region_of_endpoint(url: str | None) -> str | None:
+    """Give the region that is part of the name of AWS' own endpoints."""
+    host = None if url is None else urlsplit(url).hostname
+    match = None if host is None else _AWS_ENDPOINT.fullmatch(host)
+    return None if match is None else match[1]

@@ -1,0 +1,177 @@
+"""The options of one read or write, matched to the table and read as typed values."""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, Final, TypeVar
+
+from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.settings.messages import NotAllowed
+from kinesis_spout.settings.option import Use
+from kinesis_spout.settings.source_options.elsewhere import HINTS, INSTEAD, OF_SPARK, OF_TABLES
+from kinesis_spout.settings.table import OPTIONS
+from kinesis_spout.settings.table.connection import CLIENT
+
+T = TypeVar("T")
+
+_LONGEST_NAME_SHOWN: Final = 100
+_OF_TABLE: Final = "option."
+
+
+class GivenOptions:
+    """What the user gave, by the names of the table. A door of ``rules``.
+
+    Args:
+        options: as Spark hands them over; their case says nothing.
+        uses: what they are given to. With several, an option of any of them is known.
+
+    Raises:
+        InvalidConfig: an option is unknown, of another use, empty, or given differently under two spellings;
+            and, from each method, a value is not what the option takes.
+    """
+
+    def __init__(self, options: Mapping[str, str], *uses: Use) -> None:
+        known = [option for option in OPTIONS if not option.uses.isdisjoint(uses)]
+        self._options = {option.name: option for option in reversed(known)}
+        self._by_spelling = {
+            spelling.lower(): (option, spelling)
+            for option in reversed(known)
+            for spelling in (*reversed(option.aliases), option.name)
+        }
+        self._texts: dict[str, str] = {}
+        self._spelled: dict[str, str] = {}
+        self.are_of_table = any(name.lower().startswith(_OF_TABLE) for name in options)
+        """Whether they were given to ``CREATE TABLE``."""
+        for written, text in _without_table(options).items():
+            if written.lower() not in OF_SPARK:
+                self._take(written, text.strip(), uses)
+
+    def _take(self, written: str, text: str, uses: tuple[Use, ...]) -> None:
+        if written.lower() not in self._by_spelling:
+            raise InvalidConfig(
+                _unknown(written, uses, [spelling for _, spelling in self._by_spelling.values()])
+            )
+        option, spelling = self._by_spelling[written.lower()]
+        if not text:
+            raise InvalidConfig(
+                f"option {spelling}: expected {option.type.text_words}, got nothing; leave it out instead"
+            )
+        if spelling.endswith("Ms") and text.isdigit():
+            text += "ms"
+        if self._texts.setdefault(option.name, text) != text:
+            raise InvalidConfig(
+                f"options {self._spelled[option.name]} and {spelling} are the same option: expected one value, "
+                "got two different ones; leave one of them out"
+            )
+        self._spelled[option.name] = spelling
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._texts
+
+    def to_keep(self) -> dict[str, str]:
+        """Give what a table may keep of them: all.
+
+        Raises:
+            InvalidConfig: one is a secret.
+        """
+        for name in self._texts:
+            if self._options[name].secret:
+                raise self.error(
+                    name,
+                    "a table cannot keep a secret: expected credentials that boto3 finds by itself, or roleArn; "
+                    "got another value (not shown)",
+                )
+        return dict(self._texts)
+
+    def check_values(self) -> None:
+        """Check each value by itself, where it is not known yet what the options are given to."""
+        for name in self._texts:
+            self.value(name)
+
+    def text(self, name: str) -> str | None:
+        """Give the text, or the default."""
+        return self._texts.get(name, self._options[name].default_text)
+
+    def value(self, name: str) -> Any:
+        """Give the value, the default, or None."""
+        text, option = self.text(name), self._options[name]
+        if text is None:
+            return None
+        try:
+            return option.type.of_text(text)
+        except NotAllowed as error:
+            called = f"option {self._spelled.get(name, name)}"
+            raise error.refusal(called, option.type.text_words, text, secret=option.secret) from error
+        except InvalidConfig as error:
+            raise self.error(name, str(error)) from error
+
+    @property
+    def extra_columns(self) -> tuple[str, ...]:
+        """The columns asked for beside the usual ones, spelled as in the schema, in the order asked for."""
+        return self.value("extraColumns") or ()
+
+    def client_values(self) -> dict[str, Any]:
+        """Give what says how Kinesis is reached, by the names of settings."""
+        return {option.setting: self.value(option.name) for option in CLIENT}
+
+    def made(self, kind: type[T], **derived: Any) -> T:
+        """Make the typed options: each field is the value of the option of its name, unless it was derived."""
+        names = {field.name for field in fields(kind)} - derived.keys()  # type: ignore[arg-type]
+        values = {
+            option.setting: self.value(option.name)
+            for option in self._options.values()
+            if option.setting in names
+        }
+        return kind(**values, **derived)
+
+    def error(self, name: str, why: str) -> InvalidConfig:
+        """Give the error to raise about an option that was given and may not be."""
+        return InvalidConfig(f"option {self._spelled.get(name, name)}: {why}")
+
+    def called(self, setting: str) -> str:
+        """Spell a setting as it was given, or else as the table does."""
+        names = [option.name for option in self._options.values() if option.setting == setting]
+        return next((self._spelled[name] for name in names if name in self._spelled), names[0])
+
+    def refusal(self, setting: str, expected: str, value: Any) -> InvalidConfig:
+        """Give the error to raise about a value."""
+        secret = any(option.secret for option in self._options.values() if option.setting == setting)
+        return NotAllowed(expected).refusal(f"option {self.called(setting)}", "", value, secret=secret)
+
+
+def _without_table(options: Mapping[str, str]) -> dict[str, str]:
+    """Read the options of a table (``CREATE TABLE … USING kinesis``) like any others.
+
+    Spark gives each of them as ``option.*``, at times beside its plain name, and adds properties that every
+    table has.
+    """
+    of_table = {
+        name[len(_OF_TABLE) :]: text for name, text in options.items() if name.lower().startswith(_OF_TABLE)
+    }
+    if not of_table:
+        return dict(options)
+    passed_over = OF_TABLES | {name.lower() for name in of_table}
+    plain = {
+        name: text
+        for name, text in options.items()
+        if name.lower() not in passed_over and not name.lower().startswith(_OF_TABLE)
+    }
+    return of_table | plain
+
+
+def _unknown(written: str, uses: tuple[Use, ...], spellings: list[str]) -> str:
+    # The value stays out of the message: an unknown option may be a misspelt secret.
+    shown = written[:_LONGEST_NAME_SHOWN]
+    lowered = written.lower()
+    if lowered in HINTS:
+        return f"option {shown} is not taken: {HINTS[lowered]}"
+    here = " or ".join(use.value for use in uses)
+    elsewhere = [each for each in OPTIONS if lowered in {name.lower() for name in (each.name, *each.aliases)}]
+    if elsewhere:
+        there = " and ".join(use.value for use in Use if any(use in each.uses for each in elsewhere))
+        named = min(elsewhere, key=lambda each: each.name.lower() != lowered).name
+        instead = "; ".join(INSTEAD[use] for use in uses)
+        return f"option {named} is one of {there}, not of {here}: leave it out; {instead}"
+    known = {spelling.lower(): spelling for spelling in spellings}
+    near = difflib.get_close_matches(lowered, known, n=1, cutoff=0.0)
+    return f"unknown option {shown!r} for {here}: did you mean {known[near[0]]}? Otherwise leave it out"

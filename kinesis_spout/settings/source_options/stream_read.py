@@ -1,0 +1,109 @@
+"""The options of a streaming read, as one frozen value that is valid."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from kinesis_spout.kinesis import KinesisClientSettings
+from kinesis_spout.settings.option import Use
+from kinesis_spout.settings.shard_positions import StartPositions
+from kinesis_spout.settings.source_options.given import GivenOptions
+from kinesis_spout.settings.source_options.streams import client_of, one_stream_per_shard, streams_to_read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamReadOptions:
+    """What ``spark.readStream.format("kinesis")`` was told. Can be pickled; secrets stay out of its text."""
+
+    streams: tuple[str, ...]
+    """Names, or ARNs."""
+    client: KinesisClientSettings
+    start: StartPositions
+    """LATEST is not resolved here."""
+    max_records_per_fetch: int
+    max_fetch_bytes_per_second: int
+    """Of one shard."""
+    fetch_period_seconds: float
+    idle_fetch_period_seconds: float
+    """At least ``fetch_period_seconds``."""
+    shard_list_seconds: float
+    shards_per_task: int | None
+    bytes_per_task: int
+    max_records_per_trigger: int | None
+    max_bytes_per_trigger: int | None
+    min_records_per_trigger: int | None
+    max_trigger_delay_seconds: float
+    """Means something with ``min_records_per_trigger`` only."""
+    max_arrival_skew_seconds: float
+    """How much earlier than a record of a batch one may have arrived that comes in a later batch."""
+    max_buffered_bytes: int
+    fetch_threads: int
+    """At least ``fetch_processes``: each has a thread that waits for it."""
+    fetch_processes: int
+    fail_on_data_loss: bool
+    extra_columns: tuple[str, ...]
+    log_level: str
+    """As ``logging`` calls it."""
+    page_host: str | None
+    """How the executors reach the driver; None: found out."""
+    checkpoint_app: str | None
+    zookeeper: str | None
+    """Set if and only if ``checkpoint_app`` is."""
+    zookeeper_root: str
+    progress_from: Literal["spark", "zookeeper"]
+    """Which progress wins at the start, where both are there."""
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> "StreamReadOptions":
+        """Read the options as Spark hands them over.
+
+        Raises:
+            InvalidConfig: names the option that is unknown, wrong, or contradicts another.
+        """
+        given = GivenOptions(options, Use.STREAM_READ)
+        streams = streams_to_read(given)
+        start: StartPositions = given.value("initialPosition")
+        one_stream_per_shard(given, "initialPosition", streams, start.shards)
+        given.value("consumerMode")
+        _check_trigger(given)
+        _check_published_progress(given)
+        processes: int = given.value("fetchProcesses")
+        threads = max(processes, given.value("fetchThreads"))
+        return given.made(
+            cls,
+            streams=streams,
+            client=client_of(given, streams, connections=threads),
+            start=start,
+            idle_fetch_period_seconds=_idle_fetch_period(given),
+            fetch_threads=threads,
+            extra_columns=given.extra_columns,
+            log_level=given.value("logLevel").upper(),
+            checkpoint_app=given.value("checkpointApp"),
+        )
+
+
+def _idle_fetch_period(given: GivenOptions) -> float:
+    busy: float = given.value("minFetchPeriod")
+    idle: float = given.value("idleFetchPeriod")
+    if idle < busy and "idleFetchPeriod" in given:
+        raise given.error("idleFetchPeriod", f"expected at least minFetchPeriod, {busy:g} s, got {idle:g} s")
+    return max(busy, idle)
+
+
+def _check_trigger(given: GivenOptions) -> None:
+    least, most = given.value("minRecordsPerTrigger"), given.value("maxRecordsPerTrigger")
+    if least is None and "maxTriggerDelay" in given:
+        raise given.error("maxTriggerDelay", "expected minRecordsPerTrigger beside it, for which it waits")
+    if least is not None and most is not None and least > most:
+        raise given.error(
+            "minRecordsPerTrigger", f"expected at most maxRecordsPerTrigger, {most}, got {least}"
+        )
+
+
+def _check_published_progress(given: GivenOptions) -> None:
+    for one, other in (("checkpointApp", "zookeeper"), ("zookeeper", "checkpointApp")):
+        if one in given and other not in given:
+            raise given.error(one, f"expected {other} beside it: progress is published with both, or not")
+    for name in ("zookeeperRoot", "progressFrom"):
+        if name in given and "checkpointApp" not in given:
+            raise given.error(name, "expected checkpointApp and zookeeper beside it")

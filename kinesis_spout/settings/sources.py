@@ -1,0 +1,128 @@
+"""Reads settings from where they are set, and checks each by its row of the table.
+
+Settings come from three places: keyword arguments over environment variables (such as
+``KINESIS_SPOUT_RETRY_LIMIT=3``) over a TOML file. The text ``none`` stands for None wherever None is allowed,
+because TOML and the environment have no None of their own.
+"""
+
+import difflib
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.settings.messages import MissingSetting, NotAllowed
+from kinesis_spout.settings.option import Option
+from kinesis_spout.settings.table import SETTINGS
+
+ENVIRONMENT_PREFIX: Final = "KINESIS_SPOUT_"
+TOML_TABLE: Final = "kinesis_spout"
+
+_SERVICE_LINK: Final = re.compile(
+    rf"{ENVIRONMENT_PREFIX}(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?"
+    r"|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
+)
+"""What Kubernetes sets in every container beside a Service named kinesis-spout; none of it can be a setting.
+
+https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables
+"""
+
+
+class Setting(NamedTuple):
+    """A value as it was given."""
+
+    value: Any
+    source: str
+    """How a message calls the place it came from; empty for a keyword argument."""
+    strict: bool = True
+    """Whether text must not be read as a number; the environment and the command line have nothing but text."""
+
+
+def from_keywords(settings: Mapping[str, Any]) -> dict[str, Setting]:
+    """Take keyword arguments; each must be a setting."""
+    _refuse_unknown(settings, "keyword argument")
+    return {name: Setting(value, "") for name, value in settings.items()}
+
+
+def from_environment(environ: Mapping[str, str]) -> dict[str, Setting]:
+    """Take the variables of ours; each must be a setting, unless Kubernetes set it for a Service of our name."""
+    variables = {
+        name: value
+        for name, value in environ.items()
+        if name.startswith(ENVIRONMENT_PREFIX) and not _SERVICE_LINK.fullmatch(name)
+    }
+    _refuse_unknown(variables, "environment variable", spelled=variable)
+    known = {variable(name): name for name in SETTINGS}
+    return {known[name]: Setting(value, name, strict=False) for name, value in variables.items()}
+
+
+def from_toml_file(path: Path) -> dict[str, Setting]:
+    """Take the file's table ``[kinesis_spout]``, or the whole file if it has none.
+
+    Raises:
+        InvalidConfig: there is no such file, or it is not TOML, or has a key that is no setting.
+    """
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidConfig(
+            f"expected a readable TOML file at {str(path)!r}, got {error.strerror}: correct the path"
+        ) from error
+    except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError
+        raise InvalidConfig(f"expected TOML in {str(path)!r}, got something else: {error}") from error
+    table = document.get(TOML_TABLE, document)
+    if not isinstance(table, dict):
+        raise InvalidConfig(
+            f"expected a table [{TOML_TABLE}] in {str(path)!r}, got one {type(table).__name__} of that name"
+        )
+    _refuse_unknown(table, f"key in {str(path)!r}")
+    return {name: Setting(value, str(path)) for name, value in table.items()}
+
+
+def variable(name: str) -> str:
+    """Give the environment variable of a setting."""
+    return ENVIRONMENT_PREFIX + name.upper()
+
+
+def checked(settings: Mapping[str, Setting]) -> dict[str, Any]:
+    """Give every setting as the type of its row makes it, or its default.
+
+    Raises:
+        InvalidConfig: names the setting, where it was set, and what is allowed.
+    """
+    return {name: _checked(option, settings.get(name)) for name, option in SETTINGS.items()}
+
+
+def _checked(option: Option, setting: Setting | None) -> Any:
+    if setting is None:
+        if option.is_required:
+            how = f"set it as a keyword argument, as {variable(option.setting)}, or in a TOML file"
+            raise MissingSetting(option.setting, option.allowed, how)
+        return option.default
+    value = setting.value
+    if option.allows_none and (value is None or (isinstance(value, str) and value.lower() == "none")):
+        return None
+    try:
+        return option.type.of(value, strict=setting.strict)
+    except NotAllowed as error:
+        called = f"{option.setting} (from {setting.source})" if setting.source else option.setting
+        raise error.refusal(called, option.allowed, value, secret=option.secret) from error
+
+
+def nearest(written: str) -> list[str]:
+    """Name the settings that an unknown name perhaps means: spelled alike, or with that word in them."""
+    name = written.strip("_").lower().removeprefix(ENVIRONMENT_PREFIX.lower())
+    near = difflib.get_close_matches(name, SETTINGS)
+    return near[:1] if name in near else near or [known for known in SETTINGS if name in known.split("_")]
+
+
+def _refuse_unknown(given: Mapping[str, Any], what: str, spelled: Callable[[str], str] = str) -> None:
+    # The value stays out of the message: an unknown key may be a misspelt secret.
+    allowed = [spelled(name) for name in SETTINGS]
+    for name in given:
+        if name not in allowed:
+            near = " or ".join(spelled(each) for each in nearest(name))
+            advice = f"did you mean {near}?" if near else f"expected one of {', '.join(allowed)}"
+            raise InvalidConfig(f"unknown {what} {name!r}: {advice}")

@@ -1,0 +1,173 @@
+"""Every setting of a spout, as one frozen value that is valid or does not exist.
+
+What a setting means and allows, and its default, is said once, in its row of the table.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Literal, Self, Unpack
+
+import msgspec
+
+from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.settings import rules
+from kinesis_spout.settings.keywords import SpoutSettings
+from kinesis_spout.settings.messages import NotAllowed, shown
+from kinesis_spout.settings.positions import parse_position_of_all_shards
+from kinesis_spout.settings.sources import checked, from_environment, from_keywords, from_toml_file
+from kinesis_spout.settings.table import SETTINGS
+from shard_state import Position
+
+SECRETS: Final = frozenset(name for name, option in SETTINGS.items() if option.secret)
+"""Settings whose values appear in no message and no repr."""
+
+
+class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The settings of one spout. Make it with `of`, `from_env`, `from_toml` or `load`, which check the types.
+
+    Raises:
+        InvalidConfig: from each of them; names the setting, its value (never a secret's) and what is allowed.
+    """
+
+    stream: str
+    app: str
+    zookeeper: str
+    zookeeper_root: str
+    session_timeout_seconds: float
+    region: str | None
+    endpoint_url: str | None
+    role_arn: str | None
+    role_session_name: str | None
+    role_external_id: str | None
+    sts_endpoint: str | None
+    aws_access_key_id: str | None
+    aws_secret_access_key: str | None
+    aws_session_token: str | None
+    initial_position: str
+    fail_on_data_loss: bool
+    retry_limit: int | None
+    retry_backoff_seconds: float
+    retry_backoff_multiplier: float
+    retry_backoff_cap_seconds: float
+    retry_jitter: float
+    order: Literal["unordered", "key", "shard"]
+    message_timeout_seconds: float | None
+    breaker_failure_ratio: float | None
+    breaker_window: int
+    max_records_per_fetch: int
+    poll_interval_seconds: float
+    idle_poll_interval_seconds: float
+    shard_list_interval_seconds: float
+    max_buffered_bytes: int
+    max_pending: int
+    max_holes: int
+    max_records_per_slice: int
+    max_bytes_per_slice: int
+    shards_per_task: int
+    max_concurrent_batches: int
+    max_batch_seconds: float
+    commit_interval_seconds: float
+    stop_timeout_seconds: float
+    dead_letters: str | None
+
+    @classmethod
+    def of(cls, **settings: Unpack[SpoutSettings]) -> Self:
+        """Make a configuration from keyword arguments alone."""
+        return cls(**checked(from_keywords(settings)))
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] = os.environ, **overrides: Unpack[SpoutSettings]) -> Self:
+        """Make a configuration from ``KINESIS_SPOUT_*`` variables; every such variable must be a setting.
+
+        Not counted are those that Kubernetes sets for a Service named kinesis-spout.
+        """
+        return cls(**checked(from_environment(environ) | from_keywords(overrides)))
+
+    @classmethod
+    def from_toml(cls, path: str | Path, **overrides: Unpack[SpoutSettings]) -> Self:
+        """Make a configuration from a TOML file: its table ``[kinesis_spout]``, or the file if it has none.
+
+        A relative path inside the file stays relative to where the process runs.
+        """
+        return cls(**checked(from_toml_file(Path(path)) | from_keywords(overrides)))
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path | None = None,
+        environ: Mapping[str, str] | None = None,
+        **overrides: Unpack[SpoutSettings],
+    ) -> Self:
+        """Make a configuration from keyword arguments over the environment over a TOML file, if given."""
+        in_file = {} if path is None else from_toml_file(Path(path))
+        in_environment = from_environment(os.environ if environ is None else environ)
+        return cls(**checked(in_file | in_environment | from_keywords(overrides)))
+
+    def __post_init__(self) -> None:
+        rules.check_credentials(msgspec.structs.asdict(self), _IN_PYTHON)
+        rules.check_dead_letters(self.dead_letters, self.stream, _IN_PYTHON)
+        _ = self.stream_region  # found for its check
+        if self.retry_backoff_cap_seconds < self.retry_backoff_seconds:
+            expected = f"at least retry_backoff_seconds, which is {self.retry_backoff_seconds}"
+            raise _IN_PYTHON.refusal("retry_backoff_cap_seconds", expected, self.retry_backoff_cap_seconds)
+
+    def __repr__(self) -> str:
+        texts = (
+            f"{name}={shown(value, secret=name in SECRETS)}"
+            for name, value in msgspec.structs.asdict(self).items()
+        )
+        return f"SpoutConfig({', '.join(texts)})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        values = msgspec.structs.asdict(self)
+        hidden = {name: "***" for name in SECRETS if values[name] is not None}
+        return list((values | hidden).items())
+
+    @property
+    def stream_name(self) -> str:
+        """The stream's name, also where its ARN was given."""
+        return self.stream.rpartition("/")[2]
+
+    @property
+    def stream_arn(self) -> str | None:
+        """The stream's ARN, if that was given."""
+        return self.stream if self.stream.startswith("arn:") else None
+
+    @property
+    def stream_region(self) -> str | None:
+        """The region that was set, else that of the ARN or of AWS's endpoint; None leaves the choice to boto3."""
+        return rules.region(msgspec.structs.asdict(self), (self.stream,), _IN_PYTHON)
+
+    @property
+    def start(self) -> Position:
+        """The initial position as a position to read from; LATEST is not resolved here."""
+        return parse_position_of_all_shards(self.initial_position)
+
+    @property
+    def zookeeper_hosts(self) -> str | None:
+        """The connection string of the ensemble; None for the embedded server."""
+        return None if self.zookeeper.partition(":")[0] == "embedded" else self.zookeeper
+
+    @property
+    def zookeeper_directory(self) -> str | None:
+        """The data directory named for the embedded server, if one was."""
+        return None if self.zookeeper_hosts else self.zookeeper.partition(":")[2] or None
+
+    @property
+    def dead_letters_url(self) -> str:
+        """Where dead letters go: the URL or path that was set, or the default directory."""
+        return self.dead_letters or f".kinesis-spout/{self.app}/{self.stream_name}/dead-letters"
+
+
+class _InPython:
+    """Speaks of settings as keyword arguments: a door of ``rules``."""
+
+    def called(self, setting: str) -> str:
+        return setting
+
+    def refusal(self, setting: str, expected: str, value: Any) -> InvalidConfig:
+        return NotAllowed(expected).refusal(setting, "", value, secret=setting in SECRETS)
+
+
+_IN_PYTHON: Final = _InPython()

@@ -1,0 +1,114 @@
+"""The options that say which streams, how to reach them, and where progress is kept."""
+
+import re
+from typing import Final
+
+from kinesis_spout.ports import DEFAULT_SESSION_TIMEOUT_SECONDS, MAX_SESSION_TIMEOUT_SECONDS
+from kinesis_spout.settings.messages import NotAllowed
+from kinesis_spout.settings.option import Use, option, setting, shared
+from kinesis_spout.settings.value_types import URL, names, seconds, text
+
+READS: Final = frozenset({Use.STREAM_READ, Use.BATCH_READ})
+STREAM_READ: Final = frozenset({Use.STREAM_READ})
+WRITE: Final = frozenset({Use.WRITE})
+
+STREAM_NAME: Final = r"[a-zA-Z0-9_.-]{1,128}"
+_STREAM_ARN: Final = rf"arn:aws[a-z-]*:kinesis:[a-z0-9-]+:\d{{12}}:stream/{STREAM_NAME}"
+_HOST: Final = r"([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}"
+
+
+def _no_dots(path: str) -> None:
+    # ZooKeeper refuses "." and ".." in a path; in the default directory of the dead letters they would climb.
+    if not {".", ".."}.isdisjoint(path.split("/")):
+        raise NotAllowed("no '.' or '..' as a name: ZooKeeper does not take them")
+
+
+def _zookeeper(address: str) -> None:
+    if address.partition(":")[0] != "embedded":
+        _no_dots(address)
+
+
+def _root(node: str) -> None:
+    _no_dots(node)
+    if node == "zookeeper":
+        raise NotAllowed("another name: ZooKeeper keeps /zookeeper for itself")
+
+
+def _region(name: str) -> None:
+    if not re.fullmatch(r"[a-z0-9-]{1,63}", name):
+        raise NotAllowed("a region such as eu-central-1")
+
+
+STREAM: Final = text(
+    "a stream name (1 to 128 of a-z A-Z 0-9 _ . -) or a stream ARN", f"{STREAM_NAME}|{_STREAM_ARN}", _no_dots
+)
+_APP: Final = text("1 to 128 of a-z A-Z 0-9 _ . -", r"[A-Za-z0-9_.-]{1,128}", _no_dots)
+_ZOOKEEPER: Final = text(
+    "'embedded', 'embedded:<directory>' or 'host:port,host:port[/chroot]'",
+    rf"embedded(:.+)?|{_HOST}(,{_HOST})*((/[^/,\s]+)+)?",
+    _zookeeper,
+)
+_ROOT: Final = text(
+    "letters, digits, '_', '.' and '-'; for a deeper place, give zookeeper a chroot",
+    r"[A-Za-z0-9_.-]+",
+    _root,
+)
+
+STREAMS: Final = (
+    setting("stream", STREAM, has_argument=True, is_required=True,
+        doc="The Kinesis stream to read: its name or its ARN."),
+    option("streamName", READS, names(), setting="streams", aliases=("kinesis.streamName",),
+        doc="The streams to read, by name. Either this or `streamARN` is required."),
+    option("streamARN", READS, names(), setting="streams",
+        doc="The streams to read, by ARN: also those of other accounts."),
+    option("streamName", WRITE, STREAM, setting="stream", aliases=("kinesis.streamName",),
+        unset="the column `stream` says",
+        doc="The stream to write to, by name."),
+    option("streamARN", WRITE, STREAM, setting="stream", doc="The stream to write to, by ARN."),
+)  # fmt: skip
+"""Which streams."""
+
+PROGRESS: Final = (
+    setting("app", _APP, has_argument=True, is_required=True,
+        doc="The application's name. Spouts of one name have one progress: one works, others stand by."),
+    option("checkpointApp", STREAM_READ, _APP, setting="app",
+        doc="Publish the query's progress in ZooKeeper under this application's name; with `zookeeper`."),
+    setting("zookeeper", _ZOOKEEPER, "embedded", has_argument=True,
+        doc="Where progress is kept. `embedded` starts the ZooKeeper that PySpark ships."),
+    option("zookeeper", STREAM_READ, _ZOOKEEPER, doc="Where it is published; with `app`."),
+    shared("zookeeper_root", _ROOT, "kinesis_spout", uses=STREAM_READ,
+        doc="The node that all applications' nodes are below."),
+    setting("session_timeout_seconds", seconds(1, MAX_SESSION_TIMEOUT_SECONDS),
+        DEFAULT_SESSION_TIMEOUT_SECONDS,
+        doc="How long ZooKeeper waits for a silent spout before it frees its shards."),
+)  # fmt: skip
+"""Where progress is kept, or published beside the checkpoint of a query."""
+
+CLIENT: Final = (
+    shared("region", text(check=_region), has_argument=True,
+        aliases=("kinesis.region", "kinesis.kinesisRegion", "regionName"),
+        unset="the ARN's, the endpoint's, else boto3's own rules",
+        doc="The AWS region; unset: that of the stream's ARN or of AWS's endpoint, else boto3's own rules."),
+    shared("endpoint_url", URL, has_argument=True, aliases=("endpoint", "kinesis.endpointUrl"),
+        unset="the region's",
+        doc="A Kinesis endpoint other than AWS's, for emulators and VPC endpoints."),
+    shared("role_arn", text("an IAM role ARN", r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+"),
+        aliases=("kinesis.stsRoleArn", "awsSTSRoleARN"),
+        doc="A role to assume; its session renews itself."),
+    shared("role_session_name", text("2 to 64 of a-z A-Z 0-9 _ + = , . @ -", r"[\w+=,.@-]{2,64}"),
+        aliases=("kinesis.stsSessionName", "awsSTSSessionName"), unset="kinesis-spout",
+        doc="The session's name in CloudTrail; with `role_arn` only."),
+    shared("role_external_id", text(), secret=True,
+        doc="The external id that the role demands; with `role_arn` only."),
+    shared("sts_endpoint", URL, aliases=("kinesis.stsEndpointUrl",), unset="the region's",
+        doc="An STS endpoint other than AWS's; with `role_arn` only."),
+    shared("aws_access_key_id", text(), name="awsAccessKey",
+        aliases=("awsAccessKeyId", "kinesis.awsAccessKeyId"), secret=True, unset="boto3's own rules",
+        doc="Static credentials, with `aws_secret_access_key`; none: boto3's own rules."),
+    shared("aws_secret_access_key", text(), name="awsSecretKey", aliases=("kinesis.awsSecretKey",),
+        secret=True,
+        doc="The secret that belongs to `aws_access_key_id`."),
+    shared("aws_session_token", text(), name="sessionToken", aliases=("kinesis.sessionToken",), secret=True,
+        doc="The token of temporary credentials; with `aws_access_key_id` only."),
+)  # fmt: skip
+"""How Kinesis is reached; see ``rules``."""

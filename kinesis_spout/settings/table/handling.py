@@ -1,0 +1,51 @@
+"""The options of a spout's records: retries, what may be under way, how long things take, dead letters."""
+
+from typing import Final
+
+from kinesis_spout.settings.option import setting
+from kinesis_spout.settings.table.writing import DEAD_LETTERS
+from kinesis_spout.settings.value_types import MIB, choice, number, seconds, size, whole
+
+RETRIES: Final = (
+    setting("retry_limit", whole(0), 3, has_argument=True, or_none=True,
+        doc="How often a failed record is tried again; 0: never, none: for ever."),
+    setting("retry_backoff_seconds", seconds(0), 1.0, doc="The delay before the first retry."),
+    setting("retry_backoff_multiplier", number(1), 2.0, doc="By what the delay grows from retry to retry."),
+    setting("retry_backoff_cap_seconds", seconds(0), 60.0, doc="The longest delay before a retry."),
+    setting("retry_jitter", number(0, 1), 0.1,
+        doc="The share of a delay that is random, so that retries spread out."),
+    setting("order", choice("unordered", "key", "shard"), "unordered", has_argument=True,
+        doc="Who waits while a failed record waits: nobody, later records of its partition key, or its "
+            "whole shard."),
+    setting("message_timeout_seconds", seconds(above=0), 300.0, or_none=True,
+        doc="After this long without an ack or fail a record counts as failed; none: never."),
+    setting("breaker_failure_ratio", number(at_most=1, above=0), 0.9, or_none=True,
+        doc="Pause, and give nothing up, once this share of the last outcomes failed; none: never."),
+    setting("breaker_window", whole(1), 1_000,
+        doc="The last outcomes that `breaker_failure_ratio` looks at, once there are 100 (or so many)."),
+)  # fmt: skip
+"""What happens to a record that fails."""
+
+LIMITS: Final = (
+    setting("max_pending", whole(1), 20_000, doc="Records per shard that may be emitted and not finished."),
+    setting("max_holes", whole(1), 2_000,
+        doc="Finished runs beyond a shard's checkpoint before its reading pauses."),
+    setting("max_records_per_slice", whole(1), 100_000,
+        doc="Records of one shard in one micro-batch, at most."),
+    setting("max_bytes_per_slice", size(1), 64 * MIB,
+        doc="Bytes of one shard in one micro-batch; one page may go beyond."),
+    setting("shards_per_task", whole(1), 8, doc="Shards that one Spark task reads concurrently."),
+    setting("max_concurrent_batches", whole(1), 2,
+        doc="Micro-batches, over different shards, that may run at the same time."),
+    setting("max_batch_seconds", seconds(0), 5.0,
+        doc="How long a micro-batch goes on handling records; at most twice that, and one read."),
+    setting("commit_interval_seconds", seconds(above=0), 1.0,
+        doc="How often progress is written to ZooKeeper."),
+    setting("stop_timeout_seconds", seconds(0), 30.0,
+        doc="How long a stop waits for what is in flight, before it leaves it for later."),
+    setting("dead_letters", DEAD_LETTERS, has_argument=True,
+        doc="Where records that were given up are kept: a directory, file:///directory, "
+            "s3://bucket/prefix, kinesis://stream, or any Hadoop URL (hdfs://, s3a://); none: "
+            "`.kinesis-spout/<app>/<stream>/dead-letters`."),
+)  # fmt: skip
+"""How much may be under way, and how long things take."""

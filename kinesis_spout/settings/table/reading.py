@@ -1,0 +1,121 @@
+"""The options of reading: where from, how fast, how much."""
+
+from typing import Final
+
+from kinesis_spout.settings.option import Use, option, setting, shared
+from kinesis_spout.settings.shard_positions import END, START
+from kinesis_spout.settings.table.connection import READS, STREAM_READ
+from kinesis_spout.settings.value_types import (
+    FLAG,
+    MEGABYTE,
+    MIB,
+    POSITION,
+    choice,
+    names,
+    rate,
+    seconds,
+    size,
+    text,
+    whole,
+)
+
+_BATCH_READ: Final = frozenset({Use.BATCH_READ})
+_NO_AGGREGATES: Final = "aggregated records are not taken apart yet"
+_NO_FAN_OUT: Final = "enhanced fan-out is not there yet"
+_MODE: Final = choice(
+    "polling",
+    synonyms={"getrecords": "polling"},  # awslabs' word
+    not_yet={"efo": _NO_FAN_OUT, "subscribetoshard": _NO_FAN_OUT},
+)
+_COLUMN: Final = choice(
+    "encryptionType",
+    "millisBehindLatest",
+    not_yet={"subsequencenumber": _NO_AGGREGATES, "explicithashkey": _NO_AGGREGATES},
+)
+
+POSITIONS: Final = (
+    setting("initial_position", POSITION, "latest", has_argument=True,
+        doc="Where the first start of the application begins; later starts go on from progress."),
+    option("initialPosition", STREAM_READ, START, "latest",
+        aliases=("startingPosition", "kinesis.startingPosition"),
+        doc="Where a query begins that has no checkpoint yet. Shards that JSON does not name start at "
+            "trim_horizon."),
+    option("startingPosition", _BATCH_READ, START, "trim_horizon", setting="initial_position",
+        aliases=("initialPosition", "kinesis.startingPosition"),
+        doc="Where the read begins; latest is refused. Shards that JSON does not name start at "
+            "trim_horizon."),
+    option("endingPosition", _BATCH_READ, END, "latest",
+        doc="Where the read ends: a time and AT_SEQUENCE_NUMBER are left out, AFTER_SEQUENCE_NUMBER is "
+            "read. latest is the time of load()."),
+    setting("fail_on_data_loss", FLAG, True,
+        doc="Stop with an error when records were trimmed unread; false: report it and go on at the oldest "
+            "record."),
+    option("failOnDataLoss", READS, FLAG, True, aliases=("kinesis.failOnDataLoss",),
+        doc="Stop with an error when records were trimmed unread, or the stream was made anew; false: say "
+            "so and go on at the oldest record."),
+)  # fmt: skip
+"""Where a read begins and ends."""
+
+FETCHES: Final = (
+    shared("max_records_per_fetch", whole(1, 10_000), 10_000, uses=READS,
+        aliases=("kinesis.getRecords.numberOfRecordsPerFetch", "kinesis.executor.maxRecordPerRead"),
+        doc="The limit of one GetRecords call."),
+    setting("poll_interval_seconds", seconds(0.2), 0.4,
+        doc="The pause between reads of a shard at its tip; AWS allows 5 calls/s a shard."),
+    setting("idle_poll_interval_seconds", seconds(0), 1.0,
+        doc="How rare polls of a shard get on Spark, while nothing comes."),
+    setting("shard_list_interval_seconds", seconds(above=0), 10.0,
+        doc="How often the stream's shards are listed, to notice resharding."),
+    setting("max_buffered_bytes", size(10 * MIB), 256 * MIB,
+        doc="Data the driver keeps for retries and read-ahead, over all shards."),
+    option("maxFetchRate", READS, rate(1_000, 2 * MEGABYTE), 2 * MEGABYTE,
+        setting="max_fetch_bytes_per_second",
+        doc="How fast a shard is read; AWS allows 2 MB/s to all its pollers together."),
+    option("minFetchPeriod", STREAM_READ, seconds(0.2), 0.2, setting="fetch_period_seconds",
+        aliases=("kinesis.getRecords.fetchIntervalMs",),
+        doc="The pause between reads of a shard; AWS allows five a second to all its pollers together."),
+    option("idleFetchPeriod", STREAM_READ, seconds(0.2), 1.0, setting="idle_fetch_period_seconds",
+        doc="How rare reads of a shard get while nothing comes."),
+    option("shardFetchInterval", STREAM_READ, seconds(0.1), 10.0, setting="shard_list_seconds",
+        aliases=("kinesis.describeShardInterval", "kinesis.client.describeShardInterval"),
+        doc="How often the shards are listed. A reshard is noticed without it, at the end of the parents."),
+    option("fetchThreads", STREAM_READ, whole(1, 1024), 8, aliases=("kinesis.checkNewRecordThreads",),
+        doc="Threads of the driver that read shards ahead."),
+    option("fetchProcesses", STREAM_READ, whole(0, 256), 0,
+        doc="Processes of the driver that fetch and decode for these threads, for more than some hundred "
+            "shards."),
+    option("maxBufferedBytes", STREAM_READ, size(20 * MIB), 256 * MIB, aliases=("fetchBufferSize",),
+        doc="What the driver reads ahead, over all shards; reading pauses when it is full."),
+    option("consumerMode", READS, _MODE, "polling", aliases=("kinesis.consumerType",),
+        doc="How shards are read. Enhanced fan-out (efo) is not there yet."),
+)  # fmt: skip
+"""How shards are read."""
+
+BATCHES: Final = (
+    option("shardsPerTask", READS, whole(1), unset="as bytesPerTask says; 8 in a batch read",
+        doc="How many shards a Spark task reads."),
+    option("bytesPerTask", STREAM_READ, size(1), 8 * MIB,
+        doc="How much data a Spark task is given before another one is made."),
+    option("maxRecordsPerTrigger", STREAM_READ, whole(1), unset="no limit",
+        doc="Records in a micro-batch, over all shards."),
+    option("maxBytesPerTrigger", STREAM_READ, size(1), unset="no limit",
+        doc="Bytes in a micro-batch, over all shards; one record always fits."),
+    option("minRecordsPerTrigger", STREAM_READ, whole(1), unset="one",
+        doc="Records to wait for before a micro-batch is made, for at most `max_trigger_delay_seconds`."),
+    option("maxTriggerDelay", STREAM_READ, seconds(0.001), 900.0, setting="max_trigger_delay_seconds",
+        doc="The longest wait for `min_records_per_trigger`."),
+    option("maxArrivalSkew", STREAM_READ, seconds(0), 0.0, setting="max_arrival_skew_seconds",
+        doc="How much earlier than a record of a batch one may have arrived that comes in a later batch, "
+            "while a backlog is read. With 0s a watermark drops nothing that was only unread; with more, "
+            "shards with little in them wait less for those with much."),
+    option("extraColumns", READS, names(_COLUMN), unset="none", doc="Columns beside the usual six."),
+    option("logLevel", STREAM_READ, choice("debug", "info", "warning", "error"), "warning",
+        doc="The least that the reader logs. It runs in a process of Spark, and prints where Spark does."),
+    option("pageServerHost", STREAM_READ,
+        text("a host's name or address, no port", r"[A-Za-z0-9_.-]{1,253}|[0-9A-Fa-f:.]{2,45}"),
+        setting="page_host", unset="SPARK_LOCAL_IP, else the address of the host name",
+        doc="The name or address at which executors reach the driver's machine, to take what was read ahead."),
+    option("progressFrom", STREAM_READ, choice("spark", "zookeeper"), "spark",
+        doc="Which progress wins at the start, where both are there."),
+)  # fmt: skip
+"""What a micro-batch of ``format("kinesis")`` is made of, and where it begins."""

@@ -1,0 +1,29 @@
+"""What ``format("kinesis")`` calls the settings: its options. See ``messages``."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from kinesis_spout.errors import KinesisSpoutError
+from kinesis_spout.settings.messages import respell
+from kinesis_spout.settings.table import OPTIONS
+
+_NAMES: Final = {option.setting: option.name for option in reversed(OPTIONS)}
+
+
+def as_option(setting: str, value: str | None) -> str | None:
+    """Spell a setting as an option; None if there is no such option."""
+    name = _NAMES.get(setting)
+    if name is None or value is None:
+        return name
+    return f"{name}={value.lower() if value in {'True', 'False'} else value}"
+
+
+@contextmanager
+def said_as_options() -> Iterator[None]:
+    """Raise our own errors in the words of the options."""
+    try:
+        yield
+    except KinesisSpoutError as error:
+        respell(error, as_option)
+        raise

@@ -1,0 +1,289 @@
+"""What options take: a type reads text, checks a value, and says in words what it allows.
+
+A setting is a plain value whose name has the unit: ``max_batch_seconds=5``. An option of ``format("kinesis")`` is
+text with its unit: ``"5s"``. The environment and the command line take either. All become the same value, and its
+range is checked once, by msgspec.
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from types import MappingProxyType
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Meta
+
+from kinesis_spout.settings.messages import NotAllowed
+from kinesis_spout.settings.positions import ALLOWED, parse_position_of_all_shards
+
+KIB: Final = 1 << 10
+MIB: Final = 1 << 20
+MEGABYTE: Final = 1_000_000
+"""AWS counts the read limit of a shard, 2 MB/s, in these."""
+
+_SECONDS_BY_UNIT: Final = {
+    "m": Decimal(60), "s": Decimal(1), "ms": Decimal("0.001"), "min": Decimal(60), "h": Decimal(3600),
+    "d": Decimal(86400),
+}  # fmt: skip
+_BYTES_BY_UNIT: Final = {"t": 1 << 40, "g": 1 << 30, "m": MIB, "k": KIB, "": 1}
+_DECIMAL: Final = r"([0-9]{1,18}(?:\.[0-9]{1,9})?)"
+_DURATION: Final = re.compile(_DECIMAL + r"\s*(ms|s|m|min|h|d)", re.IGNORECASE)
+_SIZE: Final = re.compile(r"([0-9]{1,18})\s*(?:(b)|([kmgt])i?b?)?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValueType:
+    """What an option takes."""
+
+    annotation: Any
+    """The type and range of the value, for msgspec."""
+    words: str
+    """What a setting takes, in words."""
+    text_words: str
+    """What an option that is text takes, in words."""
+    read: Callable[[str], Any]
+    """Reads the text of an option as a value to be checked; raises `NotAllowed`."""
+    check: Callable[[Any], object]
+    """Raises `NotAllowed` for a value that the annotation does not refuse."""
+    write: Callable[[Any], str] = str
+    """Writes a value as the text of an option."""
+    show: Callable[[Any], str] = str
+    """Writes a value as people read it."""
+    plain: Callable[[Any], Any] = lambda value: value
+    """Turns other natural ways of writing a setting into the one that is checked."""
+
+    def of_text(self, text: str) -> Any:
+        """Give what the text of an option says. Raises `NotAllowed`."""
+        return self.of(self.read(text))
+
+    def of(self, value: Any, *, strict: bool = True) -> Any:
+        """Give a value as what this type makes of it.
+
+        Args:
+            value: as it was given.
+            strict: whether text must not be read as a number, with or without its unit.
+
+        Raises:
+            NotAllowed.
+        """
+        try:
+            found = msgspec.convert(self.plain(value), self.annotation, strict=strict)
+        except msgspec.ValidationError as error:
+            if isinstance(value, str) and not strict:
+                return self.of_text(value)
+            raise NotAllowed from error
+        self.check(found)
+        return found
+
+
+def text(words: str = "text", pattern: str | None = None, check: Callable[[str], object] = bool) -> ValueType:
+    """Take text of a form, never empty; the pattern is of all of it."""
+    meta = Meta(min_length=1) if pattern is None else Meta(pattern=rf"\A(?:{pattern})\Z")
+    return ValueType(annotation=Annotated[str, meta], words=words, text_words=words, read=str, check=check)
+
+
+def whole(at_least: int, at_most: int | None = None) -> ValueType:
+    """Take a whole number."""
+    return _number(int, "a whole number", _read_count, str, ge=at_least, le=at_most)
+
+
+def number(
+    at_least: float | None = None, at_most: float | None = None, *, above: float | None = None
+) -> ValueType:
+    """Take a number without a unit."""
+    return _number(float, "a number", _read_decimal, str, ge=at_least, gt=above, le=at_most)
+
+
+def seconds(
+    at_least: float | None = None, at_most: float | None = None, *, above: float | None = None
+) -> ValueType:
+    """Take a duration. As text it has its unit: a bare number means something else to every connector."""
+    words = "a duration such as 200ms, 10s, 5m or 1h"
+    return _number(float, words, _read_seconds, _write_seconds, ge=at_least, gt=above, le=at_most)
+
+
+def size(at_least: int, at_most: int | None = None) -> ValueType:
+    """Take a number of bytes; k, m, g and t are powers of 1024, as in Spark's settings."""
+    words = "a size such as 500k, 8m or 1g, or a number of bytes"
+    return _number(int, words, _read_size, _write_size, _show_size, ge=at_least, le=at_most)
+
+
+def rate(at_least: int, at_most: int) -> ValueType:
+    """Take bytes a second; as text they are MB/s."""
+    return _number(
+        int,
+        "a number of MB/s",
+        lambda text: None if (megabytes := _read_decimal(text)) is None else megabytes * MEGABYTE,
+        lambda value: f"{value / MEGABYTE:g}",
+        ge=at_least,
+        le=at_most,
+    )
+
+
+def choice(
+    *choices: str,
+    synonyms: Mapping[str, str] = MappingProxyType({}),
+    not_yet: Mapping[str, str] = MappingProxyType({}),
+) -> ValueType:
+    """Take one of some words, as text in any case.
+
+    Args:
+        choices: the words.
+        synonyms: which of them other words mean; those in lower case.
+        not_yet: why other words are not taken yet; those in lower case.
+    """
+    words = choices[0] if len(choices) == 1 else "one of " + ", ".join(choices)
+    known = {choice.lower(): choice for choice in choices} | dict(synonyms)
+
+    def read(text: str) -> str:
+        word = text.lower()
+        if word in not_yet:
+            raise NotAllowed(f"{words}: {not_yet[word]}", text)
+        if word not in known:
+            raise NotAllowed(got=text)
+        return known[word]
+
+    return ValueType(annotation=Literal[choices], words=words, text_words=words, read=read, check=bool)
+
+
+def names(of: ValueType | None = None) -> ValueType:
+    """Take a comma-separated list: none of its parts empty, none twice. Only options have it."""
+    words = "a comma-separated list" + ("" if of is None else f" of {of.words.removeprefix('one of ')}")
+
+    def read(text: str) -> tuple[str, ...]:
+        parts = [part.strip() for part in text.split(",")]
+        if "" in parts:
+            raise NotAllowed(f"{words} without an empty part")
+        found = tuple(part if of is None else of.of_text(part) for part in parts)
+        if len(set(found)) != len(found):
+            raise NotAllowed(f"{words}, each once")
+        return found
+
+    return ValueType(annotation=tuple[str, ...], words=words, text_words=words, read=read, check=bool)
+
+
+def _read_flag(text: str) -> bool:
+    if text.lower() not in {"true", "false"}:
+        raise NotAllowed
+    return text.lower() == "true"
+
+
+def _write_flag(value: object) -> str:
+    return str(value).lower()
+
+
+FLAG: Final = ValueType(
+    annotation=bool,
+    words="true or false",
+    text_words="true or false",
+    read=_read_flag,
+    check=lambda _: None,
+    write=_write_flag,
+    show=_write_flag,
+)
+
+
+def _check_url(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # read for its check
+    except ValueError as error:
+        raise NotAllowed(f"{URL.words} that can be parsed") from error
+    if parts.username is not None or parts.password is not None:
+        raise NotAllowed("a URL without a password or a user: it would show in logs and messages")
+    if not parts.hostname:
+        raise NotAllowed
+
+
+URL: Final = text("an http:// or https:// URL", r"https?://[^\s/]\S*", _check_url)
+"""The address of an endpoint."""
+
+
+def _plain_position(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return repr(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+
+
+POSITION: Final = ValueType(
+    annotation=str,
+    words=ALLOWED,
+    text_words=ALLOWED,
+    read=str,
+    check=parse_position_of_all_shards,
+    plain=_plain_position,
+)
+"""A position for all shards of a stream, kept as it was written; may be a date or a number."""
+
+
+def _number(
+    python: type[int] | type[float],
+    unit: str,
+    read: Callable[[str], Decimal | None],
+    write: Callable[[Any], str],
+    show: Callable[[Any], str] = "{:,}".format,
+    **bounds: Any,
+) -> ValueType:
+    def read_number(text: str) -> float:
+        found = read(text)
+        if found is None:
+            raise NotAllowed
+        return python(found)
+
+    least, most = (None if bounds[end] is None else write(bounds[end]) for end in ("ge", "le"))
+    in_range = "" if least is None else f", at least {least}" if most is None else f", {least} to {most}"
+    signs = {"ge": ">=", "gt": ">", "le": "<="}
+    ends = [f"{signs[end]} {bound:,}" for end, bound in bounds.items() if bound is not None]
+    return ValueType(
+        annotation=Annotated[python, Meta(**bounds)],
+        words=f"{python.__name__} {' and '.join(ends)}",
+        text_words=unit + in_range,
+        read=read_number,
+        check=_check_finite,
+        write=write,
+        show=show,
+    )
+
+
+def _check_finite(value: float) -> None:
+    if not math.isfinite(value):
+        raise NotAllowed("a finite number")
+
+
+def _read_count(text: str) -> Decimal | None:
+    return Decimal(text) if re.fullmatch("[0-9]{1,18}", text) else None
+
+
+def _read_decimal(text: str) -> Decimal | None:
+    return Decimal(text) if re.fullmatch(_DECIMAL, text) else None
+
+
+def _read_seconds(text: str) -> Decimal | None:
+    match = _DURATION.fullmatch(text)
+    return None if match is None else Decimal(match[1]) * _SECONDS_BY_UNIT[match[2].lower()]
+
+
+def _write_seconds(value: float) -> str:
+    exact = Decimal(str(value))
+    units = ("m", "s", "ms") if exact else ("s",)
+    unit = next(unit for unit in units if exact % _SECONDS_BY_UNIT[unit] == 0)
+    return f"{int(exact / _SECONDS_BY_UNIT[unit])}{unit}"
+
+
+def _read_size(text: str) -> Decimal | None:
+    match = _SIZE.fullmatch(text)
+    return None if match is None else Decimal(match[1]) * _BYTES_BY_UNIT[(match[3] or "").lower()]
+
+
+def _write_size(value: int) -> str:
+    unit = next(unit for unit, weight in _BYTES_BY_UNIT.items() if value % weight == 0)
+    return f"{value // _BYTES_BY_UNIT[unit]}{unit}"
+
+
+def _show_size(value: int) -> str:
+    return f"{value // MIB} MiB"

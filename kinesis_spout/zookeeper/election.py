@@ -1,0 +1,164 @@
+"""Elections: kazoo's ``Lock``, a fresh one for each campaign, whose node's creation id is the token of the term.
+
+``{path}/queue/…``   ephemeral: the candidates, in the order of their coming; the first one leads
+``{path}/occupied``  which term's units of work may be under way; kept when a session ends
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+from kazoo.exceptions import BadVersionError, CancelledError, LockTimeout, NodeExistsError, NoNodeError
+
+from kinesis_spout.errors import StoreUnavailable
+from kinesis_spout.ports import Elected
+from kinesis_spout.zookeeper.errors import FAILURES, translated
+from kinesis_spout.zookeeper.session import ZooKeeperSession
+
+_log = logging.getLogger(__name__)
+
+_NO_TERM: Final = b""
+
+
+class ZooKeeperElection:
+    """The port ``Election`` on ZooKeeper. Mutable.
+
+    Args:
+        name: what it is for; for messages.
+        path: its place in ZooKeeper; made when it is missing.
+        session: started.
+        member: the name of this process, for whoever looks at the candidates.
+        close: closes the session, and what it needs.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        path: str,
+        session: ZooKeeperSession,
+        member: str,
+        close: Callable[[], None] | None = None,
+    ) -> None:
+        self._name = name
+        self._session = session
+        self._client = session.client
+        self._member = member
+        self._queue = f"{path}/queue"
+        self._occupied = f"{path}/occupied"
+        self._close = close or session.close
+        self._lock = threading.Lock()
+        """Guards the two below."""
+        self._candidacy: Any = None
+        self._is_cancelled = False
+        self._left: list[Elected] = []
+        """Terms that ended while there was no connection: their nodes may still be there."""
+
+    @property
+    def name(self) -> str:
+        """What it is for."""
+        return self._name
+
+    @property
+    def session_timeout_seconds(self) -> float:
+        """The session's."""
+        return self._session.session_timeout_seconds
+
+    def campaign(self) -> Elected | None:
+        """Queue up, and wait to be the first (see the port)."""
+        self._session.await_connection(self._session.deadline())
+        while self._left:
+            self._clear(self._left[-1])
+            self._left.pop()
+        candidacy = self._client.Lock(self._queue, self._member)
+        with self._lock:
+            if self._is_cancelled:
+                return None
+            self._candidacy = candidacy
+        try:
+            if not candidacy.acquire(timeout=self.session_timeout_seconds):
+                return None
+        except (LockTimeout, CancelledError):
+            return None
+        except FAILURES as error:
+            raise translated(error) from error
+        finally:
+            self._candidacy = None
+        return self._elected(f"{self._queue}/{candidacy.node}")
+
+    def _elected(self, node: str) -> Elected | None:
+        elected = Elected(token=0, node=node, asked_at=self._session.clock.monotonic())
+        try:
+            stat = self._session.answer(self._client.exists_async(node))
+        except StoreUnavailable:
+            self._left.append(elected)
+            raise
+        if stat is None:
+            return None
+        return Elected(token=stat.czxid, node=node, asked_at=elected.asked_at)
+
+    def confirm(self, elected: Elected, wait_seconds: float) -> float | None:
+        """Look whether the node of the term is still there (see the port)."""
+        asked_at = self._session.clock.monotonic()
+        try:
+            self._client.sync_async(self._queue)  # the server may be behind the others
+            stat = self._client.exists_async(elected.node).get(timeout=wait_seconds)
+        except FAILURES as error:
+            raise translated(error) from error
+        return None if stat is None or stat.czxid != elected.token else asked_at
+
+    def resign(self, elected: Elected) -> None:
+        """Remove what stands for the term; what cannot be removed now is removed before the next campaign."""
+        try:
+            self._session.await_connection(self._session.clock.monotonic())  # or not at all
+            self._clear(elected)
+        except StoreUnavailable as error:
+            _log.warning("%s; the end of term %d is noted when it is back", error, elected.token)
+            self._left.append(elected)
+
+    def _clear(self, elected: Elected) -> None:
+        with suppress(NoNodeError):
+            data, stat = self._session.answer(self._client.get_async(self._occupied))
+            if data == _mark(elected):
+                # Another term may have begun, and written its own, since that was read.
+                with suppress(BadVersionError):
+                    self._session.answer(
+                        self._client.set_async(self._occupied, _NO_TERM, version=stat.version)
+                    )
+        with suppress(NoNodeError):
+            self._session.answer(self._client.delete_async(elected.node))
+
+    def occupy(self, elected: Elected) -> None:
+        """Write the term's token, while the term lasts (see the port)."""
+        with suppress(NodeExistsError):
+            self._session.answer(self._client.create_async(self._occupied, _NO_TERM, makepath=True))
+        transaction = self._client.transaction()
+        transaction.check(elected.node, -1)
+        transaction.set_data(self._occupied, _mark(elected))
+        with suppress(NoNodeError):  # the term is over, as its next question will tell
+            self._session.committed(transaction.commit_async())
+
+    def is_occupied(self) -> bool:
+        """Read what the last term has written (see the port)."""
+        try:
+            data, _ = self._session.answer(self._client.get_async(self._occupied))
+        except NoNodeError:
+            return False
+        return bool(data != _NO_TERM)
+
+    def cancel(self) -> None:
+        """Wake the campaign (see the port)."""
+        with self._lock:
+            self._is_cancelled = True
+            candidacy = self._candidacy
+        if candidacy is not None:
+            candidacy.cancel()
+
+    def close(self) -> None:
+        """End the session, and with it the candidacy."""
+        self._close()
+
+
+def _mark(elected: Elected) -> bytes:
+    return str(elected.token).encode()

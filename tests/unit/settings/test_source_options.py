@@ -1,0 +1,550 @@
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given as for_all
+from hypothesis import strategies as st
+
+from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.kinesis import KinesisClientSettings
+from kinesis_spout.kinesis.write.put_records import PutOrder
+from kinesis_spout.settings.documentation import markdown_table
+from kinesis_spout.settings.option import Use
+from kinesis_spout.settings.shard_positions import EndPositions, StartPositions
+from kinesis_spout.settings.source_options import BatchReadOptions, StreamReadOptions, WriteOptions
+from kinesis_spout.settings.source_options.given import GivenOptions
+from kinesis_spout.settings.table import OPTIONS
+from shard_state import Position
+
+ARN = "arn:aws:kinesis:eu-central-1:123456789012:stream/orders"
+OTHER_REGIONS_ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
+ROLE = "arn:aws:iam::123456789012:role/reader"
+SHARD = "shardId-000000000000"
+NOON = 1769860800.0  # 2026-01-31T12:00:00Z
+
+
+def stream_read(**options: str) -> StreamReadOptions:
+    return StreamReadOptions.of({"streamName": "orders"} | options)
+
+
+def batch_read(**options: str) -> BatchReadOptions:
+    return BatchReadOptions.of({"streamName": "orders"} | options)
+
+
+def refusal(of: Callable[[dict[str, str]], Any], options: dict[str, str]) -> str:
+    with pytest.raises(InvalidConfig) as refused:
+        of(options)
+    return str(refused.value)
+
+
+# --- what holds when nothing is said
+
+
+def test_a_stream_is_all_that_a_streaming_read_needs() -> None:
+    assert stream_read() == StreamReadOptions(
+        streams=("orders",),
+        client=KinesisClientSettings(),
+        start=StartPositions(default=Position.latest()),
+        max_records_per_fetch=10_000,
+        max_fetch_bytes_per_second=2_000_000,
+        fetch_period_seconds=0.2,
+        idle_fetch_period_seconds=1.0,
+        shard_list_seconds=10.0,
+        shards_per_task=None,
+        bytes_per_task=8 * 1024 * 1024,
+        max_records_per_trigger=None,
+        max_bytes_per_trigger=None,
+        min_records_per_trigger=None,
+        max_trigger_delay_seconds=900.0,
+        max_arrival_skew_seconds=0.0,
+        max_buffered_bytes=256 * 1024 * 1024,
+        fetch_threads=8,
+        fetch_processes=0,
+        fail_on_data_loss=True,
+        extra_columns=(),
+        log_level="WARNING",
+        page_host=None,
+        checkpoint_app=None,
+        zookeeper=None,
+        zookeeper_root="kinesis_spout",
+        progress_from="spark",
+    )
+
+
+def test_a_stream_is_all_that_a_batch_read_needs() -> None:
+    assert batch_read() == BatchReadOptions(
+        streams=("orders",),
+        client=KinesisClientSettings(),
+        start=StartPositions(default=Position.trim_horizon()),
+        end=EndPositions(default=Position.latest()),
+        max_records_per_fetch=10_000,
+        max_fetch_bytes_per_second=2_000_000,
+        shards_per_task=None,
+        fail_on_data_loss=True,
+        extra_columns=(),
+    )
+
+
+def test_a_write_needs_no_option() -> None:
+    assert WriteOptions.of({}) == WriteOptions(
+        stream=None,
+        client=KinesisClientSettings(),
+        partition_key=None,
+        max_records_per_call=500,
+        max_bytes_per_call=5 * 1024 * 1024,
+        deadline_seconds=300.0,
+        order=PutOrder.UNORDERED,
+        dead_letters=None,
+        aggregate_bytes=None,
+    )
+
+
+# --- spellings
+
+
+@pytest.mark.parametrize("spelling", ["streamName", "STREAMNAME", "streamname", "Kinesis.StreamName"])
+def test_the_case_of_an_option_says_nothing(spelling: str) -> None:
+    assert StreamReadOptions.of({spelling: " orders "}).streams == ("orders",)
+
+
+@pytest.mark.parametrize("use", Use)
+def test_every_alias_means_its_option(use: Use) -> None:
+    for spec in OPTIONS:
+        for alias in spec.aliases if use in spec.uses else ():
+            given = GivenOptions({alias: "x"}, use)
+            assert given.text(spec.name) == "x", alias
+
+
+def test_the_options_of_the_awslabs_connector_can_stay() -> None:
+    options = StreamReadOptions.of(
+        {
+            "kinesis.region": "us-east-2",
+            "kinesis.streamName": "orders",
+            "kinesis.consumerType": "GetRecords",
+            "kinesis.endpointUrl": "https://kinesis.us-east-2.amazonaws.com",
+            "kinesis.startingposition": "AT_TIMESTAMP 2026-01-31T04:00:00-08:00",
+            "kinesis.stsRoleArn": ROLE,
+            "kinesis.stsSessionName": "reader",
+            "kinesis.getRecords.fetchIntervalMs": "500",
+            "kinesis.describeShardInterval": "50s",
+        }
+    )
+
+    assert options.client == KinesisClientSettings(
+        region="us-east-2",
+        endpoint_url="https://kinesis.us-east-2.amazonaws.com",
+        role_arn=ROLE,
+        role_session_name="reader",
+    )
+    assert options.start.default == Position.at_timestamp(NOON)
+    assert (options.fetch_period_seconds, options.shard_list_seconds) == (0.5, 50.0)
+
+
+def test_two_spellings_may_agree() -> None:
+    assert stream_read(**{"kinesis.region": "eu-west-1"}, region="eu-west-1").client.region == "eu-west-1"
+
+
+def test_two_spellings_that_differ_are_refused_by_name() -> None:
+    message = refusal(WriteOptions.of, {"region": "eu-west-1", "kinesis.region": "eu-west-2"})
+
+    assert "region and kinesis.region are the same option" in message
+
+
+def test_the_values_of_two_secrets_that_differ_are_not_shown() -> None:
+    message = refusal(WriteOptions.of, {"awsSecretKey": "hush1", "kinesis.awsSecretKey": "hush2"})
+
+    assert "hush" not in message
+
+
+@pytest.mark.parametrize(
+    ("unknown", "nearest"),
+    [("streamNmae", "streamName"), ("regoin", "region"), ("maxRecordPerTrigger", "maxRecordsPerTrigger")],
+)
+def test_an_unknown_option_is_refused_with_the_nearest_known_one(unknown: str, nearest: str) -> None:
+    message = refusal(StreamReadOptions.of, {"streamName": "orders", unknown: "hush"})
+
+    assert unknown in message
+    assert f"did you mean {nearest}?" in message
+    assert "hush" not in message
+
+
+@pytest.mark.parametrize(
+    ("option", "hint"),
+    [
+        ("path", "streamName"),
+        ("consumerName", "not there yet"),
+        ("kinesis.maxFetchRecordsPerShard", "maxRecordsPerTrigger"),
+        ("kinesis.dynamodb.tableName", "checkpoint"),
+        ("serviceCredential", "roleArn"),
+    ],
+)
+def test_options_of_other_sources_are_refused_with_a_hint(option: str, hint: str) -> None:
+    message = refusal(StreamReadOptions.of, {"streamName": "orders", option: "x"})
+
+    assert option in message
+    assert hint in message
+
+
+@pytest.mark.parametrize(
+    ("of", "option", "where"),
+    [
+        (BatchReadOptions.of, "minRecordsPerTrigger", "spark.readStream"),
+        (BatchReadOptions.of, "checkpointApp", "spark.readStream"),
+        (StreamReadOptions.of, "endingPosition", "spark.read)"),
+        (StreamReadOptions.of, "deadLetters", "writes"),
+        (WriteOptions.of, "initialPosition", "spark.readStream"),
+        (WriteOptions.of, "startingPosition", "spark.read)"),
+        (BatchReadOptions.of, "maxTriggerDelay", "from startingPosition to endingPosition"),
+    ],
+)
+def test_an_option_of_another_use_is_refused_by_name(
+    of: Callable[[dict[str, str]], Any], option: str, where: str
+) -> None:
+    message = refusal(of, {"streamName": "orders", option: "1"})
+
+    assert f"option {option} is one of" in message
+    assert where in message
+
+
+def test_what_spark_puts_among_the_options_passes() -> None:
+    assert WriteOptions.of({"checkpointLocation": "/c", "queryName": "q"}) == WriteOptions.of({})
+
+
+def test_an_empty_option_is_refused() -> None:
+    assert "leave it out" in refusal(StreamReadOptions.of, {"streamName": "orders", "region": " "})
+
+
+# --- streams and how to reach them
+
+
+def test_several_streams_are_a_list() -> None:
+    assert StreamReadOptions.of({"streamName": "orders, bills"}).streams == ("orders", "bills")
+
+
+def test_an_arn_says_the_region() -> None:
+    options = BatchReadOptions.of({"streamARN": ARN})
+
+    assert (options.streams, options.client.region) == ((ARN,), "eu-central-1")
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "kinesis.eu-central-1.amazonaws.com",
+        "vpce-0a-1b.kinesis.eu-central-1.vpce.amazonaws.com",
+        "kinesis-fips.eu-central-1.amazonaws.com",
+        "1234.data-kinesis.eu-central-1.amazonaws.com",
+        "kinesis.eu-central-1.api.aws",
+    ],
+)
+def test_an_endpoint_of_aws_says_the_region(host: str) -> None:
+    assert stream_read(endpointUrl=f"https://{host}").client.region == "eu-central-1"
+
+
+def test_an_emulators_endpoint_leaves_the_region_open() -> None:
+    assert stream_read(endpointUrl="http://localhost:4566").client.region is None
+
+
+def test_a_write_may_name_its_stream_either_way() -> None:
+    assert WriteOptions.of({"streamName": "orders"}).stream == "orders"
+    assert WriteOptions.of({"streamARN": ARN}).stream == ARN
+
+
+@pytest.mark.parametrize("of", [StreamReadOptions.of, BatchReadOptions.of])
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({}, "streamName or streamARN"),
+        ({"streamName": "orders", "streamARN": ARN}, "streamARN"),
+        ({"streamName": "orders,"}, "streamName"),
+        ({"streamName": "orders,orders"}, "streamName"),
+        ({"streamName": "or ders"}, "streamName"),
+        ({"streamName": ARN}, "give it as streamARN"),
+        ({"streamARN": "orders"}, "give it as streamName"),
+        ({"streamARN": "arn:aws:s3:::orders"}, "streamARN"),
+        ({"streamARN": f"{ARN},{OTHER_REGIONS_ARN}"}, "one region"),
+    ],
+)
+def test_streams_that_cannot_be_read_are_refused(
+    of: Callable[[dict[str, str]], Any], options: dict[str, str], named: str
+) -> None:
+    assert named in refusal(of, options)
+
+
+def test_a_write_takes_one_stream() -> None:
+    assert "streamName" in refusal(WriteOptions.of, {"streamName": "orders,bills"})
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"awsAccessKey": "hush"}, "awsSecretKey"),
+        ({"awsSecretKey": "hush"}, "awsAccessKey"),
+        ({"sessionToken": "hush"}, "awsAccessKey"),
+        ({"roleSessionName": "reader"}, "roleArn"),
+        ({"roleExternalId": "hush"}, "roleArn"),
+        ({"stsEndpoint": "https://sts.example"}, "roleArn"),
+        ({"roleArn": "reader"}, "roleArn"),
+        ({"roleArn": ROLE, "roleSessionName": "a b"}, "roleSessionName"),
+        ({"endpointUrl": "localhost:4566"}, "endpointUrl"),
+        ({"endpointUrl": "http://localhost:port"}, "endpointUrl"),
+        ({"endpointUrl": "http://me:hush@localhost"}, "endpointUrl"),
+        ({"region": "Frankfurt am Main"}, "region"),
+        ({"region": "eu-west-1", "streamARN": ARN}, "region"),
+        ({"region": "eu-west-1", "endpointUrl": "https://kinesis.us-east-1.amazonaws.com"}, "endpointUrl"),
+    ],
+)
+def test_settings_that_cannot_reach_kinesis_are_refused(options: dict[str, str], named: str) -> None:
+    message = refusal(WriteOptions.of, options)
+
+    assert named in message
+    assert "hush" not in message
+
+
+def test_secrets_are_in_no_text() -> None:
+    secrets = {
+        "awsAccessKey": "hush1", "awsSecretKey": "hush2", "sessionToken": "hush3",
+        "roleArn": ROLE, "roleExternalId": "hush4",
+    }  # fmt: skip
+    for options in (stream_read(**secrets), batch_read(**secrets), WriteOptions.of(secrets)):
+        client = options.client
+        assert (client.access_key, client.secret_key) == ("hush1", "hush2")
+        assert (client.session_token, client.role_external_id) == ("hush3", "hush4")
+        assert "hush" not in repr(options)
+        assert "hush" not in str(options)
+
+
+def test_a_secret_is_not_shown_when_it_is_refused() -> None:
+    spec = next(spec for spec in OPTIONS if spec.secret)
+
+    with pytest.raises(InvalidConfig) as refused:
+        raise GivenOptions({}, Use.WRITE).refusal(spec.setting, "nothing", "hush")
+
+    assert spec.name in str(refused.value)
+    assert "hush" not in str(refused.value)
+
+
+def test_options_travel_by_pickle() -> None:
+    positions = f'{{"{SHARD}": {{"iteratorType": "AT_SEQUENCE_NUMBER", "iteratorPosition": "7"}}}}'
+    for options in (
+        stream_read(initialPosition=positions, awsAccessKey="key", awsSecretKey="secret"),
+        batch_read(endingPosition=positions),
+        WriteOptions.of({"streamName": "orders", "deadLetters": "/dead"}),
+    ):
+        assert pickle.loads(pickle.dumps(options)) == options
+        assert hash(options) == hash(pickle.loads(pickle.dumps(options)))
+
+
+# --- values
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("200ms", 0.2), ("1s", 1.0), ("1.5 s", 1.5), ("5m", 300.0), ("2H", 7200.0), ("1min", 60.0)],
+)
+def test_a_duration_has_a_unit(text: str, seconds: float) -> None:
+    assert stream_read(minFetchPeriod=text).fetch_period_seconds == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("41943040", 40 << 20),
+        ("41943040b", 40 << 20),
+        ("40960k", 40 << 20),
+        ("40MB", 40 << 20),
+        ("1gib", 1 << 30),
+    ],
+)
+def test_a_size_is_in_powers_of_1024(text: str, size: int) -> None:
+    assert stream_read(maxBufferedBytes=text).max_buffered_bytes == size
+
+
+@pytest.mark.parametrize(("text", "rate"), [("2", 2_000_000), ("2.0", 2_000_000), ("0.5", 500_000)])
+def test_a_fetch_rate_is_in_megabytes(text: str, rate: int) -> None:
+    assert stream_read(maxFetchRate=text).max_fetch_bytes_per_second == rate
+
+
+@pytest.mark.parametrize(
+    ("option", "texts"),
+    [
+        ("maxRecordsPerFetch", ["0", "10001", "-1", "1e3", "ten", "1.5", "٣"]),
+        ("maxFetchRate", ["0", "2.1", "-1", "nan", "fast", "1MB"]),
+        ("minFetchPeriod", ["199ms", "1", "1y", "s", "-1s", "1e3s", "99999999999999999999s"]),
+        ("idleFetchPeriod", ["100ms"]),
+        ("shardFetchInterval", ["0s", "1000"]),
+        ("shardsPerTask", ["0"]),
+        ("bytesPerTask", ["0"]),
+        ("maxRecordsPerTrigger", ["0"]),
+        ("maxBytesPerTrigger", ["0", "1.5m", "m"]),
+        ("minRecordsPerTrigger", ["0"]),
+        ("maxBufferedBytes", ["19m"]),
+        ("fetchThreads", ["0"]),
+        ("failOnDataLoss", ["no", "1"]),
+        ("consumerMode", ["streaming"]),
+        ("pageServerHost", ["host:", "a b", "http://host"]),
+    ],
+)
+def test_a_value_out_of_range_is_refused_with_the_option_and_the_value(option: str, texts: list[str]) -> None:
+    for text in texts:
+        message = refusal(StreamReadOptions.of, {"streamName": "orders", option: text})
+        assert f"option {option}: expected" in message
+        assert repr(text) in message
+
+
+@pytest.mark.parametrize(
+    ("option", "texts"),
+    [
+        ("maxRecordsPerCall", ["0", "501"]),
+        ("maxBytesPerCall", ["1023k", "11m"]),
+        ("deliveryTimeout", ["999ms"]),
+        ("deadLetters", ["file://dead", "s3:/dead"]),
+    ],
+)
+def test_a_write_refuses_values_out_of_range_too(option: str, texts: list[str]) -> None:
+    for text in texts:
+        assert f"option {option}: expected" in refusal(WriteOptions.of, {option: text})
+
+
+@for_all(text=st.text(max_size=30), option=st.sampled_from(sorted({spec.name for spec in OPTIONS})))
+def test_any_text_is_taken_or_refused_by_name(text: str, option: str) -> None:
+    for of in (StreamReadOptions.of, BatchReadOptions.of, WriteOptions.of):
+        try:
+            of({"streamName": "orders"} | {option: text})
+        except InvalidConfig as error:
+            assert f"option {option}" in str(error)  # noqa: PT017 - either outcome is right
+
+
+# --- what is not there yet
+
+
+@pytest.mark.parametrize("mode", ["efo", "EFO", "SubscribeToShard"])
+def test_fan_out_is_not_there_yet(mode: str) -> None:
+    message = refusal(StreamReadOptions.of, {"streamName": "orders", "consumerMode": mode})
+
+    assert "enhanced fan-out is not there yet" in message
+
+
+@pytest.mark.parametrize("column", ["subSequenceNumber", "explicithashkey"])
+def test_columns_of_aggregated_records_are_not_there_yet(column: str) -> None:
+    message = refusal(BatchReadOptions.of, {"streamName": "orders", "extraColumns": column})
+
+    assert "aggregated records are not taken apart yet" in message
+
+
+# --- rules between options
+
+
+@pytest.mark.parametrize("name", ["aggregation", "kinesis.sink.aggregationEnabled"])
+def test_rows_are_aggregated_when_asked_for_up_to_the_size_of_the_kpl(name: str) -> None:
+    assert WriteOptions.of({}).aggregate_bytes is None
+    assert WriteOptions.of({name: "false"}).aggregate_bytes is None
+    assert WriteOptions.of({name: "true"}).aggregate_bytes == 51_200
+    assert WriteOptions.of({name: "true", "aggregationMaxSize": "1m"}).aggregate_bytes == 1_048_576
+
+
+def test_a_size_of_aggregates_says_nothing_without_them() -> None:
+    message = refusal(WriteOptions.of, {"aggregationMaxSize": "10k", "aggregation": "false"})
+
+    assert message.startswith("option aggregationMaxSize: expected it only with aggregation=true")
+
+
+def test_extra_columns_come_in_the_order_asked_for() -> None:
+    options = stream_read(extraColumns="MILLISBEHINDLATEST, encryptionType")
+
+    assert options.extra_columns == ("millisBehindLatest", "encryptionType")
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ("data", "encryptionType, millisBehindLatest, got 'data'"),
+        ("encryptionType,ENCRYPTIONTYPE", "each once"),
+        ("encryptionType,", "without an empty part"),
+    ],
+)
+def test_other_columns_are_refused(columns: str, expected: str) -> None:
+    message = refusal(StreamReadOptions.of, {"streamName": "orders", "extraColumns": columns})
+
+    assert "option extraColumns: expected a comma-separated list of encryptionType" in message
+    assert expected in message
+
+
+def test_idle_reads_are_never_more_frequent_than_busy_ones() -> None:
+    assert stream_read(minFetchPeriod="5s").idle_fetch_period_seconds == 5.0
+    assert "idleFetchPeriod" in refusal(
+        StreamReadOptions.of, {"streamName": "orders", "minFetchPeriod": "5s", "idleFetchPeriod": "4s"}
+    )
+
+
+def test_more_threads_than_usual_keep_as_many_connections() -> None:
+    assert stream_read(fetchThreads="64").client.max_connections == 64
+
+
+@pytest.mark.parametrize(
+    ("option", "beside", "expected"),
+    [
+        ("minRecordsPerTrigger", {"minRecordsPerTrigger": "10", "maxRecordsPerTrigger": "9"}, "at most"),
+        ("maxTriggerDelay", {"maxTriggerDelay": "1m"}, "minRecordsPerTrigger"),
+        ("checkpointApp", {"checkpointApp": "billing"}, "zookeeper beside it"),
+        ("zookeeper", {"zookeeper": "zk:2181"}, "checkpointApp beside it"),
+        ("zookeeperRoot", {"zookeeperRoot": "spouts"}, "checkpointApp and zookeeper"),
+        ("progressFrom", {"progressFrom": "zookeeper"}, "checkpointApp and zookeeper"),
+        ("checkpointApp", {"checkpointApp": "a/b", "zookeeper": "zk:2181"}, "'a/b'"),
+        ("zookeeper", {"checkpointApp": "billing", "zookeeper": "zk"}, "host:port"),
+        (
+            "zookeeperRoot",
+            {"checkpointApp": "billing", "zookeeper": "zk:1", "zookeeperRoot": "a/b"},
+            "chroot",
+        ),
+        ("progressFrom", {"checkpointApp": "billing", "zookeeper": "zk:1", "progressFrom": "mars"}, "spark"),
+    ],
+)
+def test_contradictions_are_refused(option: str, beside: dict[str, str], expected: str) -> None:
+    message = refusal(StreamReadOptions.of, {"streamName": "orders"} | beside)
+
+    assert message.startswith(f"option {option}: expected ")
+    assert expected in message
+
+
+def test_progress_is_published_with_both_options() -> None:
+    options = stream_read(checkpointApp="billing", zookeeper="zk1:2181,zk2:2181/a", progressFrom="ZooKeeper")
+
+    assert (options.checkpoint_app, options.zookeeper) == ("billing", "zk1:2181,zk2:2181/a")
+    assert (options.zookeeper_root, options.progress_from) == ("kinesis_spout", "zookeeper")
+
+
+def test_a_write_is_ordered_by_key_when_told_so() -> None:
+    assert WriteOptions.of({"order": "KEY"}).order is PutOrder.KEY
+    assert "option order: expected one of unordered, key, got 'shard'" in refusal(
+        WriteOptions.of, {"order": "shard"}
+    )
+
+
+def test_dead_letters_of_a_write_go_to_another_stream() -> None:
+    assert WriteOptions.of({"streamName": "orders", "deadLetters": "kinesis://dead"}).dead_letters
+    for stream in ({"streamName": "orders"}, {"streamARN": ARN}):
+        assert "another stream" in refusal(WriteOptions.of, {**stream, "deadLetters": "kinesis://orders"})
+
+
+# --- documentation
+
+
+@pytest.mark.parametrize("use", Use)
+def test_the_table_has_a_row_for_each_option_in_order(use: Use) -> None:
+    table = markdown_table(use)
+    rows = table.splitlines()[2:]
+
+    assert [row.split("`")[1] for row in rows] == [spec.name for spec in OPTIONS if use in spec.uses]
+    assert {row.replace("\\|", "").count("|") for row in table.splitlines()} == {6}
+    assert table == markdown_table(use)
+
+
+@pytest.mark.parametrize("use", Use)
+def test_every_spelling_means_one_option(use: Use) -> None:
+    spellings = [
+        spelling.lower() for spec in OPTIONS if use in spec.uses for spelling in (spec.name, *spec.aliases)
+    ]
+
+    assert len(set(spellings)) == len(spellings)

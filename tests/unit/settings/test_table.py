@@ -1,0 +1,78 @@
+"""Every row of the table is complete, and says what the typed values of its doors need."""
+
+import re
+from dataclasses import fields
+from inspect import Parameter, signature
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+import pytest
+
+from kinesis_spout.settings import SpoutConfig
+from kinesis_spout.settings.messages import respelled
+from kinesis_spout.settings.option import Option, Use
+from kinesis_spout.settings.source_options import BatchReadOptions, StreamReadOptions, WriteOptions
+from kinesis_spout.settings.table import OPTIONS, SETTINGS
+from kinesis_spout.settings.table.spelling import as_option
+from kinesis_spout.spark import each_record
+
+KINDS = {
+    Use.STREAM_READ: StreamReadOptions,
+    Use.BATCH_READ: BatchReadOptions,
+    Use.WRITE: WriteOptions,
+}
+ELSEWHERE = {
+    "initial_position": "start",
+    "ending_position": "end",
+    "app": "checkpoint_app",
+    "aggregation": "aggregate_bytes",
+}
+"""Options that become another field than that of their name."""
+NOT_KEPT = {"consumer_mode"}
+"""Checked only: there is one way of reading."""
+
+
+def bare(annotation: Any) -> Any:
+    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_setting_is_typed_as_its_row_says(name: str) -> None:
+    option = SETTINGS[name]
+    wanted = bare(option.type.annotation)
+    assert get_type_hints(SpoutConfig)[name] == (wanted | None if option.allows_none else wanted)
+
+
+@pytest.mark.parametrize("use", Use)
+def test_every_option_of_a_use_becomes_a_field_of_its_typed_options(use: Use) -> None:
+    client = {option.setting for option in SETTINGS.values() if option.uses == frozenset(Use)}
+    known = {field.name for field in fields(KINDS[use])}
+    named = {ELSEWHERE.get(option.setting, option.setting) for option in OPTIONS if use in option.uses}
+    assert named - client - NOT_KEPT == known - {"client"}
+
+
+@pytest.mark.parametrize("option", [*SETTINGS.values(), *OPTIONS], ids=lambda option: option.setting)
+def test_a_row_says_what_it_means_in_the_words_of_its_doors(option: Option) -> None:
+    marked = set(re.findall(r"`([a-z]+(?:_[a-z]+)+)`", option.doc))
+    if option.name:
+        assert all(as_option(name, None) for name in marked)
+        assert not re.search(r"`[a-z]+_[a-z_]+`", respelled(option.doc, as_option))
+    if option.is_setting:
+        assert marked <= SETTINGS.keys()
+    assert option.doc.rstrip("`").endswith(".") or option.doc.endswith("`.")
+
+
+@pytest.mark.parametrize("option", [*SETTINGS.values(), *OPTIONS], ids=lambda option: option.setting)
+def test_a_default_is_what_its_row_allows(option: Option) -> None:
+    if option.is_setting and option.default is not None:
+        assert option.type.of(option.default) == option.default
+    if option.name and option.default_text is not None:
+        read = option.type.of_text(option.default_text)
+        assert isinstance(option.default, str) or read == option.default
+
+
+def test_each_record_has_the_defaults_of_the_table() -> None:
+    parameters = signature(each_record).parameters.values()
+    defaults = {each.name: each.default for each in parameters if each.default is not Parameter.empty}
+    shared = defaults.keys() & SETTINGS.keys()
+    assert {name: defaults[name] for name in shared} == {name: SETTINGS[name].default for name in shared}
+    assert {"retry_limit", "retry_backoff_seconds", "breaker_failure_ratio"} <= shared
