@@ -36,17 +36,18 @@ with ACK written out, without the table: any unfinished record that stands alone
 holds it to the table.
 
 After a restart the stored holes and attempts are *restored*: they speak of records that have not been read
-again yet. They are kept beside the list until reading has passed them; the stored form is made of both.
+again yet. They are kept beside the list (``restored``) until reading has passed them; the stored form is made of
+both.
 """
 
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum, auto
 from typing import Final
 
 from shard_state.checkpoint import Checkpoint, Hole, fits
 from shard_state.deadlines import Deadlines
 from shard_state.errors import OutOfOrder
+from shard_state.restored import Restored
 from shard_state.sequence_number import SequenceNumber
 from shard_state.span import Carved, RecordState, Span
 
@@ -85,6 +86,8 @@ TRANSITIONS: Final[dict[tuple[RecordState, RecordEvent], RecordState]] = {
 # Looked up in the module, not in the enum: there each costs more than to compare two sequence numbers.
 _IN_FLIGHT, _WAITING, _EXHAUSTED, _FINISHED = RecordState
 
+_NO_ATTEMPTS: Final[Mapping[SequenceNumber, int]] = {}
+
 
 class InflightRecordTracker:
     """The ack map of one shard. Mutable; not thread-safe; see the module's text for the theory."""
@@ -102,12 +105,8 @@ class InflightRecordTracker:
         """How many records are given up and not yet durably dead-lettered."""
         self._deadlines = Deadlines()
         self._holes = 0
-        self._restored_holes = list(checkpoint.holes)
-        self._holes_passed = 0
-        self._restored_attempts = dict(sorted(checkpoint.attempts))
-        self._restored_anchor = checkpoint.anchor
-        self.is_restored = bool(checkpoint.holes or checkpoint.attempts or checkpoint.anchor)
-        """Whether what was stored may still say something of the next record."""
+        self.restored: Restored | None = Restored(checkpoint) or None
+        """What was stored; None when it says nothing more of the next record."""
 
     # What is known
 
@@ -130,7 +129,7 @@ class InflightRecordTracker:
         """
         if self._head is not None:
             return self._head.first
-        return self._nearest_restored() if self._restored_anchor is None else self._restored_anchor
+        return None if self.restored is None else self.restored.anchor
 
     @property
     def in_flight(self) -> int:
@@ -140,7 +139,7 @@ class InflightRecordTracker:
     @property
     def holes(self) -> int:
         """How many finished runs lie beyond the base."""
-        return self._holes + len(self._restored_holes) - self._holes_passed
+        return self._holes + (0 if self.restored is None else self.restored.holes_left)
 
     @property
     def holes_read(self) -> int:
@@ -155,7 +154,7 @@ class InflightRecordTracker:
     def attempts(self, sequence: SequenceNumber) -> int:
         """Tell how often a record was delivered so far, before the restart included."""
         span = self._unresolved.get(sequence)
-        return self._restored_attempts.get(sequence, 0) if span is None else span.attempts
+        return self.restored_attempts.get(sequence, 0) if span is None else span.attempts
 
     # Handing out
 
@@ -288,34 +287,22 @@ class InflightRecordTracker:
         """
         if self._head is not None or fits(self.anchor, first_read):
             return True
-        self._restored_holes = []
-        self._holes_passed = 0
-        self._restored_attempts = {}
-        self._restored_anchor = None
+        self.restored = None
         return False
-
-    # What was finished before the restart
 
     @property
     def restored_holes(self) -> tuple[Hole, ...]:
         """The stored holes that reading has not passed yet."""
-        return tuple(self._restored_holes[self._holes_passed :])
+        return () if self.restored is None else self.restored.holes
 
     @property
-    def restored_attempts(self) -> dict[SequenceNumber, int]:
-        """The stored attempt counts of records that were not read again yet. Do not change it."""
-        return self._restored_attempts
+    def restored_attempts(self) -> Mapping[SequenceNumber, int]:
+        """The stored attempt counts of records that were not read again yet."""
+        return _NO_ATTEMPTS if self.restored is None else self.restored.attempts
 
     def was_finished(self, sequence: SequenceNumber) -> bool:
         """Tell whether a record that is read again was finished before the restart."""
-        return within(self._restored_holes, sequence, self._holes_passed)
-
-    def _nearest_restored(self) -> SequenceNumber | None:
-        nearest = next(iter(self._restored_attempts), None)
-        if self._holes_passed < len(self._restored_holes):
-            last = self._restored_holes[self._holes_passed][1]
-            nearest = last if nearest is None else min(nearest, last)
-        return nearest
+        return self.restored is not None and self.restored.was_finished(sequence)
 
     # The stored form
 
@@ -331,7 +318,7 @@ class InflightRecordTracker:
                 attempts.append((span.first, span.attempts))
             after = span.last
         holes.extend(self.restored_holes)
-        attempts.extend(self._restored_attempts.items())
+        attempts.extend(self.restored_attempts.items())
         return _merged(holes), tuple(attempts)
 
     @staticmethod
@@ -366,29 +353,15 @@ class InflightRecordTracker:
         else:
             self._unresolved[first] = span
             self._count(span, +1)
-        if self.is_restored:
-            self._pass_restored(span.last)
+        if self.restored is not None:
+            self.restored.read_up_to(span.last)
+            self.restored = self.restored or None
 
     def _out_of_order(self, sequence: SequenceNumber) -> OutOfOrder:
         return OutOfOrder(
             f"expected a record after {self.last_emitted}, got {sequence}: "
             "a shard is handed out in its order, each record once"
         )
-
-    def _pass_restored(self, passed: SequenceNumber) -> None:
-        """Forget what was restored up to ``passed``, the last record handed out: the list says it now."""
-        self._restored_anchor = None
-        holes = self._restored_holes
-        while self._holes_passed < len(holes) and holes[self._holes_passed][1] <= passed:
-            self._holes_passed += 1
-        if self._holes_passed < len(holes) and holes[self._holes_passed][0] < passed:
-            holes[self._holes_passed] = (passed, holes[self._holes_passed][1])
-        while self._restored_attempts:
-            sequence = next(iter(self._restored_attempts))
-            if sequence > passed:
-                break
-            del self._restored_attempts[sequence]
-        self.is_restored = self._holes_passed < len(holes) or bool(self._restored_attempts)
 
     def _finish(self, span: Span) -> None:
         """Merge a span that has just become finished into its neighbours, or into the base."""
@@ -443,12 +416,6 @@ class InflightRecordTracker:
             self.waiting += sign
         elif span.state is _EXHAUSTED:
             self.exhausted += sign
-
-
-def within(holes: Sequence[Hole], sequence: SequenceNumber, lowest: int = 0) -> bool:
-    """Tell whether a record lies in one of the holes, from ``lowest`` on."""
-    at = bisect_left(holes, sequence, lowest, key=lambda hole: hole[1])
-    return at < len(holes) and holes[at][0] < sequence
 
 
 def _merged(holes: Sequence[Hole]) -> tuple[Hole, ...]:

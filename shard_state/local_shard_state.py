@@ -95,11 +95,6 @@ class LocalShardState:
         return self._stored.start.advanced_to(self.tracker.last_emitted)
 
     @property
-    def committed(self) -> Checkpoint:
-        """The checkpoint that is known to be stored."""
-        return self._stored
-
-    @property
     def room(self) -> int:
         """How many more records may become unresolved."""
         return max(0, self._capacity.records - self.tracker.unresolved)
@@ -145,7 +140,7 @@ class LocalShardState:
             OutOfOrder: it does not come after every record read before, or comes after the shard's end.
         """
         tracker, timeout = self.tracker, self._timeout_seconds
-        if self._is_ordered or tracker.is_restored or self.phase is not _READING:
+        if self._is_ordered or tracker.restored is not None or self.phase is not _READING:
             return self._emit_with_a_past(sequence, partition_key, now)
         tracker.emitted(sequence, deadline=None if timeout is None else now + timeout)
         return _FIRST_DELIVERY
@@ -459,11 +454,9 @@ class LocalShardState:
     ) -> Retry | GiveUp:
         if spare and not rejected:
             self._spared[sequence] = self._spared.get(sequence, 0) + 1
-        counted = attempt - self._spared.get(sequence, 0)
-        if spare and not rejected:
-            return self._retry.again(attempts=max(1, counted), random=random(), delay_seconds=delay_seconds)
+        counted = max(1, attempt - self._spared.get(sequence, 0))
         return self._retry.decide(
-            attempts=counted, random=random(), rejected=rejected, delay_seconds=delay_seconds
+            attempts=counted, random=random(), rejected=rejected, delay_seconds=delay_seconds, spare=spare
         )
 
     def _exhausted(self, sequence: SequenceNumber, attempts: int, *, rejected: bool) -> Exhausted:

@@ -51,7 +51,13 @@ class RetryPolicy:
                 raise ValueError(f"expected {name} to be {range_}, got {getattr(self, name)!r}")
 
     def decide(
-        self, *, attempts: int, random: float, rejected: bool = False, delay_seconds: float | None = None
+        self,
+        *,
+        attempts: int,
+        random: float,
+        rejected: bool = False,
+        delay_seconds: float | None = None,
+        spare: bool = False,
     ) -> Retry | GiveUp:
         """Decide upon a record that has just failed.
 
@@ -60,13 +66,14 @@ class RetryPolicy:
             random: from [0, 1).
             rejected: the handler said that no retry can help.
             delay_seconds: the handler's own wish, which replaces the computed delay.
+            spare: give nothing up but what is rejected, whatever the limit.
         """
-        if rejected or (self.limit is not None and attempts > self.limit):
+        if rejected or (not spare and self.limit is not None and attempts > self.limit):
             return GiveUp()
         return self.again(attempts=attempts, random=random, delay_seconds=delay_seconds)
 
     def again(self, *, attempts: int, random: float, delay_seconds: float | None = None) -> Retry:
-        """Say when a record comes again, whatever the limit. The arguments are those of ``decide``."""
+        """Say when something is tried again, whatever the limit. The arguments are those of ``decide``."""
         if delay_seconds is not None:
             return Retry(delay_seconds=max(0.0, delay_seconds))
         return Retry(delay_seconds=self._backoff(attempts) * (1 - self.jitter * random))

@@ -21,7 +21,7 @@ from shard_state import (
     SlicePlan,
 )
 from shard_state.checkpoint import fits, next_ownership
-from shard_state.inflight_record_tracker import within
+from shard_state.restored import within
 
 
 class Verdict(Enum):

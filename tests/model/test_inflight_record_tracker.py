@@ -19,7 +19,8 @@ from shard_state import (
     RecordState,
     SequenceNumber,
 )
-from shard_state.inflight_record_tracker import TRANSITIONS, within
+from shard_state.inflight_record_tracker import TRANSITIONS
+from shard_state.restored import within
 from shard_state.span import Carved
 
 IN_FLIGHT, WAITING, EXHAUSTED, FINISHED = RecordState

@@ -31,7 +31,7 @@ from shard_state import (
     SliceOutcome,
 )
 from shard_state.checkpoint import fits
-from shard_state.inflight_record_tracker import within
+from shard_state.restored import within
 
 KEYS = st.sampled_from((None, "a", "b"))
 CAPACITY = Capacity(records=8, holes=5)

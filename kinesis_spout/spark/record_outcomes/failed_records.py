@@ -61,21 +61,16 @@ class FailedRecords:
         arrivals = arrival_seconds(failures.column("approximateArrivalTimestamp"))
         verdicts = failures.select([ATTEMPT, "rejected", "delaySeconds"]).to_pylist()
         for row, verdict in enumerate(verdicts):
-            if spare and not verdict["rejected"]:
-                again = self._rules.policy.again(
-                    attempts=verdict[ATTEMPT], random=random, delay_seconds=verdict["delaySeconds"]
-                )
-                waiting[monotonic + again.delay_seconds].append(row)
-                continue
             decision = self._rules.policy.decide(
                 attempts=verdict[ATTEMPT],
                 random=random,
                 rejected=verdict["rejected"],
                 delay_seconds=verdict["delaySeconds"],
+                spare=spare,
             )
             if isinstance(decision, GiveUp):
                 given_up[row] = REJECTED if verdict["rejected"] else EXHAUSTED
-            elif self._is_too_old(arrivals[row], now + decision.delay_seconds):
+            elif not spare and self._is_too_old(arrivals[row], now + decision.delay_seconds):
                 given_up[row] = EXPIRED
             else:
                 waiting[monotonic + decision.delay_seconds].append(row)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from shard_state import SHARD_START, Checkpoint, Position, SequenceNumber
 from shard_state.errors import InvalidCheckpoint
-from shard_state.inflight_record_tracker import within
+from shard_state.restored import within
 
 NUMBERS = st.one_of(
     st.integers(0, 200),
