@@ -28,6 +28,8 @@ class StreamSummary:
     arn: str
     created: float
     """Seconds since the epoch."""
+    retention_hours: int | None = None
+    """How long it keeps a record; None where that is not known."""
 
 
 def is_same_creation(one: float, other: float) -> bool:

@@ -60,6 +60,7 @@ class KinesisShardLister:
             name=description["StreamName"],
             arn=description["StreamARN"],
             created=description["StreamCreationTimestamp"].timestamp(),
+            retention_hours=description.get("RetentionPeriodHours"),
         )
 
     def list_shards(self) -> list[Shard]:

@@ -207,7 +207,7 @@ _TIMES = "an ISO 8601 time with its zone, seconds since the epoch, or JSON with 
 
 
 def _type(read: Callable[[str], object], words: str) -> ValueType:
-    return ValueType(annotation=Any, words=words, text_words=words, read=read, check=lambda _: None)
+    return ValueType(annotation=Any, words=words, text_words=words, read=read)
 
 
 START: Final = _type(_start, f"latest, trim_horizon, earliest, {_TIMES}")

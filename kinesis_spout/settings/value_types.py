@@ -48,7 +48,7 @@ class ValueType:
     """What an option that is text takes, in words."""
     read: Callable[[str], Any]
     """Reads the text of an option as a value to be checked; raises `NotAllowed`."""
-    check: Callable[[Any], object]
+    check: Callable[[Any], None] = lambda _: None
     """Raises `NotAllowed` for a value that the annotation does not refuse."""
     write: Callable[[Any], str] = str
     """Writes a value as the text of an option."""
@@ -81,7 +81,9 @@ class ValueType:
         return found
 
 
-def text(words: str = "text", pattern: str | None = None, check: Callable[[str], object] = bool) -> ValueType:
+def text(
+    words: str = "text", pattern: str | None = None, check: Callable[[str], None] = lambda _: None
+) -> ValueType:
     """Take text of a form, never empty; the pattern is of all of it."""
     meta = Meta(min_length=1) if pattern is None else Meta(pattern=rf"\A(?:{pattern})\Z")
     return ValueType(annotation=Annotated[str, meta], words=words, text_words=words, read=str, check=check)
@@ -148,7 +150,7 @@ def choice(
             raise NotAllowed(got=text)
         return known[word]
 
-    return ValueType(annotation=Literal[choices], words=words, text_words=words, read=read, check=bool)
+    return ValueType(annotation=Literal[choices], words=words, text_words=words, read=read)
 
 
 def names(of: ValueType | None = None) -> ValueType:
@@ -164,7 +166,7 @@ def names(of: ValueType | None = None) -> ValueType:
             raise NotAllowed(f"{words}, each once")
         return found
 
-    return ValueType(annotation=tuple[str, ...], words=words, text_words=words, read=read, check=bool)
+    return ValueType(annotation=tuple[str, ...], words=words, text_words=words, read=read)
 
 
 def _read_flag(text: str) -> bool:
@@ -182,7 +184,6 @@ FLAG: Final = ValueType(
     words="true or false",
     text_words="true or false",
     read=_read_flag,
-    check=lambda _: None,
     write=_write_flag,
     show=_write_flag,
 )
@@ -204,6 +205,10 @@ URL: Final = text("an http:// or https:// URL", r"https?://[^\s/]\S*", _check_ur
 """The address of an endpoint."""
 
 
+def _check_position(text: str) -> None:
+    parse_position_of_all_shards(text)
+
+
 def _plain_position(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat()
@@ -215,7 +220,7 @@ POSITION: Final = ValueType(
     words=ALLOWED,
     text_words=ALLOWED,
     read=str,
-    check=parse_position_of_all_shards,
+    check=_check_position,
     plain=_plain_position,
 )
 """A position for all shards of a stream, kept as it was written; may be a date or a number."""

@@ -98,7 +98,7 @@ def test_terminated_half_way_it_leaves_nothing_behind(
         if "starting the consumer" in line:
             break
     demo.send_signal(signal.SIGTERM)
-    demo.communicate(timeout=60)
+    demo.communicate(timeout=240)
     assert demo.returncode == 128 + signal.SIGTERM
     assert no_demo_left()
 

@@ -35,7 +35,7 @@ class Scripts:
 
     def _run(self, *command: str | Path) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            command, env=self._environment, capture_output=True, text=True, timeout=120, check=False
+            command, env=self._environment, capture_output=True, text=True, timeout=500, check=False
         )
 
 

@@ -4,11 +4,18 @@ import ast
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from kinesis_spout.cli.commands.run_progress import Snapshot
+from kinesis_spout.consumer.counters import Counters
+from kinesis_spout.spark import KinesisProgress
+from kinesis_spout.spark.driver.batch_progress import batch_progress
+from kinesis_spout.structured.source_progress import SourceProgress
 from kinesis_spout.testing import run
 
 ROOT = Path(__file__).parents[2]
@@ -51,6 +58,37 @@ def test_the_example_of_logging_shows_what_info_says() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     time = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}"
     assert re.fullmatch(rf"{time} INFO kinesis_spout\.consumer\.lifecycle: started: \.\.\.\n", done.stderr)
+
+
+def names_in(progress: Any) -> Iterator[str]:
+    """Name every field, at any depth."""
+    if isinstance(progress, dict):
+        for name, value in progress.items():
+            yield name
+            yield from names_in(value)
+    elif isinstance(progress, list):
+        for value in progress:
+            yield from names_in(value)
+
+
+def test_every_field_of_a_progress_is_described() -> None:
+    page = (DOCS / "reference/progress.md").read_text()
+    progress = batch_progress(
+        name="billing",
+        stream="orders",
+        number=0,
+        seconds=1.0,
+        results=[],
+        shards=[],
+        counters=Counters(),
+        before=Counters(),
+        pause=None,
+    )
+    of_source = [field.encode_name for field in msgspec.structs.fields(SourceProgress)]
+    fields = [*names_in(progress), *of_source, *KinesisProgress.__dataclass_fields__]
+    fields += [*Snapshot.__dataclass_fields__]
+    spelled_out = set(re.findall(r"\w+", page)) | {"avg_ms_behind_latest", "max_ms_behind_latest"}  # as "…"
+    assert set(fields) - spelled_out == set()
 
 
 def body_of(source: str, function: str) -> str:

@@ -51,8 +51,9 @@ class Block:
 
 
 def python_examples() -> list[Block]:
-    """Every example that stands for itself."""
-    return [block for block in _blocks() if block.language == "python" and block.page != TUTORIAL]
+    """Every example that stands for itself; one that several pages have, once."""
+    examples = [block for block in _blocks() if block.language == "python" and block.page != TUTORIAL]
+    return list({block.text: block for block in reversed(examples)}.values())[::-1]
 
 
 def commands() -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 from tests.compiled_pyspark import compile_pyspark
 from tests.wheel.documents import REPOSITORY
 
-SECONDS = 600
+SECONDS = 1_500
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "kinesis_spout", "pyspark_kinesis", "shard_state")
 IMPORT_ALL = """
 import importlib, pkgutil

@@ -150,7 +150,7 @@ def _shell(script: str, environment: Mapping[str, str]) -> None:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=500,
         check=False,
     )
     assert done.returncode == 0, done.stderr

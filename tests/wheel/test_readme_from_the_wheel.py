@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.endpoint,
     pytest.mark.zookeeper,
-    pytest.mark.timeout(1_200),  # the first of them installs 1.3 GB
+    pytest.mark.timeout(3_000),  # the first of them installs 1.3 GB
 ]
 
 GOOD, NEGATIVE, WITHOUT_AMOUNT = ORDERS

@@ -44,7 +44,6 @@ class BatchReadOptions:
         one_stream_per_shard(given, "startingPosition", streams, start.shards)
         one_stream_per_shard(given, "endingPosition", streams, end.shards)
         _check_range(given, start, end)
-        given.value("consumerMode")
         return given.made(
             cls,
             streams=streams,

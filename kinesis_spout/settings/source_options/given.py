@@ -115,14 +115,12 @@ class GivenOptions:
         return {option.setting: self.value(option.name) for option in CLIENT}
 
     def made(self, kind: type[T], **derived: Any) -> T:
-        """Make the typed options: each field is the value of the option of its name, unless it was derived."""
-        names = {field.name for field in fields(kind)} - derived.keys()  # type: ignore[arg-type]
-        values = {
-            option.setting: self.value(option.name)
-            for option in self._options.values()
-            if option.setting in names
-        }
-        return kind(**values, **derived)
+        """Make the typed options: each field is what was derived, or else the value of the option of its name.
+
+        Every option is checked, also one that is no field.
+        """
+        values = {option.setting: self.value(option.name) for option in self._options.values()} | derived
+        return kind(**{field.name: values[field.name] for field in fields(kind)})  # type: ignore[arg-type]
 
     def error(self, name: str, why: str) -> InvalidConfig:
         """Give the error to raise about an option that was given and may not be."""

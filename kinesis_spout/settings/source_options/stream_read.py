@@ -64,7 +64,6 @@ class StreamReadOptions:
         streams = streams_to_read(given)
         start: StartPositions = given.value("initialPosition")
         one_stream_per_shard(given, "initialPosition", streams, start.shards)
-        given.value("consumerMode")
         _check_trigger(given)
         _check_published_progress(given)
         processes: int = given.value("fetchProcesses")

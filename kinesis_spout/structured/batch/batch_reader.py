@@ -10,7 +10,7 @@ a batch is whole anyway, and a reader that wants an order sorts.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from math import inf
 from typing import Final, TypeVar
 
 import pyarrow as pa
@@ -18,9 +18,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from kinesis_spout.clock import Clock, SystemClock, moment
 from kinesis_spout.errors import InvalidConfig
-from kinesis_spout.kinesis import KinesisClientSettings, KinesisShardLister
-from kinesis_spout.kinesis.client import stream_arguments
-from kinesis_spout.kinesis.errors import ResourceNotFound, expected, translated
+from kinesis_spout.kinesis import KinesisShardLister
 from kinesis_spout.kinesis.patience import persistently
 from kinesis_spout.settings.shard_positions import EndPositions, StartPositions
 from kinesis_spout.settings.source_options import BatchReadOptions
@@ -188,9 +186,11 @@ class KinesisBatchReader(DataSourceReader):
                     interval.start.timestamp, oldest.get(interval.stream, interval.start.timestamp)
                 )
         for stream, start in oldest.items():
-            created, hours = _begun(partial(_kept, self._options.client, stream), stream)
-            horizon = self._now - hours * 3600
-            if max(start, created) < horizon:
+            lister = KinesisShardLister(self._options.client.connect(), stream)
+            summary = _begun(lister.summary, stream)
+            hours = summary.retention_hours
+            horizon = -inf if hours is None else self._now - hours * 3600
+            if max(start, summary.created) < horizon:
                 self._lose(
                     f"startingPosition {moment(start)} is behind the retention of stream {stream!r}, {hours} "
                     f"hours: what arrived before {moment(horizon)} is gone",
@@ -229,18 +229,3 @@ def read_intervals(partition: ShardIntervals, clock: Clock) -> Iterator[pa.Recor
 
 def _begun(call: Callable[[], T], stream: str) -> T:
     return persistently(call, f"the beginning of a read of {stream}", SystemClock())
-
-
-def _kept(settings: KinesisClientSettings, stream: str) -> tuple[float, int]:
-    """Give when a stream was created, and for how many hours it keeps a record."""
-    client = settings.connect()
-    call = f"DescribeStreamSummary of stream {stream!r}"
-    try:
-        with translated(call):
-            reply = client.describe_stream_summary(**stream_arguments(stream))
-    except ResourceNotFound:
-        KinesisShardLister(client, stream).list_shards()  # says so if the stream is gone
-        raise
-    summary = expected(reply, "StreamDescriptionSummary", call)
-    created: float = summary["StreamCreationTimestamp"].timestamp()
-    return created, int(expected(summary, "RetentionPeriodHours", call))

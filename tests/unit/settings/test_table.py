@@ -29,6 +29,8 @@ ELSEWHERE = {
 """Options that become another field than that of their name."""
 NOT_KEPT = {"consumer_mode"}
 """Checked only: there is one way of reading."""
+DERIVED = {"streams", "order", "log_level", "extra_columns", "aggregate_bytes"}
+"""Fields that are made from the value of their option, and from others."""
 
 
 def bare(annotation: Any) -> Any:
@@ -48,6 +50,15 @@ def test_every_option_of_a_use_becomes_a_field_of_its_typed_options(use: Use) ->
     known = {field.name for field in fields(KINDS[use])}
     named = {ELSEWHERE.get(option.setting, option.setting) for option in OPTIONS if use in option.uses}
     assert named - client - NOT_KEPT == known - {"client"}
+
+
+@pytest.mark.parametrize("use", Use)
+def test_a_typed_option_has_the_type_of_its_row(use: Use) -> None:
+    hints = get_type_hints(KINDS[use])
+    for option in OPTIONS:
+        if use in option.uses and option.setting in hints.keys() - DERIVED:
+            wanted = bare(option.type.annotation)
+            assert hints[option.setting] == (wanted | None if option.default is None else wanted), option.name
 
 
 @pytest.mark.parametrize("option", [*SETTINGS.values(), *OPTIONS], ids=lambda option: option.setting)
