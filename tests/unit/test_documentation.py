@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,14 @@ def test_the_example_of_logging_shows_what_info_says() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     time = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}"
     assert re.fullmatch(rf"{time} INFO kinesis_spout\.consumer\.lifecycle: started: \.\.\.\n", done.stderr)
+
+
+def test_the_rooms_are_those_of_the_import_contract_from_the_top_to_the_ground() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
+    (listed,) = re.findall(r"```text\n(.*?)```", (DOCS / "explanation/rooms.md").read_text(), re.DOTALL)
+    rooms = [line.split()[0] for line in listed.splitlines()]
+    assert rooms == [room for layer in layers for room in layer.split(" | ")]
 
 
 def names_in(progress: Any) -> Iterator[str]:
