@@ -64,8 +64,7 @@ class KinesisDataSource(DataSource):
         from kinesis_spout.errors import InvalidConfig
         from kinesis_spout.settings.source_options import StreamReadOptions
         from kinesis_spout.structured.schema import with_those_of_table
-        from kinesis_spout.structured.stream.refused_reader import RefusedStreamReader
-        from kinesis_spout.structured.stream.stream_reader import KinesisStreamReader
+        from kinesis_spout.structured.stream.stream_reader import KinesisStreamReader, RefusedStreamReader
 
         try:
             options = StreamReadOptions.of(with_those_of_table(self.options, schema))

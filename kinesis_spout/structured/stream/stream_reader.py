@@ -9,12 +9,12 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from kinesis_spout.errors import KinesisSpoutError
+from kinesis_spout.errors import InvalidConfig, KinesisSpoutError
 from kinesis_spout.settings.messages import respell
 from kinesis_spout.settings.source_options import StreamReadOptions
 from kinesis_spout.settings.table.spelling import as_option, said_as_options
@@ -189,3 +189,35 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return BatchLimits(
             rows=self._options.max_records_per_trigger, bytes=self._options.max_bytes_per_trigger
         )
+
+
+class RefusedStreamReader(DataSourceStreamReader):
+    """Takes the place of a reader whose options are wrong: raises ``InvalidConfig`` at whatever is asked first.
+
+    PySpark 4.3 hides what is raised while a reader is made behind an ``UnboundLocalError`` of its own.
+
+    Args:
+        message: of the error.
+    """
+
+    def __init__(self, message: str) -> None:
+        self._message = message
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Raise."""
+        self._refuse()
+
+    def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, Any]:  # noqa: ARG002, N802
+        """Raise."""
+        self._refuse()
+
+    def partitions(self, start: Any, end: Any) -> Sequence[InputPartition]:  # noqa: ARG002
+        """Raise."""
+        self._refuse()
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:  # noqa: ARG002
+        """Raise."""
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise InvalidConfig(self._message)
