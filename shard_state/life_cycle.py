@@ -1,9 +1,9 @@
 """The life of a shard, as a table.
 
-    WAITING_FOR_PARENTS --parents over--> READY --acquired--> READING --end read--> DRAINING
-    DRAINING --all finished--> FINISHED --end committed--> OVER
+    WAITING_FOR_PARENTS --parents over--> READY --acquired--> READING --end read--> AT_END
+    AT_END --all finished--> FINISHED --end committed--> OVER
 
-READING, DRAINING and FINISHED are the owned states: losing the ownership leads to LOST, and the next owner of the
+READING, AT_END and FINISHED are the owned states: losing the ownership leads to LOST, and the next owner of the
 shard begins at READING from what is stored. A shard found over in the store is OVER at once. Only
 OVER, which is in the store, lets the children begin (invariants 7, 8).
 """
@@ -18,7 +18,7 @@ class ShardPhase(Enum):
     WAITING_FOR_PARENTS = auto()
     READY = auto()
     READING = auto()
-    DRAINING = auto()
+    AT_END = auto()
     FINISHED = auto()
     OVER = auto()
     LOST = auto()
@@ -44,10 +44,10 @@ TRANSITIONS: Final[dict[tuple[ShardPhase, ShardEvent], ShardPhase]] = {
     (_P.WAITING_FOR_PARENTS, _E.PARENTS_OVER): _P.READY,
     (_P.READY, _E.ACQUIRED): _P.READING,
     (_P.LOST, _E.ACQUIRED): _P.READING,
-    (_P.READING, _E.END_READ): _P.DRAINING,
-    (_P.DRAINING, _E.ALL_FINISHED): _P.FINISHED,
+    (_P.READING, _E.END_READ): _P.AT_END,
+    (_P.AT_END, _E.ALL_FINISHED): _P.FINISHED,
     (_P.FINISHED, _E.END_COMMITTED): _P.OVER,
-    **{(phase, _E.OWNERSHIP_LOST): _P.LOST for phase in (_P.READING, _P.DRAINING, _P.FINISHED)},
+    **{(phase, _E.OWNERSHIP_LOST): _P.LOST for phase in (_P.READING, _P.AT_END, _P.FINISHED)},
 }
 """Total: every phase answers every event; a pair that maps to its own phase changes nothing."""
 

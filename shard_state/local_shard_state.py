@@ -475,7 +475,7 @@ class LocalShardState:
         self._check_all_finished()
 
     def _check_all_finished(self) -> None:
-        if self.phase is ShardPhase.DRAINING and self.tracker.unresolved == 0:
+        if self.phase is ShardPhase.AT_END and self.tracker.unresolved == 0:
             self._step(ShardEvent.ALL_FINISHED)
             self._changed()
 

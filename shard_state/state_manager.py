@@ -33,12 +33,12 @@ from dataclasses import dataclass
 from shard_state.checkpoint import Checkpoint
 from shard_state.circuit_breaker import BreakerNotice, BreakerRule, Pause
 from shard_state.inflight_record_tracker import RecordEvent
-from shard_state.life_cycle import ACQUIRABLE, ShardEvent, ShardPhase, next_phase
-from shard_state.lineage import Lineage, Shard, parents_first
+from shard_state.known_shards import KnownShards
+from shard_state.life_cycle import ShardEvent, ShardPhase, next_phase
+from shard_state.lineage import Shard
 from shard_state.local_shard_state import Capacity, Emission, LocalShardState
 from shard_state.ordered_retries import Order
 from shard_state.outcome_watch import OutcomeWatch
-from shard_state.position import Position
 from shard_state.retry_policy import Retry, RetryPolicy
 from shard_state.round_robin import RoundRobin
 from shard_state.sequence_number import SequenceNumber
@@ -94,10 +94,8 @@ class StateManager:
         self._timeout_seconds = message_timeout_seconds
         self._expires_at = -math.inf
         """No delivery times out before."""
-        self._lineage = Lineage()
+        self._known = KnownShards()
         self._owned: dict[str, ShardSlices] = {}
-        self._unowned: dict[str, ShardPhase] = {}
-        """The phases of the known shards that this consumer does not own."""
         self.turns = RoundRobin()
         """Which of the owned shards is next (invariant 15)."""
         self._watch = OutcomeWatch(breaker, random)
@@ -111,23 +109,11 @@ class StateManager:
         Raises:
             InvalidLineage: a shard is its own ancestor.
         """
-        self._lineage.learn(shards, stored)
-        for shard_id in self._lineage.shards:
-            if shard_id not in self._owned:
-                self._unowned.setdefault(shard_id, ShardPhase.WAITING_FOR_PARENTS)
-        for shard_id, checkpoint in stored.items():
-            # Of an owned shard only a commit of ours, or the loss of it, says that it is over.
-            if checkpoint.is_shard_end:
-                self._step(shard_id, ShardEvent.FOUND_OVER)
-        self._release_children()
+        self._known.listed(shards, stored, self._owned)
 
     def to_acquire(self) -> list[Shard]:
         """Name the shards to try to own now: not owned, their parents over; parents before children."""
-        # Asked again: a list may have said meanwhile that a shard of unknown lineage has unfinished parents.
-        free = self._lineage.free(self._over())
-        return parents_first(
-            self._lineage.shards[shard_id] for shard_id in free if self._unowned.get(shard_id) in ACQUIRABLE
-        )
+        return self._known.to_acquire()
 
     def fresh_checkpoint(self, shard_id: str) -> Checkpoint:
         """Give the checkpoint of a known shard that was found after the application began.
@@ -135,18 +121,16 @@ class StateManager:
         Always at TRIM_HORIZON, whatever the configured start: at any other position, what was written
         before the shard was noticed would be lost (invariant 7).
         """
-        return Checkpoint(start=Position.trim_horizon(), parents=self._lineage.parents(shard_id))
+        return self._known.fresh_checkpoint(shard_id)
 
     def acquired(self, shard_id: str, checkpoint: Checkpoint) -> None:
         """Take in that this consumer owns a shard, from ``checkpoint`` on, under its epoch."""
-        self._lineage.stored.add(shard_id)
         self.lost([shard_id])  # under an older epoch
         if checkpoint.is_shard_end:
-            self._step(shard_id, ShardEvent.FOUND_OVER)
-            self._release_children()
+            self._known.found_over(shard_id)
             return
         state = LocalShardState(
-            self._lineage.shards[shard_id],
+            self._known.acquired(shard_id),
             checkpoint,
             retry=self._retry,
             order=self._order,
@@ -154,18 +138,18 @@ class StateManager:
             message_timeout_seconds=self._timeout_seconds,
         )
         self._owned[shard_id] = ShardSlices(state, self._limits)
-        self._unowned.pop(shard_id, None)
         self.turns.add(shard_id)
 
     def lost(self, shard_ids: Iterable[str]) -> None:
         """Take in that ownerships ended. What was in flight of those shards is somebody else's now."""
         shard_ids = set(shard_ids)
         self._watch.lost(shard_ids)
-        for shard_id in shard_ids:
-            slices = self._owned.pop(shard_id, None)
-            if slices is not None:
-                self.turns.remove(shard_id)
-                self._unowned[shard_id] = next_phase(slices.state.phase, ShardEvent.OWNERSHIP_LOST)
+        phases: dict[str, ShardPhase] = {}
+        for shard_id in shard_ids & self._owned.keys():
+            self.turns.remove(shard_id)
+            phase = self._owned.pop(shard_id).state.phase
+            phases[shard_id] = next_phase(phase, ShardEvent.OWNERSHIP_LOST)
+        self._known.given_up(phases)
 
     @property
     def owned(self) -> frozenset[str]:
@@ -175,8 +159,7 @@ class StateManager:
     @property
     def all_over(self) -> bool:
         """Whether every listed shard is over: nothing can come any more without a reshard."""
-        listed = self._lineage.listed
-        return bool(listed) and self._over().issuperset(listed)
+        return self._known.all_over
 
     def shard(self, shard_id: str) -> LocalShardState | None:
         """Give the state of an owned shard."""
@@ -454,10 +437,8 @@ class StateManager:
             if slices.state.phase is ShardPhase.OVER:
                 over.append(commit.shard_id)
                 del self._owned[commit.shard_id]
-                self._unowned[commit.shard_id] = ShardPhase.OVER
                 self.turns.remove(commit.shard_id)
-        if over:
-            self._release_children()
+        self._known.given_up(dict.fromkeys(over, ShardPhase.OVER))
         return over
 
     # Looking in
@@ -480,12 +461,12 @@ class StateManager:
 
     def status(self) -> list[ShardStatus]:
         """Describe every known shard, parents before children."""
-        return [self._status(shard.shard_id) for shard in parents_first(self._lineage.shards.values())]
+        return [self._status(shard.shard_id) for shard in self._known.parents_first()]
 
     def _status(self, shard_id: str) -> ShardStatus:
         slices = self._owned.get(shard_id)
         if slices is None:
-            return ShardStatus(shard_id=shard_id, phase=self._unowned[shard_id])
+            return ShardStatus(shard_id=shard_id, phase=self._known.phase(shard_id))
         state, tracker = slices.state, slices.state.tracker
         return ShardStatus(
             shard_id=shard_id,
@@ -511,14 +492,3 @@ class StateManager:
     def _of_epoch(self, plan: SlicePlan) -> ShardSlices | None:
         slices = self._owned.get(plan.shard_id)
         return slices if slices is not None and slices.state.epoch == plan.epoch else None
-
-    def _release_children(self) -> None:
-        for shard_id in self._lineage.free(self._over()):
-            self._step(shard_id, ShardEvent.PARENTS_OVER)
-
-    def _step(self, shard_id: str, event: ShardEvent) -> None:
-        if shard_id in self._unowned:
-            self._unowned[shard_id] = next_phase(self._unowned[shard_id], event)
-
-    def _over(self) -> set[str]:
-        return {shard_id for shard_id, phase in self._unowned.items() if phase is ShardPhase.OVER}

@@ -148,6 +148,11 @@ def test_a_lost_mark_over_progress_is_an_error_and_no_fresh_start(place: Place) 
         place.process("two").store.open(CREATED, START, shards_named(A))
 
 
+def test_a_creation_time_told_with_fewer_digits_is_the_same_stream(place: Place) -> None:
+    begun(place, A)
+    assert place.process("two").store.open(CREATED + 0.9, START, shards_named(A)) == START
+
+
 def test_progress_on_a_stream_since_created_again_is_refused(place: Place) -> None:
     begun(place, A)
     with pytest.raises(StreamRecreated, match="created at"):

@@ -65,12 +65,12 @@ def call_get_records(
     Raises:
         KinesisError: as the table in ``kinesis.errors`` has it; Unavailable also for a reply that is none.
     """
-    with translated(f"GetRecords of {place_of(stream, shard_id)}"):
+    with translated(f"GetRecords of {shard_text(stream, shard_id)}"):
         response: Any = client.get_records(ShardIterator=iterator, Limit=limit, **account_arguments(stream))
     body = response.get(RAW_BODY)
     return form.convert(reply_from_botocore(response)) if body is None else form.decode(body)
 
 
-def place_of(stream: str, shard_id: str) -> str:
+def shard_text(stream: str, shard_id: str) -> str:
     """Name a shard."""
     return f"shard {shard_id!r} of stream {stream!r}"

@@ -1,6 +1,6 @@
 """One shard, read forward with GetRecords.
 
-The place in the shard is the last record *fetched*; an iterator is only a short-lived ticket to it. So an
+The position in the shard is the last record *fetched*; an iterator is only a short-lived ticket to it. So an
 iterator that expires, is refused, or belongs to a process that ended costs one call and loses nothing: a new
 one is asked for after the last fetched record, or, if nothing was fetched yet, at the pinned start.
 
@@ -31,7 +31,7 @@ from kinesis_spout.kinesis.read.get_records import (
     Reply,
     ReplyForm,
     call_get_records,
-    place_of,
+    shard_text,
 )
 from kinesis_spout.kinesis.read.pacing import Pacing
 from kinesis_spout.kinesis.read.page import GetRecordsReply, page_of
@@ -56,7 +56,7 @@ _log = logging.getLogger(__name__)
 class PollingShardGetter:
     """A ``ShardGetter`` over the Kinesis API. Mutable, not thread-safe, owns nothing that needs closing.
 
-    Its place can move to another process: give ``position``, ``iterator``, ``iterator_obtained_at`` and
+    Its position can move to another process: give ``position``, ``iterator``, ``iterator_obtained_at`` and
     ``not_before`` of the old one to the constructor of the new one.
 
     Args:
@@ -168,7 +168,7 @@ class PollingShardGetter:
             return self._get_records(self._current_iterator(), limit, form)
         except ITERATOR_REFUSED as refused:
             self._iterator = None
-            failure = Unavailable(f"GetRecords of {self._place} refused a fresh iterator: {refused}")
+            failure = Unavailable(f"GetRecords of {self._shard_text} refused a fresh iterator: {refused}")
             self._pacing.failed(self._clock.monotonic(), failure)
             raise failure from refused
 
@@ -213,7 +213,7 @@ class PollingShardGetter:
         if position.timestamp is not None:
             # Arrivals are whole milliseconds: a finer start would skip what arrived in its own millisecond.
             arguments["Timestamp"] = math.floor(position.timestamp * 1000) / 1000
-        call = f"GetShardIterator of {self._place} at {position}"
+        call = f"GetShardIterator of {self._shard_text} at {position}"
         try:
             with translated(call):
                 reply: Any = self._client.get_shard_iterator(**arguments)
@@ -273,16 +273,16 @@ class PollingShardGetter:
                 "If this goes on, correct this machine's clock"
             )
         if position.sequence_number is None:
-            return KinesisError(str(error))  # not a place in the shard: an argument of ours is wrong
+            return KinesisError(str(error))  # not the position: an argument of ours is wrong
         return DataLoss(
-            f"cannot read {self._place} from {position}: it is behind the stream's retention, or not of this "
+            f"cannot read {self._shard_text} from {position}: it is behind the stream's retention, or not of this "
             f"shard. The records from there to the oldest one left are lost to this application ({error}). "
             "With `fail_on_data_loss=False` reading goes on at the oldest one"
         )
 
     @property
-    def _place(self) -> str:
-        return place_of(self._stream, self._shard_id)
+    def _shard_text(self) -> str:
+        return shard_text(self._stream, self._shard_id)
 
 
 def _last_number_before(position: Position) -> int | None:

@@ -34,7 +34,7 @@ _LONGEST_LINE: Final = 65_536
 
 
 class LeanGetRecords:
-    """Takes the place of a client's ``get_records``. Thread-safe, like the client."""
+    """Called instead of a client's ``get_records``. Thread-safe, like the client."""
 
     def __init__(self, client: "KinesisClient") -> None:
         inside: Any = client

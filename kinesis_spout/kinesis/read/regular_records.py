@@ -6,7 +6,7 @@ a third less for a large page. Whatever is not so regular, and whatever looks do
 of ``page``, which takes everything.
 
 What makes it safe: without a backslash in the body, a quote always begins or ends a string; and everything that
-is not a value, down to the last brace, is compared with what the first record has in the same place.
+is not a value, down to the last brace, is compared with what the first record has at the same offset.
 """
 
 import binascii

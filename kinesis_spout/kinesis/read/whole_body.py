@@ -13,7 +13,7 @@ from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 
 
 class WholeBodySession:
-    """botocore's HTTP session, but for how bodies are read. Takes its place in an endpoint."""
+    """botocore's HTTP session, but for how bodies are read. Replaces it in an endpoint."""
 
     def __init__(self, session: Any) -> None:
         self._session = session

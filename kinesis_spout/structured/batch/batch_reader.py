@@ -1,4 +1,4 @@
-"""The batch read of ``format("kinesis")``: streams between two places, planned once, each record once.
+"""The batch read of ``format("kinesis")``: streams between two positions, planned once, each record once.
 
 Everything that could differ between two readings is decided when the read is planned: LATEST becomes the time at
 which the data was asked for, and the shards are listed after that. So a task that is tried again and a second

@@ -1,6 +1,6 @@
-"""One shard between two places: which of its records a batch read has, and when there can be no more of them.
+"""One shard between two positions: which of its records a batch read has, and when there can be no more of them.
 
-**Which records.** A place that is a sequence number cuts the shard there. A place that is a time is applied to
+**Which records.** A sequence number cuts the shard there. A time is applied to
 every record by itself, to the microsecond: ``start <= arrival < end``. So of two reads, one of which ends where
 the other starts, each record is in exactly one; and a second read of an interval gives the same records.
 
@@ -48,7 +48,7 @@ class ShardInterval:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the two places alone tell that there is nothing in between."""
+        """Whether the two positions alone tell that there is nothing in between."""
         start, end = self.start, self.end
         if start.timestamp is not None and end.timestamp is not None:
             return end.timestamp <= start.timestamp

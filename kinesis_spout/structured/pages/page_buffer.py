@@ -1,7 +1,7 @@
 """The pages that the driver-side reader has fetched, until their batch is done.
 
 Per shard they are consecutive, in order. A batch takes a run of rows from the front; rows are addressed by page
-number and place in the page, so that a batch limit may cut a page without copying it.
+number and index in the page, so that a batch limit may cut a page without copying it.
 
 A row's *arrival* is the latest ``approximateArrivalTimestamp`` of its page up to it, in microseconds since the
 epoch: Kinesis does not promise that it grows, and a shard's order must stay.

@@ -147,7 +147,7 @@ class FetchedShards:
             self._close(key)
 
     def _go_on(self, key: ShardKey, shard: ShardOffset) -> None:
-        """Free what is done of a shard; start to read it where that is not done, or done from another place."""
+        """Free what is done of a shard; start to read it where that is not done, or done from another position."""
         last = read_up_to(shard.position)
         freed = self._freed.get(key)
         if key in self._fetchers and freed is not None and (last is None or last < freed):

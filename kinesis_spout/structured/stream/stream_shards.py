@@ -158,7 +158,7 @@ class StreamShards:
         return found
 
     def anew(self) -> StreamOffset:
-        """Give the offset of the beginning, for a stream that took the place of another."""
+        """Give the offset of the beginning, for a stream that replaced another."""
         return self.first_offset(StartPositions(default=Position.trim_horizon()), now=0.0)
 
     @property

@@ -1,6 +1,6 @@
 """Rows that cannot become records: an error that says which, or dead letters.
 
-A dead letter is made for a record that was read. A row has no shard and no sequence number; in their place it
+A dead letter is made for a record that was read. A row has no shard and no sequence number; instead of them it
 gets ``partition-<n>`` and its number there, and for stream the one that it was meant for. So dead letters of
 the sink are listed and redriven like others. Its explicit hash key is not kept.
 """
@@ -15,7 +15,7 @@ from kinesis_spout.ports import DeadLetterSink
 from kinesis_spout.structured.write.written_columns import RowValues
 
 APPLICATION: Final = "format(kinesis)"
-"""What dead letters of the sink say in the place of an application's name."""
+"""What dead letters of the sink say instead of an application's name."""
 
 _LETTERS_AT_A_TIME: Final = 500
 _BYTES_AT_A_TIME: Final = 8 * 1024 * 1024

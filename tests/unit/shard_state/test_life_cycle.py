@@ -12,7 +12,7 @@ def test_every_phase_answers_every_event() -> None:
 
 
 def test_a_life_goes_from_waiting_for_parents_to_over() -> None:
-    life = [P.WAITING_FOR_PARENTS, P.READY, P.READING, P.DRAINING, P.FINISHED, P.OVER]
+    life = [P.WAITING_FOR_PARENTS, P.READY, P.READING, P.AT_END, P.FINISHED, P.OVER]
     events = [E.PARENTS_OVER, E.ACQUIRED, E.END_READ, E.ALL_FINISHED, E.END_COMMITTED]
     for (before, after), event in zip(pairwise(life), events, strict=True):
         assert next_phase(before, event) is after
@@ -25,10 +25,10 @@ def test_these_are_all_the_moves_there_are() -> None:
         (P.READY, E.ACQUIRED),
         (P.LOST, E.ACQUIRED),
         (P.READING, E.END_READ),
-        (P.DRAINING, E.ALL_FINISHED),
+        (P.AT_END, E.ALL_FINISHED),
         (P.FINISHED, E.END_COMMITTED),
         (P.READING, E.OWNERSHIP_LOST),
-        (P.DRAINING, E.OWNERSHIP_LOST),
+        (P.AT_END, E.OWNERSHIP_LOST),
         (P.FINISHED, E.OWNERSHIP_LOST),
         *((phase, E.FOUND_OVER) for phase in P if phase is not P.OVER),
     }
@@ -47,7 +47,7 @@ def test_a_shard_is_never_over_before_its_end_was_committed_or_found() -> None:
 def test_losing_the_ownership_leads_from_every_owned_phase_to_lost() -> None:
     assert {phase for phase in P if next_phase(phase, E.OWNERSHIP_LOST) is P.LOST} == {
         P.READING,
-        P.DRAINING,
+        P.AT_END,
         P.FINISHED,
         P.LOST,
     }

@@ -439,7 +439,7 @@ class TestTheEnd:
         state.end_read()
         state.ack(n(1), 0.0)
         fail(state, 2)
-        assert phase(state) is ShardPhase.DRAINING
+        assert phase(state) is ShardPhase.AT_END
         assert not commit(state).is_shard_end
         state.dead_lettered(n(2), 0.0)
         assert phase(state) is ShardPhase.FINISHED
@@ -449,7 +449,7 @@ class TestTheEnd:
     def test_the_last_page_of_a_closed_shard_is_not_dropped(self) -> None:
         state = owned()
         settle(state, 1, 3, failed(1, 2), at_end=True)
-        assert phase(state) is ShardPhase.DRAINING
+        assert phase(state) is ShardPhase.AT_END
         assert state.checkpoint("").base == n(1)
         assert take(state, 10.0) == [(2, 2)]
         state.ack(n(2), 10.0)

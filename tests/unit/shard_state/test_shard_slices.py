@@ -275,7 +275,7 @@ class TestOutcomes:
         settle(slices, fresh(slices), read(1, 9, failed(0, 1)))
         plan = due(slices, 10.0)
         slices.end_read()
-        assert phase(slices) is ShardPhase.DRAINING
+        assert phase(slices) is ShardPhase.AT_END
         settle(slices, plan, SliceOutcome(count=1), now=10.0)
         assert phase(slices) is ShardPhase.FINISHED
 
