@@ -35,7 +35,7 @@ class StreamReadOptions:
     max_trigger_delay_seconds: float
     """Means something with ``min_records_per_trigger`` only."""
     max_arrival_skew_seconds: float
-    """How much earlier than a record of a batch one may have arrived that comes in a later batch."""
+    """How much earlier than a record of a batch a record of a later batch may have arrived."""
     max_buffered_bytes: int
     fetch_threads: int
     """At least ``fetch_processes``: each has a thread that waits for it."""
@@ -51,7 +51,7 @@ class StreamReadOptions:
     """Set if and only if ``checkpoint_app`` is."""
     zookeeper_root: str
     progress_from: Literal["spark", "zookeeper"]
-    """Which progress wins at the start, where both are there."""
+    """Which progress a query starts from where both exist."""
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "StreamReadOptions":

@@ -23,7 +23,7 @@ class WriteOptions:
     max_records_per_call: int
     max_bytes_per_call: int
     deadline_seconds: float
-    """How long a shard may take nothing before the task fails."""
+    """How long a shard may refuse everything before the task fails."""
     order: PutOrder
     """What of the order of a task's rows holds when Kinesis refuses some."""
     dead_letters: str | None

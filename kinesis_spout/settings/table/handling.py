@@ -10,19 +10,21 @@ RETRIES: Final = (
     setting("retry_limit", whole(0), 3, has_argument=True, or_none=True,
         doc="How often a failed record is tried again; 0: never, none: for ever."),
     setting("retry_backoff_seconds", seconds(0), 1.0, doc="The delay before the first retry."),
-    setting("retry_backoff_multiplier", number(1), 2.0, doc="By what the delay grows from retry to retry."),
+    setting("retry_backoff_multiplier", number(1), 2.0,
+        doc="The factor by which the delay grows from retry to retry."),
     setting("retry_backoff_cap_seconds", seconds(0), 60.0, doc="The longest delay before a retry."),
     setting("retry_jitter", number(0, 1), 0.1,
         doc="The share of a delay that is random, so that retries spread out."),
     setting("order", choice("unordered", "key", "shard"), "unordered", has_argument=True,
-        doc="Who waits while a failed record waits: nobody, later records of its partition key, or its "
+        doc="What waits while a failed record waits: nothing, later records of its partition key, or its "
             "whole shard."),
     setting("message_timeout_seconds", seconds(above=0), 300.0, or_none=True,
         doc="After this long without an ack or fail a record counts as failed; none: never."),
     setting("breaker_failure_ratio", number(at_most=1, above=0), 0.9, or_none=True,
         doc="Pause, and give nothing up, once this share of the last outcomes failed; none: never."),
     setting("breaker_window", whole(1), 1_000,
-        doc="The last outcomes that `breaker_failure_ratio` looks at, once there are 100 (or so many)."),
+        doc="How many of the last outcomes `breaker_failure_ratio` looks at. It waits for the first 100, or "
+            "for as many as this if it is less."),
 )  # fmt: skip
 """What happens to a record that fails."""
 

@@ -63,7 +63,7 @@ FETCHES: Final = (
     setting("poll_interval_seconds", seconds(0.2), 0.4,
         doc="The pause between reads of a shard at its tip; AWS allows 5 calls/s a shard."),
     setting("idle_poll_interval_seconds", seconds(0), 1.0,
-        doc="How rare polls of a shard get on Spark, while nothing comes."),
+        doc="The longest pause between polls of a shard on Spark, while nothing comes."),
     setting("shard_list_interval_seconds", seconds(above=0), 10.0,
         doc="How often the stream's shards are listed, to notice resharding."),
     setting("max_buffered_bytes", size(10 * MIB), 256 * MIB,
@@ -75,7 +75,7 @@ FETCHES: Final = (
         aliases=("kinesis.getRecords.fetchIntervalMs",),
         doc="The pause between reads of a shard; AWS allows five a second to all its pollers together."),
     option("idleFetchPeriod", STREAM_READ, seconds(0.2), 1.0, setting="idle_fetch_period_seconds",
-        doc="How rare reads of a shard get while nothing comes."),
+        doc="The longest pause between reads of a shard, while nothing comes."),
     option("shardFetchInterval", STREAM_READ, seconds(0.1), 10.0, setting="shard_list_seconds",
         aliases=("kinesis.describeShardInterval", "kinesis.client.describeShardInterval"),
         doc="How often the shards are listed. A reshard is noticed without it, at the end of the parents."),
@@ -105,8 +105,8 @@ BATCHES: Final = (
     option("maxTriggerDelay", STREAM_READ, seconds(0.001), 900.0, setting="max_trigger_delay_seconds",
         doc="The longest wait for `min_records_per_trigger`."),
     option("maxArrivalSkew", STREAM_READ, seconds(0), 0.0, setting="max_arrival_skew_seconds",
-        doc="How much earlier than a record of a batch one may have arrived that comes in a later batch, "
-            "while a backlog is read. With 0s a watermark drops nothing that was only unread; with more, "
+        doc="How much earlier than a record of this batch a record of a later batch may have arrived, while "
+            "a backlog is read. With 0s a watermark drops nothing that was only unread; with more, "
             "shards with little in them wait less for those with much."),
     option("extraColumns", READS, names(_COLUMN), unset="none", doc="Columns beside the usual six."),
     option("logLevel", STREAM_READ, choice("debug", "info", "warning", "error"), "warning",
@@ -116,6 +116,6 @@ BATCHES: Final = (
         setting="page_host", unset="SPARK_LOCAL_IP, else the address of the host name",
         doc="The name or address at which executors reach the driver's machine, to take what was read ahead."),
     option("progressFrom", STREAM_READ, choice("spark", "zookeeper"), "spark",
-        doc="Which progress wins at the start, where both are there."),
+        doc="Which progress a query starts from where both exist: its checkpoint, or what is in ZooKeeper."),
 )  # fmt: skip
 """What a micro-batch of ``format("kinesis")`` is made of, and where it begins."""

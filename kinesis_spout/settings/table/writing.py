@@ -35,7 +35,7 @@ WRITES: Final = (
     option("maxBytesPerCall", WRITE, size(MIB, 10 * MIB), 5 * MIB,
         doc="Bytes in one PutRecords call. AWS takes 10 MiB; older endpoints take 5."),
     option("deliveryTimeout", WRITE, seconds(1), 300.0, setting="deadline_seconds",
-        doc="How long a shard may take nothing, while its records are tried again, before the task fails."),
+        doc="How long a shard may refuse everything, while its records are tried again, before the task fails."),
     option("order", WRITE, choice("unordered", "key"), "unordered",
         doc="What holds of the order of a task's rows when Kinesis refuses some. `unordered`: a refused "
             "row may come behind later ones of its partition key, of the same call. `key`: a row waits "

@@ -14,7 +14,7 @@ class EngineSettings:
     records_per_fetch: int
     poll_seconds: float
     idle_poll_seconds: float
-    """How rare polls of a shard get while nothing comes."""
+    """The longest pause between polls of a shard, while nothing comes."""
     max_buffered_bytes: int
     gather_seconds: float = 0.05
     """How long records wait for those of other shards, so that one job takes them all."""
