@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.errors import StreamNotFound
-from kinesis_spout.kinesis.client import stream_arguments
 from kinesis_spout.kinesis.errors import ResourceNotFound, expected
+from kinesis_spout.kinesis.naming import stream_arguments
 from kinesis_spout.kinesis.patience import Jitter, Patience, Tries
 from kinesis_spout.ports import StreamSummary
 from shard_state import Shard

@@ -21,8 +21,8 @@ from kinesis_spout.errors import (
     ShardNotFound,
     Unavailable,
 )
-from kinesis_spout.kinesis.client import stream_arguments
 from kinesis_spout.kinesis.errors import ResourceNotFound, expected, translated
+from kinesis_spout.kinesis.naming import stream_arguments
 from kinesis_spout.kinesis.patience import ITERATOR_REFUSED, Action, Jitter, reaction_to
 from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowPage, ArrowReply
 from kinesis_spout.kinesis.read.get_records import (

@@ -20,9 +20,9 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from kinesis_spout.errors import KinesisError, StreamNotFound, Unavailable
-from kinesis_spout.kinesis.client import stream_arguments
 from kinesis_spout.kinesis.errors import ERRORS_BY_CODE, ResourceNotFound, expected
 from kinesis_spout.kinesis.lister import KinesisShardLister
+from kinesis_spout.kinesis.naming import stream_arguments
 from kinesis_spout.kinesis.patience import Patience, Tries
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
 from kinesis_spout.kinesis.write.put_records import COMMON_RECORD_BYTES, CallLimits, Entry, PutOrder, Puttable

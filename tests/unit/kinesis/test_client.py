@@ -7,8 +7,9 @@ from botocore.awsrequest import AWSResponse
 from botocore.exceptions import ClientError
 
 from kinesis_spout.errors import InvalidConfig, Unavailable
-from kinesis_spout.kinesis.client import KinesisClientSettings, stream_arguments
+from kinesis_spout.kinesis.client import KinesisClientSettings
 from kinesis_spout.kinesis.errors import translated
+from kinesis_spout.kinesis.naming import stream_arguments
 from kinesis_spout.kinesis.read.lean_calls import RAW_BODY
 
 if TYPE_CHECKING:

@@ -102,7 +102,9 @@ def test_who_announces_an_endless_request_is_sent_away(served: ExitStack, buffer
 def test_a_worker_without_requests_loses_its_connection_and_gets_its_next_pages_on_another(
     served: ExitStack, buffer: PageBuffer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(page_server, "IDLE_SECONDS", 0.5)  # a busy machine asks for its page later than at once
+    monkeypatch.setattr(
+        page_server, "IDLE_SECONDS", 0.5
+    )  # a busy machine asks for its page later than at once
     server = started(served, buffer)
     for row in range(3):
         assert fetched(server, Segment(0, row, 1)) == [[row]]

@@ -1,0 +1,13 @@
+"""How a stream is named to a call of the API."""
+
+from typing import Any
+
+
+def stream_arguments(stream: str) -> dict[str, Any]:
+    """Name a stream to an API call: by its ARN (also in another account), or by its name in ours."""
+    return account_arguments(stream) or {"StreamName": stream}
+
+
+def account_arguments(stream: str) -> dict[str, Any]:
+    """Name the account of a stream, as far as it is known, in a call that names the stream by an iterator."""
+    return {"StreamARN": stream} if stream.startswith("arn:") else {}
