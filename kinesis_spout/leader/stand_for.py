@@ -37,12 +37,12 @@ def stand_for(
         zookeeper_root=zookeeper_root,
         session_timeout_seconds=session_timeout_seconds,
     )
-    place = zookeeper_settings(config)
+    settings = zookeeper_settings(config)
     with ExitStack() as opened:
-        server = place.server()
+        server = settings.server()
         if server is not None:
             opened.enter_context(server)
-        session = place.session(server)
+        session = settings.session(server)
         opened.callback(session.close)
         session.start()
         return ZooKeeperElection(

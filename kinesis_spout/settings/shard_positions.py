@@ -90,10 +90,10 @@ def _start(text: str) -> StartPositions:
 def _end(text: str) -> EndPositions:
     """Read an end; shards that JSON per shard does not name end at LATEST."""
     default, shards = _positions(text)
-    for place, position in {"": default or Position.latest(), **shards}.items():
+    for shard_id, position in {"": default or Position.latest(), **shards}.items():
         if position.type is PositionType.TRIM_HORIZON:
             raise InvalidConfig(
-                f"{place or 'the read'} would end before its first record: expected a later end"
+                f"{shard_id or 'the read'} would end before its first record: expected a later end"
             )
     return EndPositions(default=default or Position.latest(), shards=shards)
 

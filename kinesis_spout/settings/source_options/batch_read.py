@@ -63,8 +63,8 @@ def _check_range(given: GivenOptions, start: StartPositions, end: EndPositions) 
     for shard_id in ("", *start.shards, *end.shards):
         first, last = start.of_shard(shard_id), end.of_shard(shard_id)
         if _is_before(last, first):
-            place = f" of {shard_id}" if shard_id else ""
-            raise given.error("endingPosition", f"the end{place}, {last}, is before its start, {first}")
+            of_shard = f" of {shard_id}" if shard_id else ""
+            raise given.error("endingPosition", f"the end{of_shard}, {last}, is before its start, {first}")
 
 
 def _is_before(end: Position, start: Position) -> bool:

@@ -164,15 +164,15 @@ def find_jars() -> Path:
         InvalidConfig: this PySpark ships none, or no ZooKeeper among them.
     """
     spec = importlib.util.find_spec("pyspark")
-    places = [] if spec is None else [Path(place) for place in spec.submodule_search_locations or ()]
+    folders = [] if spec is None else [Path(folder) for folder in spec.submodule_search_locations or ()]
     # The processes that Spark starts have it from <Spark>/python/lib/pyspark.zip: the jars are beside "python".
-    homes = [home for place in places for home in place.parents[3:4]]
-    for place in (*places, *homes):
-        jars = place / "jars"
+    homes = [home for folder in folders for home in folder.parents[3:4]]
+    for folder in (*folders, *homes):
+        jars = folder / "jars"
         if any(jars.glob("zookeeper-[0-9]*.jar")):
             return jars
     raise InvalidConfig(
-        f"expected ZooKeeper among the jars of PySpark, found none in {places or 'any pyspark package'}: install "
+        f"expected ZooKeeper among the jars of PySpark, found none in {folders or 'any pyspark package'}: install "
         "the full package (pip install pyspark) or name an existing ensemble: `zookeeper=host:2181`"
     )
 
