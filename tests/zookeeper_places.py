@@ -12,7 +12,7 @@ from kinesis_spout.ports import CheckpointStore, Coordinator
 from kinesis_spout.testing import InMemoryProcess, InMemoryZooKeeper, StoreFault
 from kinesis_spout.zookeeper import ChunkLimits, EmbeddedZooKeeper, Paths, ZooKeeperBackend, ZooKeeperSession
 from tests.zookeeper_proxy import ZooKeeperProxy
-from tests.zookeeper_server import SESSION_TIMEOUT_SECONDS, wait_until
+from tests.zookeeper_server import SESSION_TIMEOUT_SECONDS, end_session, wait_until
 
 
 class Process(Protocol):
@@ -138,10 +138,7 @@ class RealPlace:
 
     def expire(self, process: ZooKeeperBackend) -> None:
         client_id = process.session.client.client_id
-        imposter = KazooClient(hosts=self._server.connect_string, client_id=client_id)
-        imposter.start()
-        imposter.stop()  # ends the session it shares
-        imposter.close()
+        end_session(self._server, client_id)
         wait_until(
             lambda: process.session.session_id not in {None, client_id[0]}, "the process has a new session"
         )

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from kazoo.client import KazooClient
 
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
 
@@ -32,3 +33,11 @@ def wait_until(condition: Callable[[], object], what: str) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"waited {DEADLINE_SECONDS:g} s in vain until {what}"
         time.sleep(0.01)
+
+
+def end_session(server: EmbeddedZooKeeper, client_id: tuple[int, bytes]) -> None:
+    """End a session as if it had expired: by another client that shares it."""
+    imposter = KazooClient(hosts=server.connect_string, client_id=client_id)
+    imposter.start()
+    imposter.stop()
+    imposter.close()

@@ -84,10 +84,9 @@ class RealWorld:
         with ExitStack() as opened:
             opened.enter_context(_unheard("kinesis_spout.zookeeper.kazoo"))
             zookeeper = zookeeper_settings(config)
-            server = zookeeper.server()
-            if server is not None:
+            if zookeeper.hosts is None:
                 _check_used(zookeeper.embedded_directory)
-                opened.enter_context(server)
+            server = zookeeper.server(opened)
             backend = zookeeper.connect(config.stream_name, server)
             opened.callback(backend.session.close)
             progress = StoredProgress(

@@ -47,10 +47,7 @@ def open_ports(config: SpoutConfig) -> Ports:
         dead_letters = open_sink(config.dead_letters_url, client=client, aws=aws)
         opened.callback(dead_letters.close)
         zookeeper = zookeeper_settings(config)
-        server = zookeeper.server()
-        if server is not None:
-            opened.enter_context(server)
-        backend = zookeeper.connect(config.stream_name, server)
+        backend = zookeeper.connect(config.stream_name, zookeeper.server(opened))
         opened.callback(backend.session.close)
         clock = SystemClock()
         lister = KinesisShardLister(client, config.stream, clock=clock)

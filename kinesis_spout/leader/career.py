@@ -10,7 +10,7 @@ last unit of the one before it: ``last_unit_seconds``.
 
 import logging
 import threading
-from contextlib import ExitStack
+from contextlib import closing
 from enum import Enum
 from typing import Final, Protocol
 
@@ -93,8 +93,7 @@ class LeaderCareer:
             StoreError: ZooKeeper refuses.
             Exception: what the leader raised, after the term was handed over.
         """
-        with ExitStack() as closing_last:
-            closing_last.callback(self._election.close)
+        with closing(self._election):
             while not self._stopping.is_set():
                 try:
                     elected = self._election.campaign()
@@ -111,14 +110,12 @@ class LeaderCareer:
         self._election.cancel()
 
     def _hold_office(self, elected: Elected) -> None:
-        election = self._election
-        term = Term(
-            elected, election, session_timeout_seconds=election.session_timeout_seconds, clock=self._clock
-        )
-        with ExitStack() as leaving:
-            leaving.callback(election.resign, elected)
+        term = Term(elected, self._election, self._clock)
+        try:
             if self._await_last_unit(term, elected):
                 self._serve(term)
+        finally:
+            self._election.resign(elected)
 
     def _await_last_unit(self, term: Term, elected: Elected) -> bool:
         """Wait for the unit of the leader before; say whether the term still lasts."""
@@ -148,8 +145,6 @@ class LeaderCareer:
             raise
         finally:
             self._term = None
-            if reason is HandOver.LOST:
-                term.end()
             try:
                 self._leader.hand_over(reason)
             finally:

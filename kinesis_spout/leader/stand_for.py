@@ -39,10 +39,7 @@ def stand_for(
     )
     settings = zookeeper_settings(config)
     with ExitStack() as opened:
-        server = settings.server()
-        if server is not None:
-            opened.enter_context(server)
-        session = settings.session(server)
+        session = settings.session(settings.server(opened))
         opened.callback(session.close)
         session.start()
         return ZooKeeperElection(

@@ -19,13 +19,11 @@ class Term:
     session time-out, by its own monotonic clock, and no longer.
     """
 
-    def __init__(
-        self, elected: Elected, election: Election, *, session_timeout_seconds: float, clock: Clock
-    ) -> None:
+    def __init__(self, elected: Elected, election: Election, clock: Clock) -> None:
         self._elected = elected
         self._election = election
         self._clock = clock
-        self._certain_seconds = _CERTAIN_SHARE * session_timeout_seconds
+        self._certain_seconds = _CERTAIN_SHARE * election.session_timeout_seconds
         self._asked_at = elected.asked_at
         self._is_over = False
 

@@ -1,5 +1,6 @@
 """Where the progress of an application is kept, and the one way to get there."""
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -32,12 +33,18 @@ class ZooKeeperSettings:
         """Where the embedded server keeps its data."""
         return Path(self.directory or EMBEDDED_DIRECTORY).resolve()
 
-    def server(self) -> EmbeddedZooKeeper | None:
-        """Give the embedded server, not yet started; None where there are hosts."""
-        return EmbeddedZooKeeper(self.embedded_directory) if self.hosts is None else None
+    def server(self, opened: ExitStack) -> EmbeddedZooKeeper | None:
+        """Start the embedded server, to be stopped with ``opened``; None where there are hosts.
+
+        Raises:
+            InvalidConfig, StoreError: it does not start.
+        """
+        if self.hosts is not None:
+            return None
+        return opened.enter_context(EmbeddedZooKeeper(self.embedded_directory))
 
     def session(self, server: EmbeddedZooKeeper | None) -> ZooKeeperSession:
-        """Give a session that is not yet started; ``server`` is what ``server`` gave, started."""
+        """Give a session that is not yet started; ``server`` is what ``server`` gave."""
         hosts = server or self.hosts
         assert hosts is not None, "without hosts there is a server"
         return ZooKeeperSession(hosts, session_timeout_seconds=self.session_timeout_seconds)
@@ -47,7 +54,7 @@ class ZooKeeperSettings:
 
         Args:
             stream: its name, not its ARN.
-            server: what ``server`` gave, started.
+            server: what ``server`` gave.
 
         Raises:
             StoreUnavailable: nobody answers in time.

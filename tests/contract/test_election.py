@@ -12,7 +12,7 @@ from kinesis_spout.ports import Elected, Election
 from kinesis_spout.testing import InMemoryOffice
 from kinesis_spout.zookeeper import EmbeddedZooKeeper, ZooKeeperElection, ZooKeeperSession
 from tests.zookeeper_proxy import ZooKeeperProxy
-from tests.zookeeper_server import SESSION_TIMEOUT_SECONDS, wait_until
+from tests.zookeeper_server import SESSION_TIMEOUT_SECONDS, end_session, wait_until
 
 
 class Office(Protocol):
@@ -57,11 +57,7 @@ class RealOffice:
         return len(self.client.get_children(queue)) if self.client.exists(queue) else 0
 
     def expire(self, member: str) -> None:
-        client_id = self._sessions[member].client.client_id
-        imposter = KazooClient(hosts=self._server.connect_string, client_id=client_id)
-        imposter.start()
-        imposter.stop()  # ends the session it shares
-        imposter.close()
+        end_session(self._server, self._sessions[member].client.client_id)
 
     def cut_off(self, member: str) -> None:
         self._proxies[member].close_door()

@@ -61,8 +61,8 @@ class ZooKeeperPlaces:
         self._opened.close()
 
     def _embedded(self, zookeeper: ZooKeeperSettings) -> EmbeddedZooKeeper | None:
-        if self._server is None and (server := zookeeper.server()) is not None:
-            self._server = self._opened.enter_context(server)
+        if self._server is None:
+            self._server = zookeeper.server(self._opened)
         return self._server
 
     def _config(self, stream: str) -> SpoutConfig:
