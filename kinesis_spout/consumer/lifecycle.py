@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.errors import KinesisSpoutError
 from kinesis_spout.life_lines import Pace, Reshards, named, of_stream, package_version, readable, shards
-from shard_state import PendingCommit, Position, Shard
+from shard_state import Assignment, PendingCommit, Position, Shard
 
 _log = logging.getLogger(__name__)
 
@@ -26,6 +26,7 @@ class Lifecycle:
         self._is_running = False
         self._reshards = Reshards()
         self._waited_for: set[str] = set()
+        self._leaving: set[str] = set()
         self._paused: set[str] = set()
         self._is_full = False
         self._pace = Pace()
@@ -87,6 +88,36 @@ class Lifecycle:
         if news:
             _log.info("stands by for %s", of_stream(news, self._stream))
         self._waited_for = set(refused)
+
+    def assigned(self, before: Assignment, assignment: Assignment) -> None:
+        """Say what this member has assigned, as the leader."""
+        moved = [
+            shard_id for shard_id, owner in assignment.owners.items() if before.owners.get(shard_id) != owner
+        ]
+        _log.info(
+            "assigned %s of %s to %d members: %s new or moved (assignment %d)",
+            shards(len(assignment.owners)),
+            self._stream,
+            len(assignment.members),
+            shards(len(moved)),
+            assignment.epoch,
+        )
+
+    def leaving(self, shard_ids: Collection[str]) -> None:
+        """Take in which owned shards are assigned to another member."""
+        news, self._leaving = set(shard_ids) - self._leaving, set(shard_ids)
+        if news:
+            _log.info("is to hand over %s", of_stream(news, self._stream))
+
+    def handed_over(self, shard_ids: Collection[str], open_records: int) -> None:
+        """Shards were given up for another member."""
+        if not shard_ids:
+            return
+        _log.info("handed over %s", of_stream(shard_ids, self._stream))
+        if open_records:
+            _log.info(
+                "%d records of these were not finished: their new owner hands them out again", open_records
+            )
 
     def finished(self, shard_ids: Collection[str]) -> None:
         """Shards are over."""

@@ -93,11 +93,8 @@ class BufferedShards:
         return None
 
     def all_over(self) -> bool:
-        """Tell whether every shard is over, by a list that was made after the last end was read.
-
-        Has that list made, if there is none yet.
-        """
-        return self._consumer.manager.all_over and self._consumer.children_are_known
+        """Tell whether every shard of the stream is over, those of other members too."""
+        return self._consumer.sharing.all_over
 
     @property
     def reading_errors(self) -> list[Exception]:
@@ -168,6 +165,7 @@ class BufferedShards:
             emission = manager.emit(shard_id, sequence, record.partition_key, now)
             size_bytes = len(record.data) + len(record.partition_key or "")
             self._consumer.counters.bytes_read += size_bytes
+            self._consumer.sharing.read_bytes[shard_id] += size_bytes
             if emission.deliver or emission.held:
                 record.attempt = emission.attempt
                 retained = self.retained.add(record, sequence, size_bytes)
@@ -178,7 +176,6 @@ class BufferedShards:
     def _end(self, shard_id: str) -> None:
         self._drop_getter(shard_id)
         self._consumer.manager.end_read(shard_id)
-        self._consumer.end_was_read()
 
     def _reading_failed(self, shard_id: str, epoch: int, error: Exception) -> Reaction:
         """Runs on a fetching thread."""
