@@ -5,7 +5,7 @@ reading is paused (invariant 13): the *housekeeper* lists shards, acquires them 
 writes dead letters, whose sink may be slow. The ``StateManager`` is shared with who reads, under ``lock``; no
 I/O is done under it.
 
-Which shards are ours is the leader's decision (``leading``); what follows from it for this member is in ``sharing``.
+Which shards are ours is the leader's decision (``leading``); what this member does about it is in ``sharing``.
 
 Errors that may pass (see ``kinesis_spout.kinesis.patience``) are retried for as long as it takes, with back-off;
 they show in ``last_error``. Any other error ends the consumer: it is raised by the door's next call.

@@ -58,6 +58,7 @@ def test_one_member_gets_everything() -> None:
     planner = planner_of(shards(3))
     assert planned(planner, A) == Assignment(
         epoch=1,
+        members=frozenset("a"),
         owners={"s000": "a", "s001": "a", "s002": "a"},
         parents={"s000": (), "s001": (), "s002": ()},
     )
@@ -188,11 +189,11 @@ def test_when_every_listed_shard_is_over_it_says_so() -> None:
     planner.over(["s000"])
     assert not planned(planner, A).all_over
     planner.over(["s001"])
-    assert planned(planner, A) == Assignment(epoch=3, all_over=True)
+    assert planned(planner, A) == Assignment(epoch=3, members=frozenset("a"), all_over=True)
     assert planned(AssignmentPlanner(planner.current), A) == planner.current, "before anything was listed"
     planner.listed([*shards(2), Shard(shard_id="c", parents=("s000", "s001"))], {})
     assert planned(planner, A) == Assignment(
-        epoch=4, owners={"c": "a"}, parents={"c": ("s000", "s001")}, all_over=False
+        epoch=4, members=frozenset("a"), owners={"c": "a"}, parents={"c": ("s000", "s001")}, all_over=False
     )
 
 
