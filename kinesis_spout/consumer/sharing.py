@@ -1,8 +1,8 @@
 """This member's share of the shards: what it is to acquire, what it is to give up, and what it says of itself.
 
-A member *leaves* an owned shard that is assigned to another: it hands out nothing more of it, waits until none of it
-is in flight, at most ``hand_over_timeout_seconds``, commits the progress and deletes the owner node. One that does
-not do so in time is fenced by the next owner, one session time-out later.
+A member *leaves* an owned shard that is assigned to another: it hands out nothing more of it, waits until none of
+it is in flight, at most ``hand_over_timeout_seconds``, commits the progress and deletes the owner node. One that
+does not do so in time is fenced by the next owner, one session time-out later.
 """
 
 import threading

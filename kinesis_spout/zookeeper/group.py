@@ -194,6 +194,7 @@ class ZooKeeperGroup:
     def session_lost(self) -> None:
         """Lead no more."""
         self._term_over.set()
+        self._changed()
 
     # -- reading
 
