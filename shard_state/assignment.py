@@ -33,6 +33,8 @@ class Assignment:
 
     epoch: int = 0
     """One more with every plan that is written."""
+    members: frozenset[str] = frozenset()
+    """All living members that were known when it was made, also those that own nothing."""
     owners: Mapping[str, str] = field(default_factory=dict)
     """The member of each shard that may be read now: its parents are over, and it is not."""
     parents: Mapping[str, tuple[str, ...] | None] = field(default_factory=dict)
@@ -49,10 +51,10 @@ class Assignment:
         prefix = _common_prefix(
             [*self.owners, *(parent for named in self.parents.values() for parent in named or ())]
         )
-        members: dict[str, dict[str, list[str] | None]] = {}
+        members: dict[str, dict[str, list[str] | None]] = {member: {} for member in self.members}
         for shard_id, owner in sorted(self.owners.items()):
             parents = self.parents[shard_id]
-            members.setdefault(owner, {})[shard_id.removeprefix(prefix)] = (
+            members[owner][shard_id.removeprefix(prefix)] = (
                 None if parents is None else [parent.removeprefix(prefix) for parent in parents]
             )
         document = {
@@ -98,6 +100,7 @@ def _decoded(document: dict[str, Any]) -> Assignment:
             parents[shard_id] = None if named is None else tuple(prefix + parent for parent in texts(named))
     return Assignment(
         epoch=whole_number(document["epoch"]),
+        members=frozenset(mapping(document["members"])),
         owners=owners,
         parents=parents,
         all_over=truth(document["all_over"]),

@@ -105,6 +105,7 @@ class AssignmentPlanner:
         self._lineage.stored.update(owners)
         planned = Assignment(
             epoch=self._current.epoch,
+            members=frozenset(member.name for member in members),
             owners=owners,
             parents={shard_id: self._lineage.parents(shard_id) for shard_id in owners},
             all_over=self._lineage.all_over(self._over) if self._lineage.listed else self._current.all_over,

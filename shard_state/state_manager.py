@@ -349,7 +349,11 @@ class StateManager:
         for fresh in self.probes_fresh:
             for shard_id in self.turns.round():
                 slices, held = self._owned[shard_id], carried.get(shard_id, 0)
-                if shard_id in barred or shard_id in self._leaving or (fresh and shard_id in resting and not held):
+                if (
+                    shard_id in barred
+                    or shard_id in self._leaving
+                    or (fresh and shard_id in resting and not held)
+                ):
                     continue
                 plan = slices.plan_fresh(held, most=1) if fresh else slices.plan_retries(now, most=1)
                 if plan is not None:
@@ -460,9 +464,7 @@ class StateManager:
 
     def next_due(self) -> float | None:
         """Tell when the next retry is due, over all shards that have no retries out; or the next probe."""
-        due = [
-            slices.next_due for shard_id, slices in self._owned.items() if shard_id not in self._leaving
-        ]
+        due = [slices.next_due for shard_id, slices in self._owned.items() if shard_id not in self._leaving]
         soonest = min((at for at in due if at is not None), default=None)
         return self._breaker.next_probe(soonest) if self._breaker.is_open else soonest
 
