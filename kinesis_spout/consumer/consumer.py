@@ -380,7 +380,9 @@ class Consumer:
         with self.lock:
             self.sharing.take_in(assignment, now)
             wishes = self.sharing.wishes(now)
-        self._life.leaving(self.sharing.leaving)
+            is_placed, ours, leaving = self.sharing.is_placed, self.sharing.ours, self.sharing.leaving
+        if is_placed:
+            self._life.follows(ours, leaving)
         acquired: list[tuple[str, Position]] = []
         refused: list[str] = []
         for shard_id, fresh, fences in wishes:

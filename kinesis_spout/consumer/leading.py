@@ -70,7 +70,9 @@ class Leading:
         """Begin a term: from what the leader before has left."""
         _log.info("leads the consumers of this stream")
         planner = AssignmentPlanner(self._ports.group.assignment() or Assignment())
-        planner.listed(self._ports.lister.list_shards(), self._ports.store.load())
+        shards = self._ports.lister.list_shards()
+        self._life.listed(shards)
+        planner.listed(shards, self._ports.store.load())
         self._list_at = now + self._list_seconds
         self._ended.clear()
         return planner

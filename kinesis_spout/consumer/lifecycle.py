@@ -27,6 +27,7 @@ class Lifecycle:
         self._reshards = Reshards()
         self._waited_for: set[str] = set()
         self._leaving: set[str] = set()
+        self._stands_by = False
         self._paused: set[str] = set()
         self._is_full = False
         self._pace = Pace()
@@ -70,11 +71,11 @@ class Lifecycle:
             _log.info("%s", line)
 
     def acquired(self, positions: Sequence[tuple[str, Position]], refused: Collection[str]) -> None:
-        """Say which shards are read from now on, and which belong to somebody else.
+        """Say which shards are read from now on, and which their old owners keep still.
 
         Args:
             positions: of the shards that were acquired.
-            refused: the shards that somebody else owns.
+            refused: the shards that are ours, and that their old owner keeps still.
         """
         ours = {shard_id for shard_id, _ in positions}
         taken_over, taken = ours & self._waited_for, ours - self._waited_for
@@ -86,7 +87,7 @@ class Lifecycle:
             _log.debug("%s is read from %s", shard_id, readable(position))
         news = set(refused) - self._waited_for
         if news:
-            _log.info("stands by for %s", of_stream(news, self._stream))
+            _log.info("waits for the old owner of %s to let go", of_stream(news, self._stream))
         self._waited_for = set(refused)
 
     def assigned(self, before: Assignment, assignment: Assignment) -> None:
@@ -103,9 +104,17 @@ class Lifecycle:
             assignment.epoch,
         )
 
-    def leaving(self, shard_ids: Collection[str]) -> None:
-        """Take in which owned shards are assigned to another member."""
-        news, self._leaving = set(shard_ids) - self._leaving, set(shard_ids)
+    def follows(self, ours: Collection[str], leaving: Collection[str]) -> None:
+        """Take in what is assigned to this member.
+
+        Args:
+            ours: the shards that it should own.
+            leaving: the shards that it owns and should not.
+        """
+        if not ours and not self._stands_by:
+            _log.info("stands by: no shard of %s is assigned to this member", self._stream)
+        self._stands_by = not ours
+        news, self._leaving = set(leaving) - self._leaving, set(leaving)
         if news:
             _log.info("is to hand over %s", of_stream(news, self._stream))
 

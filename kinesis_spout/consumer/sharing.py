@@ -45,6 +45,8 @@ class Sharing:
         self._fence_seconds = config.hand_over_timeout_seconds + config.session_timeout_seconds
         self._assignment = Assignment()
         self._taken_in = False
+        self.ours: frozenset[str] = frozenset()
+        """The shards that this member should own."""
         self._leaving: dict[str, float] = {}
         """Owned shards that are another's, and by when they are given up."""
         self._wanted: dict[str, float] = {}
@@ -86,18 +88,17 @@ class Sharing:
             self._taken_in, self._assignment = True, assignment
             self._manager.listed(*_as_listed(assignment))
             self._ended &= assignment.owners.keys()
-        ours = assignment.of(self._member)
-        owned = self._manager.owned - self._ended
+            self.ours = assignment.of(self._member)
         self._leaving = {
-            shard_id: self._leaving.get(shard_id, now + self._hand_over_seconds) for shard_id in owned - ours
+            shard_id: self._leaving.get(shard_id, now + self._hand_over_seconds)
+            for shard_id in self._manager.owned - self.ours
         }
         self._manager.leave(self._leaving)
         unowned = self._unowned()
         self._wanted = {shard_id: self._wanted.get(shard_id, now) for shard_id in unowned}
 
     def _unowned(self) -> list[str]:
-        ours = self._assignment.of(self._member)
-        return [shard.shard_id for shard in self._manager.to_acquire() if shard.shard_id in ours]
+        return [shard.shard_id for shard in self._manager.to_acquire() if shard.shard_id in self.ours]
 
     def wishes(self, now: float) -> list[Wish]:
         """Name the shards to acquire now."""

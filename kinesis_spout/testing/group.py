@@ -18,6 +18,8 @@ class InMemoryGroup:
         self._zookeeper = zookeeper
         self._member = member
         self._takes_part = False
+        self._decoded: tuple[bytes, Assignment | None] = b"", None
+        """The assignment that was read last."""
         self.changed: Callable[[], None] = _nothing
 
     def take_part(self, changed: Callable[[], None]) -> None:
@@ -60,10 +62,12 @@ class InMemoryGroup:
             self._zookeeper.check_available()
             self._return()
             stored = self._zookeeper.assignment
-        try:
-            return Assignment.decode(stored) if stored else None
-        except InvalidStoredForm as error:
-            raise CheckpointUnreadable(f"the assignment cannot be read: {error}") from error
+        if stored != self._decoded[0]:
+            try:
+                self._decoded = stored, Assignment.decode(stored) if stored else None
+            except InvalidStoredForm as error:
+                raise CheckpointUnreadable(f"the assignment cannot be read: {error}") from error
+        return self._decoded[1]
 
     def assign(self, assignment: Assignment) -> bool:
         """Put an assignment in force, if this member leads."""

@@ -15,7 +15,7 @@ from kinesis_spout.errors import KinesisError
 from kinesis_spout.kinesis import BufferedShardGetter, Prefetcher
 from kinesis_spout.kinesis.patience import Action, Reaction, reaction_to
 from kinesis_spout.tuples.retained_records import Retained, RetainedRecords
-from shard_state import RecordState, SequenceNumber, ShardPhase
+from shard_state import RecordState, SequenceNumber
 
 _RETAINED_SHARE: Final = 0.75
 _MIN_READ_AHEAD_BYTES: Final = 64 * 1024
@@ -30,7 +30,6 @@ class BufferedShards:
         self._getters: dict[str, BufferedShardGetter] = {}
         """Of the shards whose end was not read yet."""
         self._turns = consumer.manager.turns
-        self._shares, self._shares_of = 1, -1
         self.retained = RetainedRecords(int(_RETAINED_SHARE * consumer.config.max_buffered_bytes))
 
     # The ownership listener
@@ -113,12 +112,8 @@ class BufferedShards:
     # Inside
 
     def _read_ahead_bytes(self) -> int:
-        if self._shares_of != self._consumer.listings:
-            self._shares_of = self._consumer.listings
-            status = self._consumer.manager.status()
-            self._shares = max(1, sum(shard.phase is not ShardPhase.OVER for shard in status))
         total_bytes = (1 - _RETAINED_SHARE) * self._consumer.config.max_buffered_bytes
-        return max(_MIN_READ_AHEAD_BYTES, int(total_bytes / self._shares))
+        return max(_MIN_READ_AHEAD_BYTES, int(total_bytes / max(1, len(self._consumer.sharing.ours))))
 
     def _probe(self, now: float) -> Retained | None:
         """Give the one record that is tried while the circuit breaker is open, if it is time."""

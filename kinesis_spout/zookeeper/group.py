@@ -45,6 +45,8 @@ class ZooKeeperGroup:
         self._read: dict[str, Any] = {}
         """What was read of each node and has not changed since."""
         self._changes = 0
+        self._decoded: tuple[bytes, Assignment | None] = b"", None
+        """The assignment that was read last."""
         self._changed: Callable[[], None] = _nothing
         self._candidate: threading.Thread | None = None
         self._closing = threading.Event()
@@ -131,12 +133,13 @@ class ZooKeeperGroup:
         """Read the assignment (see the port)."""
         path = self._paths.assignment
         found = self._data([path]).get(path)
-        if found is None or not found[0]:
-            return None
-        try:
-            return Assignment.decode(found[0])
-        except InvalidStoredForm as error:
-            raise CheckpointUnreadable(f"{path} cannot be read: {error}") from error
+        stored = b"" if found is None else found[0]
+        if stored != self._decoded[0]:
+            try:
+                self._decoded = stored, Assignment.decode(stored) if stored else None
+            except InvalidStoredForm as error:
+                raise CheckpointUnreadable(f"{path} cannot be read: {error}") from error
+        return self._decoded[1]
 
     def assign(self, assignment: Assignment) -> bool:
         """Write it, in one transaction with the check that the term lasts (see the port)."""
