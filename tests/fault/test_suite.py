@@ -35,7 +35,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
 
 def test_nothing_is_lost_and_nothing_goes_back_whatever_is_done_to_three_consumers(world: World) -> None:
     outcome = Director(world, lambda _: None).run()
-    report = reported(world, outcome, world.evidence())
+    report = reported(world, outcome, world.evidence(outcome.events))
     table = "\n".join(lines(report))
     print(table)  # noqa: T201 - shown with -s, and when it fails
     assert report.is_good, table

@@ -89,7 +89,7 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     with made(plan, folder.resolve()) as world, Progress() as show:
         outcome = Director(world, show).run()
-        report = reported(world, outcome, world.evidence())
+        report = reported(world, outcome, world.evidence(outcome.events))
     text = json.dumps(report.as_document(), indent=2) if given.json else "\n".join(lines(report))
     sys.stdout.write(f"{text}\n")
     if report.is_good and given.folder is None:

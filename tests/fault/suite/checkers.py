@@ -17,6 +17,8 @@ from tests.fault.suite.payload import Act
 
 CLOCK_SECONDS: Final = 0.002
 """ZooKeeper's times are cut to the millisecond."""
+STALE_SECONDS: Final = 5.0
+"""A consumer looks twice a second; a busy machine may keep it from that."""
 MAX_RESIDENT_BYTES: Final = 400 << 20
 MAX_THREADS: Final = 64
 MAX_DESCRIPTORS: Final = 256
@@ -118,6 +120,32 @@ def delivered_though_stored(evidence: Evidence) -> Iterator[str]:
         acquired = evidence.acquisitions.get((entry.record.shard, evidence.epoch_of(entry)))
         if acquired is not None and covers(acquired.checkpoint, entry.record.sequence):
             yield f"{_named(entry.record)} was delivered under epoch {acquired.epoch}, and was stored as finished"
+
+
+def stale_deliveries(evidence: Evidence) -> Iterator[tuple[Entry, float]]:
+    """Give the deliveries that were made after another owner had begun, and how long after.
+
+    One that slept meanwhile has the time since it woke up.
+    """
+    acquired: dict[str, tuple[list[float], list[int]]] = defaultdict(lambda: ([], []))
+    for (shard, epoch), stored in evidence.acquisitions.items():
+        acquired[shard][0].append(stored.time)
+        acquired[shard][1].append(epoch)
+    for entry in evidence.entries:
+        if entry.kind is not Kind.DELIVERED:
+            continue
+        times, epochs = acquired[entry.record.shard]
+        at = bisect_right(epochs, evidence.epoch_of(entry))
+        if at < len(epochs) and times[at] < entry.time:
+            woken = [wake for wake in evidence.wakes.get(entry.life, ()) if wake < entry.time]
+            yield entry, entry.time - max(times[at], *woken)
+
+
+def too_stale(evidence: Evidence) -> Iterator[str]:
+    """A consumer that has lost a shard stops handing out its records before long."""
+    for entry, seconds in stale_deliveries(evidence):
+        if seconds > STALE_SECONDS:
+            yield f"{_named(entry.record)} was delivered by {entry.life} {seconds:.1f} s after it lost the shard"
 
 
 def order_per_key(evidence: Evidence) -> Iterator[str]:
@@ -223,6 +251,7 @@ CHECKERS: Final[dict[str, Checker]] = {
     "unexplained duplicates": unexplained_duplicates,
     "acked, forgotten": forgotten,
     "delivered though stored": delivered_though_stored,
+    "delivered long after the loss": too_stale,
     "order violations": order_per_key,
     "parents not first": parents_first,
     "children too early": children_too_early,

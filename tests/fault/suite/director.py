@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
+from tests.fault.suite.evidence import Event
 from tests.fault.suite.faults import (
     CONSUMER_FAULTS,
     KINESIS_FAULTS,
@@ -31,19 +32,6 @@ _SAMPLE_SECONDS: Final = 2.0
 _CALM_SECONDS: Final = 1.0
 """How long the world is whole before a fault is injected alone."""
 _START_SECONDS: Final = 120.0
-
-
-@dataclass(slots=True, kw_only=True)
-class Event:
-    """A fault that was injected. Mutable: ``end`` comes later. Times are seconds since the epoch."""
-
-    kind: str
-    target: str
-    begin: float
-    end: float | None = None
-    killed: tuple[str, ...] = ()
-    """The life that it ended, if any, and the shards which that one owned."""
-    alone: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -169,7 +157,8 @@ class Director:
                 return False
             pid = consumer.pid
             event.target = consumer.name
-            event.killed = (consumer.life, *(self.world.history.owned_by(pid) if pid else ()))
+            event.life = consumer.life
+            event.shards = tuple(self.world.history.owned_by(pid) if pid else ())
             end = fault.begin(consumer, random)
             shortest, longest = (each * self.world.plan.session_seconds for each in fault.sessions)
         if end is None:

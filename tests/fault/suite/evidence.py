@@ -5,11 +5,21 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Final
 
 from shard_state import Checkpoint, SequenceNumber
 from tests.fault.suite.delivery_log import NO_EPOCH, Entry, Kind, RecordId
 from tests.fault.suite.producer import Put
 from tests.fault.suite.zookeeper_history import Ownership, StoredCheckpoint
+
+KILLED: Final = "SIGKILL of a consumer"
+KILLED_LEADER: Final = "SIGKILL of the leader"
+STOPPED: Final = "SIGSTOP beyond the session"
+STOPPED_LEADER: Final = "SIGSTOP of the leader"
+CLOSED: Final = "clean stop and start"
+
+KILLS: Final = frozenset({KILLED, KILLED_LEADER})
+SUSPENSIONS: Final = frozenset({STOPPED, STOPPED_LEADER})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +39,22 @@ class Sample:
     descriptors: int
 
 
+@dataclass(slots=True, kw_only=True)
+class Event:
+    """A fault that was injected. Mutable: ``end`` comes later. Times are seconds since the epoch."""
+
+    kind: str
+    target: str
+    begin: float
+    end: float | None = None
+    life: str = ""
+    """Whose, if it is done to one consumer,"""
+    shards: tuple[str, ...] = ()
+    """and what that one owned."""
+    alone: bool = False
+    """Whether the world was whole, and nothing else was done to it, when it began."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
     ledger: Sequence[Put]
@@ -42,6 +68,8 @@ class Evidence:
     """Of each shard."""
     pids: Mapping[str, int] = field(default_factory=dict)
     """Of each life."""
+    events: Sequence[Event] = ()
+    """The faults, in the order in which they ended."""
     samples: Sequence[Sample] = ()
     retry_limit: int = 3
 
@@ -107,6 +135,15 @@ class Evidence:
                 times, epochs = found[stored.shard, lives.get(pid_of.get(stored.session, 0), "")]
                 times.append(stored.time)
                 epochs.append(stored.epoch)
+        return found
+
+    @cached_property
+    def wakes(self) -> dict[str, list[float]]:
+        """When each life was woken up that had been suspended."""
+        found: dict[str, list[float]] = defaultdict(list)
+        for event in self.events:
+            if event.kind in SUSPENSIONS and event.end is not None:
+                found[event.life].append(event.end)
         return found
 
 

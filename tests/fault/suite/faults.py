@@ -11,18 +11,13 @@ from random import Random
 from typing import Final
 
 from tests.fault.suite.consumer import SinkFault
+from tests.fault.suite.evidence import CLOSED, KILLED, KILLED_LEADER, STOPPED, STOPPED_LEADER
 from tests.fault.suite.kinesis_proxy import WINDOWS, Window
 from tests.fault.suite.supervised import SupervisedConsumer, set_sink_fault
 from tests.fault.suite.world import World
 
 End = Callable[[], bool]
 """Ends a fault, and says whether it happened."""
-
-KILLED: Final = "SIGKILL of a consumer"
-KILLED_LEADER: Final = "SIGKILL of the leader"
-STOPPED: Final = "SIGSTOP beyond the session"
-STOPPED_LEADER: Final = "SIGSTOP of the leader"
-CLOSED: Final = "clean stop and start"
 
 _FEWEST_SHARDS: Final = 2
 _MOST_SHARDS: Final = 8

@@ -1,15 +1,15 @@
 """What a run has shown: one table of at most 80 columns, or JSON."""
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
 
-from tests.fault.suite.checkers import CHECKERS, duplicates
+from tests.fault.suite.checkers import CHECKERS, duplicates, stale_deliveries
 from tests.fault.suite.delivery_log import Kind
-from tests.fault.suite.director import Event, Outcome
-from tests.fault.suite.evidence import Evidence
-from tests.fault.suite.faults import KILLED, KILLED_LEADER
+from tests.fault.suite.director import Outcome
+from tests.fault.suite.evidence import CLOSED, KILLS, Event, Evidence
 from tests.fault.suite.world import World
 
 _SHOWN = 5
@@ -25,8 +25,10 @@ class Report:
     dead_letters: int
     duplicates: int
     violations: dict[str, list[str]]
-    failovers_alone: list[float]
-    failovers: list[float]
+    seconds: dict[str, list[float]]
+    """What took how long, by what it was, in order."""
+    stale: list[float]
+    """How long after the loss of its shard each stale delivery was made, in order."""
     fault_seconds: float
     settle_seconds: float | None
     ended_by_handler: int
@@ -54,7 +56,8 @@ def reported(world: World, outcome: Outcome, evidence: Evidence) -> Report:
         if outcome.settle_seconds is None
         else []
     )
-    all_kills, alone = failovers(evidence, outcome.events)
+    all_kills, kills_alone = takeovers(evidence, KILLS)
+    all_stops, stops_alone = takeovers(evidence, {CLOSED})
     samples = evidence.samples
     return Report(
         seed=world.plan.seed,
@@ -65,8 +68,14 @@ def reported(world: World, outcome: Outcome, evidence: Evidence) -> Report:
         dead_letters=len(evidence.lettered),
         duplicates=duplicates(evidence),
         violations=violations,
-        failovers=all_kills,
-        failovers_alone=alone,
+        seconds={
+            "fail-over, kills alone": kills_alone,
+            "fail-over, all kills": all_kills,
+            "hand-over, clean stops alone": stops_alone,
+            "hand-over, all clean stops": all_stops,
+            "from start to first record": joins(evidence),
+        },
+        stale=sorted(seconds for _, seconds in stale_deliveries(evidence)),
         fault_seconds=outcome.fault_seconds,
         settle_seconds=outcome.settle_seconds,
         ended_by_handler=sum(consumer.ends.by_handler for consumer in world.consumers),
@@ -81,30 +90,43 @@ def reported(world: World, outcome: Outcome, evidence: Evidence) -> Report:
     )
 
 
-def failovers(evidence: Evidence, events: list[Event]) -> tuple[list[float], list[float]]:
-    """Give the seconds from each kill to the first record of the dead owner's shards that another one handled.
+def takeovers(evidence: Evidence, kinds: Collection[str]) -> tuple[list[float], list[float]]:
+    """Give the seconds from each such end of an owner to the first record of its shards that another one handled.
 
-    Of all kills, and of those that no other fault met.
+    Of all of them, and of those that no other fault met.
     """
     handled = [entry for entry in evidence.entries if entry.kind is Kind.HANDLED]
     found, alone = [], []
-    for event in events:
-        if event.kind not in {KILLED, KILLED_LEADER} or len(event.killed) < 2:
+    for event in evidence.events:
+        if event.kind not in kinds:
             continue
-        life, *shards = event.killed
         first = next(
             (
                 entry.time
                 for entry in handled
-                if entry.time > event.begin and entry.record.shard in shards and entry.life != life
+                if entry.time > event.begin
+                and entry.record.shard in event.shards
+                and entry.life != event.life
             ),
             None,
         )
         if first is not None:
             found.append(first - event.begin)
-            if not any(_met(other, event, first) for other in events if other is not event):
+            if not any(_met(other, event, first) for other in evidence.events if other is not event):
                 alone.append(first - event.begin)
     return sorted(found), sorted(alone)
+
+
+def joins(evidence: Evidence) -> list[float]:
+    """Give the seconds from each start of a consumer to its first delivery."""
+    started: dict[str, float] = {}
+    found = []
+    for entry in evidence.entries:
+        if entry.kind is Kind.STARTED:
+            started[entry.life] = entry.time
+        elif entry.kind is Kind.DELIVERED and entry.life in started:
+            found.append(entry.time - started.pop(entry.life))
+    return sorted(found)
 
 
 def _met(other: Event, event: Event, until: float) -> bool:
@@ -134,13 +156,16 @@ def lines(report: Report) -> list[str]:
     out.append(f"  {'deliveries':<56}{report.deliveries:>10,}")
     out.append(f"  {'dead letters':<56}{report.dead_letters:>10,}")
     out.append(f"  {'duplicates':<56}{report.duplicates:>10,}")
+    last = f", the last {report.stale[-1]:.1f} s after" if report.stale else ""
+    out.append(f"  {'delivered after the shard was lost' + last:<56}{len(report.stale):>10,}")
     out.append(f"{'violations':<58}{sum(map(len, report.violations.values())):>10,}")
     for name, found in report.violations.items():
         out.append(f"  {name:<56}{len(found):>10,}")
         out += [f"    {sentence}" for sentence in found[:_SHOWN]]
-    for name, times in (("kills alone", report.failovers_alone), ("all kills", report.failovers)):
-        figures = f"p50 {percentile(times, 0.5)}, p99 {percentile(times, 0.99)}"
-        out.append(f"fail-over, {name} ({len(times)}): {figures}")
+    for name, times in report.seconds.items():
+        out.append(
+            f"{name:<30}{len(times):>6} times: p50 {percentile(times, 0.5)}, p99 {percentile(times, 0.99)}"
+        )
     settled = "never" if report.settle_seconds is None else f"{report.settle_seconds:.1f} s"
     out.append(f"faults for {report.fault_seconds:.0f} s; everything finished after {settled}")
     out.append(

@@ -3,7 +3,7 @@
 import os
 import signal
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +18,7 @@ from kinesis_spout.zookeeper.tree.paths import DEFAULT_ROOT, Paths
 from shard_state import Shard
 from tests.embedded_servers import java_processes
 from tests.fault.suite.delivery_log import Entry, RecordId, read_delivery_log
-from tests.fault.suite.evidence import Evidence, Letter, Sample
+from tests.fault.suite.evidence import Event, Evidence, Letter, Sample
 from tests.fault.suite.kinesis_proxy import KinesisProxy
 from tests.fault.suite.producer import Producer
 from tests.fault.suite.supervised import SupervisedConsumer
@@ -121,7 +121,7 @@ class World:
         shards = KinesisShardLister(self.client, self.stream).list_shards()
         return sorted((shard for shard in shards if not shard.closed), key=lambda shard: shard.hash_range)
 
-    def evidence(self) -> Evidence:
+    def evidence(self, events: Sequence[Event]) -> Evidence:
         """Collect what is known, once everything has ended."""
         self.history.take(self._follower.poll())
         shards = KinesisShardLister(self.client, self.stream).list_shards()
@@ -145,6 +145,7 @@ class World:
             letters=letters,
             parents={shard.shard_id: shard.parents for shard in shards},
             pids={life: pid for consumer in self.consumers for life, pid in consumer.pids.items()},
+            events=events,
             samples=self.samples,
             retry_limit=self.plan.retry_limit,
         )

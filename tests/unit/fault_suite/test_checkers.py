@@ -7,7 +7,7 @@ import pytest
 from shard_state import SHARD_END, Checkpoint, Position, SequenceNumber
 from tests.fault.suite import checkers
 from tests.fault.suite.delivery_log import Entry, Kind, RecordId
-from tests.fault.suite.evidence import Evidence, Letter, Sample
+from tests.fault.suite.evidence import STOPPED, Event, Evidence, Letter, Sample
 from tests.fault.suite.payload import Act
 from tests.fault.suite.producer import Put
 from tests.fault.suite.zookeeper_history import Ownership, StoredCheckpoint
@@ -197,6 +197,15 @@ BAD = {
             checkpoints=written(stored(5.3, 2, session=B, epoch=2, acquires=True)),
         ),
     ),
+    "a record delivered long after the shard was lost": (
+        checkers.too_stale,
+        replace(
+            GOOD,
+            entries=also(entry(19.0, Kind.DELIVERED, 2)),
+            checkpoints=written(stored(5.3, 2, session=B, epoch=2, acquires=True)),
+            events=[Event(kind=STOPPED, target="c1", life="c1.1", begin=5.0, end=13.0)],
+        ),
+    ),
     "a record delivered before the one before it was done": (
         checkers.order_per_key,
         replace(GOOD, entries=also(entry(0.9, Kind.DELIVERED, 2))),
@@ -325,3 +334,15 @@ def test_the_ownership_of_a_delivery_is_found_by_its_process_where_the_door_does
     assert evidence.epoch_of(delivery) == 2
     assert evidence.epoch_of(replace(delivery, life="c1.1")) == 1
     assert evidence.epoch_of(replace(delivery, time=5.0)) == 0
+
+
+def test_a_stale_delivery_is_counted_from_when_the_process_woke_up() -> None:
+    evidence = replace(
+        GOOD,
+        entries=also(entry(13.5, Kind.DELIVERED, 2)),
+        checkpoints=written(stored(5.3, 2, session=B, epoch=2, acquires=True)),
+        events=[Event(kind=STOPPED, target="c1", life="c1.1", begin=5.0, end=13.0)],
+    )
+    ((stale, seconds),) = checkers.stale_deliveries(evidence)
+    assert (stale.time, seconds) == (13.5, 0.5)
+    assert list(checkers.too_stale(evidence)) == []
