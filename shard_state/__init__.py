@@ -2,6 +2,7 @@
 
 from shard_state.checkpoint import Checkpoint
 from shard_state.circuit_breaker import BreakerEvent, BreakerNotice, BreakerRule, CircuitBreaker, Pause
+from shard_state.guarantee import Guarantee
 from shard_state.inflight_record_tracker import InflightRecordTracker, RecordEvent
 from shard_state.life_cycle import ShardPhase
 from shard_state.lineage import Shard
@@ -39,6 +40,7 @@ __all__ = [
     "Exhausted",
     "FailedRecord",
     "GiveUp",
+    "Guarantee",
     "InflightRecordTracker",
     "LocalShardState",
     "OpenRecord",

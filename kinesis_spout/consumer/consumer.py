@@ -34,6 +34,7 @@ from shard_state import (
     BreakerRule,
     Capacity,
     Exhausted,
+    Guarantee,
     Order,
     PendingCommit,
     Position,
@@ -86,6 +87,7 @@ class Consumer:
                 jitter=config.retry_jitter,
             ),
             order=Order(config.order),
+            guarantee=Guarantee(config.guarantee),
             capacity=Capacity(records=config.max_pending, holes=config.max_holes),
             limits=SliceLimits(records=config.max_records_per_slice),
             message_timeout_seconds=message_timeout_seconds,
@@ -201,6 +203,11 @@ class Consumer:
         self._burying.add(exhausted, record, error, raised)
         self._letter_due.set()
 
+    def commit_soon(self) -> None:
+        """Have the progress committed now. Not sooner than a commit that failed is tried again."""
+        self._chores.commit_at = 0.0
+        self._chore_due.set()
+
     def end_was_read(self) -> None:
         """Have the shards listed again now: the end of one was read, its children are due."""
         # One list may be under way that was asked for before the end was read.
@@ -260,6 +267,8 @@ class Consumer:
 
     def _commit_the_last(self) -> None:
         """Commit and give the shards up. A connection that drops just now is no reason to do it all again."""
+        with self.lock:
+            self.manager.end_claims()
 
         def commit() -> None:
             self._take_lost()
@@ -302,7 +311,7 @@ class Consumer:
         if now >= max(chores.list_at, chores.listing.until):
             chores.list_at = now + self.config.shard_list_interval_seconds
             self._tried(chores.listing, lambda: self._refresh(now))
-        if now >= chores.commit_at:
+        if now >= max(chores.commit_at, chores.committing.until):
             chores.commit_at = now + self.config.commit_interval_seconds
             if not self._tried(chores.committing, self._commit):
                 chores.commit_at = chores.committing.until
@@ -310,7 +319,8 @@ class Consumer:
         if now >= chores.pausing.until:
             self._tried(chores.pausing, self._tell_of_pauses)
         list_at = max(chores.list_at, chores.listing.until)
-        return min(chores.commit_at, list_at, now + _LOOK_AROUND_SECONDS)
+        commit_at = max(chores.commit_at, chores.committing.until)
+        return min(commit_at, list_at, now + _LOOK_AROUND_SECONDS)
 
     def _tell_of_pauses(self) -> None:
         with self.lock:
