@@ -270,7 +270,9 @@ class _CountedStream(InMemoryStream):
         return self.world.call("kinesis.list_shards", super().list_shards)
 
     def shard_iterator(self, shard_id: str, position: Position) -> str:
-        return cast("str", self.world.call("kinesis.shard_iterator", super().shard_iterator, shard_id, position))
+        return cast(
+            "str", self.world.call("kinesis.shard_iterator", super().shard_iterator, shard_id, position)
+        )
 
     def get_records(self, iterator: str, limit: int) -> tuple[Page, str | None]:
         return cast(
@@ -356,7 +358,9 @@ class CountedWorld:
             if done():
                 return
             self._step()
-        raise AssertionError(f"after {_MOST_STEPS * _STEP_SECONDS:g} s it is not so that {what}: {self.fates}")
+        raise AssertionError(
+            f"after {_MOST_STEPS * _STEP_SECONDS:g} s it is not so that {what}: {self.fates}"
+        )
 
     def _step(self) -> None:
         """Let all processes do what is due, and a moment pass."""
@@ -468,17 +472,23 @@ class CountedWorld:
         own = self.ownerships[self.current.name, record.shard_id]
         shard_id, sequence = record.shard_id, record.sequence
         for parent in self.stream._logs[shard_id].shard.parents:
-            self._check(self.zookeeper.decode(parent).is_shard_end, f"{shard_id} is read before {parent} is over")
+            self._check(
+                self.zookeeper.decode(parent).is_shard_end, f"{shard_id} is read before {parent} is over"
+            )
         self._check(not own.has_stored(sequence), f"{sequence} was stored as finished, and comes again")
         expected = own.next_attempt(sequence)
-        self._check(record.attempt == expected <= 1 + RETRY_LIMIT, f"{sequence}: {record.attempt=}, {expected=}")
+        self._check(
+            record.attempt == expected <= 1 + RETRY_LIMIT, f"{sequence}: {record.attempt=}, {expected=}"
+        )
         for failed in own.failed:
             earlier = self.fates[failed].record
             in_the_way = self.scenario.order is Order.SHARD or (
                 self.scenario.order is Order.KEY and earlier.partition_key == record.partition_key
             )
             if in_the_way and failed < sequence:
-                self._check(self.is_finished(failed), f"{sequence} overtakes {failed}, which waits for a retry")
+                self._check(
+                    self.is_finished(failed), f"{sequence} overtakes {failed}, which waits for a retry"
+                )
 
     def acked(self, record: Record) -> None:
         """Note that a process takes a record as acked."""
@@ -500,7 +510,9 @@ class CountedWorld:
         """Check what is about to be stored of a shard."""
         owner = self.zookeeper.owners.get(shard_id)
         if before is not None:
-            self._check(after.base >= before.base, f"the checkpoint of {shard_id} goes back: {before}, {after}")
+            self._check(
+                after.base >= before.base, f"the checkpoint of {shard_id} goes back: {before}, {after}"
+            )
             self._check(after.epoch >= before.epoch, f"an old epoch writes to {shard_id}: {before}, {after}")
         if after.epoch > (0 if before is None else before.epoch):
             if owner is not None:

@@ -141,7 +141,10 @@ class _Runner:
         del tag
         with _executors_are_here(self._world.clock):
             return [
-                result for pack in packs for work in pack for result in run_slices([work], self._settings, self._deliver)
+                result
+                for pack in packs
+                for work in pack
+                for result in run_slices([work], self._settings, self._deliver)
             ]
 
     def _deliver(self, work: WorkSlice, rules: DeliverySettings) -> SliceDelivery:
@@ -191,5 +194,7 @@ def _executors_are_here(clock: object) -> Iterator[None]:
     task = "kinesis_spout.spark.tasks.task"
     with pytest.MonkeyPatch.context() as patches:
         patches.setattr(f"{task}.ThreadPoolExecutor", _PoolHere)
-        patches.setattr(f"{task}.PollingShardGetter", partial(PollingShardGetter, clock=clock, jitter=lambda: 0.0))
+        patches.setattr(
+            f"{task}.PollingShardGetter", partial(PollingShardGetter, clock=clock, jitter=lambda: 0.0)
+        )
         yield

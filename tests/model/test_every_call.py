@@ -47,6 +47,8 @@ def calls_of(open_door: OpenDoor, scenario: Scenario, faults: dict[int, Fault] |
     try:
         world.run()
     except BaseException as error:
-        error.add_note(f"{scenario}, faults: {[(at, fault.name, world.met.get(at)) for at, fault in (faults or {}).items()]}")
+        error.add_note(
+            f"{scenario}, faults: {[(at, fault.name, world.met.get(at)) for at, fault in (faults or {}).items()]}"
+        )
         raise
     return world.calls
