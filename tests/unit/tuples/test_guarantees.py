@@ -106,7 +106,7 @@ class TestAtMostOnce:
         world.zookeeper.end_session(spout._given_ports.coordinator.member)  # type: ignore[union-attr]
         assert heir.acquire(FIRST, world.stored()) is not None
         world.put("one")
-        assert world.takes(spout, seconds=10.0) == []
+        assert world.takes(spout, seconds=5.0) == []
 
     def test_what_was_handed_out_never_comes_again_after_a_crash(self, world: World) -> None:
         world.put("one", "two", "three")
