@@ -20,6 +20,8 @@ from kinesis_spout.zookeeper.session import ZooKeeperSession
 _log = logging.getLogger(__name__)
 
 _NO_TERM: Final = b""
+_SEQUENCE_DIGITS: Final = 10
+"""With so many ZooKeeper numbers the candidates' nodes."""
 
 
 class ZooKeeperElection:
@@ -150,6 +152,22 @@ class ZooKeeperElection:
         except NoNodeError:
             return False
         return bool(data != _NO_TERM)
+
+    def leader(self) -> str | None:
+        """Name the member that leads, or is about to; None while nobody stands for election.
+
+        Raises:
+            StoreUnavailable: retriable.
+        """
+        try:
+            nodes = self._session.answer(self._client.get_children_async(self._queue))
+            first = min(nodes, key=lambda node: node[-_SEQUENCE_DIGITS:], default=None)
+            if first is None:
+                return None
+            data, _ = self._session.answer(self._client.get_async(f"{self._queue}/{first}"))
+        except NoNodeError:
+            return None
+        return str(data.decode())
 
     def cancel(self) -> None:
         """Wake the campaign (see the port)."""
