@@ -96,5 +96,7 @@ def test_a_member_that_is_not_alive_is_an_error_that_names_those_that_are() -> N
     group_of(world)
     for command in ("drain", "undrain"):
         _, err = world.call("members", command, "tow", *SETTINGS, exit_code=1)
-        assert "expected a member that is alive (one, two), got tow: did you mean two?" in " ".join(err.split())
+        assert "expected a member that is alive (one, two), got tow: did you mean two?" in " ".join(
+            err.split()
+        )
     assert not world.zookeeper.drained
