@@ -5,7 +5,7 @@ reading is paused (invariant 13): the *housekeeper* lists shards, acquires them 
 writes dead letters, whose sink may be slow. The ``StateManager`` is shared with who reads, under ``lock``; no
 I/O is done under it.
 
-Which shards are ours is the leader's decision (``leading``); what follows from it for this member is in ``sharing``.
+Which shards are ours is the leader's decision (``leading``); what this member does about it is in ``sharing``.
 
 Errors that may pass (see ``kinesis_spout.kinesis.patience``) are retried for as long as it takes, with back-off;
 they show in ``last_error``. Any other error ends the consumer: it is raised by the door's next call.
@@ -39,6 +39,7 @@ from shard_state import (
     BreakerRule,
     Capacity,
     Exhausted,
+    Guarantee,
     Order,
     PendingCommit,
     Position,
@@ -92,6 +93,7 @@ class Consumer:
                 jitter=config.retry_jitter,
             ),
             order=Order(config.order),
+            guarantee=Guarantee(config.guarantee),
             capacity=Capacity(records=config.max_pending, holes=config.max_holes),
             limits=SliceLimits(records=config.max_records_per_slice),
             message_timeout_seconds=message_timeout_seconds,
@@ -219,6 +221,11 @@ class Consumer:
         self._burying.add(exhausted, record, error, raised)
         self._letter_due.set()
 
+    def commit_soon(self) -> None:
+        """Have the progress committed now. Not sooner than a commit that failed is tried again."""
+        self._chores.commit_at = 0.0
+        self._chore_due.set()
+
     def close(self, *, commit: bool = True) -> None:
         """Stop keeping house, write what is left to write, give the shards up. May be called twice.
 
@@ -261,6 +268,8 @@ class Consumer:
 
     def _commit_the_last(self) -> None:
         """Commit and give the shards up. A connection that drops just now is no reason to do it all again."""
+        with self.lock:
+            self.manager.end_claims()
 
         def commit() -> None:
             self._take_lost()
@@ -301,7 +310,7 @@ class Consumer:
         chores = self._chores
         self._take_lost()
         self._share(now)
-        if now >= chores.commit_at:
+        if now >= max(chores.commit_at, chores.committing.until):
             chores.commit_at = now + self.config.commit_interval_seconds
             if not self._tried(chores.committing, self._commit):
                 chores.commit_at = chores.committing.until
@@ -309,7 +318,8 @@ class Consumer:
         if now >= chores.pausing.until:
             self._tried(chores.pausing, self._tell_of_pauses)
         look_seconds = _LOOK_AT_LEAVING_SECONDS if self.sharing.leaving else _LOOK_AROUND_SECONDS
-        return min(chores.commit_at, max(chores.lead_at, chores.leading.until), now + look_seconds)
+        commit_at = max(chores.commit_at, chores.committing.until)
+        return min(commit_at, max(chores.lead_at, chores.leading.until), now + look_seconds)
 
     def _share(self, now: float) -> None:
         """Lead if this member is to; say what is new; take in what is assigned; let go, and acquire."""

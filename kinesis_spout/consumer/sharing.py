@@ -1,8 +1,8 @@
 """This member's share of the shards: what it is to acquire, what it is to give up, and what it says of itself.
 
-A shard that is assigned to another member is *left*: nothing more of it is handed out, what is in flight may end
-until ``hand_over_timeout_seconds`` have passed, then its progress is committed and its owner node deleted. A member
-that does not do so in time is fenced by the next owner, one session time-out later.
+A member *leaves* an owned shard that is assigned to another: it hands out nothing more of it, waits until none of
+it is in flight, at most ``hand_over_timeout_seconds``, commits the progress and deletes the owner node. One that
+does not do so in time is fenced by the next owner, one session time-out later.
 """
 
 import threading
@@ -12,7 +12,16 @@ from typing import Final, NamedTuple
 
 from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.settings import SpoutConfig
-from shard_state import SHARD_END, Assignment, Checkpoint, GroupMember, MemberMode, Position, Shard, StateManager
+from shard_state import (
+    SHARD_END,
+    Assignment,
+    Checkpoint,
+    GroupMember,
+    MemberMode,
+    Position,
+    Shard,
+    StateManager,
+)
 
 _REPORT_SECONDS: Final = 10.0
 """How often a member measures how fast it reads its shards."""
@@ -30,7 +39,7 @@ class Wish(NamedTuple):
 
 
 class Sharing:
-    """Mutable. To be called under the consumer's lock, but for ``start`` and ``report``, which talk to ZooKeeper."""
+    """Mutable. Call it under the consumer's lock, but for ``start`` and ``report``, which talk to ZooKeeper."""
 
     def __init__(
         self, config: SpoutConfig, ports: Ports, manager: StateManager, lock: threading.RLock
@@ -78,7 +87,9 @@ class Sharing:
     @property
     def all_over(self) -> bool:
         """Whether every shard of the stream is over: nothing can come any more without a reshard."""
-        return self._taken_in and self._assignment.all_over and self.ends_are_known and not self._manager.owned
+        return (
+            self._taken_in and self._assignment.all_over and self.ends_are_known and not self._manager.owned
+        )
 
     def take_in(self, assignment: Assignment | None, now: float) -> None:
         """Take in what is assigned now."""

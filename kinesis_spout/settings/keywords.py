@@ -39,6 +39,7 @@ class SpoutSettings(TypedDict, total=False):
     aws_session_token: str | None
     initial_position: str | float | datetime
     fail_on_data_loss: bool
+    guarantee: Literal["at_least_once", "at_most_once", "none"]
     retry_limit: int | None
     retry_backoff_seconds: float
     retry_backoff_multiplier: float

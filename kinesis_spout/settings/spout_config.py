@@ -61,6 +61,7 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     aws_session_token: str | None
     initial_position: str
     fail_on_data_loss: bool
+    guarantee: Literal["at_least_once", "at_most_once", "none"]
     retry_limit: int | None
     retry_backoff_seconds: float
     retry_backoff_multiplier: float

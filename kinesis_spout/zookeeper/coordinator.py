@@ -55,6 +55,7 @@ class ZooKeeperCoordinator:
         ownerships: Ownerships,
         store: ZooKeeperCheckpointStore,
         member: str,
+        *,
         freed: Callable[[], None],
     ) -> None:
         self._session = session
