@@ -3,6 +3,7 @@
 import json
 import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Self
 
 import pytest
@@ -11,10 +12,12 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 from typer.testing import CliRunner
 
 from kinesis_spout.cli.app import app
-from kinesis_spout.errors import InvalidConfig, KinesisSpoutError, StoreError, StoreUnavailable
+from kinesis_spout.consumer.open_ports import zookeeper_settings
+from kinesis_spout.errors import InvalidConfig, StoreError, StoreUnavailable
 from kinesis_spout.leader import stand_for
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.source_options import StreamReadOptions
+from kinesis_spout.settings.table.spelling import as_option
 from kinesis_spout.structured.offsets import QueryOffset, ShardOffset, StreamOffset
 from kinesis_spout.structured.published.published_progress import PublishedProgress
 from kinesis_spout.tuples.record_spout import RecordSpout
@@ -32,6 +35,8 @@ SHARD = "shardId-000000000000"
 WAYS_IN = ["digest", "sasl", "tls and sasl", "certificate"]
 SECRETS = (PASSWORD, OTHER_PASSWORD, KEY_PASSWORD, "wr0ng-password")
 
+SHIPPING = {"zookeeper_user": "shipping", "zookeeper_password": OTHER_PASSWORD}
+
 Access = dict[str, Any]
 
 
@@ -40,7 +45,7 @@ def connected(zookeeper: SecuredZooKeeper, root: str, access: Access) -> ZooKeep
 
 
 def begin(zookeeper: SecuredZooKeeper, root: str, access: Access) -> None:
-    """Make every kind of node that there is, and look at them while the ephemeral ones are there."""
+    """Let the application begin."""
     with connected(zookeeper, root, access) as backend:
         backend.store.open(1.0, Position.trim_horizon(), shards_named(SHARD))
 
@@ -107,22 +112,25 @@ def test_every_node_belongs_to_who_made_it(
 def test_an_acl_that_is_given_is_that_of_every_node(
     secured_zookeeper: SecuredZooKeeper, fresh_root: str
 ) -> None:
-    access = secured_zookeeper.access("sasl") | {"zookeeper_acl": "sasl:billing:cdrwa,sasl:shipping:r"}
+    access = secured_zookeeper.access("sasl") | {"zookeeper_acl": "sasl:billing:cdrw,sasl:shipping:r"}
     with Everything(secured_zookeeper, fresh_root, access) as everything:
         for path in everything.nodes():
             acls = [(acl.id.scheme, acl.id.id, acl.perms) for acl in everything.client.get_acls(path)[0]]
-            assert acls == [("sasl", "billing", 31), ("sasl", "shipping", 1)], path
+            assert acls == [("sasl", "billing", 15), ("sasl", "shipping", 1)], path
+        with connected(secured_zookeeper, fresh_root, access | SHIPPING) as reader:
+            assert reader.store.load().keys() == {SHARD}
+            with pytest.raises(StoreError, match="does not let this client"):
+                reader.coordinator.join()
 
 
 @pytest.mark.parametrize(
-    "access", [{}, {"zookeeper_user": "billing", "zookeeper_password": PASSWORD, "zookeeper_acl": "open"}]
+    ("way", "acl"), [("nobody", None), ("nobody", "open"), ("sasl", "open"), ("tls", None)]
 )
 def test_without_a_user_or_when_it_is_said_the_nodes_are_open(
-    secured_zookeeper: SecuredZooKeeper, fresh_root: str, access: Access
+    secured_zookeeper: SecuredZooKeeper, fresh_root: str, way: str, acl: str | None
 ) -> None:
-    with Everything(
-        secured_zookeeper, fresh_root, {"zookeeper": secured_zookeeper.plain, **access}
-    ) as everything:
+    access = secured_zookeeper.access(way) | {"zookeeper_acl": acl}
+    with Everything(secured_zookeeper, fresh_root, access) as everything:
         assert all(everything.client.get_acls(path)[0] == OPEN_ACL_UNSAFE for path in everything.nodes())
 
 
@@ -144,9 +152,7 @@ def test_a_root_that_was_made_by_others_needs_no_permission_to_make_one(
 
 
 @pytest.mark.parametrize("way", WAYS_IN)
-@pytest.mark.parametrize(
-    "stranger", [{}, {"zookeeper_user": "shipping", "zookeeper_password": OTHER_PASSWORD}]
-)
+@pytest.mark.parametrize("stranger", [{}, SHIPPING], ids=["nobody", "shipping"])
 def test_a_second_user_can_neither_read_nor_write_and_is_told_why(
     secured_zookeeper: SecuredZooKeeper, fresh_root: str, way: str, stranger: Access
 ) -> None:
@@ -173,10 +179,7 @@ def test_another_user_has_a_place_of_its_own_beside_it(
     secured_zookeeper: SecuredZooKeeper, fresh_root: str
 ) -> None:
     begin(secured_zookeeper, fresh_root, secured_zookeeper.access("sasl"))
-    shipping = secured_zookeeper.access("sasl") | {
-        "zookeeper_user": "shipping",
-        "zookeeper_password": OTHER_PASSWORD,
-    }
+    shipping = secured_zookeeper.access("sasl") | SHIPPING
     with (
         secured_zookeeper.settings(fresh_root, **shipping).connect("returns", None) as refused,
         pytest.raises(StoreError, match="does not let this client"),
@@ -211,30 +214,29 @@ def test_a_server_that_has_no_sasl_is_named_as_what_is_the_matter(
 
 
 @pytest.mark.parametrize(
-    ("changed", "expected"),
+    ("host", "ca", "expected", "enough"),
     [
-        ({"zookeeper_tls_ca": "other-ca"}, "certificate verify failed|unable to get local issuer"),
-        ({"zookeeper": "localhost"}, "Hostname mismatch"),
+        (
+            "127.0.0.1",
+            "other-ca",
+            "not accepted: (self-signed|unable to get local issuer) certificate",
+            "none",
+        ),
+        ("localhost", "ca", "not accepted: Hostname mismatch", "ca"),
     ],
 )
 def test_a_server_that_cannot_be_trusted_is_refused_with_what_to_do(
-    secured_zookeeper: SecuredZooKeeper, fresh_root: str, changed: dict[str, str], expected: str
+    secured_zookeeper: SecuredZooKeeper, fresh_root: str, *, host: str, ca: str, expected: str, enough: str
 ) -> None:
-    access = secured_zookeeper.access("tls")
-    if "zookeeper" in changed:
-        access["zookeeper"] = secured_zookeeper.tls.replace("127.0.0.1", "localhost")
-    else:
-        access["zookeeper_tls_ca"] = secured_zookeeper.file(changed["zookeeper_tls_ca"])
+    address = secured_zookeeper.tls.replace("127.0.0.1", host)
+    access: Access = {"zookeeper": address, "zookeeper_tls": True}
     with pytest.raises(StoreError, match=expected) as refused:
-        connected(secured_zookeeper, fresh_root, access)
+        connected(secured_zookeeper, fresh_root, access | {"zookeeper_tls_ca": secured_zookeeper.file(ca)})
     assert "`zookeeper_tls_ca`" in str(refused.value)
     assert not refused.value.retriable
-    unchecked = {"ca": {"zookeeper_tls_verify": "ca"}, "none": {"zookeeper_tls_verify": "none"}}
-    kind = "ca" if "zookeeper" in changed else "none"
-    trusting: Access = access | unchecked[kind]
-    if kind == "none":
-        del trusting["zookeeper_tls_ca"]
-    begin(secured_zookeeper, fresh_root, trusting)
+    if enough == "ca":
+        access["zookeeper_tls_ca"] = secured_zookeeper.file(ca)
+    begin(secured_zookeeper, fresh_root, access | {"zookeeper_tls_verify": enough})
 
 
 @pytest.mark.parametrize("way", ["tls", "nobody"])
@@ -306,25 +308,16 @@ def answers(backend: ZooKeeperBackend) -> bool:
 # --- the doors, and what they tell
 
 
-@pytest.mark.endpoint
-def test_the_doors_get_in_and_no_secret_gets_out(
-    secured_zookeeper: SecuredZooKeeper,
-    moto_server: KinesisEndpoint,
-    fresh_root: str,
-    tmp_path: Any,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level(1)
+@pytest.fixture
+def given(
+    secured_zookeeper: SecuredZooKeeper, moto_server: KinesisEndpoint, fresh_root: str, tmp_path: Path
+) -> dict[str, Any]:
+    """The settings of an application, with every secret that ZooKeeper may want, and ten records to read."""
     stream = moto_server.create_stream(shards=2)
-    client = moto_server.client()
-    for number in range(10):
-        client.put_record(StreamName=stream, Data=str(number).encode(), PartitionKey=str(number))
-    access = secured_zookeeper.access("tls and sasl") | {
-        "zookeeper_tls_certificate": secured_zookeeper.file("billing"),
-        "zookeeper_tls_key": secured_zookeeper.file("billing-key"),
-        "zookeeper_tls_key_password": KEY_PASSWORD,
-    }
-    given: dict[str, Any] = {
+    records = [{"Data": str(number).encode(), "PartitionKey": str(number)} for number in range(10)]
+    moto_server.client().put_records(StreamName=stream, Records=records)
+    certificate = secured_zookeeper.access("certificate")
+    return {
         "stream": stream,
         "app": "billing",
         "region": moto_server.settings.region,
@@ -334,45 +327,49 @@ def test_the_doors_get_in_and_no_secret_gets_out(
         "initial_position": "trim_horizon",
         "dead_letters": str(tmp_path / "dead"),
         "zookeeper_root": fresh_root,
-        **access,
+        **(certificate | secured_zookeeper.access("tls and sasl")),
     }
+
+
+@pytest.mark.endpoint
+def test_the_doors_get_in_and_no_secret_gets_out(
+    secured_zookeeper: SecuredZooKeeper, given: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(1)
     config = SpoutConfig.of(**given)
-    shown = [repr(config), repr(secured_zookeeper.settings(fresh_root, **access))]
+    shown = [repr(config), repr(zookeeper_settings(config))]
     with RecordSpout(config, scheme="text").open() as spout:
-        found = set()
-        for message_id, text in spout:
-            found.add(text)
-            assert spout.ack(message_id)
-            if len(found) == 10:
-                break
-    assert found == {str(number) for number in range(10)}
+        assert {next_acked(spout) for _ in range(10)} == {str(number) for number in range(10)}
 
-    shards = command(given, "shards", "--json")
-    assert all(shard["checkpoint"] for shard in json.loads(shards))
-    stored = command(given, "checkpoints", "show", "--json")
-    assert SHARD in stored
-    told = command(given | {"zookeeper_password": "wr0ng-password"}, "shards", exit_code=4)
-    assert "--set zookeeper_password" in told
-    shown += [shards, stored, told]
+    shown.append(command(given, "shards", "--json"))
+    assert all(shard["checkpoint"] for shard in json.loads(shown[-1]))
+    shown.append(command(given, "checkpoints", "show", "--json"))
+    assert SHARD in shown[-1]
+    shown.append(command(given | {"zookeeper_password": "wr0ng-password"}, "shards", exit_code=4))
+    assert "--set zookeeper_password" in shown[-1]
 
-    for refused in (
-        {"zookeeper_password": "wr0ng-password"},
-        {"zookeeper_tls_ca": secured_zookeeper.file("other-ca")},
-    ):
-        with pytest.raises(KinesisSpoutError) as error, RecordSpout(SpoutConfig.of(**given | refused)).open():
-            pass
+    other_ca = {"zookeeper_tls_ca": secured_zookeeper.file("other-ca")}
+    for wrong in ({"zookeeper_password": "wr0ng-password"}, other_ca):
+        with pytest.raises(StoreError) as error:
+            RecordSpout(SpoutConfig.of(**given | wrong)).activate()
         shown += traceback.format_exception(error.value)
 
     publish(given)
-    with connected(secured_zookeeper, fresh_root, access) as backend:
-        for path in walk(backend.session.client, f"/{fresh_root}"):
-            shown.append(f"{path} {backend.session.client.get(path)}")
+    with zookeeper_settings(config).connect("orders", None) as backend:
+        client = backend.session.client
+        nodes = [f"{path} {client.get(path)}" for path in walk(client, f"/{config.zookeeper_root}")]
+    assert any("query" in node and SHARD in node for node in nodes)
 
-    assert len([line for line in shown if line.startswith(f"/{fresh_root}/")]) > 10
     assert "kinesis_spout.zookeeper.kazoo" in {record.name for record in caplog.records}
     for secret in SECRETS:
-        assert secret not in "\n".join(shown)
+        assert secret not in "\n".join(shown + nodes)
         assert secret not in caplog.text
+
+
+def next_acked(spout: RecordSpout) -> Any:
+    message_id, values = next(iter(spout))
+    assert spout.ack(message_id)
+    return values
 
 
 def command(given: dict[str, Any], *arguments: str, exit_code: int = 0) -> str:
@@ -384,25 +381,14 @@ def command(given: dict[str, Any], *arguments: str, exit_code: int = 0) -> str:
 
 def publish(given: dict[str, Any]) -> None:
     """Publish the progress of a query under another application's name, with the options of the source."""
-    names = {name: "".join(part.title() for part in name.split("_")) for name in given}
-    options = {
-        "checkpointApp": "query",
-        "streamName": given["stream"],
-        **{
-            names[name][0].lower() + names[name][1:]: str(value)
-            for name, value in given.items()
-            if name.startswith("zookeeper")
-        },
-    }
-    progress = PublishedProgress.of(StreamReadOptions.of(options))
-    assert progress is not None
-    first = QueryOffset(
-        streams={
-            given["stream"]: StreamOffset(
-                created=1_700_000_000.0, shards={SHARD: ShardOffset(position=Position.trim_horizon())}
-            )
-        }
+    access = {as_option(name, None): str(given[name]) for name in given if name.startswith("zookeeper")}
+    query = {"streamName": given["stream"], "checkpointApp": "query"}
+    progress = PublishedProgress.of(
+        StreamReadOptions.of(query | {name: text for name, text in access.items() if name is not None})
     )
+    assert progress is not None
+    shards = {SHARD: ShardOffset(position=Position.trim_horizon())}
+    first = QueryOffset(streams={given["stream"]: StreamOffset(created=1_700_000_000.0, shards=shards)})
     progress.publish(progress.start(first))
     progress.finish()
 
