@@ -14,7 +14,7 @@ from kazoo.exceptions import BadVersionError, CancelledError, LockTimeout, NodeE
 
 from kinesis_spout.errors import StoreUnavailable
 from kinesis_spout.ports import Elected
-from kinesis_spout.zookeeper.errors import FAILURES, translated
+from kinesis_spout.zookeeper.errors import FAILURES
 from kinesis_spout.zookeeper.session import ZooKeeperSession
 
 _log = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ class ZooKeeperElection:
         except (LockTimeout, CancelledError):
             return None
         except FAILURES as error:
-            raise translated(error) from error
+            raise self._session.translated(error) from error
         finally:
             self._candidacy = None
         return self._elected(f"{self._queue}/{candidacy.node}")
@@ -111,7 +111,7 @@ class ZooKeeperElection:
             self._client.sync_async(self._queue)  # the server may be behind the others
             stat = self._client.exists_async(elected.node).get(timeout=wait_seconds)
         except FAILURES as error:
-            raise translated(error) from error
+            raise self._session.translated(error) from error
         return None if stat is None or stat.czxid != elected.token else asked_at
 
     def resign(self, elected: Elected) -> None:
