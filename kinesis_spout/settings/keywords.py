@@ -15,6 +15,9 @@ class SpoutSettings(TypedDict, total=False):
     zookeeper: str
     zookeeper_root: str
     session_timeout_seconds: float
+    mode: Literal["sharing", "standby"]
+    weight: float
+    hand_over_timeout_seconds: float
     region: str | None
     endpoint_url: str | None
     role_arn: str | None
@@ -26,6 +29,7 @@ class SpoutSettings(TypedDict, total=False):
     aws_session_token: str | None
     initial_position: str | float | datetime
     fail_on_data_loss: bool
+    guarantee: Literal["at_least_once", "at_most_once", "none"]
     retry_limit: int | None
     retry_backoff_seconds: float
     retry_backoff_multiplier: float

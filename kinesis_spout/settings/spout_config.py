@@ -35,6 +35,9 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     zookeeper: str
     zookeeper_root: str
     session_timeout_seconds: float
+    mode: Literal["sharing", "standby"]
+    weight: float
+    hand_over_timeout_seconds: float
     region: str | None
     endpoint_url: str | None
     role_arn: str | None
@@ -46,6 +49,7 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     aws_session_token: str | None
     initial_position: str
     fail_on_data_loss: bool
+    guarantee: Literal["at_least_once", "at_most_once", "none"]
     retry_limit: int | None
     retry_backoff_seconds: float
     retry_backoff_multiplier: float
