@@ -17,8 +17,10 @@ from tests.fault.suite.faults import (
     CONSUMER_FAULTS,
     KINESIS_FAULTS,
     SINK_FAULTS,
+    SPARK_FAULTS,
     STREAM_FAULTS,
     ZOOKEEPER_FAULTS,
+    ConsumerFault,
     End,
     Fault,
     WorldFault,
@@ -71,8 +73,10 @@ class Director:
         plan = world.plan
         self._lanes = [
             self._lane(f"consumer {number}", CONSUMER_FAULTS, (1.0, 5.0))
-            for number in range(1, plan.consumers + 1)
+            for number in range(1, plan.consumers + plan.on_spark + 1)
         ]
+        if plan.on_spark:
+            self._lanes.append(self._lane("Spark", SPARK_FAULTS, (8.0, 20.0)))
         self._lanes += [
             self._lane("ZooKeeper", ZOOKEEPER_FAULTS, (10.0, 30.0)),
             self._lane("Kinesis", KINESIS_FAULTS, (0.3, 2.0)),
@@ -87,7 +91,7 @@ class Director:
         world, plan = self.world, self.world.plan
         for consumer in world.consumers:
             consumer.start()
-        if not self._await(lambda: world.is_whole, _START_SECONDS):
+        if not self._await(lambda: world.is_complete, _START_SECONDS):
             raise TimeoutError(f"expected every consumer to be a member within {_START_SECONDS:g} s")
         with world.producer:
             self._begun = time.monotonic()
@@ -152,7 +156,7 @@ class Director:
             end = fault.begin(self.world, random)
             shortest, longest = fault.seconds
         else:
-            consumer = self._chosen(who, of_the_leader=fault.of_the_leader)
+            consumer = self._chosen(who, fault)
             if consumer is None:
                 return False
             pid = consumer.pid
@@ -166,11 +170,15 @@ class Director:
         lane.under_way = event, end, now + shortest + how_long * (longest - shortest)
         return True
 
-    def _chosen(self, who: float, *, of_the_leader: bool) -> SupervisedConsumer | None:
+    def _chosen(self, who: float, fault: ConsumerFault) -> SupervisedConsumer | None:
         """Choose a consumer that runs and that no fault is under way for."""
         busy = {lane.under_way[0].target for lane in self._lanes if lane.under_way}
         free = [each for each in self.world.consumers if each.pid and each.name not in busy]
-        if of_the_leader:
+        # One on Spark is let start first: that takes so long that it would never come to anything.
+        free = [each for each in free if each.is_open or not each.on_spark]
+        if fault.on_spark:
+            free = [each for each in free if each.on_spark]
+        if fault.of_the_leader:
             leader = self.world.history.leader_pid()
             free = [each for each in free if each.pid == leader]
         return free[int(who * len(free))] if free else None

@@ -32,8 +32,11 @@ class ConsumerFault:
     weight: float
     sessions: tuple[float, float]
     """How long it lasts, in session time-outs."""
-    begin: Callable[[SupervisedConsumer, Random], End]
+    begin: Callable[[SupervisedConsumer, Random], End | None]
+    """None: it cannot be done now."""
     of_the_leader: bool = False
+    on_spark: bool = False
+    """Whether only one on Spark has what it is done to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +112,41 @@ CONSUMER_FAULTS: Final = (
     ConsumerFault(kind="commit lost on its way", weight=4, sessions=(0.3, 0.6), begin=_lose_request),
     ConsumerFault(kind="answer to a commit lost", weight=4, sessions=(0.3, 0.6), begin=_lose_answer),
     ConsumerFault(kind="clock an hour off", weight=2, sessions=(0.2, 0.6), begin=_shift_clock),
+)
+
+
+_JVM: Final = "org.apache.spark.deploy.SparkSubmit"
+_WORKERS: Final = "pyspark.daemon"
+
+
+def _kill_jvm(consumer: SupervisedConsumer, _: Random) -> End | None:
+    consumer.expect_end()  # the query ends with an error, as it must
+    return _happened if consumer.signal_parts(_JVM, signal.SIGKILL) else None
+
+
+def _stop_jvm(consumer: SupervisedConsumer, _: Random) -> End | None:
+    if not consumer.signal_parts(_JVM, signal.SIGSTOP):
+        return None
+
+    def wake() -> bool:
+        consumer.signal_parts(_JVM, signal.SIGCONT)
+        return True
+
+    return wake
+
+
+def _kill_workers(consumer: SupervisedConsumer, _: Random) -> End | None:
+    return _happened if consumer.signal_parts(_WORKERS, signal.SIGKILL) else None
+
+
+SPARK_FAULTS: Final = (
+    ConsumerFault(kind="SIGKILL of Spark's JVM", weight=1, sessions=(0, 0.3), begin=_kill_jvm, on_spark=True),
+    ConsumerFault(
+        kind="SIGSTOP of Spark's JVM", weight=1, sessions=(1.2, 2.2), begin=_stop_jvm, on_spark=True
+    ),
+    ConsumerFault(
+        kind="SIGKILL of Python workers", weight=3, sessions=(0, 0.3), begin=_kill_workers, on_spark=True
+    ),
 )
 
 

@@ -206,6 +206,14 @@ BAD = {
             events=[Event(kind=STOPPED, target="c1", life="c1.1", begin=5.0, end=13.0)],
         ),
     ),
+    "a record delivered long after the shard was lost, by one that was awake": (
+        checkers.too_stale,
+        replace(
+            GOOD,
+            entries=also(entry(12.0, Kind.DELIVERED, 2)),
+            checkpoints=written(stored(5.3, 2, session=B, epoch=2, acquires=True)),
+        ),
+    ),
     "a record delivered before the one before it was done": (
         checkers.order_per_key,
         replace(GOOD, entries=also(entry(0.9, Kind.DELIVERED, 2))),
@@ -346,3 +354,18 @@ def test_a_stale_delivery_is_counted_from_when_the_process_woke_up() -> None:
     ((stale, seconds),) = checkers.stale_deliveries(evidence)
     assert (stale.time, seconds) == (13.5, 0.5)
     assert list(checkers.too_stale(evidence)) == []
+
+
+def test_on_spark_a_record_may_be_handled_again_and_uncounted_once_a_worker_has_died() -> None:
+    again = [replace(each, epoch=0) for each in done(3.0, 2)]
+    evidence = replace(
+        GOOD,
+        entries=[*(replace(each, epoch=0) for each in done(2.0, 2)), *again],
+        ownerships=[Ownership(shard=SHARD, session=A, pid=11, begin=0.5)],
+        pids={"c1.1": 11},
+    )
+    worker = Entry(time=2.9, kind=Kind.NEW_WORKER, life="c1.1", record=RecordId("", 0))
+    assert list(checkers.attempts(evidence)) == []
+    assert len(list(checkers.unexplained_duplicates(evidence))) == 1
+    evidence = replace(evidence, entries=[*evidence.entries[:3], worker, *again])
+    assert list(checkers.unexplained_duplicates(evidence)) == []
