@@ -8,7 +8,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from kinesis_spout.clock import Clock
-from kinesis_spout.ports import CheckpointStore, Coordinator
+from kinesis_spout.ports import CheckpointStore, Coordinator, Group
 from kinesis_spout.testing import InMemoryProcess, InMemoryZooKeeper, StoreFault
 from kinesis_spout.zookeeper import ChunkLimits, EmbeddedZooKeeper, Paths, ZooKeeperBackend, ZooKeeperSession
 from tests.zookeeper_proxy import ZooKeeperProxy
@@ -23,6 +23,9 @@ class Process(Protocol):
 
     @property
     def coordinator(self) -> Coordinator: ...
+
+    @property
+    def group(self) -> Group: ...
 
     def close(self) -> None: ...
 

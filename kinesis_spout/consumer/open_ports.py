@@ -68,6 +68,7 @@ def open_ports(config: SpoutConfig) -> Ports:
             open_getter=open_getter,
             store=backend.store,
             coordinator=backend.coordinator,
+            group=backend.group,
             dead_letters=dead_letters,
             clock=clock,
             close=opened.pop_all().close,

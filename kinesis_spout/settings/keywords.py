@@ -15,6 +15,9 @@ class SpoutSettings(TypedDict, total=False):
     zookeeper: str
     zookeeper_root: str
     session_timeout_seconds: float
+    mode: Literal["sharing", "standby"]
+    weight: float
+    hand_over_timeout_seconds: float
     region: str | None
     endpoint_url: str | None
     role_arn: str | None

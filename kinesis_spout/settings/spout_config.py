@@ -35,6 +35,9 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     zookeeper: str
     zookeeper_root: str
     session_timeout_seconds: float
+    mode: Literal["sharing", "standby"]
+    weight: float
+    hand_over_timeout_seconds: float
     region: str | None
     endpoint_url: str | None
     role_arn: str | None

@@ -55,6 +55,7 @@ def in_memory_ports(
         open_getter=open_getter,
         store=process.store,
         coordinator=process.coordinator,
+        group=process.group,
         dead_letters=InMemoryDeadLetterSink() if dead_letters is None else dead_letters,
         clock=stream.clock,
     )

@@ -15,7 +15,7 @@ from kinesis_spout.errors import KinesisError
 from kinesis_spout.kinesis import BufferedShardGetter, Prefetcher
 from kinesis_spout.kinesis.patience import Action, Reaction, reaction_to
 from kinesis_spout.tuples.retained_records import Retained, RetainedRecords
-from shard_state import Guarantee, RecordState, SequenceNumber, ShardPhase
+from shard_state import Guarantee, RecordState, SequenceNumber
 
 _RETAINED_SHARE: Final = 0.75
 _MIN_READ_AHEAD_BYTES: Final = 64 * 1024
@@ -34,7 +34,6 @@ class BufferedShards:
         """Of the shards whose end was not read yet."""
         self._turns = consumer.manager.turns
         self._claims = consumer.manager.guarantee is Guarantee.AT_MOST_ONCE
-        self._shares, self._shares_of = 1, -1
         self.retained = RetainedRecords(int(_RETAINED_SHARE * consumer.config.max_buffered_bytes))
 
     # The ownership listener
@@ -97,11 +96,8 @@ class BufferedShards:
         return None
 
     def all_over(self) -> bool:
-        """Tell whether every shard is over, by a list that was made after the last end was read.
-
-        Has that list made, if there is none yet.
-        """
-        return self._consumer.manager.all_over and self._consumer.children_are_known
+        """Tell whether every shard of the stream is over, those of other members too."""
+        return self._consumer.sharing.all_over
 
     @property
     def reading_errors(self) -> list[Exception]:
@@ -120,12 +116,8 @@ class BufferedShards:
     # Inside
 
     def _read_ahead_bytes(self) -> int:
-        if self._shares_of != self._consumer.listings:
-            self._shares_of = self._consumer.listings
-            status = self._consumer.manager.status()
-            self._shares = max(1, sum(shard.phase is not ShardPhase.OVER for shard in status))
         total_bytes = (1 - _RETAINED_SHARE) * self._consumer.config.max_buffered_bytes
-        return max(_MIN_READ_AHEAD_BYTES, int(total_bytes / self._shares))
+        return max(_MIN_READ_AHEAD_BYTES, int(total_bytes / max(1, len(self._consumer.sharing.ours))))
 
     def _probe(self, now: float) -> Retained | None:
         """Give the one record that is tried while the circuit breaker is open, if it is time."""
@@ -174,6 +166,7 @@ class BufferedShards:
             emission = manager.emit(shard_id, sequence, record.partition_key, now)
             size_bytes = len(record.data) + len(record.partition_key or "")
             self._consumer.counters.bytes_read += size_bytes
+            self._consumer.sharing.read_bytes[shard_id] += size_bytes
             if emission.deliver or emission.held:
                 record.attempt = emission.attempt
                 retained = self.retained.add(record, sequence, size_bytes)
@@ -193,7 +186,6 @@ class BufferedShards:
     def _end(self, shard_id: str) -> None:
         self._drop_getter(shard_id)
         self._consumer.manager.end_read(shard_id)
-        self._consumer.end_was_read()
 
     def _reading_failed(self, shard_id: str, epoch: int, error: Exception) -> Reaction:
         """Runs on a fetching thread."""

@@ -31,6 +31,7 @@ class ZooKeeperElection:
         session: started.
         member: the name of this process, for whoever looks at the candidates.
         close: closes the session, and what it needs.
+        campaign_seconds: how long one campaign waits; for about a session time-out unless given.
     """
 
     def __init__(
@@ -40,6 +41,8 @@ class ZooKeeperElection:
         session: ZooKeeperSession,
         member: str,
         close: Callable[[], None] | None = None,
+        *,
+        campaign_seconds: float | None = None,
     ) -> None:
         self._name = name
         self._session = session
@@ -48,6 +51,7 @@ class ZooKeeperElection:
         self._queue = f"{path}/queue"
         self._occupied = f"{path}/occupied"
         self._close = close or session.close
+        self._campaign_seconds = campaign_seconds or session.session_timeout_seconds
         self._lock = threading.Lock()
         """Guards the two below."""
         self._candidacy: Any = None
@@ -77,7 +81,7 @@ class ZooKeeperElection:
                 return None
             self._candidacy = candidacy
         try:
-            if not candidacy.acquire(timeout=self.session_timeout_seconds):
+            if not candidacy.acquire(timeout=self._campaign_seconds):
                 return None
         except (LockTimeout, CancelledError):
             return None

@@ -6,7 +6,7 @@ from typing import Final
 from kinesis_spout.ports import DEFAULT_SESSION_TIMEOUT_SECONDS, MAX_SESSION_TIMEOUT_SECONDS
 from kinesis_spout.settings.messages import NotAllowed
 from kinesis_spout.settings.option import Use, option, setting, shared
-from kinesis_spout.settings.value_types import URL, names, seconds, text
+from kinesis_spout.settings.value_types import URL, choice, names, number, seconds, text
 
 READS: Final = frozenset({Use.STREAM_READ, Use.BATCH_READ})
 STREAM_READ: Final = frozenset({Use.STREAM_READ})
@@ -70,7 +70,7 @@ STREAMS: Final = (
 
 PROGRESS: Final = (
     setting("app", _APP, has_argument=True, is_required=True,
-        doc="The application's name. Spouts of one name have one progress: one works, others stand by."),
+        doc="The application's name. Spouts of one name have one progress, and share the stream's shards."),
     option("checkpointApp", STREAM_READ, _APP, setting="app",
         doc="Publish the query's progress in ZooKeeper under this application's name; with `zookeeper`."),
     setting("zookeeper", _ZOOKEEPER, "embedded", has_argument=True,
@@ -81,6 +81,14 @@ PROGRESS: Final = (
     setting("session_timeout_seconds", seconds(1, MAX_SESSION_TIMEOUT_SECONDS),
         DEFAULT_SESSION_TIMEOUT_SECONDS,
         doc="How long ZooKeeper waits for a silent spout before it frees its shards."),
+    setting("mode", choice("sharing", "standby"), "sharing", has_argument=True,
+        doc="`sharing`: has its share of the shards. `standby`: has none while a spout that shares is alive; of "
+            "several that stand by one then has them all."),
+    setting("weight", number(at_most=1_000, above=0), 1.0,
+        doc="How large a share of the shards it has, relative to the others."),
+    setting("hand_over_timeout_seconds", seconds(0, 600), 3.0,
+        doc="How long the records in flight of a shard that another spout is to have may take to end, before "
+            "they are left for that one."),
 )  # fmt: skip
 """Where progress is kept, or published beside the checkpoint of a query."""
 

@@ -28,6 +28,7 @@ def make_layout(session: ZooKeeperSession, paths: Paths) -> None:
             paths.paused,
             paths.leader,
             paths.assignment,
+            paths.draining,
         )
     ]
     for request in requests:
