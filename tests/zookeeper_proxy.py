@@ -103,7 +103,11 @@ class ZooKeeperProxy:
             if not admitted:
                 client.close()
                 continue
-            server = socket.create_connection(self._target)
+            try:
+                server = socket.create_connection(self._target)
+            except OSError:  # the server is down
+                client.close()
+                continue
             for connection in (client, server):
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self._lock:

@@ -54,8 +54,6 @@ _FIRST_ASSIGNMENT_SECONDS: Final = 1.0
 """How long a start waits for the leader to have assigned with this member in mind."""
 _LOOK_AT_LEAVING_SECONDS: Final = 0.05
 """How often it is looked whether what is in flight of a shard that is another's has ended."""
-_LOOK_AT_OWNERS_SECONDS: Final = 2.0
-"""How often it is tried to get a shard that its old owner keeps; that it lets go is noticed at once."""
 
 LAST_COMMIT_SECONDS: Final = 30.0
 """How long closing tries again to store the progress, when the store cannot be reached just then."""
@@ -386,10 +384,10 @@ class Consumer:
 
     def _follow(self, now: float) -> None:
         """Take in what is assigned, and acquire what is ours."""
-        assignment = self.ports.group.assignment()
+        assignment, freed = self.ports.group.assignment(), self.ports.coordinator.take_freed()
         with self.lock:
             self.sharing.take_in(assignment, now)
-            wishes = self.sharing.wishes(now)
+            wishes = self.sharing.wishes(now, freed)
             is_placed, ours, leaving = self.sharing.is_placed, self.sharing.ours, self.sharing.leaving
         if is_placed:
             self._life.follows(ours, leaving)

@@ -7,7 +7,8 @@ does not do so in time is fenced by the next owner, one session time-out later.
 
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kinesis_spout.consumer.ports import Ports
@@ -25,6 +26,8 @@ from shard_state import (
 
 _REPORT_SECONDS: Final = 10.0
 """How often a member measures how fast it reads its shards."""
+_TRY_SECONDS: Final = 2.0
+"""How often it is tried to get a shard that its old owner keeps; that it is freed is noticed at once."""
 _SHARE_OF_CHANGE: Final = 0.25
 """How much a rate must differ from what was said before it is said anew."""
 
@@ -36,6 +39,14 @@ class Wish(NamedTuple):
     fresh: Checkpoint
     fences: bool
     """Whether its old owner has had its time to let go."""
+
+
+@dataclass(slots=True)
+class _Wanted:
+    """A shard that is ours, and not owned yet. Mutable."""
+
+    since: float
+    try_at: float = 0.0
 
 
 class Sharing:
@@ -58,8 +69,8 @@ class Sharing:
         """The shards that this member should own."""
         self._leaving: dict[str, float] = {}
         """Owned shards that are another's, and by when they are given up."""
-        self._wanted: dict[str, float] = {}
-        """Shards that are ours and that somebody owns still, and since when."""
+        self._wanted: dict[str, _Wanted] = {}
+        """Shards that are ours and that are not owned yet."""
         self._ended: set[str] = set()
         self.read_bytes: defaultdict[str, int] = defaultdict(int)
         """Of each shard, since the rates were measured last. Whoever reads adds to it."""
@@ -106,17 +117,25 @@ class Sharing:
         }
         self._manager.leave(self._leaving)
         unowned = self._unowned()
-        self._wanted = {shard_id: self._wanted.get(shard_id, now) for shard_id in unowned}
+        self._wanted = {shard_id: self._wanted.get(shard_id) or _Wanted(now) for shard_id in unowned}
 
     def _unowned(self) -> list[str]:
         return [shard.shard_id for shard in self._manager.to_acquire() if shard.shard_id in self.ours]
 
-    def wishes(self, now: float) -> list[Wish]:
-        """Name the shards to acquire now."""
-        return [
-            Wish(shard_id, self._manager.fresh_checkpoint(shard_id), now >= since + self._fence_seconds)
-            for shard_id, since in self._wanted.items()
-        ]
+    def wishes(self, now: float, freed: Collection[str]) -> list[Wish]:
+        """Name the shards to try to acquire now: new ones, freed ones, and now and then the others.
+
+        Args:
+            now: the time.
+            freed: shards that their old owners have given up.
+        """
+        wishes = []
+        for shard_id, wanted in self._wanted.items():
+            if shard_id in freed or now >= wanted.try_at:
+                wanted.try_at = now + _TRY_SECONDS
+                fences = now >= wanted.since + self._fence_seconds
+                wishes.append(Wish(shard_id, self._manager.fresh_checkpoint(shard_id), fences))
+        return wishes
 
     def left(self, now: float) -> list[str]:
         """Name the shards to give up now: nothing of them is in flight, or the time for that is over."""

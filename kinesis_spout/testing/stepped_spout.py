@@ -156,6 +156,10 @@ class _SteppedConsumer(Consumer):
 
     _works: tuple[_Work, ...] = ()
 
+    def _await_first_assignment(self) -> None:
+        self._leading.lead(self.now)
+        self._follow(self.now)
+
     def _started(self, name: str, work: Callable[[float], float], due: threading.Event) -> None:
         del name
         self._works = (*self._works, _Work(work, due, self.now))

@@ -239,6 +239,7 @@ class PlannerModel(RuleBasedStateMachine):
         else:
             assert set(after.owners.values()) <= stand_bys
             assert len(set(after.owners.values())) <= 1
+        assert after.members == self.members.keys()
         assert after.parents == {name: self.shards[name].parents for name in after.owners}
         assert after.all_over <= (self.assignable() == set())
 

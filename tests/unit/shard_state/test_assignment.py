@@ -18,16 +18,14 @@ def shard(number: int) -> str:
 
 FORMS = {
     "fresh": Assignment(),
-    "one_shard": Assignment(
-        epoch=1, members=frozenset({"a", "b"}), owners={shard(0): "a"}, parents={shard(0): ()}
-    ),
+    "one_shard": Assignment(epoch=1, members=frozenset("a"), owners={shard(0): "a"}, parents={shard(0): ()}),
     "two_members": Assignment(
         epoch=17,
-        members=frozenset({"host-1", "host-2"}),
+        members=frozenset({"host-1", "host-2", "idle"}),
         owners={shard(7): "host-2", shard(8): "host-1", shard(12): "host-1", shard(13): "host-2"},
         parents={shard(7): None, shard(8): (), shard(12): (shard(3),), shard(13): (shard(4), shard(5))},
     ),
-    "all_over": Assignment(epoch=18, all_over=True),
+    "all_over": Assignment(epoch=18, members=frozenset("a"), all_over=True),
 }
 
 
@@ -52,11 +50,10 @@ def test_a_member_finds_its_shards() -> None:
 def large(shards: int, members: int = 100) -> Assignment:
     """Every shard is the child of a split."""
     numbers = range(shards, 2 * shards)
-    owners = {shard(number): f"ip-10-0-0-{number % members}.eu-west-1" for number in numbers}
     return Assignment(
         epoch=1_000,
-        members=frozenset(owners.values()),
-        owners=owners,
+        members=frozenset(f"ip-10-0-0-{member}.eu-west-1" for member in range(members)),
+        owners={shard(number): f"ip-10-0-0-{number % members}.eu-west-1" for number in numbers},
         parents={shard(number): (shard(number // 2),) for number in numbers},
     )
 
@@ -71,7 +68,10 @@ def test_a_thousand_shards_stay_far_below_what_zookeeper_takes_in_one_request() 
 )
 def test_whatever_ids_have_in_common_they_are_read_as_they_were(ids: tuple[str, ...]) -> None:
     whole = Assignment(
-        epoch=1, members=frozenset("m"), owners=dict.fromkeys(ids, "m"), parents=dict.fromkeys(ids, (ids[0],))
+        epoch=1,
+        members=frozenset("m"),
+        owners=dict.fromkeys(ids, "m"),
+        parents=dict.fromkeys(ids, (ids[0],)),
     )
     assert Assignment.decode(whole.encode()) == whole
 

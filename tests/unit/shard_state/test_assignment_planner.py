@@ -39,6 +39,10 @@ def planned(planner: AssignmentPlanner, *members: GroupMember, now: float = 0.0)
     return planner.current
 
 
+def next_plan_at(planner: AssignmentPlanner) -> float | None:
+    return planner.next_plan_at
+
+
 def counts(assignment: Assignment) -> dict[str, int]:
     return dict(Counter(assignment.owners.values()))
 
@@ -110,6 +114,13 @@ def test_a_heavy_member_gets_no_more_than_its_share_beside_many_light_ones() -> 
         45,
         46,
     )
+
+
+def test_every_living_member_finds_itself_in_the_assignment_whether_it_owns_something_or_not() -> None:
+    planner = planner_of(shards(1))
+    members = (A, B, standby(C), replace(GroupMember(name="d"), draining=True))
+    assert planned(planner, *members).members == set("abcd")
+    assert planned(planner, A, B).members == set("ab"), "although nothing moves"
 
 
 def test_who_is_listed_first_makes_no_difference() -> None:
@@ -193,7 +204,7 @@ def test_when_every_listed_shard_is_over_it_says_so() -> None:
     assert planned(AssignmentPlanner(planner.current), A) == planner.current, "before anything was listed"
     planner.listed([*shards(2), Shard(shard_id="c", parents=("s000", "s001"))], {})
     assert planned(planner, A) == Assignment(
-        epoch=4, members=frozenset("a"), owners={"c": "a"}, parents={"c": ("s000", "s001")}, all_over=False
+        epoch=4, members=frozenset("a"), owners={"c": "a"}, parents={"c": ("s000", "s001")}
     )
 
 
@@ -247,19 +258,19 @@ def test_idle_shards_are_spread_by_number_and_a_busy_one_has_a_member_for_itself
 def test_moves_because_of_rates_wait_a_minute_and_say_so() -> None:
     planner = planner_of(shards(4))
     first = planned(planner, A, B, now=100.0)
-    assert planner.next_plan_at is None
+    assert next_plan_at(planner) is None
     rates = dict.fromkeys(first.owners, BUSY) | dict.fromkeys(first.of("a"), 3 * BUSY)
     members = [observing(member, first, rates | {min(first.of("a")): BUSY}) for member in (A, B)]
     assert planned(planner, *members, now=110.0) == first
-    assert planner.next_plan_at == 100.0 + ROUND_SECONDS
+    assert next_plan_at(planner) == 100.0 + ROUND_SECONDS
     after = planned(planner, *members, now=160.0)
     assert moved(first, after) == {min(first.of("a"))}
-    assert planner.next_plan_at is None
+    assert next_plan_at(planner) is None
 
     changed = dict.fromkeys(first.owners, BUSY)
     members = [observing(member, after, changed) for member in (A, B)]
     assert planned(planner, *members, now=170.0) == after
-    assert planner.next_plan_at == 160.0 + ROUND_SECONDS
+    assert next_plan_at(planner) == 160.0 + ROUND_SECONDS
     assert sorted(counts(planned(planner, *members, now=220.0)).values()) == [2, 2]
 
 
@@ -279,7 +290,7 @@ def test_a_member_that_joins_gets_its_share_of_the_load_at_once() -> None:
     after = planned(planner, observing(A, first, rates), B, now=1.0)
     loads = [sum(rates[name] for name in after.of(member)) for member in "ab"]
     assert loads[0] == pytest.approx(loads[1], rel=0.2)
-    assert planner.next_plan_at is None
+    assert next_plan_at(planner) is None
 
 
 def test_a_shard_that_moves_keeps_its_rate_until_its_new_owner_has_observed_one() -> None:
