@@ -5,13 +5,13 @@ Each port has one contract test suite in ``tests/contract``, which runs against 
 object, unless it says otherwise.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.record import Record
-from shard_state import Checkpoint, Position, Shard
+from shard_state import Assignment, Checkpoint, GroupMember, Position, Shard
 
 DEFAULT_SESSION_TIMEOUT_SECONDS: Final = 6.0
 """How long a member may be silent before it loses its shards, unless a setting says otherwise."""
@@ -176,15 +176,26 @@ class Coordinator(Protocol):
         """The name of this process among the application's members."""
         ...
 
-    def join(self) -> None:
-        """Register this process as a living member (ephemeral)."""
+    def join(self, says: bytes = b"") -> None:
+        """Register this process as a living member (ephemeral), with what it says of itself.
+
+        It stays registered until it is closed: again after a lost session, with what it said last.
+        """
+        ...
+
+    def say(self, says: bytes) -> None:
+        """Replace what this member says of itself. Where it is not registered just now, it says so once it is.
+
+        Raises:
+            StoreUnavailable: retriable.
+        """
         ...
 
     def members(self) -> list[str]:
         """Name the living members."""
         ...
 
-    def acquire(self, shard_id: str, fresh: Checkpoint) -> Checkpoint | None:
+    def acquire(self, shard_id: str, fresh: Checkpoint, *, fences: bool = False) -> Checkpoint | None:
         """Become the owner of a shard.
 
         Atomically makes the ephemeral owner node and raises the epoch in the shard's checkpoint by one, so
@@ -192,8 +203,15 @@ class Coordinator(Protocol):
         is stored, with epoch 1; where parents are not stored, those of ``fresh`` are added
         (``shard_state.checkpoint.next_ownership``).
 
+        Args:
+            shard_id: which one.
+            fresh: its checkpoint where nothing is stored.
+            fences: whether to take the shard from another living member that owns it. That one's writes are
+                refused from this moment, and it hears of it.
+
         Returns:
-            The checkpoint to go on from, with the new epoch; None if somebody else owns the shard.
+            The checkpoint to go on from, with the new epoch; None if somebody else owns the shard. Then
+            ``take_freed`` names it as soon as that one has given it up, and the group says that there is news.
 
         Raises:
             CheckpointUnreadable, ProgressLost, StoreUnavailable: see the store's ``load``.
@@ -206,6 +224,13 @@ class Coordinator(Protocol):
 
     def take_lost(self) -> frozenset[str]:
         """Name the shards whose ownership ended without a release since the last call (session lost).
+
+        Never blocks, and may be called from any thread.
+        """
+        ...
+
+    def take_freed(self) -> frozenset[str]:
+        """Name the shards that ``acquire`` did not get, and that were given up since; each once.
 
         Never blocks, and may be called from any thread.
         """
@@ -250,6 +275,76 @@ class Coordinator(Protocol):
 
     def close(self) -> None:
         """Give everything up and leave. May be called twice."""
+        ...
+
+
+class Group(Protocol):
+    """The members of an application, the one that leads them, and what it has assigned to whom."""
+
+    def take_part(self, changed: Callable[[], None]) -> None:
+        """Look at the group, and stand for its leadership, until ``close``. Called once, after joining.
+
+        Args:
+            changed: is called, on any thread, when there may be something new: the members, the assignment, who
+                leads, or a shard that another member has given up. It must not block.
+        """
+        ...
+
+    def leads(self) -> bool:
+        """Say whether this member leads. True is certain for a part of the session time-out; writes are fenced."""
+        ...
+
+    def leader(self) -> str | None:
+        """Name the member that leads, for an operator; None while nobody does.
+
+        Raises:
+            StoreUnavailable: retriable.
+        """
+        ...
+
+    def members(self) -> list[GroupMember]:
+        """Give the living members, in the order in which they joined.
+
+        Raises:
+            StoreUnavailable: retriable.
+        """
+        ...
+
+    def assignment(self) -> Assignment | None:
+        """Give the assignment in force; None before the first. Asks nobody while nothing has changed.
+
+        Raises:
+            CheckpointUnreadable: it cannot be read.
+            StoreUnavailable: retriable.
+        """
+        ...
+
+    def assign(self, assignment: Assignment) -> bool:
+        """Put an assignment in force, if this member leads. False, and nothing is written, if it does not.
+
+        Raises:
+            StoreUnavailable: retriable; it may be in force.
+        """
+        ...
+
+    def drain(self, member: str) -> None:
+        """Have a member give up all it owns, for an operator, until ``end_drain``.
+
+        Raises:
+            StoreUnavailable: retriable.
+        """
+        ...
+
+    def end_drain(self, member: str) -> None:
+        """Let a member have shards again. Does nothing for one that is not drained.
+
+        Raises:
+            StoreUnavailable: retriable.
+        """
+        ...
+
+    def close(self) -> None:
+        """Lead no more, and stand no more. May be called twice."""
         ...
 
 

@@ -1,7 +1,11 @@
 """The pure core: it decides what to read, retry, commit and give up. No I/O, no clock, no threads."""
 
+from shard_state.assignment import Assignment
+from shard_state.assignment_planner import AssignmentPlanner
 from shard_state.checkpoint import Checkpoint
 from shard_state.circuit_breaker import BreakerEvent, BreakerNotice, BreakerRule, CircuitBreaker, Pause
+from shard_state.group_member import GroupMember, MemberMode
+from shard_state.guarantee import Guarantee
 from shard_state.inflight_record_tracker import InflightRecordTracker, RecordEvent
 from shard_state.life_cycle import ShardPhase
 from shard_state.lineage import Shard
@@ -28,6 +32,8 @@ from shard_state.state_manager import PendingCommit, ShardStatus, StateManager
 __all__ = [
     "SHARD_END",
     "SHARD_START",
+    "Assignment",
+    "AssignmentPlanner",
     "BreakerEvent",
     "BreakerNotice",
     "BreakerRule",
@@ -39,8 +45,11 @@ __all__ = [
     "Exhausted",
     "FailedRecord",
     "GiveUp",
+    "GroupMember",
+    "Guarantee",
     "InflightRecordTracker",
     "LocalShardState",
+    "MemberMode",
     "OpenRecord",
     "Order",
     "Pause",

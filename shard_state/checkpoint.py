@@ -35,6 +35,7 @@ from shard_state.errors import InvalidCheckpoint
 from shard_state.hole_map import Attempts, Hole
 from shard_state.position import Position, PositionType
 from shard_state.sequence_number import SHARD_END, SHARD_START, SequenceNumber
+from shard_state.stored_form import check_version, no_number, text, texts, whole_number
 
 __all__ = ["MAX_ENCODED_BYTES", "VERSION", "Checkpoint", "Hole", "fits", "next_ownership"]
 
@@ -97,13 +98,13 @@ class Checkpoint:
             document["anchor"] = str(self.anchor)
         if self.holes or self.attempts:
             try:
-                text = hole_map.written(self.base, self.holes, self.attempts)
+                form = hole_map.written(self.base, self.holes, self.attempts)
             except ValueError as error:
                 raise InvalidCheckpoint(f"cannot store a checkpoint: {error}") from error
-            if text.origin != self.base.number:
-                document["origin"] = str(text.origin)
-            document |= {"unit": str(text.unit), "map": ""}
-            document["map"] = text.cut_to(max_bytes - len(_sealed(document)))
+            if form.origin != self.base.number:
+                document["origin"] = str(form.origin)
+            document |= {"unit": str(form.unit), "map": ""}
+            document["map"] = form.cut_to(max_bytes - len(_sealed(document)))
         return _sealed(document)
 
     @classmethod
@@ -114,8 +115,8 @@ class Checkpoint:
             InvalidCheckpoint: when it cannot be read, is damaged, or is of a newer version.
         """
         try:
-            document = json.loads(stored, parse_constant=_no_number)
-            _check_version(document["version"])
+            document = json.loads(stored, parse_constant=no_number)
+            check_version(document["version"], VERSION, "a checkpoint", InvalidCheckpoint)
             holes, attempts = (
                 _map_of_version_1(document) if document["version"] == 1 else _map(document, stored)
             )
@@ -158,9 +159,9 @@ def _decoded(document: dict[str, Any], holes: tuple[Hole, ...], attempts: tuple[
         holes=holes,
         anchor=None if anchor is None else SequenceNumber.parse(anchor),
         attempts=attempts,
-        parents=None if parents is None else tuple(_text(parent) for parent in _list(parents)),
-        epoch=_whole_number(document["epoch"]),
-        app_instance=_text(document["app_instance"]),
+        parents=None if parents is None else texts(parents),
+        epoch=whole_number(document["epoch"]),
+        app_instance=text(document["app_instance"]),
     )
 
 
@@ -169,7 +170,7 @@ def _map_of_version_1(document: dict[str, Any]) -> tuple[tuple[Hole, ...], tuple
     parse = SequenceNumber.parse
     holes = tuple((parse(after), parse(last)) for after, last in document.get("holes", ()))
     counted = document.get("attempts", {}).items()
-    attempts = tuple((parse(sequence), _whole_number(count)) for sequence, count in counted)
+    attempts = tuple((parse(sequence), whole_number(count)) for sequence, count in counted)
     hole_map.check(parse(document["base"]), holes, attempts)
     return holes, attempts
 
@@ -202,39 +203,7 @@ def _check_seal(stored: bytes) -> None:
         )
 
 
-def _check_version(version: object) -> None:
-    if _whole_number(version) > VERSION:
-        raise InvalidCheckpoint(
-            f"expected a checkpoint of version {VERSION} or 1, got version {version}: "
-            "it was written by a newer kinesis-spout; upgrade this one"
-        )
-    if version == 0:
-        raise ValueError("there is no version 0")
-
-
 def _check_fields(document: dict[str, Any], optional: frozenset[str]) -> None:
     unknown = document.keys() - _FIELDS - optional
     if unknown:
         raise ValueError(f"expected no other fields, got {', '.join(sorted(unknown))}")
-
-
-def _whole_number(value: object) -> int:
-    if type(value) is not int or value < 0:  # a bool is an int too, by its class
-        raise ValueError(f"expected a whole number, 0 or more, got {value!r}")
-    return value
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"expected text, got {value!r}")
-    return value
-
-
-def _list(value: object) -> list[object]:
-    if not isinstance(value, list):
-        raise TypeError(f"expected a list, got {value!r}")
-    return value
-
-
-def _no_number(name: str) -> float:
-    raise ValueError(f"expected numbers, got {name}")

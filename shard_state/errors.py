@@ -3,6 +3,7 @@
 ShardStateError
 ├── InvalidSequenceNumber   text that is no sequence number
 ├── InvalidCheckpoint       stored bytes that are no checkpoint, or damaged, or of a newer version
+├── InvalidStoredForm       stored bytes that are no member or no assignment, or of a newer version
 ├── InvalidLineage          shards that are their own ancestors
 └── OutOfOrder              records reported in an order that a shard cannot produce
 """
@@ -20,6 +21,10 @@ class InvalidSequenceNumber(ShardStateError, ValueError):  # noqa: N818 - the fi
 
 class InvalidCheckpoint(ShardStateError, ValueError):  # noqa: N818
     """Stored bytes cannot be read as a checkpoint. Never "no checkpoint": that would start afresh."""
+
+
+class InvalidStoredForm(ShardStateError, ValueError):  # noqa: N818
+    """Stored bytes cannot be read as a member of a group, or as its assignment."""
 
 
 class InvalidLineage(ShardStateError, ValueError):  # noqa: N818

@@ -66,8 +66,7 @@ class KnownShards:
     @property
     def all_over(self) -> bool:
         """Whether every listed shard is over."""
-        listed = self._lineage.listed
-        return bool(listed) and self._over().issuperset(listed)
+        return self._lineage.all_over(self._over())
 
     def phase(self, shard_id: str) -> ShardPhase:
         """Tell the phase of a shard that this consumer does not own."""

@@ -124,6 +124,14 @@ class Lineage:
         """
         return shard_id in self.listed or shard_id in self.stored
 
+    def all_over(self, over: Collection[str]) -> bool:
+        """Tell whether every listed shard is over: nothing can come any more without a reshard.
+
+        Args:
+            over: every shard whose SHARD_END is in the store.
+        """
+        return bool(self.listed) and all(shard_id in over for shard_id in self.listed)
+
     def free(self, over: Collection[str]) -> list[str]:
         """Name the shards that may be read now, or are being read.
 

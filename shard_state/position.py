@@ -10,10 +10,10 @@ So ``at`` and ``after`` the user record ``(7, sub 2)`` are read alike, and diffe
 
 from dataclasses import dataclass
 from enum import StrEnum
-from math import isfinite
 from typing import Any
 
 from shard_state.sequence_number import SHARD_START, SequenceNumber
+from shard_state.stored_form import number
 
 
 class PositionType(StrEnum):
@@ -108,7 +108,7 @@ class Position:
             case PositionType.TRIM_HORIZON:
                 return cls.trim_horizon()
             case PositionType.AT_TIMESTAMP:
-                return cls.at_timestamp(_seconds(document["timestamp"]))
+                return cls.at_timestamp(number(document["timestamp"], "seconds since the epoch"))
             case PositionType.LATEST:
                 raise ValueError("expected a resolved start, got LATEST")
             case (PositionType.AT_SEQUENCE_NUMBER | PositionType.AFTER_SEQUENCE_NUMBER) as type_:
@@ -121,9 +121,3 @@ class Position:
         detail = self.sequence_number if self.sequence_number is not None else self.timestamp
         type_ = PositionType.AFTER_SEQUENCE_NUMBER if self.is_done else self.type
         return type_.value if detail is None else f"{type_.value}({detail})"
-
-
-def _seconds(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
-        raise ValueError(f"expected seconds since the epoch, got {value!r}")
-    return float(value)

@@ -8,15 +8,17 @@ A shell (the plain-Python spout, the micro-batch engine) does all the I/O and ca
     then either, record by record:   turns, take_retry, emit, ack, fail, expire
     or, slice by slice:              plan, settle, died
     dead_lettered(.)  a dead letter is durable
+    leave(...)        shards are to be another's              -> has_left(.)    once nothing of one is out
     to_commit()       what to store now                      -> committed(...)
     pause             whether practically every record fails -> resume(), take_notices()
 
-The obligations of the shell: call from one thread; pass a ``now`` that never goes back; write a dead letter
-for every ``Exhausted`` it is given, and report it; give a record to the user only on ``Emission.deliver`` or
-from ``take_retry``; report shards as listed again after an end was read, so that the children are found; make
-one commit at a time, the next ``to_commit`` only when the outcome of the last is known and was reported: of two
-that are under way the older could be stored last, and move the checkpoint back (invariant 1); report a ``fail``
-only of a delivery that was made under the present epoch of its shard (invariant 17).
+The obligations of the shell: call from one thread; pass a ``now`` that never goes back; write a dead letter for
+every ``Exhausted`` it is given, and report it; give a record to the user only on ``Emission.deliver`` or from
+``take_retry``, and with AT_MOST_ONCE report a fresh one to ``emit`` only if it ``may_hand_out``; report shards
+as listed again after an end was read, so that the children are found; make one commit at a time, the next
+``to_commit`` only when the outcome of the last is known and was reported: of two that are under way the older
+could be stored last, and move the checkpoint back (invariant 1); report a ``fail`` only of a delivery that was
+made under the present epoch of its shard (invariant 17).
 
 Where the limit on deliveries ends (invariant 4): what counts are deliveries whose end was reported, by ``fail``,
 ``settle`` or ``died``, and committed. One that is under way when the whole process dies was never reported. Of a
@@ -32,6 +34,7 @@ from dataclasses import dataclass
 
 from shard_state.checkpoint import Checkpoint
 from shard_state.circuit_breaker import BreakerNotice, BreakerRule, Pause
+from shard_state.guarantee import Guarantee
 from shard_state.inflight_record_tracker import RecordEvent
 from shard_state.known_shards import KnownShards
 from shard_state.life_cycle import ShardEvent, ShardPhase, next_phase
@@ -84,11 +87,13 @@ class StateManager:
         limits: SliceLimits | None = None,
         message_timeout_seconds: float | None = None,
         breaker: BreakerRule | None = None,
+        guarantee: Guarantee = Guarantee.AT_LEAST_ONCE,
     ) -> None:
         self._app_instance = app_instance
         self._random = random
         self._retry = retry or RetryPolicy()
         self._order = order
+        self.guarantee = guarantee
         self._capacity = capacity or Capacity()
         self._limits = limits or SliceLimits()
         self._timeout_seconds = message_timeout_seconds
@@ -96,6 +101,8 @@ class StateManager:
         """No delivery times out before."""
         self._known = KnownShards()
         self._owned: dict[str, ShardSlices] = {}
+        self._leaving: frozenset[str] = frozenset()
+        """Owned shards of which nothing is handed out any more."""
         self.turns = RoundRobin()
         """Which of the owned shards is next (invariant 15)."""
         self._watch = OutcomeWatch(breaker, random)
@@ -136,6 +143,7 @@ class StateManager:
             order=self._order,
             capacity=self._capacity,
             message_timeout_seconds=self._timeout_seconds,
+            guarantee=self.guarantee,
         )
         self._owned[shard_id] = ShardSlices(state, self._limits)
         self.turns.add(shard_id)
@@ -150,6 +158,18 @@ class StateManager:
             phase = self._owned.pop(shard_id).state.phase
             phases[shard_id] = next_phase(phase, ShardEvent.OWNERSHIP_LOST)
         self._known.given_up(phases)
+
+    def leave(self, shard_ids: Collection[str]) -> None:
+        """Hand out nothing more of these owned shards, and of all others again: another is to own them."""
+        self._leaving = frozenset(shard_ids)
+
+    def has_left(self, shard_id: str) -> bool:
+        """Tell whether nothing of a shard is in flight, or waits for its dead letter to be durable."""
+        slices = self._owned.get(shard_id)
+        if slices is None:
+            return True
+        tracker = slices.state.tracker
+        return slices.is_idle and not tracker.in_flight and not tracker.exhausted
 
     @property
     def owned(self) -> frozenset[str]:
@@ -172,8 +192,25 @@ class StateManager:
         """Tell whether a fresh record of a shard may be handed out now."""
         if self._breaker.is_open and not self._breaker.may_probe(now):
             return False
-        slices = self._owned.get(shard_id)
+        slices = self._staying(shard_id)
         return slices is not None and slices.state.may_read
+
+    def claim(self, shard_id: str, first: SequenceNumber, last: SequenceNumber) -> bool:
+        """Claim the records of an owned shard that are to be handed out next, by their first and last.
+
+        Returns:
+            Whether that has to be stored now: not if the first was claimed before, or nothing has to be claimed.
+        """
+        return self._owned[shard_id].state.claim(first, last)
+
+    def may_hand_out(self, shard_id: str, sequence: SequenceNumber) -> bool:
+        """Tell whether a fresh record of an owned shard may be handed out: claimed, with AT_MOST_ONCE."""
+        return self._owned[shard_id].state.may_hand_out(sequence)
+
+    def end_claims(self, shard_ids: Iterable[str]) -> None:
+        """Take back what was claimed of owned shards and not handed out, before their last commit."""
+        for shard_id in self._owned.keys() & set(shard_ids):
+            self._owned[shard_id].state.end_claims()
 
     def emit(
         self, shard_id: str, sequence: SequenceNumber, partition_key: str | None, now: float
@@ -186,7 +223,7 @@ class StateManager:
 
     def take_retry(self, shard_id: str, now: float) -> Redelivery | None:
         """Hand out the record of a shard whose retry is due first, if any is and may be tried."""
-        slices = self._owned.get(shard_id)
+        slices = self._staying(shard_id)
         if slices is None or (self._breaker.is_open and not self._breaker.may_probe(now)):
             return None
         retry = slices.state.take_retry(now)
@@ -276,12 +313,12 @@ class StateManager:
 
     def wants_page(self, shard_id: str) -> bool:
         """Tell whether the driver should fetch a shard's next page, if it holds none of the shard's."""
-        slices = self._owned.get(shard_id)
+        slices = self._staying(shard_id)
         return slices is not None and slices.wants_page and not self._keeps_fresh_back
 
     def is_for_executors(self, shard_id: str) -> bool:
         """Tell whether executors read a shard, and not the driver."""
-        slices = self._owned.get(shard_id)
+        slices = self._staying(shard_id)
         return slices is not None and slices.is_for_executors
 
     def may_carry(self, shard_id: str) -> bool:
@@ -315,7 +352,7 @@ class StateManager:
         plans: list[SlicePlan] = []
         for shard_id in self.turns.round():
             slices = self._owned[shard_id]
-            if shard_id in barred:
+            if shard_id in barred or shard_id in self._leaving:
                 continue
             held = carried.get(shard_id, 0)
             fresh = None if shard_id in resting and not held else slices.plan_fresh(held)
@@ -334,7 +371,11 @@ class StateManager:
         for fresh in self.probes_fresh:
             for shard_id in self.turns.round():
                 slices, held = self._owned[shard_id], carried.get(shard_id, 0)
-                if shard_id in barred or (fresh and shard_id in resting and not held):
+                if (
+                    shard_id in barred
+                    or shard_id in self._leaving
+                    or (fresh and shard_id in resting and not held)
+                ):
                     continue
                 plan = slices.plan_fresh(held, most=1) if fresh else slices.plan_retries(now, most=1)
                 if plan is not None:
@@ -445,7 +486,7 @@ class StateManager:
 
     def next_due(self) -> float | None:
         """Tell when the next retry is due, over all shards that have no retries out; or the next probe."""
-        due = [slices.next_due for slices in self._owned.values()]
+        due = [slices.next_due for shard_id, slices in self._owned.items() if shard_id not in self._leaving]
         soonest = min((at for at in due if at is not None), default=None)
         return self._breaker.next_probe(soonest) if self._breaker.is_open else soonest
 
@@ -453,6 +494,11 @@ class StateManager:
     def unresolved(self) -> int:
         """How many handed-out records are not finished, over all shards."""
         return sum(slices.state.tracker.unresolved for slices in self._owned.values())
+
+    def unresolved_of(self, shard_id: str) -> int:
+        """How many handed-out records of a shard are not finished; 0 if it is not owned."""
+        slices = self._owned.get(shard_id)
+        return 0 if slices is None else slices.state.tracker.unresolved
 
     @property
     def idle(self) -> bool:
@@ -488,6 +534,9 @@ class StateManager:
         if not self._breaker.is_open or self._breaker.prefers_fresh:
             return False
         return any(slices.state.tracker.waiting for slices in self._owned.values())
+
+    def _staying(self, shard_id: str) -> ShardSlices | None:
+        return None if shard_id in self._leaving else self._owned.get(shard_id)
 
     def _of_epoch(self, plan: SlicePlan) -> ShardSlices | None:
         slices = self._owned.get(plan.shard_id)

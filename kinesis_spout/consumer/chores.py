@@ -14,9 +14,11 @@ class Chores:
 
     def __init__(self, clock: Clock) -> None:
         patience = Patience.without_end(clock, first=FIRST_SECONDS, cap=CAP_SECONDS)
-        self.list_at = 0.0
+        self.lead_at = 0.0
         self.commit_at = 0.0
-        self.listing = Tries(patience, "to list the shards", Work.CONSUME)
+        self.leading = Tries(patience, "to list and assign the shards", Work.CONSUME)
+        self.following = Tries(patience, "to acquire shards", Work.CONSUME)
+        self.reporting = Tries(patience, "to say what this member reads", Work.CONSUME)
         self.committing = Tries(patience, "to commit", Work.CONSUME)
         self.burying = Tries(patience, "to bury dead letters", Work.CONSUME)
         self.pausing = Tries(patience, "to tell of pauses", Work.CONSUME)

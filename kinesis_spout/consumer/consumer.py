@@ -5,6 +5,8 @@ reading is paused (invariant 13): the *housekeeper* lists shards, acquires them 
 writes dead letters, whose sink may be slow. The ``StateManager`` is shared with who reads, under ``lock``; no
 I/O is done under it.
 
+Which shards are ours is the leader's decision (``leading``); what this member does about it is in ``sharing``.
+
 Errors that may pass (see ``kinesis_spout.kinesis.patience``) are retried for as long as it takes, with back-off;
 they show in ``last_error``. Any other error ends the consumer: it is raised by the door's next call.
 """
@@ -14,15 +16,18 @@ import random
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from time import monotonic
 from typing import Final
 
 from kinesis_spout.consumer.burying import Burying
 from kinesis_spout.consumer.chores import CAP_SECONDS, FIRST_SECONDS, Chores
 from kinesis_spout.consumer.counters import Counters
+from kinesis_spout.consumer.leading import Leading
 from kinesis_spout.consumer.lifecycle import Lifecycle
 from kinesis_spout.consumer.pause_reports import PauseReports, most_frequent
 from kinesis_spout.consumer.ports import OwnershipListener, Ports
 from kinesis_spout.consumer.read_errors import ReadErrors
+from kinesis_spout.consumer.sharing import Sharing
 from kinesis_spout.errors import AccessDenied, KinesisSpoutError
 from kinesis_spout.failure_kinds import FailureKinds
 from kinesis_spout.handler import RaisedAt
@@ -34,6 +39,7 @@ from shard_state import (
     BreakerRule,
     Capacity,
     Exhausted,
+    Guarantee,
     Order,
     PendingCommit,
     Position,
@@ -44,8 +50,10 @@ from shard_state import (
 
 _LOOK_AROUND_SECONDS: Final = 0.5
 """How soon a lost session is noticed."""
-_STAND_BY_SECONDS: Final = 0.5
-"""How often a stand-by tries to get a shard that somebody else owns."""
+_FIRST_ASSIGNMENT_SECONDS: Final = 1.0
+"""How long a start waits for the leader to have assigned with this member in mind."""
+_LOOK_AT_LEAVING_SECONDS: Final = 0.05
+"""How often it is looked whether what is in flight of a shard that is another's has ended."""
 
 LAST_COMMIT_SECONDS: Final = 30.0
 """How long closing tries again to store the progress, when the store cannot be reached just then."""
@@ -72,9 +80,6 @@ class Consumer:
         """The last error that is being retried; None once what failed has worked again."""
         self.read_errors = ReadErrors(ports.clock)
         """The shards that cannot be read now. Guarded by ``lock``."""
-        self.listings = 0
-        """How often the stream's shards were listed and taken in."""
-        self._listings_needed = 0
         self.manager = StateManager(
             app_instance=ports.coordinator.member,
             random=random.random,
@@ -86,6 +91,7 @@ class Consumer:
                 jitter=config.retry_jitter,
             ),
             order=Order(config.order),
+            guarantee=Guarantee(config.guarantee),
             capacity=Capacity(records=config.max_pending, holes=config.max_holes),
             limits=SliceLimits(records=config.max_records_per_slice),
             message_timeout_seconds=message_timeout_seconds,
@@ -101,6 +107,9 @@ class Consumer:
         self._life = Lifecycle(
             stream=config.stream_name, app=config.app, member=ports.coordinator.member, door=door
         )
+        self._leading = Leading(ports, self._life, list_seconds=config.shard_list_interval_seconds)
+        self.sharing = Sharing(config, ports, self.manager, self.lock)
+        """Which shards are ours. Guarded by ``lock``."""
         self._listener: OwnershipListener | None = None
         self._burying = Burying(
             config,
@@ -135,14 +144,24 @@ class Consumer:
         ports.dead_letters.check_writable()
         start = self.config.start.resolved(ports.clock.time())
         begun = ports.store.open(summary.created, start, shards)
-        ports.coordinator.join()
         self._life.started()
         self._life.resolved(self.config.initial_position, start, begun)
-        self._chores.list_at = now + self.config.shard_list_interval_seconds
-        self._refresh(now)
+        self.sharing.start(now)
+        ports.group.take_part(self._chore_due.set)
+        self._await_first_assignment()
         self._chores.commit_at = now + self.config.commit_interval_seconds
         self._housekeeper = self._started("housekeeper", self._do_chores, self._chore_due)
         self._undertaker = self._started("undertaker", self._bury_letters, self._letter_due)
+
+    def _await_first_assignment(self) -> None:
+        """Lead, or follow, until shards are assigned with this member in mind: what is left to do has time."""
+        until = monotonic() + _FIRST_ASSIGNMENT_SECONDS
+        while True:
+            self._chore_due.clear()
+            self._leading.lead(self.now)
+            self._follow(self.now)
+            if self.sharing.is_placed or not self._chore_due.wait(until - monotonic()):
+                return
 
     def _started(
         self, name: str, work: Callable[[float], float], due: threading.Event
@@ -185,7 +204,6 @@ class Consumer:
         )
         self.counters.shards_trimmed += 1
         self.manager.end_read(shard_id)
-        self.end_was_read()
 
     def resume(self) -> bool:
         """End the pause of an open circuit breaker, as an operator says; False if there is none."""
@@ -201,22 +219,9 @@ class Consumer:
         self._burying.add(exhausted, record, error, raised)
         self._letter_due.set()
 
-    def end_was_read(self) -> None:
-        """Have the shards listed again now: the end of one was read, its children are due."""
-        # One list may be under way that was asked for before the end was read.
-        self._listings_needed = self.listings + 2
-        self._list_soon()
-
-    @property
-    def children_are_known(self) -> bool:
-        """Whether the shards were listed after the last end was read. If not, they will be before long."""
-        if self.listings < self._listings_needed:
-            self._list_soon()
-            return False
-        return True
-
-    def _list_soon(self) -> None:
-        self._chores.list_at = 0.0
+    def commit_soon(self) -> None:
+        """Have the progress committed now. Not sooner than a commit that failed is tried again."""
+        self._chores.commit_at = 0.0
         self._chore_due.set()
 
     def close(self, *, commit: bool = True) -> None:
@@ -243,6 +248,7 @@ class Consumer:
                 if not self._burying.sink_hangs:
                     closing.callback(self.ports.dead_letters.close)
                 closing.callback(self.ports.coordinator.close)
+                closing.callback(self.ports.group.close)
 
     def _store_the_last(self) -> None:
         try:
@@ -260,6 +266,8 @@ class Consumer:
 
     def _commit_the_last(self) -> None:
         """Commit and give the shards up. A connection that drops just now is no reason to do it all again."""
+        with self.lock:
+            self.manager.end_claims(self.manager.owned)
 
         def commit() -> None:
             self._take_lost()
@@ -299,18 +307,35 @@ class Consumer:
     def _do_chores(self, now: float) -> float:
         chores = self._chores
         self._take_lost()
-        if now >= max(chores.list_at, chores.listing.until):
-            chores.list_at = now + self.config.shard_list_interval_seconds
-            self._tried(chores.listing, lambda: self._refresh(now))
-        if now >= chores.commit_at:
+        self._share(now)
+        if now >= max(chores.commit_at, chores.committing.until):
             chores.commit_at = now + self.config.commit_interval_seconds
             if not self._tried(chores.committing, self._commit):
                 chores.commit_at = chores.committing.until
             self._tell_back_pressure()
         if now >= chores.pausing.until:
             self._tried(chores.pausing, self._tell_of_pauses)
-        list_at = max(chores.list_at, chores.listing.until)
-        return min(chores.commit_at, list_at, now + _LOOK_AROUND_SECONDS)
+        look_seconds = _LOOK_AT_LEAVING_SECONDS if self.sharing.leaving else _LOOK_AROUND_SECONDS
+        commit_at = max(chores.commit_at, chores.committing.until)
+        return min(commit_at, max(chores.lead_at, chores.leading.until), now + look_seconds)
+
+    def _share(self, now: float) -> None:
+        """Lead if this member is to; say what is new; take in what is assigned; let go, and acquire."""
+        chores = self._chores
+        if now >= chores.reporting.until:
+            self._tried(chores.reporting, self._report)
+        if now >= chores.leading.until:
+            self._tried(chores.leading, self._lead)
+        if now >= chores.following.until:
+            self._tried(chores.following, lambda: self._follow(now))
+        if self.sharing.leaving and now >= chores.committing.until:
+            self._tried(chores.committing, lambda: self._hand_over(now))
+
+    def _report(self) -> None:
+        self.sharing.report(self.now)
+
+    def _lead(self) -> None:
+        self._chores.lead_at = self._leading.lead(self.now)
 
     def _tell_of_pauses(self) -> None:
         with self.lock:
@@ -346,7 +371,6 @@ class Consumer:
         if lost:
             _log.warning("ownership lost of %s", ", ".join(sorted(lost)))
             self._drop(lost)
-            self._chores.list_at = 0.0
 
     def _drop(self, shard_ids: Iterable[str]) -> None:
         dropped = set(shard_ids)
@@ -354,40 +378,54 @@ class Consumer:
             self.manager.lost(dropped)
             self.letters.drop_shards(dropped)
             self.read_errors.drop(dropped)
+            self.sharing.dropped(dropped)
             if self._listener is not None:
                 self._listener.shards_lost(dropped)
 
-    def _refresh(self, now: float) -> None:
-        shards = self.ports.lister.list_shards()
-        stored = self.ports.store.load()
+    def _follow(self, now: float) -> None:
+        """Take in what is assigned, and acquire what is ours."""
+        assignment, freed = self.ports.group.assignment(), self.ports.coordinator.take_freed()
         with self.lock:
-            self.manager.listed(shards, stored)
-            self.listings += 1
-            wanted = [shard.shard_id for shard in self.manager.to_acquire()]
-            fresh = {shard_id: self.manager.fresh_checkpoint(shard_id) for shard_id in wanted}
-        self._life.listed(shards)
+            self.sharing.take_in(assignment, now)
+            wishes = self.sharing.wishes(now, freed)
+            is_placed, ours, leaving = self.sharing.is_placed, self.sharing.ours, self.sharing.leaving
+        if is_placed:
+            self._life.follows(ours, leaving)
         acquired: list[tuple[str, Position]] = []
         refused: list[str] = []
-        for shard_id in wanted:
-            checkpoint = self.ports.coordinator.acquire(shard_id, fresh[shard_id])
+        for shard_id, fresh, fences in wishes:
+            checkpoint = self.ports.coordinator.acquire(shard_id, fresh, fences=fences)
             if checkpoint is None:
-                # Its owner may be gone already, its session not yet expired: look again before long.
-                self._chores.list_at = min(self._chores.list_at, now + _STAND_BY_SECONDS)
                 refused.append(shard_id)
                 continue
             with self.lock:
                 self.manager.acquired(shard_id, checkpoint)
                 state = self.manager.shard(shard_id)
-                to_read = state is not None
-                if state is not None:
+                if state is None:
+                    # Its last owner had finished it, and could not say so.
+                    self.sharing.ended([shard_id])
+                else:
                     acquired.append((shard_id, state.position))
-                if self._listener is not None and to_read:
-                    self._listener.shards_acquired([shard_id])
-            if not to_read:
-                # Its last owner finished it after what is stored was loaded. Its children are due now.
+                    if self._listener is not None:
+                        self._listener.shards_acquired([shard_id])
+            if state is None:
                 self.ports.coordinator.release([shard_id])
-                self._list_soon()
         self._life.acquired(acquired, refused)
+
+    def _hand_over(self, now: float) -> None:
+        """Give up the shards that are another's, once nothing of them is in flight, or their time is over."""
+        with self.lock:
+            leaving = self.sharing.left(now)
+            self.manager.end_claims(leaving)
+        if not leaving:
+            return
+        self._commit()
+        with self.lock:
+            leaving = sorted(self.manager.owned.intersection(leaving))
+            open_records = sum(self.manager.unresolved_of(shard_id) for shard_id in leaving)
+        self._drop(leaving)
+        self.ports.coordinator.release(leaving)
+        self._life.handed_over(leaving, open_records)
 
     def _commit(self) -> None:
         with self.lock:
@@ -408,10 +446,11 @@ class Consumer:
         with self.lock:
             over = self.manager.committed(pending)
             self.counters.commits += 1
+            self.sharing.ended(over)
             if over and self._listener is not None:
                 self._listener.shards_lost(over)
         self._life.committed(pending, self.counters, self.now)
         self._life.finished(over)
         if over:
             self.ports.coordinator.release(over)
-            self._list_soon()
+            self._chore_due.set()

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.errors import KinesisSpoutError
 from kinesis_spout.life_lines import Pace, Reshards, named, of_stream, package_version, readable, shards
-from shard_state import PendingCommit, Position, Shard
+from shard_state import Assignment, PendingCommit, Position, Shard
 
 _log = logging.getLogger(__name__)
 
@@ -26,6 +26,8 @@ class Lifecycle:
         self._is_running = False
         self._reshards = Reshards()
         self._waited_for: set[str] = set()
+        self._leaving: set[str] = set()
+        self._stands_by = False
         self._paused: set[str] = set()
         self._is_full = False
         self._pace = Pace()
@@ -69,11 +71,11 @@ class Lifecycle:
             _log.info("%s", line)
 
     def acquired(self, positions: Sequence[tuple[str, Position]], refused: Collection[str]) -> None:
-        """Say which shards are read from now on, and which belong to somebody else.
+        """Say which shards are read from now on, and which their old owners keep still.
 
         Args:
             positions: of the shards that were acquired.
-            refused: the shards that somebody else owns.
+            refused: the shards that are ours, and that their old owner keeps still.
         """
         ours = {shard_id for shard_id, _ in positions}
         taken_over, taken = ours & self._waited_for, ours - self._waited_for
@@ -85,8 +87,46 @@ class Lifecycle:
             _log.debug("%s is read from %s", shard_id, readable(position))
         news = set(refused) - self._waited_for
         if news:
-            _log.info("stands by for %s", of_stream(news, self._stream))
+            _log.info("waits for the old owner of %s to let go", of_stream(news, self._stream))
         self._waited_for = set(refused)
+
+    def assigned(self, before: Assignment, assignment: Assignment) -> None:
+        """Say what this member has assigned, as the leader."""
+        moved = [
+            shard_id for shard_id, owner in assignment.owners.items() if before.owners.get(shard_id) != owner
+        ]
+        _log.info(
+            "assigned %s of %s to %d members: %s new or moved (assignment %d)",
+            shards(len(assignment.owners)),
+            self._stream,
+            len(assignment.members),
+            shards(len(moved)),
+            assignment.epoch,
+        )
+
+    def follows(self, ours: Collection[str], leaving: Collection[str]) -> None:
+        """Take in what is assigned to this member.
+
+        Args:
+            ours: the shards that it should own.
+            leaving: the shards that it owns and should not.
+        """
+        if not ours and not self._stands_by:
+            _log.info("stands by: no shard of %s is assigned to this member", self._stream)
+        self._stands_by = not ours
+        news, self._leaving = set(leaving) - self._leaving, set(leaving)
+        if news:
+            _log.info("is to hand over %s", of_stream(news, self._stream))
+
+    def handed_over(self, shard_ids: Collection[str], open_records: int) -> None:
+        """Shards were given up for another member."""
+        if not shard_ids:
+            return
+        _log.info("handed over %s", of_stream(shard_ids, self._stream))
+        if open_records:
+            _log.info(
+                "%d records of these were not finished: their new owner hands them out again", open_records
+            )
 
     def finished(self, shard_ids: Collection[str]) -> None:
         """Shards are over."""

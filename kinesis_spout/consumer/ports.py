@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from kinesis_spout.clock import Clock, SystemClock
-from kinesis_spout.ports import CheckpointStore, Coordinator, DeadLetterSink, ShardGetter, ShardLister
+from kinesis_spout.ports import CheckpointStore, Coordinator, DeadLetterSink, Group, ShardGetter, ShardLister
 from shard_state import Position
 
 OpenGetter = Callable[[str, Position], ShardGetter]
@@ -20,6 +20,7 @@ class Ports:
     open_getter: OpenGetter
     store: CheckpointStore
     coordinator: Coordinator
+    group: Group
     dead_letters: DeadLetterSink
     clock: Clock = field(default_factory=SystemClock)
     close: Callable[[], None] = lambda: None

@@ -6,6 +6,6 @@ Begin reading at ``career.py``.
 
 from kinesis_spout.leader.career import HandOver, Leader, LeaderCareer
 from kinesis_spout.leader.stand_for import stand_for
-from kinesis_spout.leader.term import Term
+from kinesis_spout.term import Term
 
 __all__ = ["HandOver", "Leader", "LeaderCareer", "Term", "stand_for"]

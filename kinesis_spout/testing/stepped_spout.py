@@ -55,6 +55,7 @@ def in_memory_ports(
         open_getter=open_getter,
         store=process.store,
         coordinator=process.coordinator,
+        group=process.group,
         dead_letters=InMemoryDeadLetterSink() if dead_letters is None else dead_letters,
         clock=stream.clock,
     )
@@ -154,6 +155,10 @@ class _SteppedConsumer(Consumer):
     """A consumer whose background work is done by ``do_chores``. Mutable."""
 
     _works: tuple[_Work, ...] = ()
+
+    def _await_first_assignment(self) -> None:
+        self._leading.lead(self.now)
+        self._follow(self.now)
 
     def _started(self, name: str, work: Callable[[float], float], due: threading.Event) -> None:
         del name

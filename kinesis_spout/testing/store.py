@@ -26,6 +26,7 @@ from kinesis_spout.errors import (
     StreamRecreated,
 )
 from kinesis_spout.ports import CheckpointWrite, CommitResult, is_same_creation
+from kinesis_spout.testing.group import InMemoryGroup
 from kinesis_spout.zookeeper.application import Application, progress_lost
 from shard_state import Checkpoint, Position, PositionType, Shard
 from shard_state.checkpoint import next_ownership
@@ -72,6 +73,12 @@ class InMemoryZooKeeper:
         self.shards: dict[str, _Node] = {}
         self.owners: dict[str, _Owner] = {}
         self.member_names: set[str] = set()
+        self.says: dict[str, tuple[int, bytes]] = {}
+        """When each member joined, in the order of this, and what it says of itself."""
+        self.candidates: list[str] = []
+        """Those that stand for the leadership; the first one leads."""
+        self.assignment = b""
+        self.drained: set[str] = set()
         self.pauses: dict[str, str] = {}
         """The notices of the members that have paused."""
         self._node_ids = itertools.count(1)
@@ -91,6 +98,7 @@ class InMemoryZooKeeper:
         with self.lock:
             self.end_session(member)
             self._processes[member].coordinator.lose_all()
+            self.tell()
 
     def fail_next(self, *faults: StoreFault) -> None:
         """Let the next requests that change something meet these faults, one each."""
@@ -113,6 +121,7 @@ class InMemoryZooKeeper:
         with self.lock:
             owner = self.owners.pop(shard_id)
             self._processes[owner.member].coordinator.lose(shard_id)
+            self.tell()
 
     def lose_data(self) -> None:
         """Lose everything, as a ZooKeeper whose disks are gone: sessions, nodes, the mark. It serves on, empty."""
@@ -121,6 +130,7 @@ class InMemoryZooKeeper:
                 self.expire(member)
             self.shards.clear()
             self.begun = None
+            self.assignment = b""
 
     def forget_begun(self) -> None:
         """Undo the mark, as if the process had crashed between the shards' nodes and the mark."""
@@ -128,6 +138,32 @@ class InMemoryZooKeeper:
             self.begun = None
 
     # -- for the ports
+
+    @property
+    def is_available(self) -> bool:
+        """Whether requests are answered."""
+        return not self._unavailable
+
+    def register(self, member: str, says: bytes | None = None) -> None:
+        """Make a member node, or write it; None leaves what it says as it is."""
+        joined, said = self.says.get(member, (0, b""))
+        if member not in self.member_names:
+            self.member_names.add(member)
+            self.says.pop(member, None)
+            joined = next(self._node_ids)
+        self.says[member] = joined, said if says is None else says
+        self.tell()
+
+    def tell(self) -> None:
+        """Tell every process that something has changed."""
+        for process in self._processes.values():
+            process.group.changed()
+
+    def owner_lost(self, shard_id: str) -> None:
+        """Let the owner of a shard, if there is one, learn that it is somebody else's."""
+        owner = self.owners.pop(shard_id, None)
+        if owner is not None:
+            self._processes[owner.member].coordinator.lose(shard_id)
 
     def check_available(self) -> None:
         """Raise StoreUnavailable if that is what was asked for."""
@@ -158,6 +194,8 @@ class InMemoryZooKeeper:
     def end_session(self, member: str) -> None:
         """Remove the ephemeral nodes of a member."""
         self.member_names.discard(member)
+        if member in self.candidates:
+            self.candidates.remove(member)
         self.pauses.pop(member, None)
         for shard_id in [shard_id for shard_id, owner in self.owners.items() if owner.member == member]:
             del self.owners[shard_id]
@@ -191,6 +229,8 @@ class InMemoryCoordinator:
         self.mark: Application | None = None
         """As this process found or made it, for the store and the coordinator."""
         self._lost: set[str] = set()
+        self._refused: set[str] = set()
+        self._says = b""
         self._shows_pause = False
 
     @property
@@ -198,12 +238,20 @@ class InMemoryCoordinator:
         """The name of this process."""
         return self._member
 
-    def join(self) -> None:
+    def join(self, says: bytes = b"") -> None:
         """Register."""
         with self._zookeeper.lock:
             self._zookeeper.check_available()
             self._zookeeper.check_mark(self.mark)
-            self._zookeeper.member_names.add(self._member)
+            self._says = says
+            self._zookeeper.register(self._member, says)
+
+    def say(self, says: bytes) -> None:
+        """Say something else of this member."""
+        with self._zookeeper.lock:
+            self._zookeeper.check_available()
+            self._says = says
+            self._zookeeper.register(self._member, says)
 
     def members(self) -> list[str]:
         """Name the living members, in order."""
@@ -211,13 +259,14 @@ class InMemoryCoordinator:
             self._zookeeper.check_available()
             return sorted(self._zookeeper.member_names)
 
-    def acquire(self, shard_id: str, fresh: Checkpoint) -> Checkpoint | None:
+    def acquire(self, shard_id: str, fresh: Checkpoint, *, fences: bool = False) -> Checkpoint | None:
         """Become the owner, registering first if need be; one's own ownership is replaced by a new one."""
         zookeeper = self._zookeeper
         with zookeeper.lock:
             owner = zookeeper.owners.get(shard_id)
             zookeeper.check_available()
-            if owner is not None and owner.member != self._member:
+            if owner is not None and owner.member != self._member and not fences:
+                self._refused.add(shard_id)
                 return None
             zookeeper.check_mark(self.mark)
             node = zookeeper.shards.get(shard_id)
@@ -225,9 +274,12 @@ class InMemoryCoordinator:
             if zookeeper.next_fault() is StoreFault.ANSWER_LOST:
                 # It took effect unnoticed; what is found of it is replaced, as after a session of our own.
                 zookeeper.put(shard_id, next_ownership(stored, fresh).encode())
-                return self.acquire(shard_id, fresh)
+                return self.acquire(shard_id, fresh, fences=fences)
             acquired = next_ownership(stored, fresh)
-            zookeeper.member_names.add(self._member)
+            if self._member not in zookeeper.member_names:
+                zookeeper.register(self._member, self._says)
+            if owner is not None and owner.member != self._member:
+                zookeeper.owner_lost(shard_id)
             zookeeper.owners[shard_id] = new_owner = zookeeper.new_owner(self._member)
             zookeeper.put(shard_id, acquired.encode())
             self._lost.discard(shard_id)
@@ -244,6 +296,14 @@ class InMemoryCoordinator:
                 owner = self._zookeeper.owners.get(shard_id)
                 if owned is not None and owner is not None and owner.node == owned.node:
                     del self._zookeeper.owners[shard_id]
+                    self._zookeeper.tell()
+
+    def take_freed(self) -> frozenset[str]:
+        """Name the shards that this member did not get, and that nobody owns any more."""
+        with self._zookeeper.lock:
+            freed = frozenset(self._refused - self._zookeeper.owners.keys())
+            self._refused -= freed
+            return freed
 
     def take_lost(self) -> frozenset[str]:
         """Name the shards lost since the last call."""
@@ -289,6 +349,7 @@ class InMemoryCoordinator:
             self._zookeeper.end_session(self._member)
             self.owned.clear()
             self._lost.clear()
+            self._zookeeper.tell()
 
     def lose(self, shard_id: str) -> None:
         """Learn that a shard is ours no longer."""
@@ -432,12 +493,14 @@ class InMemoryCheckpointStore:
 
 
 class InMemoryProcess:
-    """One process's store and coordinator."""
+    """One process's store, coordinator and group."""
 
     def __init__(self, zookeeper: InMemoryZooKeeper, member: str) -> None:
+        self.group = InMemoryGroup(zookeeper, member)
         self.coordinator = InMemoryCoordinator(zookeeper, member)
         self.store = InMemoryCheckpointStore(zookeeper, self.coordinator)
 
     def close(self) -> None:
         """Leave."""
+        self.group.close()
         self.coordinator.close()

@@ -15,10 +15,13 @@ from kinesis_spout.errors import KinesisError
 from kinesis_spout.kinesis import BufferedShardGetter, Prefetcher
 from kinesis_spout.kinesis.patience import Action, Reaction, reaction_to
 from kinesis_spout.tuples.retained_records import Retained, RetainedRecords
-from shard_state import RecordState, SequenceNumber, ShardPhase
+from shard_state import Guarantee, RecordState, SequenceNumber
 
 _RETAINED_SHARE: Final = 0.75
 _MIN_READ_AHEAD_BYTES: Final = 64 * 1024
+
+MAX_CLAIMED: Final = 500
+"""With AT_MOST_ONCE: so many records of a shard are claimed by one commit. A crash may lose as many."""
 
 
 class BufferedShards:
@@ -30,7 +33,7 @@ class BufferedShards:
         self._getters: dict[str, BufferedShardGetter] = {}
         """Of the shards whose end was not read yet."""
         self._turns = consumer.manager.turns
-        self._shares, self._shares_of = 1, -1
+        self._claims = consumer.manager.guarantee is Guarantee.AT_MOST_ONCE
         self.retained = RetainedRecords(int(_RETAINED_SHARE * consumer.config.max_buffered_bytes))
 
     # The ownership listener
@@ -93,11 +96,8 @@ class BufferedShards:
         return None
 
     def all_over(self) -> bool:
-        """Tell whether every shard is over, by a list that was made after the last end was read.
-
-        Has that list made, if there is none yet.
-        """
-        return self._consumer.manager.all_over and self._consumer.children_are_known
+        """Tell whether every shard of the stream is over, those of other members too."""
+        return self._consumer.sharing.all_over
 
     @property
     def reading_errors(self) -> list[Exception]:
@@ -116,12 +116,8 @@ class BufferedShards:
     # Inside
 
     def _read_ahead_bytes(self) -> int:
-        if self._shares_of != self._consumer.listings:
-            self._shares_of = self._consumer.listings
-            status = self._consumer.manager.status()
-            self._shares = max(1, sum(shard.phase is not ShardPhase.OVER for shard in status))
         total_bytes = (1 - _RETAINED_SHARE) * self._consumer.config.max_buffered_bytes
-        return max(_MIN_READ_AHEAD_BYTES, int(total_bytes / self._shares))
+        return max(_MIN_READ_AHEAD_BYTES, int(total_bytes / max(1, len(self._consumer.sharing.ours))))
 
     def _probe(self, now: float) -> Retained | None:
         """Give the one record that is tried while the circuit breaker is open, if it is time."""
@@ -152,6 +148,8 @@ class BufferedShards:
     def _fresh(self, shard_id: str, now: float) -> Retained | None:
         manager, getter = self._consumer.manager, self._getters.get(shard_id)
         while getter is not None and not self.retained.is_full and manager.may_read(shard_id, now):
+            if self._claims and not self._is_claimed(shard_id, getter):
+                return None
             try:
                 record = getter.poll()
             except KinesisError as error:
@@ -168,6 +166,7 @@ class BufferedShards:
             emission = manager.emit(shard_id, sequence, record.partition_key, now)
             size_bytes = len(record.data) + len(record.partition_key or "")
             self._consumer.counters.bytes_read += size_bytes
+            self._consumer.sharing.read_bytes[shard_id] += size_bytes
             if emission.deliver or emission.held:
                 record.attempt = emission.attempt
                 retained = self.retained.add(record, sequence, size_bytes)
@@ -175,10 +174,18 @@ class BufferedShards:
                     return retained
         return None
 
+    def _is_claimed(self, shard_id: str, getter: BufferedShardGetter) -> bool:
+        """Tell whether the next record may be handed out; if not, have a claim on it and some more committed."""
+        ahead = getter.ahead(MAX_CLAIMED)
+        if ahead is None:
+            return True  # the poll says why there is none
+        if self._consumer.manager.claim(shard_id, *ahead):
+            self._consumer.commit_soon()
+        return self._consumer.manager.may_hand_out(shard_id, ahead[0])
+
     def _end(self, shard_id: str) -> None:
         self._drop_getter(shard_id)
         self._consumer.manager.end_read(shard_id)
-        self._consumer.end_was_read()
 
     def _reading_failed(self, shard_id: str, epoch: int, error: Exception) -> Reaction:
         """Runs on a fetching thread."""

@@ -1,9 +1,10 @@
-"""The store and the coordinator of one application on one stream, over one session."""
+"""The store, the coordinator and the group of one application on one stream, over one session."""
 
 from types import TracebackType
 from typing import Self
 
 from kinesis_spout.zookeeper.coordinator import ZooKeeperCoordinator, unique_member_name
+from kinesis_spout.zookeeper.group import ZooKeeperGroup
 from kinesis_spout.zookeeper.ownerships import Ownerships
 from kinesis_spout.zookeeper.session import ZooKeeperSession
 from kinesis_spout.zookeeper.store import ZooKeeperCheckpointStore
@@ -12,7 +13,7 @@ from kinesis_spout.zookeeper.tree.paths import Paths
 
 
 class ZooKeeperBackend:
-    """Builds both ports over a session, which it starts, and ends with ``close``.
+    """Builds the three ports over a session, which it starts, and ends with ``close``.
 
     Args:
         session: not yet started.
@@ -33,10 +34,12 @@ class ZooKeeperBackend:
         limits: ChunkLimits | None = None,
         connect_timeout_seconds: float = 15.0,
     ) -> None:
+        member = member or unique_member_name()
         ownerships = Ownerships(session, paths)
         self.store = ZooKeeperCheckpointStore(session, paths, ownerships, limits)
+        self.group = ZooKeeperGroup(session, paths, member)
         self.coordinator = ZooKeeperCoordinator(
-            session, paths, ownerships, self.store, member or unique_member_name()
+            session, paths, ownerships, self.store, member, freed=self.group.wake
         )
         self.session = session
         self.paths = paths
@@ -44,6 +47,7 @@ class ZooKeeperBackend:
 
     def close(self) -> None:
         """Give everything up and leave. May be called twice."""
+        self.group.close()
         self.coordinator.close()
 
     def __enter__(self) -> Self:

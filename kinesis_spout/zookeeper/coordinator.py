@@ -5,9 +5,11 @@ import os
 import re
 import socket
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
+from kazoo.protocol.states import EventType, WatchedEvent
 
 from kinesis_spout.errors import StoreError, StoreUnavailable
 from kinesis_spout.zookeeper.ownerships import Ownership, Ownerships
@@ -43,6 +45,7 @@ class ZooKeeperCoordinator:
     again after a new session took the place of a lost one. Nobody else has to call ``join`` again.
 
     Get it from ``ZooKeeperBackend``, which gives the store the same session and ownerships.
+    ``freed`` is called when somebody's shard that was wanted here is given up.
     """
 
     def __init__(
@@ -52,6 +55,8 @@ class ZooKeeperCoordinator:
         ownerships: Ownerships,
         store: ZooKeeperCheckpointStore,
         member: str,
+        *,
+        freed: Callable[[], None],
     ) -> None:
         self._session = session
         self._client = session.client
@@ -59,7 +64,11 @@ class ZooKeeperCoordinator:
         self._ownerships = ownerships
         self._store = store
         self._member = check_name("member", member)
+        self._tell = freed
+        self._freed: set[str] = set()
+        """Added to on kazoo's thread."""
         self._notices = PauseNotices(session, paths, member)
+        self._says = b""
         self._joined = False
         self._closed = False
         session.subscribe(self)
@@ -69,7 +78,7 @@ class ZooKeeperCoordinator:
         """The name of this process among the application's members."""
         return self._member
 
-    def join(self) -> None:
+    def join(self, says: bytes = b"") -> None:
         """Register this process as a living member, waiting for an older session of its name to end.
 
         Raises:
@@ -77,6 +86,10 @@ class ZooKeeperCoordinator:
             ProgressLost: what this process began with is gone.
             StoreUnavailable: retriable.
         """
+        self._says = says
+        self._register()
+
+    def _register(self) -> None:
         deadline = self._session.deadline()
         # Where the progress was lost nothing is made anew.
         self._store.mark_version(self._store.ask_for_mark())
@@ -85,7 +98,7 @@ class ZooKeeperCoordinator:
         while True:
             session_id = self._session.await_connection(deadline)
             try:
-                self._session.answer(self._client.create_async(path, b"", ephemeral=True))
+                self._session.answer(self._client.create_async(path, self._says, ephemeral=True))
             except NodeExistsError as error:
                 stat = self._session.answer(self._client.exists_async(path))
                 if stat is not None and stat.ephemeralOwner != session_id:
@@ -101,6 +114,13 @@ class ZooKeeperCoordinator:
             self._joined = True
             return
 
+    def say(self, says: bytes) -> None:
+        """Write it into the member node (see the port)."""
+        self._says = says
+        self._session.await_connection(self._session.deadline())
+        with suppress(NoNodeError):  # whoever makes the node writes it
+            self._session.answer(self._client.set_async(self._paths.member(self._member), says))
+
     def members(self) -> list[str]:
         """Name the living members, in order."""
         self._session.await_connection(self._session.deadline())
@@ -109,7 +129,7 @@ class ZooKeeperCoordinator:
         except NoNodeError:
             return []
 
-    def acquire(self, shard_id: str, fresh: Checkpoint) -> Checkpoint | None:
+    def acquire(self, shard_id: str, fresh: Checkpoint, *, fences: bool = False) -> Checkpoint | None:
         """Become the owner of a shard (see the port).
 
         An owner node of our own session is never another's: it is left from an acquisition whose answer was
@@ -121,11 +141,13 @@ class ZooKeeperCoordinator:
         while True:
             session_id = self._session.await_connection(deadline)
             try:
-                owner = self._session.answer(self._client.exists_async(self._paths.owner(shard_id)))
-                if owner is not None and owner.ephemeralOwner != session_id:
+                owner = self._session.answer(
+                    self._client.exists_async(self._paths.owner(shard_id), watch=self._owner_changed)
+                )
+                if owner is not None and owner.ephemeralOwner != session_id and not fences:
                     return None
                 if not self._joined:
-                    self.join()
+                    self._register()
                 acquired = self._acquire_once(shard_id, fresh, session_id, replaces=owner is not None)
             except StoreUnavailable:
                 # Unknown whether it took effect. Reading the owner node again tells, once connected.
@@ -136,6 +158,11 @@ class ZooKeeperCoordinator:
                 return acquired
             if self._session.clock.monotonic() >= deadline:
                 raise StoreUnavailable(f"acquiring {shard_id} found no end: others keep changing it")
+
+    def _owner_changed(self, event: WatchedEvent) -> None:
+        if event.type == EventType.DELETED:
+            self._freed.add(event.path.rpartition("/")[2])
+            self._tell()
 
     def _acquire_once(
         self, shard_id: str, fresh: Checkpoint, session_id: int, *, replaces: bool
@@ -221,6 +248,12 @@ class ZooKeeperCoordinator:
         """Name the shards lost since the last call (see the port)."""
         return self._ownerships.take_lost()
 
+    def take_freed(self) -> frozenset[str]:
+        """Name the shards that were given up (see the port)."""
+        freed = frozenset(tuple(self._freed))
+        self._freed -= freed
+        return freed
+
     def show_pause(self, notice: str) -> bool:
         """Show operators that this member has paused (see the port)."""
         return self._notices.show(notice)
@@ -250,7 +283,7 @@ class ZooKeeperCoordinator:
         """
         del session_id
         if self._joined and not self._closed:
-            self._client.create_async(self._paths.member(self._member), b"", ephemeral=True)
+            self._client.create_async(self._paths.member(self._member), self._says, ephemeral=True)
 
     def session_lost(self) -> None:
         """Nothing to do: the member node went with the session, and the next session makes it again."""

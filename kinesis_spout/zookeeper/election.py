@@ -14,12 +14,14 @@ from kazoo.exceptions import BadVersionError, CancelledError, LockTimeout, NodeE
 
 from kinesis_spout.errors import StoreUnavailable
 from kinesis_spout.ports import Elected
-from kinesis_spout.zookeeper.errors import FAILURES, translated
+from kinesis_spout.zookeeper.errors import FAILURES
 from kinesis_spout.zookeeper.session import ZooKeeperSession
 
 _log = logging.getLogger(__name__)
 
 _NO_TERM: Final = b""
+_SEQUENCE_DIGITS: Final = 10
+"""With so many ZooKeeper numbers the candidates' nodes."""
 
 
 class ZooKeeperElection:
@@ -31,6 +33,7 @@ class ZooKeeperElection:
         session: started.
         member: the name of this process, for whoever looks at the candidates.
         close: closes the session, and what it needs.
+        campaign_seconds: how long one campaign waits; for about a session time-out unless given.
     """
 
     def __init__(
@@ -40,6 +43,8 @@ class ZooKeeperElection:
         session: ZooKeeperSession,
         member: str,
         close: Callable[[], None] | None = None,
+        *,
+        campaign_seconds: float | None = None,
     ) -> None:
         self._name = name
         self._session = session
@@ -48,6 +53,7 @@ class ZooKeeperElection:
         self._queue = f"{path}/queue"
         self._occupied = f"{path}/occupied"
         self._close = close or session.close
+        self._campaign_seconds = campaign_seconds or session.session_timeout_seconds
         self._lock = threading.Lock()
         """Guards the two below."""
         self._candidacy: Any = None
@@ -77,12 +83,12 @@ class ZooKeeperElection:
                 return None
             self._candidacy = candidacy
         try:
-            if not candidacy.acquire(timeout=self.session_timeout_seconds):
+            if not candidacy.acquire(timeout=self._campaign_seconds):
                 return None
         except (LockTimeout, CancelledError):
             return None
         except FAILURES as error:
-            raise translated(error) from error
+            raise self._session.translated(error) from error
         finally:
             self._candidacy = None
         return self._elected(f"{self._queue}/{candidacy.node}")
@@ -105,7 +111,7 @@ class ZooKeeperElection:
             self._client.sync_async(self._queue)  # the server may be behind the others
             stat = self._client.exists_async(elected.node).get(timeout=wait_seconds)
         except FAILURES as error:
-            raise translated(error) from error
+            raise self._session.translated(error) from error
         return None if stat is None or stat.czxid != elected.token else asked_at
 
     def resign(self, elected: Elected) -> None:
@@ -146,6 +152,22 @@ class ZooKeeperElection:
         except NoNodeError:
             return False
         return bool(data != _NO_TERM)
+
+    def leader(self) -> str | None:
+        """Name the member that leads, or is about to; None while nobody stands for election.
+
+        Raises:
+            StoreUnavailable: retriable.
+        """
+        try:
+            nodes = self._session.answer(self._client.get_children_async(self._queue))
+            first = min(nodes, key=lambda node: node[-_SEQUENCE_DIGITS:], default=None)
+            if first is None:
+                return None
+            data, _ = self._session.answer(self._client.get_async(f"{self._queue}/{first}"))
+        except NoNodeError:
+            return None
+        return str(data.decode())
 
     def cancel(self) -> None:
         """Wake the campaign (see the port)."""

@@ -111,12 +111,12 @@ class MicroBatchEngine:
         return not self._ended.is_set()
 
     def is_caught_up(self, since: float) -> bool:
-        """Tell whether everything that was in the stream at the monotonic time ``since`` is finished."""
+        """Tell whether everything that was in this member's shards at the monotonic time ``since`` is finished."""
         with self._consumer.lock:
             manager = self._manager
-            if not manager.idle or manager.unresolved or manager.to_acquire() or self._planned:
+            if not manager.idle or manager.unresolved or self._planned:
                 return False
-            if not self._consumer.children_are_known:
+            if not self._consumer.sharing.is_settled:
                 return False
             # A shard whose end was read has children, which are not read before that is stored.
             return all(

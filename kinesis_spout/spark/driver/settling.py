@@ -120,8 +120,6 @@ class Settling:
             shard.millis_behind_latest = result.millis_behind_latest
         if result.trimmed:
             self._tip.trimmed(result.plan.shard_id)
-        elif result.outcome.at_end:
-            self._consumer.end_was_read()
         if result.error is None or result.bytes_read:
             self._consumer.read_errors.worked(result.plan.shard_id)
         if result.error is not None:
@@ -134,6 +132,7 @@ class Settling:
         counters.acked += result.delivered - (failed - result.gone)
         counters.retried += failed - exhausted
         counters.bytes_read += result.bytes_read
+        self._consumer.sharing.read_bytes[result.plan.shard_id] += result.bytes_read
         counters.throttled += result.throttles
 
     def _judged(

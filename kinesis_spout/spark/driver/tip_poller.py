@@ -154,15 +154,11 @@ class TipPoller:
     def end_if_carried(self, shard_id: str, shard: DriverShard) -> None:
         """End a closed shard once its last page was carried away."""
         if shard.at_end and not shard.records:
-            self._end_read(shard_id)
+            self._manager.end_read(shard_id)
 
     def close(self) -> None:
         """Wait for the polls under way and end the threads."""
         self._fetchers.shutdown(cancel_futures=True)
-
-    def _end_read(self, shard_id: str) -> None:
-        self._manager.end_read(shard_id)
-        self._consumer.end_was_read()
 
     def _fetch(self, shard_id: str, shard: DriverShard, getter: ShardGetter) -> None:
         """Runs on a fetching thread."""
@@ -185,6 +181,7 @@ class TipPoller:
             self.arrived_at = now
         self.recovered(shard)
         self._consumer.counters.bytes_read += page.size_bytes
+        self._consumer.sharing.read_bytes[shard_id] += page.size_bytes
         full = (
             len(page.records) >= self._settings.records_per_fetch
             or page.millis_behind_latest > _BEHIND_MILLIS

@@ -2,9 +2,10 @@
 
 /{root}/{app}/{stream}           the mark that the application has begun
     shards/{shardId}             checkpoint
-    members/{member}             ephemeral: one for each living consumer
-    leader/                      election
-    assignment                   written by the leader only
+    members/{member}             ephemeral: one for each living consumer, with what it says of itself
+    leader/queue/…               ephemeral: the members that stand for leadership; the first one leads
+    assignment                   which member should own which shard; written by the leader only
+    draining/{member}            this member should own nothing; kept until it leaves
     owners/{shardId}             ephemeral: the fence of every checkpoint write
     paused/{member}              ephemeral: this member pauses; to remove the node tells it to go on
 
@@ -80,6 +81,11 @@ class Paths:
         return f"{self.base}/assignment"
 
     @property
+    def draining(self) -> str:
+        """Parent of the names of members that should own nothing."""
+        return f"{self.base}/draining"
+
+    @property
     def paused(self) -> str:
         """Parent of the notices of members that have paused."""
         return f"{self.base}/paused"
@@ -96,14 +102,23 @@ class Paths:
         """Where a member registers."""
         return f"{self.members}/{member}"
 
+    def drain(self, member: str) -> str:
+        """Where an operator says that a member should own nothing."""
+        return f"{self.draining}/{member}"
+
     def pause(self, member: str) -> str:
         """Where a member says that it has paused."""
         return f"{self.paused}/{member}"
 
 
+def offices(root: str) -> tuple[str, str]:
+    """The root, and in it the parent of all elections that belong to no application."""
+    return f"/{root}", f"/{root}/~leaders"
+
+
 def office(root: str, name: str) -> str:
     """Where processes stand for the election of that name."""
-    return f"/{root}/~leaders/{name}"
+    return f"{offices(root)[1]}/{name}"
 
 
 def check_name(field: str, name: str) -> str:

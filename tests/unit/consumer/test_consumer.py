@@ -272,39 +272,15 @@ def test_what_was_fenced_is_dropped_with_its_letters_and_taken_again_from_what_i
     store.fences_next = True
     spout.ack(f"{one}#1.1")
 
-    world.until(lambda: started.manager.shard(FIRST) is None, "the shard is dropped")
+    def epoch() -> int:
+        state = started.manager.shard(FIRST)
+        return 0 if state is None else state.epoch
+
+    world.until(lambda: epoch() == 2, "the shard was dropped and acquired anew")
     assert not started.letters
     assert not spout.ack(f"{two}#1.1"), "the delivery was of an ownership that ended"
-    assert spout.next_tuple() is None
-    started._list_soon()
     sink.passes.release(10)
     assert values_of(world.settle(spout, 2)) == ["one", "two"]
-    spout.close()
-
-
-def test_the_end_of_a_shard_is_listed_anew_even_if_a_list_is_under_way(world: World) -> None:
-    """It may have been asked for before the split: what it says of children is not known."""
-    lister = GatedLister(world.stream)
-    spout = RecordSpout(
-        ports=replace(world.ports(), lister=lister),
-        stream="orders",
-        app="billing",
-        initial_position="trim_horizon",
-        shard_list_interval_seconds=NEVER,
-    ).open()
-    assert spout._started is not None
-    started, _ = spout._started
-    lister.gated = True
-    started._list_soon()
-    wait_until(lambda: lister.begun == 1, "a list is under way")
-    started.end_was_read()
-    lister.passes.release()
-    wait_until(lambda: started.listings == 2, "the list that was under way is taken in")
-    assert not started.children_are_known
-    lister.passes.release()
-    wait_until(lambda: started.children_are_known, "a list that was asked for after the end was read")
-    lister.gated = False
-    lister.passes.release(10)
     spout.close()
 
 

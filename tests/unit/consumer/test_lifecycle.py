@@ -146,20 +146,20 @@ def test_each_commit_is_said_at_debug_and_a_summary_once_a_minute(
     assert {record.levelname for record in debug()} == {"DEBUG"}
 
 
-def test_a_stand_by_says_so_and_then_that_it_took_over(
+def test_a_stand_by_says_so_once_and_then_what_it_acquired(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    first = world.spout()
+    first = world.spout(mode="standby")
     caplog.clear()
-    world.spout()
-    assert told(caplog, "stands by") == [f"stands by for 1 shard of orders: {FIRST}"]
+    world.spout(mode="standby")
+    said = ["stands by: no shard of orders is assigned to this member"]
+    world.until(lambda: told(caplog, "stands by") == said, "it says so")
     for _ in range(20):
         world.clock.advance(1.0)
     first.close()
-    world.until(lambda: bool(told(caplog, "took over")), "the second took over")
-    assert told(caplog, "took over") == [f"took over 1 shard of orders: {FIRST}"]
-    assert len(told(caplog, "stands by")) == 1, "once, however often it tried"
-    assert told(caplog, "acquired") == []
+    world.until(lambda: bool(told(caplog, "acquired")), "the second one has the shard")
+    assert told(caplog, "acquired") == [f"acquired 1 shard of orders: {FIRST}"]
+    assert told(caplog, "stands by") == said, "once"
 
 
 def test_a_stop_says_why_and_what_was_done(world: World, caplog: pytest.LogCaptureFixture) -> None:

@@ -56,6 +56,7 @@ class World:
             open_getter=open_getter,
             store=process.store,
             coordinator=process.coordinator,
+            group=process.group,
             dead_letters=self.dead_letters,
             clock=self.clock,
             close=close,

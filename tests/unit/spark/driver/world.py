@@ -252,6 +252,7 @@ class EngineWorld:
             open_getter=open_getter,
             store=process.store,
             coordinator=process.coordinator,
+            group=process.group,
             dead_letters=self.dead_letters,
         )
         config = SpoutConfig.of(

@@ -1,0 +1,78 @@
+"""What the leader of an application's members does: it lists the shards, and assigns them to the members.
+
+Every member has one, and does nothing with it while another leads. The plan is ``AssignmentPlanner``'s.
+"""
+
+import logging
+import math
+
+from kinesis_spout.consumer.lifecycle import Lifecycle
+from kinesis_spout.consumer.ports import Ports
+from shard_state import Assignment, AssignmentPlanner
+
+_log = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 5.0
+"""How often a leader looks at the members although nothing was heard of them: what they read changes."""
+
+
+class Leading:
+    """Leads while this member is the elected one. Mutable; the housekeeper's.
+
+    Args:
+        ports: of the consumer.
+        life: is told the stream's shards.
+        list_seconds: how often they are listed.
+    """
+
+    def __init__(self, ports: Ports, life: Lifecycle, *, list_seconds: float) -> None:
+        self._ports = ports
+        self._life = life
+        self._list_seconds = list_seconds
+        self._planner: AssignmentPlanner | None = None
+        """Of the present term."""
+        self._list_at = 0.0
+        self._ended: set[str] = set()
+        """What members said to be over, and the planner was told."""
+
+    def lead(self, now: float) -> float:
+        """Do what is due, if this member leads; say when something is due next.
+
+        Raises:
+            KinesisSpoutError: what it met; it begins anew with the next call.
+        """
+        group = self._ports.group
+        if not group.leads():
+            self._planner = None
+            return math.inf
+        planner = self._planner or self._inaugurated(now)
+        members = group.members()
+        ended = {shard_id for member in members for shard_id in member.ended} - self._ended
+        # The children of what has ended must be known before it is out of the assignment.
+        if ended or now >= self._list_at:
+            shards = self._ports.lister.list_shards()
+            self._list_at = now + self._list_seconds
+            self._life.listed(shards)
+            planner.listed(shards, {})
+            planner.over(ended)
+            self._ended |= ended
+        self._planner = None  # until it is known that what it decides is in force
+        before = planner.current
+        assignment = planner.plan(members, now)
+        if assignment is not None:
+            if not group.assign(assignment):
+                return now
+            self._life.assigned(before, assignment)
+        self._planner = planner
+        return min(self._list_at, planner.next_plan_at or math.inf, now + _LOOK_SECONDS)
+
+    def _inaugurated(self, now: float) -> AssignmentPlanner:
+        """Begin a term: from what the leader before has left."""
+        _log.info("leads the consumers of this stream")
+        planner = AssignmentPlanner(self._ports.group.assignment() or Assignment())
+        shards = self._ports.lister.list_shards()
+        self._life.listed(shards)
+        planner.listed(shards, self._ports.store.load())
+        self._list_at = now + self._list_seconds
+        self._ended.clear()
+        return planner

@@ -1,0 +1,219 @@
+"""This member's share of the shards: what it is to acquire, what it is to give up, and what it says of itself.
+
+A member *leaves* an owned shard that is assigned to another: it hands out nothing more of it, waits until none of
+it is in flight, at most ``hand_over_timeout_seconds``, commits the progress and deletes the owner node. One that
+does not do so in time is fenced by the next owner, one session time-out later.
+"""
+
+import threading
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from kinesis_spout.consumer.ports import Ports
+from kinesis_spout.settings import SpoutConfig
+from shard_state import (
+    SHARD_END,
+    Assignment,
+    Checkpoint,
+    GroupMember,
+    MemberMode,
+    Position,
+    Shard,
+    StateManager,
+)
+
+_REPORT_SECONDS: Final = 10.0
+"""How often a member measures how fast it reads its shards."""
+_TRY_SECONDS: Final = 2.0
+"""How often it is tried to get a shard that its old owner keeps; that it is freed is noticed at once."""
+_SHARE_OF_CHANGE: Final = 0.25
+"""How much a rate must differ from what was said before it is said anew."""
+
+
+class Wish(NamedTuple):
+    """A shard to acquire."""
+
+    shard_id: str
+    fresh: Checkpoint
+    fences: bool
+    """Whether its old owner has had its time to let go."""
+
+
+@dataclass(slots=True)
+class _Wanted:
+    """A shard that is ours, and not owned yet. Mutable."""
+
+    since: float
+    try_at: float = 0.0
+
+
+class Sharing:
+    """Mutable. Call it under the consumer's lock, but for ``start`` and ``report``, which talk to ZooKeeper."""
+
+    def __init__(
+        self, config: SpoutConfig, ports: Ports, manager: StateManager, lock: threading.RLock
+    ) -> None:
+        self._ports = ports
+        self._manager = manager
+        self._lock = lock
+        self._member = ports.coordinator.member
+        self._mode = MemberMode(config.mode)
+        self._weight = config.weight
+        self._hand_over_seconds = config.hand_over_timeout_seconds
+        self._fence_seconds = config.hand_over_timeout_seconds + config.session_timeout_seconds
+        self._assignment = Assignment()
+        self._taken_in = False
+        self.ours: frozenset[str] = frozenset()
+        """The shards that this member should own."""
+        self._leaving: dict[str, float] = {}
+        """Owned shards that are another's, and by when they are given up."""
+        self._wanted: dict[str, _Wanted] = {}
+        """Shards that are ours and that are not owned yet."""
+        self._ended: set[str] = set()
+        self.read_bytes: defaultdict[str, int] = defaultdict(int)
+        """Of each shard, since the rates were measured last. Whoever reads adds to it."""
+        self._measured_at = 0.0
+        self._rates: dict[str, float] = {}
+        self._said = b""
+
+    # What it should own
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether a leader has assigned with this member in mind."""
+        return self._member in self._assignment.members
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether this member owns what it should own, as far as is known."""
+        return self.is_placed and not self._leaving and not self._unowned() and self.ends_are_known
+
+    @property
+    def ends_are_known(self) -> bool:
+        """Whether the leader has taken in that the shards are over which this member has ended."""
+        return self._assignment.owners.keys().isdisjoint(self._ended)
+
+    @property
+    def all_over(self) -> bool:
+        """Whether every shard of the stream is over: nothing can come any more without a reshard."""
+        return (
+            self._taken_in and self._assignment.all_over and self.ends_are_known and not self._manager.owned
+        )
+
+    def take_in(self, assignment: Assignment | None, now: float) -> None:
+        """Take in what is assigned now."""
+        if assignment is None:
+            return
+        if not self._taken_in or assignment != self._assignment:
+            self._taken_in, self._assignment = True, assignment
+            self._manager.listed(*_as_listed(assignment))
+            self._ended &= assignment.owners.keys()
+            self.ours = assignment.of(self._member)
+        self._leaving = {
+            shard_id: self._leaving.get(shard_id, now + self._hand_over_seconds)
+            for shard_id in self._manager.owned - self.ours
+        }
+        self._manager.leave(self._leaving)
+        unowned = self._unowned()
+        self._wanted = {shard_id: self._wanted.get(shard_id) or _Wanted(now) for shard_id in unowned}
+
+    def _unowned(self) -> list[str]:
+        return [shard.shard_id for shard in self._manager.to_acquire() if shard.shard_id in self.ours]
+
+    def wishes(self, now: float, freed: Collection[str]) -> list[Wish]:
+        """Name the shards to try to acquire now: new ones, freed ones, and now and then the others.
+
+        Args:
+            now: the time.
+            freed: shards that their old owners have given up.
+        """
+        wishes = []
+        for shard_id, wanted in self._wanted.items():
+            if shard_id in freed or now >= wanted.try_at:
+                wanted.try_at = now + _TRY_SECONDS
+                fences = now >= wanted.since + self._fence_seconds
+                wishes.append(Wish(shard_id, self._manager.fresh_checkpoint(shard_id), fences))
+        return wishes
+
+    def left(self, now: float) -> list[str]:
+        """Name the shards to give up now: nothing of them is in flight, or the time for that is over."""
+        return [
+            shard_id
+            for shard_id, until in self._leaving.items()
+            if now >= until or self._manager.has_left(shard_id)
+        ]
+
+    @property
+    def leaving(self) -> frozenset[str]:
+        """The owned shards that are another's."""
+        return frozenset(self._leaving)
+
+    def dropped(self, shard_ids: Iterable[str]) -> None:
+        """Note that shards are owned no more."""
+        for shard_id in shard_ids:
+            self._leaving.pop(shard_id, None)
+            self.read_bytes.pop(shard_id, None)
+
+    def ended(self, shard_ids: Iterable[str]) -> None:
+        """Note that shards are over, and that this is stored."""
+        self._ended.update(shard_ids)
+
+    # What it says of itself
+
+    def start(self, now: float) -> None:
+        """Join."""
+        self._measured_at = now
+        self._said = self._says()
+        self._ports.coordinator.join(self._said)
+
+    def report(self, now: float) -> float:
+        """Say what has changed since it was said last; say when to look again."""
+        with self._lock:
+            if now >= self._measured_at + _REPORT_SECONDS:
+                self._measure(now)
+            says = self._says()
+        if says != self._said:
+            self._ports.coordinator.say(says)
+            self._said = says
+        return self._measured_at + _REPORT_SECONDS
+
+    def _measure(self, now: float) -> None:
+        seconds = now - self._measured_at
+        rates = {shard_id: size_bytes / seconds for shard_id, size_bytes in self.read_bytes.items()}
+        if _differ(rates, self._rates):
+            self._rates = rates
+        self.read_bytes.clear()
+        self._measured_at = now
+
+    def _says(self) -> bytes:
+        return GroupMember(
+            name=self._member,
+            mode=self._mode,
+            weight=self._weight,
+            rates=self._rates,
+            ended=frozenset(self._ended),
+        ).encode()
+
+
+def _differ(rates: Mapping[str, float], said: Mapping[str, float]) -> bool:
+    """Tell whether rates are worth a write: not while each is about what it was."""
+    return any(
+        abs(rates.get(shard_id, 0.0) - said.get(shard_id, 0.0))
+        > _SHARE_OF_CHANGE * max(rates.get(shard_id, 0.0), said.get(shard_id, 0.0))
+        for shard_id in rates.keys() | said.keys()
+    )
+
+
+def _as_listed(assignment: Assignment) -> tuple[list[Shard], dict[str, Checkpoint]]:
+    """Say what an assignment tells of lists and of what is stored: the parents of what is assigned are over."""
+    shards, stored = [], {}
+    for shard_id, parents in assignment.parents.items():
+        if parents is None:
+            stored[shard_id] = Checkpoint(start=Position.trim_horizon())
+            continue
+        shards.append(Shard(shard_id=shard_id, parents=parents))
+        for parent in parents:
+            stored[parent] = Checkpoint(start=Position.trim_horizon(), base=SHARD_END, parents=())
+    return shards, stored

@@ -1,0 +1,97 @@
+"""A member of an application's group: what it says of itself, and what the leader knows of it besides."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from shard_state.errors import InvalidStoredForm
+from shard_state.stored_form import check_fields, check_version, mapping, no_number, number, texts
+
+VERSION: Final = 1
+
+_FIELDS: Final = frozenset({"version", "mode", "weight", "rates", "ended"})
+
+
+class MemberMode(Enum):
+    """When a member takes shards."""
+
+    SHARING = "sharing"
+    """Always: it has its share of them."""
+    STANDBY = "standby"
+    """Only while no member that shares is there; then one stand-by has them all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMember:
+    """One living member of an application, as the leader sees it."""
+
+    name: str
+    mode: MemberMode = MemberMode.SHARING
+    weight: float = 1.0
+    """How large a share it wants, relative to others; more than 0."""
+    rates: Mapping[str, float] = field(default_factory=dict)
+    """Bytes per second, observed lately, of the shards that it owns."""
+    ended: frozenset[str] = frozenset()
+    """Shards whose SHARD_END it has stored, until the assignment names them no more."""
+    joined: int = 0
+    """Grows with every member that joins."""
+    draining: bool = False
+    """Whether an operator wants it to give everything up."""
+
+    def encode(self) -> bytes:
+        """Give the stored form of what the member says of itself: mode, weight, rates and ended shards.
+
+        Rates keep two digits. So one that hardly changes gives the same bytes, which need not be written again.
+        """
+        document = {
+            "version": VERSION,
+            "mode": self.mode.value,
+            "weight": self.weight,
+            "rates": {shard_id: int(float(f"{rate:.1e}")) for shard_id, rate in sorted(self.rates.items())},
+            "ended": sorted(self.ended),
+        }
+        return json.dumps(document, separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, stored: bytes, *, name: str, joined: int = 0, draining: bool = False) -> "GroupMember":
+        """Read the stored form of a member; what it does not say of itself is given.
+
+        Raises:
+            InvalidStoredForm: when it cannot be read, or is of a newer version.
+        """
+        try:
+            document = mapping(json.loads(stored, parse_constant=no_number))
+            check_version(document["version"], VERSION, "a member", InvalidStoredForm)
+            check_fields(document, _FIELDS)
+            return cls(
+                name=name,
+                mode=MemberMode(document["mode"]),
+                weight=_weight(document["weight"]),
+                rates={shard_id: _rate(rate) for shard_id, rate in mapping(document["rates"]).items()},
+                ended=frozenset(texts(document["ended"])),
+                joined=joined,
+                draining=draining,
+            )
+        except InvalidStoredForm:
+            raise
+        except (LookupError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
+            raise InvalidStoredForm(
+                f"expected a stored member (JSON, version {VERSION}) of {name}, got {stored[:200]!r}: {error!r}. "
+                "A member writes it when it joins: restart that one"
+            ) from error
+
+
+def _weight(value: object) -> float:
+    weight = number(value)
+    if weight <= 0:
+        raise ValueError(f"expected a weight of more than 0, got {value!r}")
+    return weight
+
+
+def _rate(value: object) -> float:
+    rate = number(value)
+    if rate < 0:
+        raise ValueError(f"expected bytes per second, 0 or more, got {value!r}")
+    return rate

@@ -1,0 +1,73 @@
+"""The values of which stored forms are made, each checked: a wrong one is an error, and never a default."""
+
+from math import isfinite
+
+from shard_state.errors import ShardStateError
+
+
+def check_version(version: object, newest: int, what: str, error: type[ShardStateError]) -> None:
+    """Refuse a version of ``what`` that this code does not know: one after ``newest``, or what is no version.
+
+    Raises:
+        ValueError: it is no version. Of a newer one: ``error``.
+    """
+    if whole_number(version) > newest:
+        raise error(
+            f"expected {what} of version {newest} at most, got version {version}: "
+            "it was written by a newer kinesis-spout; upgrade this one"
+        )
+    if version == 0:
+        raise ValueError("there is no version 0")
+
+
+def check_fields(document: dict[str, object], known: frozenset[str]) -> None:
+    """Refuse a document that lacks a field, or that has one which is not known."""
+    if document.keys() != known:
+        raise ValueError(f"expected the fields {sorted(known)}, got {sorted(document)}")
+
+
+def whole_number(value: object) -> int:
+    """Take a whole number, 0 or more."""
+    if type(value) is not int or value < 0:  # a bool is an int too, by its class
+        raise ValueError(f"expected a whole number, 0 or more, got {value!r}")
+    return value
+
+
+def number(value: object, meaning: str = "a finite number") -> float:
+    """Take a finite number."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+        raise ValueError(f"expected {meaning}, got {value!r}")
+    return float(value)
+
+
+def truth(value: object) -> bool:
+    """Take true or false."""
+    if not isinstance(value, bool):
+        raise TypeError(f"expected true or false, got {value!r}")
+    return value
+
+
+def text(value: object) -> str:
+    """Take a text."""
+    if not isinstance(value, str):
+        raise TypeError(f"expected text, got {value!r}")
+    return value
+
+
+def texts(value: object) -> tuple[str, ...]:
+    """Take a list of texts."""
+    if not isinstance(value, list):
+        raise TypeError(f"expected a list, got {value!r}")
+    return tuple(text(item) for item in value)
+
+
+def mapping(value: object) -> dict[str, object]:
+    """Take a JSON object."""
+    if not isinstance(value, dict):
+        raise TypeError(f"expected an object, got {value!r}")
+    return value
+
+
+def no_number(name: str) -> float:
+    """Refuse NaN and the infinities, which JSON does not know; for ``parse_constant``."""
+    raise ValueError(f"expected numbers, got {name}")

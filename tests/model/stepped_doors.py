@@ -1,0 +1,200 @@
+"""Both record doors, stepped: on one thread, by a manual clock."""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Self, cast
+
+import pytest
+
+from kinesis_spout.errors import KinesisSpoutError
+from kinesis_spout.kinesis import PollingShardGetter
+from kinesis_spout.record import Record
+from kinesis_spout.settings import SpoutConfig
+from kinesis_spout.spark.driver.engine import MicroBatchEngine
+from kinesis_spout.spark.driver.engine_settings import EngineSettings
+from kinesis_spout.spark.tasks.delivery import DeliverySettings, HandlerDelivery, SliceDelivery
+from kinesis_spout.spark.tasks.task import run_slices
+from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
+from kinesis_spout.testing import SteppedSpout
+from kinesis_spout.testing.stepped_spout import _SteppedConsumer
+from tests.model.counted_world import RETRY_LIMIT, Crashed, Door, Process
+from tests.unit.spark.driver.world import MortalHandler, StreamClient, task_settings
+
+_IN_FLIGHT = 3
+"""How many tuples are handled before the first of them is acked or failed."""
+
+
+def _config(process: Process) -> SpoutConfig:
+    return SpoutConfig.of(
+        stream="orders",
+        app="billing",
+        initial_position="trim_horizon",
+        retry_limit=RETRY_LIMIT,
+        retry_backoff_seconds=0.5,
+        retry_jitter=0.0,
+        commit_interval_seconds=0.5,
+        poll_interval_seconds=1.0,
+        shard_list_interval_seconds=30.0,
+        breaker_failure_ratio=None,
+        order=process.world.scenario.order.value,
+    )
+
+
+class PlainDoor(Door):
+    """A ``SteppedSpout``, whose tuples are acked and failed in the reverse of their order, a few together."""
+
+    def __init__(self, process: Process) -> None:
+        self._world = process.world
+        self._spout = SteppedSpout(_config(process), ports=process.ports).open()
+        self._handled: list[tuple[str, Record, Exception | None]] = []
+
+    def step(self) -> None:
+        while (emitted := self._spout.next_tuple()) is not None:
+            record: Record = emitted.values
+            self._world.delivers(record)
+            error = None
+            try:
+                self._world.call("handler", self._world.handle, record)
+            except Exception as raised:  # noqa: BLE001 - whatever a handler raises fails its record
+                error = raised
+            self._handled.append((emitted.message_id, record, error))
+            if len(self._handled) == _IN_FLIGHT:
+                self._report()
+        self._report()
+
+    def _report(self) -> None:
+        while self._handled:
+            message_id, record, error = self._handled.pop()
+            if error is not None:
+                if self._spout.fail(message_id, error):
+                    self._world.failed(record)
+            elif self._spout.ack(message_id):
+                self._world.acked(record)
+
+    def close(self) -> None:
+        self._spout.close()
+
+
+class MicroBatchDoor(Door):
+    """A ``MicroBatchEngine`` without threads and without Spark: polls and jobs run where they are started."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._consumer = _SteppedConsumer(_config(process), process.ports, message_timeout_seconds=None)
+        settings = EngineSettings(
+            parallelism=2,
+            shards_per_task=8,
+            max_concurrent_batches=2,
+            records_per_fetch=2,
+            poll_seconds=0.2,
+            idle_poll_seconds=2.0,
+            max_buffered_bytes=1024 * 1024,
+            batch_timeout_seconds=None,
+        )
+        self._engine = MicroBatchEngine(self._consumer, _Runner(process), settings, "stepped")
+        here = cast("Any", _RunsHere(process))
+        self._engine._tip._fetchers = here
+        self._engine._running._threads = here
+        try:
+            self._consumer.start(self._engine)
+        except KinesisSpoutError:
+            self._consumer.close(commit=False)
+            raise
+
+    def step(self) -> None:
+        self._consumer.do_chores()
+        self._consumer.check()
+        with self._consumer.lock:
+            self._engine._start_work()
+        self._engine._make_calls(0.0)
+
+    def close(self) -> None:
+        self._engine.stop(0.0)
+
+
+class _RunsHere:
+    """A pool that runs what is submitted at once, on the caller's thread."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    def submit(self, work: Callable[..., None], *args: object) -> None:
+        work(*args)
+        self._process.check_alive()  # a batch takes whatever its job raises as that job's end
+
+    def shutdown(self, *, wait: bool = True, cancel_futures: bool = False) -> None:
+        """Nothing is under way."""
+
+
+class _Runner:
+    """A ``BatchRunner`` whose executors are this thread. Each slice is a task of its own."""
+
+    def __init__(self, process: Process) -> None:
+        self._world = process.world
+        self._settings = task_settings(
+            StreamClient(self._world.stream), order=self._world.scenario.order, records_per_fetch=2
+        )
+
+    def run(self, tag: str, packs: Sequence[Sequence[WorkSlice]]) -> list[WorkResult]:
+        del tag
+        with _executors_are_here(self._world.clock):
+            return [
+                result
+                for pack in packs
+                for work in pack
+                for result in run_slices([work], self._settings, self._deliver)
+            ]
+
+    def _deliver(self, work: WorkSlice, rules: DeliverySettings) -> SliceDelivery:
+        return HandlerDelivery(work, MortalHandler(self._handle), rules)
+
+    def _handle(self, record: Record) -> None:
+        self._world.delivers(record)
+        try:
+            self._world.call("handler", self._world.handle, record)
+        except Exception:
+            self._world.failed(record)
+            raise
+        self._world.acked(record)
+
+    def has_begun(self, tag: str) -> bool:
+        del tag
+        return True
+
+    def cancel(self, tag: str) -> None:
+        """Nothing is under way."""
+
+
+class _PoolHere:
+    """A ``ThreadPoolExecutor`` of this thread."""
+
+    def __init__(self, max_workers: int) -> None:
+        del max_workers
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is under way."""
+
+    def submit(self, work: Callable[[], Any]) -> "Future[Any]":
+        future: Future[Any] = Future()
+        try:
+            future.set_result(work())
+        except (Exception, Crashed) as error:  # noqa: BLE001 - it is who asks for the result that gets it
+            future.set_exception(error)
+        return future
+
+
+@contextmanager
+def _executors_are_here(clock: object) -> Iterator[None]:
+    """Let tasks fetch on this thread, and keep to the read limits by this clock."""
+    task = "kinesis_spout.spark.tasks.task"
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(f"{task}.ThreadPoolExecutor", _PoolHere)
+        patches.setattr(
+            f"{task}.PollingShardGetter", partial(PollingShardGetter, clock=clock, jitter=lambda: 0.0)
+        )
+        yield
