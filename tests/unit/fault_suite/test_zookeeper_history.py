@@ -137,6 +137,9 @@ def test_a_log_file_is_read_as_it_grows(tmp_path: Path) -> None:
     assert [each.zxid for each in follower.poll()] == [2]
     (tmp_path / "log.3").write_bytes(header + entry(set_data(3, "/c")))
     assert [each.zxid for each in follower.poll()] == [3]
+    file.write_bytes(header + one + two + entry(set_data(4, "/d")))
+    file.unlink()
+    assert [each.zxid for each in follower.poll()] == [4], "the rest of a file that was removed"
     follower.close()
 
 
