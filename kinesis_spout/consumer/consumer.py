@@ -267,7 +267,7 @@ class Consumer:
     def _commit_the_last(self) -> None:
         """Commit and give the shards up. A connection that drops just now is no reason to do it all again."""
         with self.lock:
-            self.manager.end_claims()
+            self.manager.end_claims(self.manager.owned)
 
         def commit() -> None:
             self._take_lost()
@@ -416,6 +416,7 @@ class Consumer:
         """Give up the shards that are another's, once nothing of them is in flight, or their time is over."""
         with self.lock:
             leaving = self.sharing.left(now)
+            self.manager.end_claims(leaving)
         if not leaving:
             return
         self._commit()
