@@ -32,7 +32,7 @@ SERVER_TESTS := tests/contract tests/fault tests/integration tests/wheel
 ARGS ?=
 CANDIDATES := $(or $(PYTHON),python3.13 python3.12 python3.11 python3)
 
-.PHONY: help demo test test-oldest bench docs lint clean set-up java engine mermaid
+.PHONY: help demo test test-oldest fault bench docs lint clean set-up java engine mermaid
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -59,6 +59,9 @@ test-oldest: set-up  ## what touches Spark, under the oldest PySpark that is sup
 	fi
 	@# That PySpark leaves sockets to the garbage collector, which is no fault of ours.
 	@$(OLDEST)/bin/pytest -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning $(SPARK_TESTS)
+
+fault: set-up  ## consumers under kills, cuts, outages and resharding, judged at the end; ARGS="--events 1000 --seed 7"
+	@$(BIN)/python -m tests.fault.suite $(ARGS)
 
 bench: set-up  ## every benchmark, with its figures; benchmarks/README.md tells how to choose
 	@$(BIN)/python benchmarks/run.py $(ARGS)

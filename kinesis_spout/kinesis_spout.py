@@ -93,6 +93,7 @@ class KinesisSpout(RecordSpout):
         from kinesis_spout.spark.tasks.jobs import classic_context  # noqa: PLC0415
 
         self._refuse_order("foreach_batch")
+        self._refuse_at_most_once("foreach_batch")
         context = classic_context(spark)
         settings = task_settings(self.config, context.defaultParallelism)
         runner = DataFrameRunner(spark, context, settings, handler)
@@ -100,6 +101,7 @@ class KinesisSpout(RecordSpout):
         return start_query(self.config, ports, context, runner, name, door="foreach_batch")
 
     def _run(self, spark: "SparkSession", handler: "Handler", name: str | None, *, door: str) -> "SpoutQuery":
+        self._refuse_at_most_once(door)
         from kinesis_spout.spark.driver.query import start_query, task_settings  # noqa: PLC0415
         from kinesis_spout.spark.pickled_handler import PickledHandler  # noqa: PLC0415
         from kinesis_spout.spark.tasks.handler_runner import HandlerRunner  # noqa: PLC0415
@@ -116,4 +118,11 @@ class KinesisSpout(RecordSpout):
             raise InvalidConfig(
                 f"expected `order=unordered` with {door}, got {self.config.order!r}: rows of a batch are "
                 "handled together and cannot wait for each other. Use foreach_record for that order"
+            )
+
+    def _refuse_at_most_once(self, door: str) -> None:
+        if self.config.guarantee == "at_most_once":
+            raise InvalidConfig(
+                f"expected `guarantee=at_least_once` or `none` with {door}, got 'at_most_once': Spark may run a "
+                "job again. Use next_tuple for that guarantee"
             )

@@ -210,8 +210,8 @@ class Coordinator(Protocol):
                 refused from this moment, and it hears of it.
 
         Returns:
-            The checkpoint to go on from, with the new epoch; None if somebody else owns the shard. Then the
-            group of this process says that something has changed as soon as the owner has given it up.
+            The checkpoint to go on from, with the new epoch; None if somebody else owns the shard. Then
+            ``take_freed`` names it as soon as that one has given it up, and the group says that there is news.
 
         Raises:
             CheckpointUnreadable, ProgressLost, StoreUnavailable: see the store's ``load``.
@@ -224,6 +224,13 @@ class Coordinator(Protocol):
 
     def take_lost(self) -> frozenset[str]:
         """Name the shards whose ownership ended without a release since the last call (session lost).
+
+        Never blocks, and may be called from any thread.
+        """
+        ...
+
+    def take_freed(self) -> frozenset[str]:
+        """Name the shards that ``acquire`` did not get, and that were given up since; each once.
 
         Never blocks, and may be called from any thread.
         """
@@ -285,6 +292,14 @@ class Group(Protocol):
 
     def leads(self) -> bool:
         """Say whether this member leads. True is certain for a part of the session time-out; writes are fenced."""
+        ...
+
+    def leader(self) -> str | None:
+        """Name the member that leads, for an operator; None while nobody does.
+
+        Raises:
+            StoreUnavailable: retriable.
+        """
         ...
 
     def members(self) -> list[GroupMember]:

@@ -40,7 +40,7 @@ again yet. They are kept beside the list (``restored``) until reading has passed
 both.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum, auto
 from typing import Final
 
@@ -308,11 +308,20 @@ class InflightRecordTracker:
 
     def hole_map(self) -> tuple[tuple[Hole, ...], tuple[tuple[SequenceNumber, int], ...]]:
         """Give the holes and the attempts to be stored with the base."""
+        return self._map(lambda span: span.state is _FINISHED)
+
+    def hand_out_map(self) -> tuple[tuple[Hole, ...], tuple[tuple[SequenceNumber, int], ...]]:
+        """Give the same as if all that was handed out were finished. The first hole may begin at the base."""
+        return self._map(lambda span: span.state is not _WAITING)
+
+    def _map(
+        self, is_done: Callable[[Span], bool]
+    ) -> tuple[tuple[Hole, ...], tuple[tuple[SequenceNumber, int], ...]]:
         holes: list[Hole] = []
         attempts: list[tuple[SequenceNumber, int]] = []
         after = self._base
         for span in self._walk():
-            if span.state is RecordState.FINISHED:
+            if is_done(span):
                 holes.append((after, span.last))
             elif span.attempts and span.count == 1 and not self._is_first_delivery(span):
                 attempts.append((span.first, span.attempts))

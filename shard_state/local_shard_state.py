@@ -14,6 +14,8 @@ from typing import Final
 
 from shard_state.checkpoint import Checkpoint
 from shard_state.errors import OutOfOrder
+from shard_state.guarantee import Claims, Guarantee, handed_out
+from shard_state.hole_map import Attempts
 from shard_state.inflight_record_tracker import InflightRecordTracker, RecordEvent
 from shard_state.life_cycle import ShardEvent, ShardPhase, next_phase
 from shard_state.lineage import Shard
@@ -71,6 +73,7 @@ class LocalShardState:
         order: Order,
         capacity: Capacity,
         message_timeout_seconds: float | None = None,
+        guarantee: Guarantee = Guarantee.AT_LEAST_ONCE,
     ) -> None:
         self.shard = shard
         self.epoch = checkpoint.epoch
@@ -78,7 +81,10 @@ class LocalShardState:
         self.tracker = InflightRecordTracker(checkpoint)
         self.retries = OrderedRetries(order)
         self._timeout_seconds = message_timeout_seconds
-        self._is_ordered = order is not Order.UNORDERED
+        self._guarantee = guarantee
+        self._claims = Claims()
+        self._is_plain = order is Order.UNORDERED and guarantee is Guarantee.AT_LEAST_ONCE
+        """Whether to hand out a record changes nothing but the tracker."""
         self._retry = retry
         self._capacity = capacity
         self._stored = checkpoint
@@ -131,6 +137,25 @@ class LocalShardState:
         self._step(ShardEvent.END_READ)
         self._check_all_finished()
 
+    # Claiming, where a record is delivered at most once
+
+    def claim(self, first: SequenceNumber, last: SequenceNumber) -> bool:
+        """Claim the records to be handed out next, by their first and last; False if the first is claimed."""
+        claimed = self._guarantee is Guarantee.AT_MOST_ONCE and self._claims.claim(first, last)
+        if claimed:
+            self._changed()
+        return claimed
+
+    def may_hand_out(self, sequence: SequenceNumber) -> bool:
+        """Tell whether a fresh record may be handed out as far as the guarantee is concerned."""
+        return self._guarantee is not Guarantee.AT_MOST_ONCE or self._claims.cover(sequence)
+
+    def end_claims(self) -> None:
+        """Take back the claims on what was not handed out, until it is claimed anew."""
+        if self._guarantee is Guarantee.AT_MOST_ONCE:
+            self._claims.end()
+            self._changed()
+
     # One record at a time
 
     def emit(self, sequence: SequenceNumber, partition_key: str | None, now: float) -> Emission:
@@ -140,13 +165,13 @@ class LocalShardState:
             OutOfOrder: it does not come after every record read before, or comes after the shard's end.
         """
         tracker, timeout = self.tracker, self._timeout_seconds
-        if self._is_ordered or tracker.restored is not None or self.phase is not _READING:
+        if not self._is_plain or tracker.restored is not None or self.phase is not _READING:
             return self._emit_with_a_past(sequence, partition_key, now)
         tracker.emitted(sequence, deadline=None if timeout is None else now + timeout)
         return _FIRST_DELIVERY
 
     def _emit_with_a_past(self, sequence: SequenceNumber, partition_key: str | None, now: float) -> Emission:
-        """Do what ``emit`` does where records may have to wait, or were delivered before the restart."""
+        """Do what ``emit`` does where records may have to wait, were delivered before, or count as finished."""
         self._before_tracking(sequence)
         if self.tracker.was_finished(sequence):
             self.tracker.emitted(sequence, state=RecordState.FINISHED)
@@ -163,6 +188,7 @@ class LocalShardState:
         if failed_before:
             # What had to wait behind it before the restart has to wait now.
             self.retries.block(sequence, partition_key)
+        if failed_before or self._guarantee is not Guarantee.AT_LEAST_ONCE:
             self._changed()
         return Emission(deliver=True, attempt=delivered + 1)
 
@@ -387,25 +413,37 @@ class LocalShardState:
             return replace(
                 self._stored, base=SHARD_END, holes=(), attempts=(), anchor=None, app_instance=app_instance
             )
-        holes, attempts = self.tracker.hole_map()
-        if self._spared:
-            counted = ((sequence, count - self._spared.get(sequence, 0)) for sequence, count in attempts)
-            attempts = tuple((sequence, count) for sequence, count in counted if count > 0)
+        base, anchor = self.tracker.base, self.tracker.anchor
+        if self._guarantee is Guarantee.AT_LEAST_ONCE:
+            holes, attempts = self.tracker.hole_map()
+            attempts = self._without_spared(attempts)
+        else:
+            # Without an anchor, that of the holes is their own: nothing in them may come again.
+            base, holes, attempts = handed_out(self.tracker, self._stored.base)
+            holes, attempts = self._claims.added_to(base, holes, attempts)
+            anchor = None
         return Checkpoint(
             start=self._stored.start,
-            base=self.tracker.base,
+            base=base,
             holes=holes,
-            anchor=self.tracker.anchor,
+            anchor=anchor,
             attempts=attempts,
             parents=self._stored.parents,
             epoch=self.epoch,
             app_instance=app_instance,
         )
 
+    def _without_spared(self, attempts: tuple[Attempts, ...]) -> tuple[Attempts, ...]:
+        if not self._spared:
+            return attempts
+        counted = ((sequence, count - self._spared.get(sequence, 0)) for sequence, count in attempts)
+        return tuple((sequence, count) for sequence, count in counted if count > 0)
+
     def mark_committed(self, checkpoint: Checkpoint, revision: int) -> None:
         """Note that a copy taken at ``revision`` is stored."""
         self._stored = checkpoint
         self._committed_revision = revision
+        self._claims.stored(checkpoint)
         if checkpoint.is_shard_end:
             self._step(ShardEvent.END_COMMITTED)
 
@@ -452,6 +490,8 @@ class LocalShardState:
         delay_seconds: float | None,
         spare: bool,
     ) -> Retry | GiveUp:
+        if self._guarantee is not Guarantee.AT_LEAST_ONCE:
+            return GiveUp()
         if spare and not rejected:
             self._spared[sequence] = self._spared.get(sequence, 0) + 1
         counted = max(1, attempt - self._spared.get(sequence, 0))

@@ -12,12 +12,13 @@ A shell (the plain-Python spout, the micro-batch engine) does all the I/O and ca
     to_commit()       what to store now                      -> committed(...)
     pause             whether practically every record fails -> resume(), take_notices()
 
-The obligations of the shell: call from one thread; pass a ``now`` that never goes back; write a dead letter
-for every ``Exhausted`` it is given, and report it; give a record to the user only on ``Emission.deliver`` or
-from ``take_retry``; report shards as listed again after an end was read, so that the children are found; make
-one commit at a time, the next ``to_commit`` only when the outcome of the last is known and was reported: of two
-that are under way the older could be stored last, and move the checkpoint back (invariant 1); report a ``fail``
-only of a delivery that was made under the present epoch of its shard (invariant 17).
+The obligations of the shell: call from one thread; pass a ``now`` that never goes back; write a dead letter for
+every ``Exhausted`` it is given, and report it; give a record to the user only on ``Emission.deliver`` or from
+``take_retry``, and with AT_MOST_ONCE report a fresh one to ``emit`` only if it ``may_hand_out``; report shards
+as listed again after an end was read, so that the children are found; make one commit at a time, the next
+``to_commit`` only when the outcome of the last is known and was reported: of two that are under way the older
+could be stored last, and move the checkpoint back (invariant 1); report a ``fail`` only of a delivery that was
+made under the present epoch of its shard (invariant 17).
 
 Where the limit on deliveries ends (invariant 4): what counts are deliveries whose end was reported, by ``fail``,
 ``settle`` or ``died``, and committed. One that is under way when the whole process dies was never reported. Of a
@@ -33,6 +34,7 @@ from dataclasses import dataclass
 
 from shard_state.checkpoint import Checkpoint
 from shard_state.circuit_breaker import BreakerNotice, BreakerRule, Pause
+from shard_state.guarantee import Guarantee
 from shard_state.inflight_record_tracker import RecordEvent
 from shard_state.known_shards import KnownShards
 from shard_state.life_cycle import ShardEvent, ShardPhase, next_phase
@@ -85,11 +87,13 @@ class StateManager:
         limits: SliceLimits | None = None,
         message_timeout_seconds: float | None = None,
         breaker: BreakerRule | None = None,
+        guarantee: Guarantee = Guarantee.AT_LEAST_ONCE,
     ) -> None:
         self._app_instance = app_instance
         self._random = random
         self._retry = retry or RetryPolicy()
         self._order = order
+        self.guarantee = guarantee
         self._capacity = capacity or Capacity()
         self._limits = limits or SliceLimits()
         self._timeout_seconds = message_timeout_seconds
@@ -139,6 +143,7 @@ class StateManager:
             order=self._order,
             capacity=self._capacity,
             message_timeout_seconds=self._timeout_seconds,
+            guarantee=self.guarantee,
         )
         self._owned[shard_id] = ShardSlices(state, self._limits)
         self.turns.add(shard_id)
@@ -189,6 +194,23 @@ class StateManager:
             return False
         slices = self._staying(shard_id)
         return slices is not None and slices.state.may_read
+
+    def claim(self, shard_id: str, first: SequenceNumber, last: SequenceNumber) -> bool:
+        """Claim the records of an owned shard that are to be handed out next, by their first and last.
+
+        Returns:
+            Whether that has to be stored now: not if the first was claimed before, or nothing has to be claimed.
+        """
+        return self._owned[shard_id].state.claim(first, last)
+
+    def may_hand_out(self, shard_id: str, sequence: SequenceNumber) -> bool:
+        """Tell whether a fresh record of an owned shard may be handed out: claimed, with AT_MOST_ONCE."""
+        return self._owned[shard_id].state.may_hand_out(sequence)
+
+    def end_claims(self, shard_ids: Iterable[str]) -> None:
+        """Take back what was claimed of owned shards and not handed out, before their last commit."""
+        for shard_id in self._owned.keys() & set(shard_ids):
+            self._owned[shard_id].state.end_claims()
 
     def emit(
         self, shard_id: str, sequence: SequenceNumber, partition_key: str | None, now: float

@@ -5,7 +5,7 @@ reading is paused (invariant 13): the *housekeeper* lists shards, acquires them 
 writes dead letters, whose sink may be slow. The ``StateManager`` is shared with who reads, under ``lock``; no
 I/O is done under it.
 
-Which shards are ours is the leader's decision (``leading``); what follows from it for this member is in ``sharing``.
+Which shards are ours is the leader's decision (``leading``); what this member does about it is in ``sharing``.
 
 Errors that may pass (see ``kinesis_spout.kinesis.patience``) are retried for as long as it takes, with back-off;
 they show in ``last_error``. Any other error ends the consumer: it is raised by the door's next call.
@@ -39,6 +39,7 @@ from shard_state import (
     BreakerRule,
     Capacity,
     Exhausted,
+    Guarantee,
     Order,
     PendingCommit,
     Position,
@@ -53,8 +54,6 @@ _FIRST_ASSIGNMENT_SECONDS: Final = 1.0
 """How long a start waits for the leader to have assigned with this member in mind."""
 _LOOK_AT_LEAVING_SECONDS: Final = 0.05
 """How often it is looked whether what is in flight of a shard that is another's has ended."""
-_LOOK_AT_OWNERS_SECONDS: Final = 2.0
-"""How often it is tried to get a shard that its old owner keeps; that it lets go is noticed at once."""
 
 LAST_COMMIT_SECONDS: Final = 30.0
 """How long closing tries again to store the progress, when the store cannot be reached just then."""
@@ -92,6 +91,7 @@ class Consumer:
                 jitter=config.retry_jitter,
             ),
             order=Order(config.order),
+            guarantee=Guarantee(config.guarantee),
             capacity=Capacity(records=config.max_pending, holes=config.max_holes),
             limits=SliceLimits(records=config.max_records_per_slice),
             message_timeout_seconds=message_timeout_seconds,
@@ -219,6 +219,11 @@ class Consumer:
         self._burying.add(exhausted, record, error, raised)
         self._letter_due.set()
 
+    def commit_soon(self) -> None:
+        """Have the progress committed now. Not sooner than a commit that failed is tried again."""
+        self._chores.commit_at = 0.0
+        self._chore_due.set()
+
     def close(self, *, commit: bool = True) -> None:
         """Stop keeping house, write what is left to write, give the shards up. May be called twice.
 
@@ -261,6 +266,8 @@ class Consumer:
 
     def _commit_the_last(self) -> None:
         """Commit and give the shards up. A connection that drops just now is no reason to do it all again."""
+        with self.lock:
+            self.manager.end_claims(self.manager.owned)
 
         def commit() -> None:
             self._take_lost()
@@ -301,7 +308,7 @@ class Consumer:
         chores = self._chores
         self._take_lost()
         self._share(now)
-        if now >= chores.commit_at:
+        if now >= max(chores.commit_at, chores.committing.until):
             chores.commit_at = now + self.config.commit_interval_seconds
             if not self._tried(chores.committing, self._commit):
                 chores.commit_at = chores.committing.until
@@ -309,7 +316,8 @@ class Consumer:
         if now >= chores.pausing.until:
             self._tried(chores.pausing, self._tell_of_pauses)
         look_seconds = _LOOK_AT_LEAVING_SECONDS if self.sharing.leaving else _LOOK_AROUND_SECONDS
-        return min(chores.commit_at, max(chores.lead_at, chores.leading.until), now + look_seconds)
+        commit_at = max(chores.commit_at, chores.committing.until)
+        return min(commit_at, max(chores.lead_at, chores.leading.until), now + look_seconds)
 
     def _share(self, now: float) -> None:
         """Lead if this member is to; say what is new; take in what is assigned; let go, and acquire."""
@@ -376,10 +384,10 @@ class Consumer:
 
     def _follow(self, now: float) -> None:
         """Take in what is assigned, and acquire what is ours."""
-        assignment = self.ports.group.assignment()
+        assignment, freed = self.ports.group.assignment(), self.ports.coordinator.take_freed()
         with self.lock:
             self.sharing.take_in(assignment, now)
-            wishes = self.sharing.wishes(now)
+            wishes = self.sharing.wishes(now, freed)
             is_placed, ours, leaving = self.sharing.is_placed, self.sharing.ours, self.sharing.leaving
         if is_placed:
             self._life.follows(ours, leaving)
@@ -408,6 +416,7 @@ class Consumer:
         """Give up the shards that are another's, once nothing of them is in flight, or their time is over."""
         with self.lock:
             leaving = self.sharing.left(now)
+            self.manager.end_claims(leaving)
         if not leaving:
             return
         self._commit()

@@ -1,21 +1,33 @@
 """This member's share of the shards: what it is to acquire, what it is to give up, and what it says of itself.
 
-A shard that is assigned to another member is *left*: nothing more of it is handed out, what is in flight may end
-until ``hand_over_timeout_seconds`` have passed, then its progress is committed and its owner node deleted. A member
-that does not do so in time is fenced by the next owner, one session time-out later.
+A member *leaves* an owned shard that is assigned to another: it hands out nothing more of it, waits until none of
+it is in flight, at most ``hand_over_timeout_seconds``, commits the progress and deletes the owner node. One that
+does not do so in time is fenced by the next owner, one session time-out later.
 """
 
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.settings import SpoutConfig
-from shard_state import SHARD_END, Assignment, Checkpoint, GroupMember, MemberMode, Position, Shard, StateManager
+from shard_state import (
+    SHARD_END,
+    Assignment,
+    Checkpoint,
+    GroupMember,
+    MemberMode,
+    Position,
+    Shard,
+    StateManager,
+)
 
 _REPORT_SECONDS: Final = 10.0
 """How often a member measures how fast it reads its shards."""
+_TRY_SECONDS: Final = 2.0
+"""How often it is tried to get a shard that its old owner keeps; that it is freed is noticed at once."""
 _SHARE_OF_CHANGE: Final = 0.25
 """How much a rate must differ from what was said before it is said anew."""
 
@@ -29,8 +41,16 @@ class Wish(NamedTuple):
     """Whether its old owner has had its time to let go."""
 
 
+@dataclass(slots=True)
+class _Wanted:
+    """A shard that is ours, and not owned yet. Mutable."""
+
+    since: float
+    try_at: float = 0.0
+
+
 class Sharing:
-    """Mutable. To be called under the consumer's lock, but for ``start`` and ``report``, which talk to ZooKeeper."""
+    """Mutable. Call it under the consumer's lock, but for ``start`` and ``report``, which talk to ZooKeeper."""
 
     def __init__(
         self, config: SpoutConfig, ports: Ports, manager: StateManager, lock: threading.RLock
@@ -49,8 +69,8 @@ class Sharing:
         """The shards that this member should own."""
         self._leaving: dict[str, float] = {}
         """Owned shards that are another's, and by when they are given up."""
-        self._wanted: dict[str, float] = {}
-        """Shards that are ours and that somebody owns still, and since when."""
+        self._wanted: dict[str, _Wanted] = {}
+        """Shards that are ours and that are not owned yet."""
         self._ended: set[str] = set()
         self.read_bytes: defaultdict[str, int] = defaultdict(int)
         """Of each shard, since the rates were measured last. Whoever reads adds to it."""
@@ -78,7 +98,9 @@ class Sharing:
     @property
     def all_over(self) -> bool:
         """Whether every shard of the stream is over: nothing can come any more without a reshard."""
-        return self._taken_in and self._assignment.all_over and self.ends_are_known and not self._manager.owned
+        return (
+            self._taken_in and self._assignment.all_over and self.ends_are_known and not self._manager.owned
+        )
 
     def take_in(self, assignment: Assignment | None, now: float) -> None:
         """Take in what is assigned now."""
@@ -95,17 +117,25 @@ class Sharing:
         }
         self._manager.leave(self._leaving)
         unowned = self._unowned()
-        self._wanted = {shard_id: self._wanted.get(shard_id, now) for shard_id in unowned}
+        self._wanted = {shard_id: self._wanted.get(shard_id) or _Wanted(now) for shard_id in unowned}
 
     def _unowned(self) -> list[str]:
         return [shard.shard_id for shard in self._manager.to_acquire() if shard.shard_id in self.ours]
 
-    def wishes(self, now: float) -> list[Wish]:
-        """Name the shards to acquire now."""
-        return [
-            Wish(shard_id, self._manager.fresh_checkpoint(shard_id), now >= since + self._fence_seconds)
-            for shard_id, since in self._wanted.items()
-        ]
+    def wishes(self, now: float, freed: Collection[str]) -> list[Wish]:
+        """Name the shards to try to acquire now: new ones, freed ones, and now and then the others.
+
+        Args:
+            now: the time.
+            freed: shards that their old owners have given up.
+        """
+        wishes = []
+        for shard_id, wanted in self._wanted.items():
+            if shard_id in freed or now >= wanted.try_at:
+                wanted.try_at = now + _TRY_SECONDS
+                fences = now >= wanted.since + self._fence_seconds
+                wishes.append(Wish(shard_id, self._manager.fresh_checkpoint(shard_id), fences))
+        return wishes
 
     def left(self, now: float) -> list[str]:
         """Name the shards to give up now: nothing of them is in flight, or the time for that is over."""

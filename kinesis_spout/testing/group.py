@@ -41,9 +41,15 @@ class InMemoryGroup:
 
     def _return(self) -> None:
         """Begin a new session where the last one has expired, as whoever is alive does."""
-        if self._takes_part and self._member in self._zookeeper.says:
-            if self._member not in self._zookeeper.member_names:
-                self._zookeeper.register(self._member)
+        zookeeper, member = self._zookeeper, self._member
+        if self._takes_part and member in zookeeper.says and member not in zookeeper.member_names:
+            zookeeper.register(member)
+
+    def leader(self) -> str | None:
+        """Name the member that leads."""
+        with self._zookeeper.lock:
+            self._zookeeper.check_available()
+            return next(iter(self._zookeeper.candidates), None)
 
     def members(self) -> list[GroupMember]:
         """Give the living members that have said what they want."""

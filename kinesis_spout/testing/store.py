@@ -229,6 +229,7 @@ class InMemoryCoordinator:
         self.mark: Application | None = None
         """As this process found or made it, for the store and the coordinator."""
         self._lost: set[str] = set()
+        self._refused: set[str] = set()
         self._says = b""
         self._shows_pause = False
 
@@ -265,6 +266,7 @@ class InMemoryCoordinator:
             owner = zookeeper.owners.get(shard_id)
             zookeeper.check_available()
             if owner is not None and owner.member != self._member and not fences:
+                self._refused.add(shard_id)
                 return None
             zookeeper.check_mark(self.mark)
             node = zookeeper.shards.get(shard_id)
@@ -295,6 +297,13 @@ class InMemoryCoordinator:
                 if owned is not None and owner is not None and owner.node == owned.node:
                     del self._zookeeper.owners[shard_id]
                     self._zookeeper.tell()
+
+    def take_freed(self) -> frozenset[str]:
+        """Name the shards that this member did not get, and that nobody owns any more."""
+        with self._zookeeper.lock:
+            freed = frozenset(self._refused - self._zookeeper.owners.keys())
+            self._refused -= freed
+            return freed
 
     def take_lost(self) -> frozenset[str]:
         """Name the shards lost since the last call."""

@@ -15,10 +15,13 @@ from kinesis_spout.errors import KinesisError
 from kinesis_spout.kinesis import BufferedShardGetter, Prefetcher
 from kinesis_spout.kinesis.patience import Action, Reaction, reaction_to
 from kinesis_spout.tuples.retained_records import Retained, RetainedRecords
-from shard_state import RecordState, SequenceNumber
+from shard_state import Guarantee, RecordState, SequenceNumber
 
 _RETAINED_SHARE: Final = 0.75
 _MIN_READ_AHEAD_BYTES: Final = 64 * 1024
+
+MAX_CLAIMED: Final = 500
+"""With AT_MOST_ONCE: so many records of a shard are claimed by one commit. A crash may lose as many."""
 
 
 class BufferedShards:
@@ -30,6 +33,7 @@ class BufferedShards:
         self._getters: dict[str, BufferedShardGetter] = {}
         """Of the shards whose end was not read yet."""
         self._turns = consumer.manager.turns
+        self._claims = consumer.manager.guarantee is Guarantee.AT_MOST_ONCE
         self.retained = RetainedRecords(int(_RETAINED_SHARE * consumer.config.max_buffered_bytes))
 
     # The ownership listener
@@ -144,6 +148,8 @@ class BufferedShards:
     def _fresh(self, shard_id: str, now: float) -> Retained | None:
         manager, getter = self._consumer.manager, self._getters.get(shard_id)
         while getter is not None and not self.retained.is_full and manager.may_read(shard_id, now):
+            if self._claims and not self._is_claimed(shard_id, getter):
+                return None
             try:
                 record = getter.poll()
             except KinesisError as error:
@@ -167,6 +173,15 @@ class BufferedShards:
                 if emission.deliver:
                     return retained
         return None
+
+    def _is_claimed(self, shard_id: str, getter: BufferedShardGetter) -> bool:
+        """Tell whether the next record may be handed out; if not, have a claim on it and some more committed."""
+        ahead = getter.ahead(MAX_CLAIMED)
+        if ahead is None:
+            return True  # the poll says why there is none
+        if self._consumer.manager.claim(shard_id, *ahead):
+            self._consumer.commit_soon()
+        return self._consumer.manager.may_hand_out(shard_id, ahead[0])
 
     def _end(self, shard_id: str) -> None:
         self._drop_getter(shard_id)

@@ -55,6 +55,7 @@ class ZooKeeperCoordinator:
         ownerships: Ownerships,
         store: ZooKeeperCheckpointStore,
         member: str,
+        *,
         freed: Callable[[], None],
     ) -> None:
         self._session = session
@@ -63,7 +64,9 @@ class ZooKeeperCoordinator:
         self._ownerships = ownerships
         self._store = store
         self._member = check_name("member", member)
-        self._freed = freed
+        self._tell = freed
+        self._freed: set[str] = set()
+        """Added to on kazoo's thread."""
         self._notices = PauseNotices(session, paths, member)
         self._says = b""
         self._joined = False
@@ -158,7 +161,8 @@ class ZooKeeperCoordinator:
 
     def _owner_changed(self, event: WatchedEvent) -> None:
         if event.type == EventType.DELETED:
-            self._freed()
+            self._freed.add(event.path.rpartition("/")[2])
+            self._tell()
 
     def _acquire_once(
         self, shard_id: str, fresh: Checkpoint, session_id: int, *, replaces: bool
@@ -243,6 +247,12 @@ class ZooKeeperCoordinator:
     def take_lost(self) -> frozenset[str]:
         """Name the shards lost since the last call (see the port)."""
         return self._ownerships.take_lost()
+
+    def take_freed(self) -> frozenset[str]:
+        """Name the shards that were given up (see the port)."""
+        freed = frozenset(tuple(self._freed))
+        self._freed -= freed
+        return freed
 
     def show_pause(self, notice: str) -> bool:
         """Show operators that this member has paused (see the port)."""

@@ -1,8 +1,8 @@
 """The members of an application, its leader, and the assignment that the leader writes.
 
-What was read is kept until ZooKeeper says that it has changed, so that a group at rest costs no requests. The leader
-is elected as in ``election``; the node of its term is checked in the transaction that writes the assignment, so that
-nobody else's is ever written.
+What was read is kept until ZooKeeper says that it has changed, so that a group at rest costs no requests. The
+leader is elected as in ``election``. The transaction that writes the assignment checks the node of its term, so
+that nobody else's is ever written.
 """
 
 import threading
@@ -59,9 +59,7 @@ class ZooKeeperGroup:
     def take_part(self, changed: Callable[[], None]) -> None:
         """Watch, and stand for the leadership in the background (see the port)."""
         self._changed = changed
-        self._candidate = threading.Thread(
-            target=self._stand, name="kinesis-spout-candidate", daemon=True
-        )
+        self._candidate = threading.Thread(target=self._stand, name="kinesis-spout-candidate", daemon=True)
         self._candidate.start()
 
     def wake(self) -> None:
@@ -106,6 +104,11 @@ class ZooKeeperGroup:
                 self._term_over.wait()
             self._term = None
             self._election.resign(elected)
+
+    def leader(self) -> str | None:
+        """Read who is the first of the candidates (see the port)."""
+        self._session.await_connection(self._session.deadline())
+        return self._election.leader()
 
     # -- what the leader reads and writes
 
@@ -196,11 +199,13 @@ class ZooKeeperGroup:
     def session_lost(self) -> None:
         """Lead no more."""
         self._term_over.set()
+        self._changed()
 
     # -- reading
 
     def _children(self, path: str) -> list[str]:
-        return self._kept([path], self._client.get_children_async).get(path, [])
+        names: list[str] = self._kept([path], self._client.get_children_async).get(path, [])
+        return names
 
     def _data(self, paths: Iterable[str]) -> Mapping[str, Any]:
         return self._kept(paths, self._client.get_async)
@@ -210,9 +215,7 @@ class ZooKeeperGroup:
         with self._lock:
             before = self._changes
             known = {path: self._read.get(path) for path in paths}
-        asked = {
-            path: ask(path, watch=self._node_changed) for path, value in known.items() if value is None
-        }
+        asked = {path: ask(path, watch=self._node_changed) for path, value in known.items() if value is None}
         for path, request in asked.items():
             try:
                 known[path] = self._session.answer(request)

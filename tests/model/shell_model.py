@@ -24,7 +24,7 @@ from shard_state import (
     SliceLimits,
     StateManager,
 )
-from tests.model.stream_in_memory import Failures, Store, Stream
+from tests.model.stream_in_memory import LinesOfRecords, Store, Stream
 
 
 class ShellModel(RuleBasedStateMachine):
@@ -87,7 +87,7 @@ class ShellModel(RuleBasedStateMachine):
             breaker=self.breaker,
         )
         self.spared.clear()
-        self.failures = Failures(self.order)
+        self.lines = LinesOfRecords(self.order, self.stream.unfinished)
         self.stolen.clear()
         self.crash()
         self.list_and_acquire(behind)
@@ -130,6 +130,7 @@ class ShellModel(RuleBasedStateMachine):
     def acquire(self, shard_id: str) -> Checkpoint:
         checkpoint = self.store.acquire(shard_id, self.manager.fresh_checkpoint(shard_id))
         self.manager.acquired(shard_id, checkpoint)
+        self.lines.begin(shard_id, checkpoint)
         self.spared = {place: count for place, count in self.spared.items() if place[0] != shard_id}
         return checkpoint
 
@@ -169,7 +170,6 @@ class ShellModel(RuleBasedStateMachine):
     @rule()
     def hear_of_lost_shards(self) -> None:
         self.manager.lost(self.stolen)
-        self.failures.forget(self.stolen)
         self.drop(self.stolen)
         self.stolen.clear()
 

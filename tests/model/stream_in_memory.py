@@ -4,7 +4,7 @@ The stream knows the truth over all restarts: which records are finished, and ho
 delivered is checked against it.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
@@ -157,30 +157,47 @@ class Store:
         return {shard_id for shard_id, checkpoint in self.load().items() if checkpoint.is_shard_end}
 
 
-class Failures:
-    """Which records failed under the present ownership of each shard and are not finished. Mutable.
+class LinesOfRecords:
+    """What has become of each shard's records under its present ownership. Mutable.
 
-    The shells tell it of every delivery and outcome; it says whether the order holds.
+    The shells tell it of every delivery and outcome; it says whether the order holds: a record is not delivered
+    before an earlier one of its line (its key, or its shard) that is not finished, nor while one waits that
+    failed. A failure that was stored is known to every later owner.
     """
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: Order, unfinished: Callable[[str], list[StoredRecord]]) -> None:
         self._order = order
-        self._failed: dict[str, dict[SequenceNumber, StoredRecord]] = {}
+        self._unfinished = unfinished
+        self._failed: dict[str, set[SequenceNumber]] = {}
+        self._delivered: dict[str, set[SequenceNumber]] = {}
 
-    def check_delivery(self, record: StoredRecord, along: Collection[SequenceNumber] = ()) -> None:
-        for failed in self._failed.get(record.shard_id, {}).values():
-            same_key = failed.key is not None and failed.key == record.key
-            in_the_way = self._order is Order.SHARD or (self._order is Order.KEY and same_key)
-            before = failed.sequence < record.sequence and failed.sequence not in along
-            assert not (in_the_way and before and not failed.finished)
+    def begin(self, shard_id: str, checkpoint: Checkpoint) -> None:
+        """Begin an ownership with what was stored: the records are read again, in their order."""
+        self._failed[shard_id] = {sequence for sequence, _ in checkpoint.attempts}
+        self._delivered[shard_id] = set()
 
-    def add(self, record: StoredRecord) -> None:
-        self._failed.setdefault(record.shard_id, {})[record.sequence] = record
+    def deliver(self, record: StoredRecord, acked: Collection[SequenceNumber] = ()) -> None:
+        """Check a delivery. ``acked`` were acked in the same slice, of which nobody else has heard yet."""
+        failed, delivered = self._failed[record.shard_id], self._delivered[record.shard_id]
+        for earlier in self._unfinished(record.shard_id):
+            if earlier.sequence >= record.sequence:
+                break
+            if self._is_in_line(earlier, record) and earlier.sequence not in acked:
+                assert earlier.sequence in delivered, f"{record} overtakes {earlier}"
+                assert earlier.sequence not in failed, f"{record} does not wait for {earlier}, which failed"
+        delivered.add(record.sequence)
 
-    def forget(self, shard_ids: Iterable[str]) -> None:
-        """Under another ownership the records are read again, in their order."""
-        for shard_id in shard_ids:
-            self._failed.pop(shard_id, None)
+    def fail(self, record: StoredRecord) -> None:
+        self._failed[record.shard_id].add(record.sequence)
+
+    def waited_for(self, shard_id: str) -> set[SequenceNumber]:
+        """Name the records that failed and are not finished."""
+        return {record.sequence for record in self._unfinished(shard_id)} & self._failed[shard_id]
+
+    def _is_in_line(self, earlier: StoredRecord, record: StoredRecord) -> bool:
+        if self._order is Order.KEY:
+            return record.key is not None and earlier.key == record.key
+        return self._order is Order.SHARD
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,7 +229,7 @@ def deliver_slice(
         closed: whether nothing follows those records.
         order: what a failure holds up.
         verdict: what the handler does with a record, at its n-th delivery.
-        on_delivery: told of each delivery, and of which records went before it in a line of the slice.
+        on_delivery: told of each delivery, and of which records were acked before it in the slice.
     """
     holes, attempts = plan.holes, dict(plan.attempts)
     if records and not fits(plan.anchor, records[0].sequence):
@@ -238,7 +255,7 @@ def deliver_slice(
         said = Verdict.ACK
         if not held:
             attempt += 1
-            on_delivery(record, [earlier.sequence for earlier in read] if plan.retries else ())
+            on_delivery(record, [before.sequence for before in acked])
             if record.poison:
                 killed_by = record
                 break

@@ -116,7 +116,7 @@ class RecordShell(ShellModel):
         assert place not in self.out
         self.check_limit(*place, attempt)
         self.stream.check_parents_finished(record.shard_id)
-        self.failures.check_delivery(record)
+        self.lines.deliver(record)
         self.out[place] = attempt, self.now + TIMEOUT_SECONDS
         self.handled.append((Delivery(*place, attempt), self.epoch(record.shard_id)))
 
@@ -186,7 +186,7 @@ class RecordShell(ShellModel):
         if decision is None:
             return
         del self.out[place]
-        self.failures.add(record)
+        self.lines.fail(record)
         if self.manager.pause is not None and not rejected:
             assert isinstance(decision, Retry), "nothing is given up while the breaker is open"
             self.spare(*place)

@@ -147,10 +147,10 @@ class SliceShell(ShellModel):
         # A job that outlived its ownership delivers in vain; another consumer's order is its own affair.
         current = self.is_current(plan)
 
-        def on_delivery(record: StoredRecord, along: Collection[SequenceNumber]) -> None:
+        def on_delivery(record: StoredRecord, acked: Collection[SequenceNumber]) -> None:
             self.stream.check_parents_finished(record.shard_id)
             if current:
-                self.failures.check_delivery(record, along)
+                self.lines.deliver(record, acked)
 
         def checked(record: StoredRecord, attempt: int) -> Verdict:
             if current:
@@ -187,7 +187,7 @@ class SliceShell(ShellModel):
             for record in slice_.acked:
                 record.finished = True
             for record in slice_.failed:
-                self.failures.add(record)
+                self.lines.fail(record)
         exhausted = self.manager.settle(slice_.plan, slice_.outcome, self.now)
         self.exhausted += exhausted
         if self.manager.pause is not None and self.is_current(slice_.plan):
@@ -231,7 +231,7 @@ class SliceShell(ShellModel):
         assert held is not None
         first = self.stream.record(plan.shard_id, held.failures[0].sequence)
         assert killer in (None, first)
-        self.failures.add(first)
+        self.lines.fail(first)
         if not exhausted:
             self.convicts.add((plan.shard_id, first.sequence))
 

@@ -14,6 +14,7 @@ import pytest
 
 from kinesis_spout.cli.commands.run_progress import Snapshot
 from kinesis_spout.consumer.counters import Counters
+from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark import KinesisProgress
 from kinesis_spout.spark.driver.batch_progress import batch_progress
 from kinesis_spout.structured.source_progress import SourceProgress
@@ -59,6 +60,15 @@ def test_the_example_of_logging_shows_what_info_says() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     time = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}"
     assert re.fullmatch(rf"{time} INFO kinesis_spout\.consumer\.lifecycle: started: \.\.\.\n", done.stderr)
+
+
+def test_the_settings_that_secure_zookeeper_are_valid() -> None:
+    (settings,) = re.findall(
+        r"```toml\n(.*?)```", (DOCS / "how-to/secure-zookeeper.md").read_text(), re.DOTALL
+    )
+    in_file = tomllib.loads(settings)["kinesis_spout"]
+    config = SpoutConfig.of(stream="orders", app="billing", zookeeper_password="...", **in_file)
+    assert (config.zookeeper_user, config.zookeeper_tls) == ("billing", True)
 
 
 def test_the_rooms_are_those_of_the_import_contract_from_the_top_to_the_ground() -> None:

@@ -49,7 +49,7 @@ class _HandlerKind(Enum):
     DATAFRAME = "foreach_batch"
 
 
-@configured("initial_position", "retry_limit", "order", "dead_letters")
+@configured("initial_position", "guarantee", "retry_limit", "order", "dead_letters")
 def run(
     ctx: typer.Context,
     handler: Annotated[

@@ -11,7 +11,7 @@ from kinesis_spout.kinesis.read.getter import MAX_RECORDS
 from kinesis_spout.kinesis.read.prefetcher import Prefetcher
 from kinesis_spout.ports import Page, ShardGetter
 from kinesis_spout.record import Record
-from shard_state import Shard
+from shard_state import SequenceNumber, Shard
 
 
 class BufferedShardGetter:
@@ -88,6 +88,14 @@ class BufferedShardGetter:
         if resume:
             self._prefetcher.submit(self._fetch, self._getter.ready_at)
         return record
+
+    def ahead(self, most: int) -> tuple[SequenceNumber, SequenceNumber] | None:
+        """Name the next record and the last of the next ``most`` that are at hand; None if none is."""
+        with self._lock:
+            if not self._records:
+                return None
+            last = self._records[min(most, len(self._records)) - 1]
+            return self._records[0].sequence, last.sequence
 
     @property
     def at_end(self) -> bool:

@@ -7,6 +7,9 @@ from kinesis_spout.settings.table.writing import DEAD_LETTERS
 from kinesis_spout.settings.value_types import MIB, choice, number, seconds, size, whole
 
 RETRIES: Final = (
+    setting("guarantee", choice("at_least_once", "at_most_once", "none"), "at_least_once", has_argument=True,
+        doc="When a record counts as finished: once it is acked or dead-lettered; before it is handed out; "
+            "or when it is handed out. Only the first of them retries."),
     setting("retry_limit", whole(0), 3, has_argument=True, or_none=True,
         doc="How often a failed record is tried again; 0: never, none: for ever."),
     setting("retry_backoff_seconds", seconds(0), 1.0, doc="The delay before the first retry."),

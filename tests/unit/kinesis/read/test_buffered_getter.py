@@ -224,3 +224,13 @@ def test_after_closing_there_are_no_records_and_no_more_reads(prefetcher: Prefet
     assert not source.reading.is_set()
     with pytest.raises(SpoutClosed):
         getter.poll()
+
+
+def test_it_names_what_comes_next_and_keeps_it(stream: InMemoryStream, prefetcher: Prefetcher) -> None:
+    getter = _buffered(stream, prefetcher)
+    assert getter.ahead(2) is None
+    first, second, third = (stream.put(payload, "key").sequence for payload in (b"1", b"2", b"3"))
+    wait_until(lambda: getter.buffered[0] == 3, "three records")
+    assert (getter.ahead(2), getter.ahead(10)) == ((first, second), (first, third))
+    assert _poll(getter, 3) == [b"1", b"2", b"3"]
+    assert getter.ahead(2) is None

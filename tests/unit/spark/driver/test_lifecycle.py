@@ -51,6 +51,7 @@ def test_a_query_tells_its_life_from_start_to_stop(
     assert [line.partition(" ")[0].rstrip(":") for line in told(caplog, "")] == [
         "started",
         "position",
+        "assigned",
         "acquired",
         "stopped",
     ]

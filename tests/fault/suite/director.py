@@ -1,0 +1,219 @@
+"""Injects faults into a world, alone and combined, until there were enough; then waits until all is finished.
+
+Faults come in lanes that run side by side, each with draws of its own from the seed: what is done next in a lane
+does not depend on what the other lanes do. For a part of the time one fault at a time is injected, into a world
+that has recovered from the one before; for the rest all lanes run.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from tests.fault.suite.evidence import Event
+from tests.fault.suite.faults import (
+    CONSUMER_FAULTS,
+    KINESIS_FAULTS,
+    SINK_FAULTS,
+    SPARK_FAULTS,
+    STREAM_FAULTS,
+    ZOOKEEPER_FAULTS,
+    ConsumerFault,
+    End,
+    Fault,
+    WorldFault,
+    drawn,
+)
+from tests.fault.suite.supervised import SupervisedConsumer
+from tests.fault.suite.world import World
+
+_TICK_SECONDS: Final = 0.05
+_SAMPLE_SECONDS: Final = 2.0
+_CALM_SECONDS: Final = 1.0
+"""How long the world is whole before a fault is injected alone."""
+_START_SECONDS: Final = 120.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Lane:
+    """One row of faults, one after the other. Mutable."""
+
+    name: str
+    faults: Sequence[Fault]
+    gap_seconds: tuple[float, float]
+    random: Random
+    due: float = 0.0
+    under_way: tuple[Event, End, float] | None = None
+    """With the monotonic time at which it ends."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    events: list[Event] = field(default_factory=list)
+    by_kind: Counter[str] = field(default_factory=Counter)
+    fault_seconds: float = 0.0
+    settle_seconds: float | None = None
+    """From the last fault until everything was finished; None: it was not."""
+
+
+class Director:
+    """Mutable. ``run`` once.
+
+    Args:
+        show: is told, a few times a second, how many events there were and what goes on.
+    """
+
+    def __init__(self, world: World, show: Callable[["Director"], None]) -> None:
+        self.world = world
+        self.outcome = Outcome()
+        self.phase = "starting"
+        self._show = show
+        plan = world.plan
+        self._lanes = [
+            self._lane(f"consumer {number}", CONSUMER_FAULTS, (1.0, 5.0))
+            for number in range(1, plan.consumers + plan.on_spark + 1)
+        ]
+        if plan.on_spark:
+            self._lanes.append(self._lane("Spark", SPARK_FAULTS, (8.0, 20.0)))
+        self._lanes += [
+            self._lane("ZooKeeper", ZOOKEEPER_FAULTS, (10.0, 30.0)),
+            self._lane("Kinesis", KINESIS_FAULTS, (0.3, 2.0)),
+            self._lane("stream", STREAM_FAULTS, (3.0, 9.0)),
+            self._lane("sink", SINK_FAULTS, (2.0, 8.0)),
+        ]
+        self._whole_since: float | None = None
+        self._sample_at = 0.0
+        self._begun = 0.0
+
+    def run(self) -> Outcome:
+        world, plan = self.world, self.world.plan
+        for consumer in world.consumers:
+            consumer.start()
+        if not self._await(lambda: world.is_complete, _START_SECONDS):
+            raise TimeoutError(f"expected every consumer to be a member within {_START_SECONDS:g} s")
+        with world.producer:
+            self._begun = time.monotonic()
+            for lane in self._lanes:
+                lane.due = self._begun + lane.random.uniform(*lane.gap_seconds)
+            while self.elapsed < plan.seconds and self.events < plan.events:
+                self._inject()
+                self._tick()
+            self._end_all()
+            self.outcome.fault_seconds = self.elapsed
+        self.phase = "settling"
+        ended = time.monotonic()
+        if self._await(lambda: world.is_settled, plan.settle_seconds):
+            self.outcome.settle_seconds = time.monotonic() - ended
+        self.phase = "stopping"
+        for consumer in world.consumers:
+            self._tick()
+            consumer.end()
+        return self.outcome
+
+    @property
+    def events(self) -> int:
+        return self.outcome.by_kind.total()
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the first fault might have come."""
+        return time.monotonic() - self._begun if self._begun else 0.0
+
+    def _lane(self, name: str, faults: Sequence[Fault], gap: tuple[float, float]) -> Lane:
+        return Lane(
+            name=name, faults=faults, gap_seconds=gap, random=Random(f"{self.world.plan.seed}/{name}")
+        )
+
+    def _inject(self) -> None:
+        now = time.monotonic()
+        for lane in self._lanes:
+            if lane.under_way is not None and now >= lane.under_way[2]:
+                self._end(lane)
+        plan = self.world.plan
+        alone = self.elapsed % (plan.alone_seconds + plan.combined_seconds) < plan.alone_seconds
+        self.phase = "one fault at a time" if alone else "faults combined"
+        for lane in sorted(self._lanes, key=lambda lane: lane.due):
+            may_begin = lane.under_way is None and now >= lane.due and (not alone or self._is_calm(now))
+            if may_begin and self._begin(lane, now, alone=alone):
+                self._whole_since = None
+
+    def _is_calm(self, now: float) -> bool:
+        if any(lane.under_way for lane in self._lanes) or not self.world.is_whole:
+            self._whole_since = None
+            return False
+        self._whole_since = self._whole_since or now
+        return now - self._whole_since >= _CALM_SECONDS
+
+    def _begin(self, lane: Lane, now: float, *, alone: bool) -> bool:
+        random = lane.random
+        fault = drawn(lane.faults, random)
+        who, how_long = random.random(), random.random()
+        lane.due = now + random.uniform(*lane.gap_seconds)
+        event = Event(kind=fault.kind, target=lane.name, begin=time.time(), alone=alone)
+        if isinstance(fault, WorldFault):
+            end = fault.begin(self.world, random)
+            shortest, longest = fault.seconds
+        else:
+            consumer = self._chosen(who, fault)
+            if consumer is None:
+                return False
+            pid = consumer.pid
+            event.target = consumer.name
+            event.life = consumer.life
+            event.shards = tuple(self.world.history.owned_by(pid) if pid else ())
+            end = fault.begin(consumer, random)
+            shortest, longest = (each * self.world.plan.session_seconds for each in fault.sessions)
+        if end is None:
+            return False
+        lane.under_way = event, end, now + shortest + how_long * (longest - shortest)
+        return True
+
+    def _chosen(self, who: float, fault: ConsumerFault) -> SupervisedConsumer | None:
+        """Choose a consumer that runs and that no fault is under way for."""
+        busy = {lane.under_way[0].target for lane in self._lanes if lane.under_way}
+        free = [each for each in self.world.consumers if each.pid and each.name not in busy]
+        # One on Spark is let start first: that takes so long that it would never come to anything.
+        free = [each for each in free if each.is_open or not each.on_spark]
+        if fault.on_spark:
+            free = [each for each in free if each.on_spark]
+        if fault.of_the_leader:
+            leader = self.world.history.leader_pid()
+            free = [each for each in free if each.pid == leader]
+        return free[int(who * len(free))] if free else None
+
+    def _end(self, lane: Lane) -> None:
+        assert lane.under_way is not None
+        event, end, _ = lane.under_way
+        lane.under_way = None
+        if end():
+            event.end = time.time()
+            self.outcome.events.append(event)
+            self.outcome.by_kind[event.kind] += 1
+
+    def _end_all(self) -> None:
+        for lane in self._lanes:
+            if lane.under_way is not None:
+                self._end(lane)
+        for consumer in self.world.consumers:
+            consumer.set_clock(0.0)
+
+    def _await(self, condition: Callable[[], bool], seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > deadline:
+                return False
+            self._tick()
+        return True
+
+    def _tick(self) -> None:
+        now = time.monotonic()
+        self.world.look()
+        if now >= self._sample_at:
+            self._sample_at = now + _SAMPLE_SECONDS
+            self.world.sample()
+        if self.world.producer.error is not None:
+            raise self.world.producer.error
+        self._show(self)
+        time.sleep(_TICK_SECONDS)

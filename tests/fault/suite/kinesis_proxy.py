@@ -1,0 +1,232 @@
+"""An HTTP proxy on loopback between consumers and a Kinesis endpoint, that answers wrongly when it is told to.
+
+Nothing is changed outside of a *window*: while one is open, calls of its operations go wrong at its rate, drawn
+from a seed. What really went wrong is counted.
+"""
+
+import contextlib
+import http.client
+import json
+import random
+import re
+import socket
+import struct
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass
+from enum import StrEnum
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Final, Self
+from urllib.parse import urlsplit
+
+_HOST: Final = "127.0.0.1"
+_JSON: Final = "application/x-amz-json-1.1"
+_ITERATOR: Final = re.compile(rb'"(?:Next)?ShardIterator"\s*:\s*"([^"]+)"')
+_HOP_BY_HOP: Final = frozenset({"connection", "transfer-encoding", "content-length", "keep-alive"})
+_SLOW_BODY_SECONDS: Final = 1.5
+_SLOW_PARTS: Final = 10
+_UPSTREAM_SECONDS: Final = 30.0
+
+READS: Final = frozenset({"GetRecords"})
+ITERATORS: Final = frozenset({"GetRecords", "GetShardIterator"})
+EVERYTHING: Final = frozenset({"GetRecords", "GetShardIterator", "ListShards", "DescribeStreamSummary"})
+LISTS: Final = frozenset({"ListShards", "DescribeStreamSummary", "GetShardIterator"})
+
+
+class KinesisFault(StrEnum):
+    INTERNAL_ERROR = "answers 500"
+    UNAVAILABLE = "answers 503"
+    THROTTLED = "throughput exceeded"
+    LIMITED = "limit exceeded"
+    EXPIRED_ITERATORS = "iterators expired"
+    NOT_FOUND = "not found"
+    SLOW_BODY = "slow bodies"
+    CUT_BODY = "cut-off bodies"
+    RESET = "connections reset"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """What goes wrong, for which operations, and how often."""
+
+    fault: KinesisFault
+    operations: frozenset[str]
+    rate: float
+
+
+WINDOWS: Final = (
+    Window(fault=KinesisFault.INTERNAL_ERROR, operations=EVERYTHING, rate=0.5),
+    Window(fault=KinesisFault.UNAVAILABLE, operations=EVERYTHING, rate=1.0),
+    Window(fault=KinesisFault.THROTTLED, operations=READS, rate=0.25),
+    Window(fault=KinesisFault.LIMITED, operations=LISTS, rate=0.5),
+    Window(fault=KinesisFault.EXPIRED_ITERATORS, operations=READS, rate=1.0),
+    # A list that does not find the stream says that the stream is gone, and so it would be.
+    Window(fault=KinesisFault.NOT_FOUND, operations=ITERATORS, rate=0.3),
+    Window(fault=KinesisFault.SLOW_BODY, operations=READS, rate=0.3),
+    Window(fault=KinesisFault.CUT_BODY, operations=READS, rate=0.5),
+    Window(fault=KinesisFault.RESET, operations=EVERYTHING, rate=0.5),
+)
+
+_REFUSALS: Final = {
+    KinesisFault.INTERNAL_ERROR: (500, "InternalFailure"),
+    KinesisFault.UNAVAILABLE: (503, "ServiceUnavailable"),
+    KinesisFault.THROTTLED: (400, "ProvisionedThroughputExceededException"),
+    KinesisFault.LIMITED: (400, "LimitExceededException"),
+    KinesisFault.EXPIRED_ITERATORS: (400, "ExpiredIteratorException"),
+    KinesisFault.NOT_FOUND: (400, "ResourceNotFoundException"),
+}
+
+
+class KinesisProxy:
+    """Mutable. A context manager; everything it is told takes effect on the next call."""
+
+    def __init__(self, endpoint_url: str, seed: str) -> None:
+        self._target = urlsplit(endpoint_url).netloc
+        self._random = random.Random(seed)
+        self._lock = threading.Lock()
+        self._window: Window | None = None
+        self._fresh_iterators: set[str] = set()
+        self.injected: Counter[KinesisFault] = Counter()
+        """Answers that went wrong."""
+        self.calls = 0
+        self._server = _Server((_HOST, 0), self._handler())
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://{_HOST}:{self._server.server_address[1]}"
+
+    def open_window(self, window: Window) -> None:
+        with self._lock:
+            self._window = window
+            self._fresh_iterators.clear()
+
+    def close_window(self) -> None:
+        with self._lock:
+            self._window = None
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def fault_for(self, operation: str, body: bytes) -> KinesisFault | None:
+        """Say what is to go wrong with this call, and count it."""
+        with self._lock:
+            self.calls += 1
+            window = self._window
+            if window is None or operation not in window.operations or self._random.random() >= window.rate:
+                return None
+            if window.fault is KinesisFault.EXPIRED_ITERATORS and self._is_fresh(body):
+                return None
+            self.injected[window.fault] += 1
+            return window.fault
+
+    def answered(self, answer: bytes) -> None:
+        """Note the iterators that were given out: they are younger than the window."""
+        with self._lock:
+            window = self._window
+            if window is not None and window.fault is KinesisFault.EXPIRED_ITERATORS:
+                self._fresh_iterators.update(found.decode() for found in _ITERATOR.findall(answer))
+
+    def _is_fresh(self, body: bytes) -> bool:
+        return json.loads(body).get("ShardIterator") in self._fresh_iterators
+
+    def _handler(self) -> type["_Call"]:
+        return type("_CallOfThisProxy", (_Call,), {"proxy": self, "target": self._target})
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A consumer that was killed, or an endpoint that ends with the run: nothing to tell."""
+
+
+class _Call(BaseHTTPRequestHandler):
+    """The calls of one connection, one after the other."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    proxy: KinesisProxy
+    target: str
+    _upstream: http.client.HTTPConnection | None = None
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        operation = self.headers.get("X-Amz-Target", "").rpartition(".")[2]
+        fault = self.proxy.fault_for(operation, body)
+        if fault in _REFUSALS:
+            status, code = _REFUSALS[fault]
+            refusal = json.dumps({"__type": code, "message": "injected"}).encode()
+            self._answer(status, {"Content-Type": _JSON}, refusal)
+            return
+        status, headers, answer = self._forward(body)
+        self.proxy.answered(answer)
+        match fault:
+            case KinesisFault.RESET:
+                self._reset()
+            case KinesisFault.CUT_BODY:
+                self._answer(status, headers, answer, sent=len(answer) // 2)
+            case KinesisFault.SLOW_BODY:
+                self._answer(status, headers, answer, pause_seconds=_SLOW_BODY_SECONDS / _SLOW_PARTS)
+            case _:
+                self._answer(status, headers, answer)
+
+    def _forward(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in _HOP_BY_HOP}
+        if self._upstream is None:
+            self._upstream = http.client.HTTPConnection(self.target, timeout=_UPSTREAM_SECONDS)
+        self._upstream.request("POST", self.path, body, headers)
+        reply = self._upstream.getresponse()
+        answer = reply.read()
+        kept = {name: value for name, value in reply.getheaders() if name.lower() not in _HOP_BY_HOP}
+        return reply.status, kept, answer
+
+    def _answer(
+        self,
+        status: int,
+        headers: dict[str, str],
+        body: bytes,
+        *,
+        sent: int | None = None,
+        pause_seconds: float = 0.0,
+    ) -> None:
+        self.send_response_only(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if sent is not None:
+            self.wfile.write(body[:sent])
+            self.close_connection = True
+        elif pause_seconds:
+            step = -(-len(body) // _SLOW_PARTS) or 1
+            for start in range(0, len(body), step):
+                time.sleep(pause_seconds)  # the fault itself
+                self.wfile.write(body[start : start + step])
+        else:
+            self.wfile.write(body)
+
+    def _reset(self) -> None:
+        # Closed with unsent data dropped: the other side gets a reset, not an end.
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.close_connection = True
+
+    def finish(self) -> None:
+        if self._upstream is not None:
+            self._upstream.close()
+        with contextlib.suppress(OSError):
+            super().finish()
+
+    def log_message(self, *_: object) -> None:
+        """Nothing: calls are counted."""

@@ -1,0 +1,211 @@
+"""Everything a run is made of: endpoint, ZooKeeper, proxies, consumers, producer; real, and on this machine."""
+
+import os
+import signal
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from examples.demo.processes.endpoint import LocalEndpoint, choose_engine, ends_shards
+from examples.demo.producer import make_stream
+from kinesis_spout.dead_letters.sink_url import open_sink
+from kinesis_spout.kinesis import KinesisClientSettings, KinesisShardLister
+from kinesis_spout.zookeeper import EmbeddedZooKeeper
+from kinesis_spout.zookeeper.tree.paths import DEFAULT_ROOT, Paths
+from shard_state import Shard
+from tests.embedded_servers import java_processes
+from tests.fault.suite.delivery_log import Entry, RecordId, read_delivery_log
+from tests.fault.suite.evidence import Event, Evidence, Letter, Sample
+from tests.fault.suite.kinesis_proxy import KinesisProxy
+from tests.fault.suite.producer import Producer
+from tests.fault.suite.supervised import SupervisedConsumer
+from tests.fault.suite.transaction_log import TransactionLogFollower
+from tests.fault.suite.zookeeper_history import ZooKeeperHistory
+from tests.zookeeper_proxy import ZooKeeperProxy
+
+if TYPE_CHECKING:
+    from mypy_boto3_kinesis import KinesisClient
+
+APP: Final = "billing"
+_TICK_MILLIS: Final = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a run is like; with the seed, what is done in it."""
+
+    seed: int
+    events: int
+    """How many faults, at most."""
+    seconds: float
+    """For how long faults are injected, at most."""
+    consumers: int = 3
+    """Of the plain door,"""
+    on_spark: int = 0
+    """and of the micro-batch door."""
+    shards: int = 4
+    session_seconds: float = 3.0
+    records_per_second: float = 16.0
+    retry_limit: int = 3
+    alone_seconds: float = 20.0
+    """For so long one fault at a time, then"""
+    combined_seconds: float = 40.0
+    """for so long all that come together, and again."""
+    settle_seconds: float = 120.0
+    """Within which everything is to be finished after the last fault."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Of the consumers, beside those that the suite needs."""
+
+
+class World:
+    """Mutable. Made by ``made``; whoever made it ends it."""
+
+    def __init__(self, plan: Plan, folder: Path, endpoint: KinesisClientSettings, opened: ExitStack) -> None:
+        self.plan = plan
+        self.endpoint = endpoint
+        self.samples: list[Sample] = []
+        self._folder = folder
+        self.client: KinesisClient = endpoint.create()
+        self.stream = f"orders-{uuid.uuid4().hex[:8]}"
+        make_stream(self.client, self.stream, plan.shards)
+        self.ends_shards = ends_shards(self.client, self.stream)
+        self.zookeeper = opened.enter_context(
+            EmbeddedZooKeeper(folder / "zookeeper", tick_millis=_TICK_MILLIS)
+        )
+        self.history = ZooKeeperHistory(Paths(root=DEFAULT_ROOT, app=APP, stream=self.stream))
+        self._follower = TransactionLogFollower(folder / "zookeeper" / "data" / "version-2")
+        opened.callback(self._follower.close)
+        assert endpoint.endpoint_url is not None
+        self.kinesis = opened.enter_context(KinesisProxy(endpoint.endpoint_url, f"{plan.seed}/answers"))
+        self.sink_fault = folder / "sink"
+        (folder / "exits").mkdir()
+        self.consumers = [
+            self._consumer(f"c{number}", opened, on_spark=False) for number in range(1, plan.consumers + 1)
+        ]
+        self.consumers += [
+            self._consumer(f"s{number}", opened, on_spark=True) for number in range(1, plan.on_spark + 1)
+        ]
+        self.producer = Producer(self.client, self.stream, f"{plan.seed}/records", plan.records_per_second)
+
+    def look(self) -> None:
+        """Take in what happened, and start again what has ended."""
+        self.history.take(self._follower.poll())
+        for consumer in self.consumers:
+            consumer.tend()
+
+    def sample(self) -> None:
+        self.samples.extend(sample for consumer in self.consumers if (sample := consumer.sample()))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every consumer runs, and is a member; those on Spark aside, which take long to start."""
+        return all(self._is_member(consumer) for consumer in self.consumers if not consumer.on_spark)
+
+    @property
+    def is_complete(self) -> bool:
+        """The same, of all."""
+        return all(self._is_member(consumer) for consumer in self.consumers)
+
+    def _is_member(self, consumer: SupervisedConsumer) -> bool:
+        return consumer.is_open and consumer.pid in self.history.member_pids()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether what is stored says that everything that was put is finished."""
+        last: dict[str, int] = {}
+        for put in self.producer.ledger:
+            last[put.record.shard] = max(last.get(put.record.shard, 0), put.record.sequence)
+        stored = self.history.latest
+        return all(
+            shard in stored and stored[shard].checkpoint.base.number >= sequence
+            for shard, sequence in last.items()
+        )
+
+    def zookeeper_signal(self, number: signal.Signals) -> bool:
+        """Send a signal to ZooKeeper's own process; False if there is none just now."""
+        processes = java_processes(self.zookeeper.data_dir)
+        for pid in processes:
+            os.kill(pid, number)
+        return bool(processes)
+
+    def open_shards(self) -> list[Shard]:
+        """List the open shards by their hash keys: neighbours are adjacent."""
+        shards = KinesisShardLister(self.client, self.stream).list_shards()
+        return sorted((shard for shard in shards if not shard.closed), key=lambda shard: shard.hash_range)
+
+    def evidence(self, events: Sequence[Event]) -> Evidence:
+        """Collect what is known, once everything has ended."""
+        self.history.take(self._follower.poll())
+        shards = KinesisShardLister(self.client, self.stream).list_shards()
+        sink = open_sink(str(self._folder / "dead-letters"))
+        try:
+            letters = [
+                Letter(
+                    record=RecordId(letter.shard_id, int(letter.sequence_number)),
+                    attempts=letter.attempts,
+                    reason=letter.reason,
+                )
+                for letter in sink.read()
+            ]
+        finally:
+            sink.close()
+        return Evidence(
+            ledger=self.producer.ledger,
+            entries=self._entries(),
+            checkpoints=self.history.checkpoints,
+            ownerships=self.history.ownerships,
+            letters=letters,
+            parents={shard.shard_id: shard.parents for shard in shards},
+            pids={life: pid for consumer in self.consumers for life, pid in consumer.pids.items()},
+            events=events,
+            samples=self.samples,
+            retry_limit=self.plan.retry_limit,
+        )
+
+    def _entries(self) -> list[Entry]:
+        logs = [self._folder / f"{life}.log" for consumer in self.consumers for life in consumer.pids]
+        entries = [entry for log in logs if log.exists() for entry in read_delivery_log(log)]
+        return sorted(entries, key=lambda entry: entry.time)
+
+    def _consumer(self, name: str, opened: ExitStack, *, on_spark: bool) -> SupervisedConsumer:
+        plan = self.plan
+        settings = {
+            "stream": self.stream,
+            "app": APP,
+            "session_timeout_seconds": plan.session_seconds,
+            "initial_position": "trim_horizon",
+            "commit_interval_seconds": 0.5,
+            "region": self.endpoint.region,
+            "endpoint_url": self.kinesis.url,
+            "aws_access_key_id": self.endpoint.access_key,
+            "aws_secret_access_key": self.endpoint.secret_key,
+            "dead_letters": str(self._folder / "dead-letters"),
+            "order": "key",
+            "retry_limit": plan.retry_limit,
+            "retry_backoff_seconds": 0.2,
+            "retry_backoff_cap_seconds": 1.0,
+            # A job on Spark needs this long to start its workers, on a busy machine, before it handles anything.
+            "message_timeout_seconds": 30.0 if on_spark else 3.0,
+            "shard_list_interval_seconds": 2.0,
+            **plan.settings,
+        }
+        job = {"sink": str(self.sink_fault), "exits": str(self._folder / "exits"), "hang_seconds": 4.0}
+        proxy = opened.enter_context(ZooKeeperProxy(self.zookeeper.connect_string))
+        consumer = SupervisedConsumer(
+            name, on_spark=on_spark, folder=self._folder, zookeeper=proxy, settings=settings, job=job
+        )
+        opened.callback(consumer.close)
+        return consumer
+
+
+@contextmanager
+def made(plan: Plan, folder: Path, endpoint: KinesisClientSettings | None = None) -> Iterator[World]:
+    """Make a world in an empty folder, and end all of it afterwards; without an endpoint it starts its own."""
+    with ExitStack() as opened:
+        if endpoint is None:
+            engine = opened.enter_context(LocalEndpoint(choose_engine(), folder / "endpoint.log"))
+            endpoint = engine.endpoint().client_settings
+        yield World(plan, folder, endpoint, opened)
