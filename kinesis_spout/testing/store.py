@@ -457,6 +457,8 @@ class InMemoryCheckpointStore:
                 raise StoreError("this application has not begun; there is nothing to forget")
             zookeeper.begun = None
             zookeeper.shards.clear()
+            zookeeper.assignment = b""
+            zookeeper.drained.clear()
 
     # -- what operators look at
 
