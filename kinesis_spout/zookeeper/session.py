@@ -243,6 +243,7 @@ class ZooKeeperSession:
         Raises:
             StoreUnavailable: it was not by the deadline.
         """
+        seconds = max(0.0, deadline - self.clock.monotonic())
         while True:
             remaining = max(0.0, deadline - self.clock.monotonic())
             connected = self._connected.wait(remaining)
@@ -252,7 +253,7 @@ class ZooKeeperSession:
                 )
             if not connected:
                 raise StoreUnavailable(
-                    f"no connection to ZooKeeper at {self.hosts} for {self.answer_timeout_seconds:g} s"
+                    f"no connection to ZooKeeper at {self.hosts}{f' for {seconds:.1f} s' if seconds else ''}"
                     f"{advice(self._trouble, speaks_tls=self._tls is not None)}"
                 )
             session_id = self.session_id

@@ -355,6 +355,7 @@ def test_the_doors_get_in_and_no_secret_gets_out(
         shown += traceback.format_exception(error.value)
 
     publish(given)
+    begin(secured_zookeeper, f"{config.zookeeper_root}-digest", secured_zookeeper.access("digest"))
     with zookeeper_settings(config).connect("orders", None) as backend:
         client = backend.session.client
         nodes = [f"{path} {client.get(path)}" for path in walk(client, f"/{config.zookeeper_root}")]

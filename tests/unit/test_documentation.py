@@ -102,6 +102,7 @@ def test_every_field_of_a_progress_is_described() -> None:
         counters=Counters(),
         before=Counters(),
         pause=None,
+        uncommitted=0,
     )
     of_source = [field.encode_name for field in msgspec.structs.fields(SourceProgress)]
     fields = [*names_in(progress), *of_source, *KinesisProgress.__dataclass_fields__]

@@ -19,6 +19,8 @@ CLOCK_SECONDS: Final = 0.002
 """ZooKeeper's times are cut to the millisecond."""
 STALE_SECONDS: Final = 5.0
 """A consumer looks twice a second; a busy machine may keep it from that."""
+STALE_ON_SPARK_SECONDS: Final = 40.0
+"""A job that is under way goes on with the slices that it was given, until the message time-out at most."""
 MAX_RESIDENT_BYTES: Final = 400 << 20
 MAX_THREADS: Final = 64
 MAX_DESCRIPTORS: Final = 256
@@ -146,7 +148,7 @@ def stale_deliveries(evidence: Evidence) -> Iterator[tuple[Entry, float]]:
 def too_stale(evidence: Evidence) -> Iterator[str]:
     """A consumer that has lost a shard stops handing out its records before long."""
     for entry, seconds in stale_deliveries(evidence):
-        if seconds > STALE_SECONDS:
+        if seconds > (STALE_ON_SPARK_SECONDS if _is_on_spark(entry) else STALE_SECONDS):
             yield f"{_named(entry.record)} was delivered by {entry.life} {seconds:.1f} s after it lost the shard"
 
 
@@ -208,7 +210,9 @@ def attempts(evidence: Evidence) -> Iterator[str]:
             acquired = evidence.acquisitions.get((record.shard, epoch))
             if acquired is None:
                 continue
-            before = last.get(epoch, stored_attempts(acquired.checkpoint, record.sequence))
+            # One that had all its attempts, and whose letter was not durable yet, has its last one again.
+            restored = min(stored_attempts(acquired.checkpoint, record.sequence), evidence.retry_limit)
+            before = last.get(epoch, restored)
             # Of a job on Spark that died, those deliveries are not counted whose end nobody knows.
             uncounted = entry.attempt == before and _is_on_spark(entry)
             if entry.attempt != before + 1 and not uncounted:

@@ -15,6 +15,7 @@ from typing import Final
 from tests.fault.suite.evidence import Event
 from tests.fault.suite.faults import (
     CONSUMER_FAULTS,
+    ENDS,
     KINESIS_FAULTS,
     SINK_FAULTS,
     SPARK_FAULTS,
@@ -44,6 +45,8 @@ class Lane:
     faults: Sequence[Fault]
     gap_seconds: tuple[float, float]
     random: Random
+    only_alone: bool = False
+    """Whether it has no part in what comes together."""
     due: float = 0.0
     under_way: tuple[Event, End, float] | None = None
     """With the monotonic time at which it ends."""
@@ -82,6 +85,8 @@ class Director:
             self._lane("Kinesis", KINESIS_FAULTS, (0.3, 2.0)),
             self._lane("stream", STREAM_FAULTS, (3.0, 9.0)),
             self._lane("sink", SINK_FAULTS, (2.0, 8.0)),
+            # So that enough of these are met by nothing else: what fail-over takes is said of them.
+            self._lane("ends", ENDS, (2.0, 6.0), only_alone=True),
         ]
         self._whole_since: float | None = None
         self._sample_at = 0.0
@@ -121,10 +126,11 @@ class Director:
         """Seconds since the first fault might have come."""
         return time.monotonic() - self._begun if self._begun else 0.0
 
-    def _lane(self, name: str, faults: Sequence[Fault], gap: tuple[float, float]) -> Lane:
-        return Lane(
-            name=name, faults=faults, gap_seconds=gap, random=Random(f"{self.world.plan.seed}/{name}")
-        )
+    def _lane(
+        self, name: str, faults: Sequence[Fault], gap: tuple[float, float], *, only_alone: bool = False
+    ) -> Lane:
+        random = Random(f"{self.world.plan.seed}/{name}")
+        return Lane(name=name, faults=faults, gap_seconds=gap, random=random, only_alone=only_alone)
 
     def _inject(self) -> None:
         now = time.monotonic()
@@ -135,8 +141,9 @@ class Director:
         alone = self.elapsed % (plan.alone_seconds + plan.combined_seconds) < plan.alone_seconds
         self.phase = "one fault at a time" if alone else "faults combined"
         for lane in sorted(self._lanes, key=lambda lane: lane.due):
-            may_begin = lane.under_way is None and now >= lane.due and (not alone or self._is_calm(now))
-            if may_begin and self._begin(lane, now, alone=alone):
+            is_due = lane.under_way is None and now >= lane.due
+            may_begin = self._is_calm(now) if alone else not lane.only_alone
+            if is_due and may_begin and self._begin(lane, now, alone=alone):
                 self._whole_since = None
 
     def _is_calm(self, now: float) -> bool:

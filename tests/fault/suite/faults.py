@@ -160,8 +160,26 @@ def _pause_zookeeper(world: World, _: Random) -> End | None:
     return lambda: world.zookeeper_signal(signal.SIGCONT)
 
 
+ENDS: Final = tuple(fault for fault in CONSUMER_FAULTS if fault.kind in {KILLED, KILLED_LEADER, CLOSED})
+
+
+def _fill_disk(world: World, _: Random) -> End | None:
+    before, disk = world.zookeeper_pids(), world.disk
+    if disk is None or not before:
+        return None
+    disk.fill()
+
+    def clear() -> bool:
+        ended = world.zookeeper_pids() != before  # it ends where it cannot write
+        disk.clear()
+        return ended
+
+    return clear
+
+
 ZOOKEEPER_FAULTS: Final = (
     WorldFault(kind="ZooKeeper killed", weight=2, seconds=(2, 3), begin=_kill_zookeeper),
+    WorldFault(kind="ZooKeeper's disk full", weight=1, seconds=(3, 5), begin=_fill_disk),
     WorldFault(kind="ZooKeeper paused", weight=2, seconds=(0.5, 5), begin=_pause_zookeeper),
 )
 

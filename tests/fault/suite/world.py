@@ -4,7 +4,7 @@ import os
 import signal
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -21,6 +21,7 @@ from tests.fault.suite.delivery_log import Entry, RecordId, read_delivery_log
 from tests.fault.suite.evidence import Event, Evidence, Letter, Sample
 from tests.fault.suite.kinesis_proxy import KinesisProxy
 from tests.fault.suite.producer import Producer
+from tests.fault.suite.small_disk import small_disk
 from tests.fault.suite.supervised import SupervisedConsumer
 from tests.fault.suite.transaction_log import TransactionLogFollower
 from tests.fault.suite.zookeeper_history import ZooKeeperHistory
@@ -72,6 +73,8 @@ class World:
         self.stream = f"orders-{uuid.uuid4().hex[:8]}"
         make_stream(self.client, self.stream, plan.shards)
         self.ends_shards = ends_shards(self.client, self.stream)
+        self.disk = opened.enter_context(small_disk(folder / "zookeeper"))
+        """Of ZooKeeper; None where none can be mounted, which cannot be full then."""
         self.zookeeper = opened.enter_context(
             EmbeddedZooKeeper(folder / "zookeeper", tick_millis=_TICK_MILLIS)
         )
@@ -126,10 +129,14 @@ class World:
 
     def zookeeper_signal(self, number: signal.Signals) -> bool:
         """Send a signal to ZooKeeper's own process; False if there is none just now."""
-        processes = java_processes(self.zookeeper.data_dir)
+        processes = self.zookeeper_pids()
         for pid in processes:
-            os.kill(pid, number)
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
         return bool(processes)
+
+    def zookeeper_pids(self) -> list[int]:
+        return java_processes(self.zookeeper.data_dir)
 
     def open_shards(self) -> list[Shard]:
         """List the open shards by their hash keys: neighbours are adjacent."""
