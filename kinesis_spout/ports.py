@@ -147,6 +147,15 @@ class CheckpointStore(Protocol):
         """
         ...
 
+    def check_begun(self) -> None:
+        """Make sure that what ``open`` found or made is still there.
+
+        Raises:
+            ProgressLost: it is gone, or is another application's beginning.
+            StoreUnavailable: retriable.
+        """
+        ...
+
     def commit(self, writes: Sequence[CheckpointWrite]) -> CommitResult:
         """Store all the writes, in as few transactions as their size allows (normally one).
 

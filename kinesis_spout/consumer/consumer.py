@@ -392,6 +392,8 @@ class Consumer:
     def _follow(self, now: float) -> None:
         """Take in what is assigned, and acquire what is ours."""
         assignment, freed = self.ports.group.assignment(), self.ports.coordinator.take_freed()
+        if assignment is None:
+            self.ports.store.check_begun()
         with self.lock:
             self.sharing.take_in(assignment, now)
             wishes = self.sharing.wishes(now, freed)

@@ -406,6 +406,12 @@ class InMemoryCheckpointStore:
             self._zookeeper.check_mark(self._coordinator.mark)
             return {shard_id: self._zookeeper.decode(shard_id) for shard_id in self._zookeeper.shards}
 
+    def check_begun(self) -> None:
+        """Make sure that the mark is there."""
+        with self._zookeeper.lock:
+            self._zookeeper.check_available()
+            self._zookeeper.check_mark(self._coordinator.mark)
+
     def commit(self, writes: Sequence[CheckpointWrite]) -> CommitResult:
         """Store the writes under the fence. Of two for one shard the later counts."""
         with self._zookeeper.lock:

@@ -169,12 +169,16 @@ class ZooKeeperCheckpointStore:
 
     def load(self) -> Mapping[str, Checkpoint]:
         """Read every shard's checkpoint (see the port). Needs no ownership."""
-        self._session.await_connection(self._session.deadline())
-        self.mark_version(self.ask_for_mark())
+        self.check_begun()
         return {
             shard_id: self._nodes.decode(shard_id, shard.data)
             for shard_id, shard in self._nodes.read_shards(self._nodes.shard_ids()).items()
         }
+
+    def check_begun(self) -> None:
+        """Make sure that the mark is there (see the port)."""
+        self._session.await_connection(self._session.deadline())
+        self.mark_version(self.ask_for_mark())
 
     def shard_ids(self) -> list[str]:
         """Name every shard that something is stored of, readable or not, in order."""
