@@ -90,7 +90,7 @@ class MicroBatchDoor(Door):
         self._process = process
         self._consumer = _SteppedConsumer(_config(process), process.ports, message_timeout_seconds=None)
         settings = EngineSettings(
-            parallelism=2,
+            parallelism=lambda: 2,
             shards_per_task=8,
             max_concurrent_batches=2,
             records_per_fetch=2,
