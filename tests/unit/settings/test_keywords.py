@@ -18,7 +18,10 @@ from kinesis_spout.settings import SpoutConfig
 
 KEYWORDS = Path(kinesis_spout.settings.keywords.__file__)
 HEAD = "class SpoutSettings(TypedDict, total=False):\n"
-ALSO_TAKEN = {"initial_position": "str | float | datetime"}
+ALSO_TAKEN = {
+    "initial_position": "str | float | datetime",
+    "start_again": "str | float | datetime | None",
+}
 """Where a keyword argument may be more than what the setting becomes."""
 
 RIGHT = """
