@@ -129,7 +129,7 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         _ = self.stream_region  # found for its check
         if self.start_again is not None and self.deployment is None:
             expected = "deployment beside it, so that it is done once and not at every start"
-            raise _IN_PYTHON.refusal("start_again", expected, self.start_again)
+            raise IN_PYTHON.refusal("start_again", expected, self.start_again)
         if self.retry_backoff_cap_seconds < self.retry_backoff_seconds:
             expected = f"at least retry_backoff_seconds, which is {self.retry_backoff_seconds}"
             raise IN_PYTHON.refusal("retry_backoff_cap_seconds", expected, self.retry_backoff_cap_seconds)
