@@ -90,9 +90,12 @@ class Administration:
 
     def _remove(self, version: int) -> None:
         """Take back the mark, while no member is registered; then the checkpoints, then the place."""
+        drained = [self._paths.drain(member) for member in self._nodes.children(self._paths.draining)]
         parents = [
             path
             for path in (
+                *drained,
+                self._paths.draining,
                 self._paths.leader,
                 self._paths.assignment,
                 self._paths.owners,
