@@ -39,7 +39,7 @@ class Administration:
         stored = self._nodes.read_shards(checkpoints)
         encoded = {
             check_name("shard_id", shard_id): replace(
-                checkpoint, epoch=_next_epoch(stored.get(shard_id))
+                checkpoint, epoch=next_epoch(stored.get(shard_id))
             ).encode()
             for shard_id, checkpoint in checkpoints.items()
         }
@@ -138,7 +138,7 @@ class Administration:
             )
 
 
-def _next_epoch(stored: StoredShard | None) -> int:
+def next_epoch(stored: StoredShard | None) -> int:
     """Give an epoch above every one the shard ever had.
 
     Where the checkpoint cannot be read the node's version bounds it: a node begins at version 0 with epoch 0 or
