@@ -113,7 +113,7 @@ def _job(
     context = spark.sparkContext
     config = spout_config(kinesis, stream, place)
     handler = PickledHandler.of(RecordHandler(lambda _record: None, lambda record: record))
-    runner = HandlerRunner(context, task_settings(config, context.defaultParallelism), handler)
+    runner = HandlerRunner(context, task_settings(config), handler)
     works = [_work(client, stream, number, kind) for number in range(shards)]
     packs = pack(works, per_task=config.shards_per_task, parallelism=context.defaultParallelism)
 

@@ -95,7 +95,7 @@ class KinesisSpout(RecordSpout):
         self._refuse_order("foreach_batch")
         self._refuse_at_most_once("foreach_batch")
         context = classic_context(spark)
-        settings = task_settings(self.config, context.defaultParallelism)
+        settings = task_settings(self.config)
         runner = DataFrameRunner(spark, context, settings, handler)
         ports = self._given_ports or open_ports(self.config)
         return start_query(self.config, ports, context, runner, name, door="foreach_batch")
@@ -108,7 +108,7 @@ class KinesisSpout(RecordSpout):
         from kinesis_spout.spark.tasks.jobs import classic_context  # noqa: PLC0415
 
         context = classic_context(spark)
-        settings = task_settings(self.config, context.defaultParallelism)
+        settings = task_settings(self.config)
         runner = HandlerRunner(context, settings, PickledHandler.of(handler))
         ports = self._given_ports or open_ports(self.config)
         return start_query(self.config, ports, context, runner, name, door=door)

@@ -294,6 +294,14 @@ class Group(Protocol):
         """Say whether this member leads. True is certain for a part of the session time-out; writes are fenced."""
         ...
 
+    def leader(self) -> str | None:
+        """Name the member that leads, for an operator; None while nobody does.
+
+        Raises:
+            StoreUnavailable: retriable.
+        """
+        ...
+
     def members(self) -> list[GroupMember]:
         """Give the living members, in the order in which they joined.
 

@@ -36,11 +36,10 @@ class Claims:
     def __init__(self) -> None:
         self._claimed = SHARD_START
         self._stored = SHARD_START
-        self._ended = False
 
     def claim(self, first: SequenceNumber, last: SequenceNumber) -> bool:
         """Claim the records ``first`` .. ``last``, the next to be handed out; False if the first is claimed."""
-        if self._ended or first <= self._claimed:
+        if first <= self._claimed:
             return False
         self._claimed = last
         return True
@@ -50,8 +49,7 @@ class Claims:
         return sequence <= self._stored
 
     def end(self) -> None:
-        """Claim nothing any more, and take back what was not handed out. Nothing may be handed out after this."""
-        self._ended = True
+        """Take back what was not handed out. What comes next has to be claimed anew."""
         self._claimed = self._stored = SHARD_START
 
     def added_to(
@@ -67,10 +65,9 @@ class Claims:
 
     def stored(self, checkpoint: Checkpoint) -> None:
         """Note that a checkpoint is stored that was made with ``added_to``."""
-        if self._ended:
-            return
         holes = checkpoint.holes
-        self._stored = holes[0][1] if holes and holes[0][0] == checkpoint.base else checkpoint.base
+        stored = holes[0][1] if holes and holes[0][0] == checkpoint.base else checkpoint.base
+        self._stored = min(stored, self._claimed)  # less, where the claims have ended meanwhile
 
 
 def handed_out(

@@ -151,7 +151,7 @@ class LocalShardState:
         return self._guarantee is not Guarantee.AT_MOST_ONCE or self._claims.cover(sequence)
 
     def end_claims(self) -> None:
-        """Take back the claims on what was not handed out. No record may be handed out after this."""
+        """Take back the claims on what was not handed out, until it is claimed anew."""
         if self._guarantee is Guarantee.AT_MOST_ONCE:
             self._claims.end()
             self._changed()

@@ -207,10 +207,10 @@ class StateManager:
         """Tell whether a fresh record of an owned shard may be handed out: claimed, with AT_MOST_ONCE."""
         return self._owned[shard_id].state.may_hand_out(sequence)
 
-    def end_claims(self) -> None:
-        """Take back what was claimed and not handed out, before the last commit. Hand out nothing after this."""
-        for slices in self._owned.values():
-            slices.state.end_claims()
+    def end_claims(self, shard_ids: Iterable[str]) -> None:
+        """Take back what was claimed of owned shards and not handed out, before their last commit."""
+        for shard_id in self._owned.keys() & set(shard_ids):
+            self._owned[shard_id].state.end_claims()
 
     def emit(
         self, shard_id: str, sequence: SequenceNumber, partition_key: str | None, now: float

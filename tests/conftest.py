@@ -14,6 +14,7 @@ hypothesis.settings.load_profile("no deadline")
 
 pytest_plugins = [
     "tests.zookeeper_server",
+    "tests.secured_zookeeper",
     "tests.zookeeper_places",
     "tests.kinesis_endpoints",
     "tests.streams_under_test",

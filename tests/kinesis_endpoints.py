@@ -72,13 +72,15 @@ class KinesisEndpoint:
         wait_until(is_active, f"stream {stream} to be active")
 
 
-def wait_until(condition: Callable[[], bool], what: str, *, seconds: float = START_SECONDS) -> None:
+def wait_until(
+    condition: Callable[[], bool], what: str, *, seconds: float = START_SECONDS, every_seconds: float = 0.01
+) -> None:
     """Return when the condition holds; fail when it does not within ``seconds``."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
             pytest.fail(f"waited {seconds} s in vain for {what}")
-        time.sleep(0.01)
+        time.sleep(every_seconds)
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ def on_spark(handle: Handle, settings: dict[str, Any]) -> SpoutQuery:
 def in_process(handle: Handle, settings: dict[str, Any]) -> SpoutQuery:
     """The same, but for Spark."""
     config = SpoutConfig.of(**settings)
-    runner = InProcessRunner(task_settings(config, 1), handle)
+    runner = InProcessRunner(task_settings(config), handle)
     context = cast("SparkContext", SimpleNamespace(defaultParallelism=1))
     return start_query(config, open_ports(config), context, runner, None, door="foreach_record")
 

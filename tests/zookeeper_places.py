@@ -52,6 +52,9 @@ class Place(Protocol):
     def put(self, shard_id: str, data: bytes) -> None:
         """Write a checkpoint node by hand."""
 
+    def put_assignment(self, data: bytes) -> None:
+        """Write the assignment's node by hand."""
+
     def remove_owner(self, shard_id: str) -> None:
         """Delete an owner node by hand."""
 
@@ -91,6 +94,9 @@ class InMemoryPlace:
 
     def put(self, shard_id: str, data: bytes) -> None:
         self._zookeeper.put(shard_id, data)
+
+    def put_assignment(self, data: bytes) -> None:
+        self._zookeeper.assignment = data
 
     def remove_owner(self, shard_id: str) -> None:
         self._zookeeper.remove_owner(shard_id)
@@ -164,6 +170,9 @@ class RealPlace:
             self.client.set(path, data)
         else:
             self.client.create(path, data)
+
+    def put_assignment(self, data: bytes) -> None:
+        self.client.set(self.paths.assignment, data)
 
     def remove_owner(self, shard_id: str) -> None:
         self.client.delete(self.paths.owner(shard_id))

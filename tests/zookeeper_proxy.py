@@ -13,6 +13,8 @@ from typing import Self
 
 MULTI = 14
 """The operation code of a transaction."""
+SASL = 102
+"""That of a step of SASL."""
 
 _HOST = "127.0.0.1"
 
@@ -28,7 +30,8 @@ class ZooKeeperProxy:
         self._open = True
         self._sockets: set[socket.socket] = set()
         self._threads: list[threading.Thread] = []
-        self._lose_requests = 0
+        self._lose_requests: list[int] = []
+        """The operations of the next requests to lose."""
         self._lose_answers = 0
         self._before_next: Callable[[], object] | None = None
         self.requests_lost = 0
@@ -40,10 +43,10 @@ class ZooKeeperProxy:
     def connect_string(self) -> str:
         return f"{_HOST}:{self._listener.getsockname()[1]}"
 
-    def lose_next_request(self) -> None:
-        """Cut the connection instead of forwarding the next transaction."""
+    def lose_next_request(self, operation: int = MULTI) -> None:
+        """Cut the connection instead of forwarding the next transaction, or the next request of another kind."""
         with self._lock:
-            self._lose_requests += 1
+            self._lose_requests.append(operation)
 
     def lose_next_answer(self) -> None:
         """Forward the next transaction, wait until the server has answered it, and cut the connection."""
@@ -147,15 +150,16 @@ class _Relay:
 
     def _is_to_be_lost(self, frame: bytes) -> bool:
         xid, operation = struct.unpack_from("!ii", frame, 4)
-        if operation != MULTI:
-            return False
+        with self._proxy._lock:
+            if operation != MULTI and operation not in self._proxy._lose_requests:
+                return False
         with self._proxy._lock:
             act, self._proxy._before_next = self._proxy._before_next, None
         if act is not None:
             act()
         with self._proxy._lock:
-            if self._proxy._lose_requests:
-                self._proxy._lose_requests -= 1
+            if operation in self._proxy._lose_requests:
+                self._proxy._lose_requests.remove(operation)
                 self._proxy.requests_lost += 1
                 return True
             if self._proxy._lose_answers:

@@ -7,6 +7,7 @@ import typer
 
 from kinesis_spout.cli.commands.checkpoints import checkpoints
 from kinesis_spout.cli.commands.dead_letters import dead_letters
+from kinesis_spout.cli.commands.members import members
 from kinesis_spout.cli.commands.options import options
 from kinesis_spout.cli.commands.put import put
 from kinesis_spout.cli.commands.resume import resume
@@ -65,6 +66,7 @@ def _begin(
 
 app.command()(run)
 app.command()(shards)
+app.add_typer(members, name="members")
 app.command()(resume)
 app.add_typer(checkpoints, name="checkpoints")
 app.add_typer(dead_letters, name="dead-letters")

@@ -39,6 +39,11 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2).replace("\x7f", "\\u007f"))
 
 
+def print_blank() -> None:
+    """Print an empty line between two tables."""
+    typer.echo()
+
+
 def printable(text: str) -> str:
     """Show control characters as escapes."""
     return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], text)

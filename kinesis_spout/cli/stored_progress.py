@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from kinesis_spout.ports import CheckpointStore, Coordinator
+from kinesis_spout.ports import CheckpointStore, Coordinator, Group
 from shard_state import Checkpoint
 
 if TYPE_CHECKING:
@@ -54,5 +54,6 @@ class StoredProgress:
 
     store: OperatorStore
     coordinator: Coordinator
+    group: Group
     applications: Callable[[], Sequence[tuple[str, str]]]
     """Names the applications that have begun in this place, each with its stream."""

@@ -92,6 +92,7 @@ class RealWorld:
             progress = StoredProgress(
                 store=backend.store,
                 coordinator=backend.coordinator,
+                group=backend.group,
                 applications=partial(begun_applications, backend.session, config.zookeeper_root),
             )
             if server is not None:

@@ -32,6 +32,7 @@ from kinesis_spout.errors import AccessDenied, KinesisSpoutError
 from kinesis_spout.failure_kinds import FailureKinds
 from kinesis_spout.handler import RaisedAt
 from kinesis_spout.kinesis.patience import Action, Patience, Reaction, Tries
+from kinesis_spout.life_lines import of_stream
 from kinesis_spout.ports import CheckpointWrite
 from kinesis_spout.record import Record
 from kinesis_spout.settings import SpoutConfig
@@ -76,6 +77,7 @@ class Consumer:
         self.ports = ports
         self.lock = threading.RLock()
         self.counters = Counters()
+        self._finished_at_commit = 0
         self.last_error: KinesisSpoutError | None = None
         """The last error that is being retried; None once what failed has worked again."""
         self.read_errors = ReadErrors(ports.clock)
@@ -182,6 +184,11 @@ class Consumer:
         self._fatal = self._fatal or error
 
     @property
+    def uncommitted(self) -> int:
+        """How many records are finished and not stored as such: at most so many come again after a kill now."""
+        return self.counters.finished - self._finished_at_commit
+
+    @property
     def now(self) -> float:
         """The time that the manager is told."""
         return self.ports.clock.monotonic()
@@ -267,7 +274,7 @@ class Consumer:
     def _commit_the_last(self) -> None:
         """Commit and give the shards up. A connection that drops just now is no reason to do it all again."""
         with self.lock:
-            self.manager.end_claims()
+            self.manager.end_claims(self.manager.owned)
 
         def commit() -> None:
             self._take_lost()
@@ -369,7 +376,7 @@ class Consumer:
     def _take_lost(self) -> None:
         lost = self.ports.coordinator.take_lost()
         if lost:
-            _log.warning("ownership lost of %s", ", ".join(sorted(lost)))
+            _log.warning("ownership lost of %s", of_stream(lost, self.config.stream_name))
             self._drop(lost)
 
     def _drop(self, shard_ids: Iterable[str]) -> None:
@@ -416,6 +423,7 @@ class Consumer:
         """Give up the shards that are another's, once nothing of them is in flight, or their time is over."""
         with self.lock:
             leaving = self.sharing.left(now)
+            self.manager.end_claims(leaving)
         if not leaving:
             return
         self._commit()
@@ -429,7 +437,9 @@ class Consumer:
     def _commit(self) -> None:
         with self.lock:
             pending = self.manager.to_commit()
+            finished = self.counters.finished
         if not pending:
+            self._finished_at_commit = finished
             return
         writes = [
             CheckpointWrite(shard_id=commit.shard_id, checkpoint=commit.checkpoint) for commit in pending
@@ -437,9 +447,12 @@ class Consumer:
         result = self.ports.store.commit(writes)
         self._committed([commit for commit in pending if commit.shard_id in result.committed])
         if result.fenced:
-            _log.warning("fenced: somebody else owns %s now", ", ".join(sorted(result.fenced)))
+            _log.warning(
+                "fenced: somebody else owns %s now", of_stream(result.fenced, self.config.stream_name)
+            )
             self._drop(result.fenced)
             self.ports.coordinator.release(result.fenced)
+        self._finished_at_commit = finished
 
     def _committed(self, pending: list[PendingCommit]) -> None:
         with self.lock:

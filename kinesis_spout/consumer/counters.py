@@ -24,3 +24,8 @@ class Counters:
     commits: int = 0
     shards_trimmed: int = 0
     """Shards that retention trimmed away before their end was read. Their unread records are lost."""
+
+    @property
+    def finished(self) -> int:
+        """Records that were acked or durably dead-lettered."""
+        return self.acked + self.dead_lettered

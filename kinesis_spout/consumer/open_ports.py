@@ -11,6 +11,7 @@ from kinesis_spout.kinesis import KinesisClientSettings, KinesisShardLister, Pol
 from kinesis_spout.ports import ShardGetter
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.kinesis_client import client_settings as settings_of_client
+from kinesis_spout.settings.zookeeper.place import zookeeper_settings as settings_of_zookeeper
 from kinesis_spout.zookeeper import ZooKeeperSettings
 from shard_state import Position
 
@@ -22,13 +23,7 @@ def client_settings(config: SpoutConfig) -> KinesisClientSettings:
 
 def zookeeper_settings(config: SpoutConfig) -> ZooKeeperSettings:
     """Say where progress is kept."""
-    return ZooKeeperSettings(
-        app=config.app,
-        hosts=config.zookeeper_hosts,
-        directory=config.zookeeper_directory,
-        root=config.zookeeper_root,
-        session_timeout_seconds=config.session_timeout_seconds,
-    )
+    return settings_of_zookeeper(config.app, asdict(config))
 
 
 def open_ports(config: SpoutConfig) -> Ports:

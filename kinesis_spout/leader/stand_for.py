@@ -1,51 +1,42 @@
 """Where a process stands for election in ZooKeeper."""
 
 from contextlib import ExitStack
+from typing import Unpack
 
-from kinesis_spout.consumer.open_ports import zookeeper_settings
-from kinesis_spout.ports import DEFAULT_SESSION_TIMEOUT_SECONDS, Election
-from kinesis_spout.settings import SpoutConfig
-from kinesis_spout.zookeeper import DEFAULT_ROOT, ZooKeeperElection, unique_member_name
-from kinesis_spout.zookeeper.tree.paths import check_name, office
+from kinesis_spout.ports import Election
+from kinesis_spout.settings import ZooKeeperKeywords
+from kinesis_spout.settings.sources import checked, from_keywords
+from kinesis_spout.settings.spout_config import IN_PYTHON
+from kinesis_spout.settings.table.zookeeper import PLACE
+from kinesis_spout.settings.zookeeper.access_rules import check_access
+from kinesis_spout.settings.zookeeper.place import zookeeper_settings
+from kinesis_spout.zookeeper import ZooKeeperElection, unique_member_name
+from kinesis_spout.zookeeper.tree.layout import make_shared
+from kinesis_spout.zookeeper.tree.paths import check_name, office, offices
 
 
-def stand_for(
-    name: str,
-    *,
-    zookeeper: str = "embedded",
-    zookeeper_root: str = DEFAULT_ROOT,
-    session_timeout_seconds: float = DEFAULT_SESSION_TIMEOUT_SECONDS,
-) -> Election:
+def stand_for(name: str, **zookeeper: Unpack[ZooKeeperKeywords]) -> Election:
     """Connect to ZooKeeper to stand for election there; give what it yields to a ``LeaderCareer``.
 
     Args:
         name: of the work: of all processes that stand for it, one leads.
-        zookeeper: ``embedded``, ``embedded:<directory>`` or ``host:port,host:port[/chroot]``.
-        zookeeper_root: the node that all names are below.
-        session_timeout_seconds: how long a leader that was killed keeps its office. A leader that is cut off
-            leaves it after two thirds of this.
+        zookeeper: where that is and who we are there: ``zookeeper``, ``session_timeout_seconds``, and the
+            settings of ``SpoutConfig`` whose names begin with ``zookeeper_``. A leader that was killed keeps its
+            office for the session time-out; one that is cut off leaves it after two thirds of that.
 
     Raises:
         InvalidConfig: an argument is not what it must be.
-        StoreUnavailable, StoreError: no ZooKeeper answers, or the embedded one does not start.
+        StoreUnavailable, StoreError: no ZooKeeper answers, it refuses us, or the embedded one does not start.
     """
     check_name("name", name)
-    config = SpoutConfig.of(
-        stream=_UNUSED,
-        app=_UNUSED,
-        zookeeper=zookeeper,
-        zookeeper_root=zookeeper_root,
-        session_timeout_seconds=session_timeout_seconds,
-    )
-    settings = zookeeper_settings(config)
+    values = checked(from_keywords(zookeeper, PLACE), PLACE)
+    check_access(values, IN_PYTHON)
+    settings = zookeeper_settings(name, values)
     with ExitStack() as opened:
         session = settings.session(settings.server(opened))
         opened.callback(session.close)
         session.start()
+        make_shared(session, offices(settings.root))
         return ZooKeeperElection(
-            name, office(zookeeper_root, name), session, unique_member_name(), opened.pop_all().close
+            name, office(settings.root, name), session, unique_member_name(), opened.pop_all().close
         )
-
-
-_UNUSED = "leaders"
-"""An office belongs to no stream."""

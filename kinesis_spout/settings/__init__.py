@@ -4,7 +4,7 @@ Not what is done with them. Begin with ``option``, what a row says, and ``table`
 ``source_options`` are the validated values that the doors get.
 """
 
-from kinesis_spout.settings.keywords import SpoutSettings
+from kinesis_spout.settings.keywords import SpoutSettings, ZooKeeperKeywords
 from kinesis_spout.settings.spout_config import SpoutConfig
 
-__all__ = ["SpoutConfig", "SpoutSettings"]
+__all__ = ["SpoutConfig", "SpoutSettings", "ZooKeeperKeywords"]

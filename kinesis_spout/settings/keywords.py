@@ -14,6 +14,16 @@ class SpoutSettings(TypedDict, total=False):
     app: str
     zookeeper: str
     zookeeper_root: str
+    zookeeper_user: str | None
+    zookeeper_password: str | None
+    zookeeper_auth: Literal["digest", "sasl-digest"]
+    zookeeper_acl: str | None
+    zookeeper_tls: bool
+    zookeeper_tls_ca: str | None
+    zookeeper_tls_certificate: str | None
+    zookeeper_tls_key: str | None
+    zookeeper_tls_key_password: str | None
+    zookeeper_tls_verify: Literal["full", "ca", "none"]
     session_timeout_seconds: float
     mode: Literal["sharing", "standby"]
     weight: float
@@ -54,3 +64,21 @@ class SpoutSettings(TypedDict, total=False):
     commit_interval_seconds: float
     stop_timeout_seconds: float
     dead_letters: str | None
+
+
+class ZooKeeperKeywords(TypedDict, total=False):
+    """Those of the settings that say where ZooKeeper is, and who we are there."""
+
+    zookeeper: str
+    zookeeper_root: str
+    zookeeper_user: str | None
+    zookeeper_password: str | None
+    zookeeper_auth: Literal["digest", "sasl-digest"]
+    zookeeper_acl: str | None
+    zookeeper_tls: bool
+    zookeeper_tls_ca: str | None
+    zookeeper_tls_certificate: str | None
+    zookeeper_tls_key: str | None
+    zookeeper_tls_key_password: str | None
+    zookeeper_tls_verify: Literal["full", "ca", "none"]
+    session_timeout_seconds: float

@@ -40,9 +40,9 @@ class Setting(NamedTuple):
     """Whether text must not be read as a number; the environment and the command line have nothing but text."""
 
 
-def from_keywords(settings: Mapping[str, Any]) -> dict[str, Setting]:
-    """Take keyword arguments; each must be a setting."""
-    _refuse_unknown(settings, "keyword argument")
+def from_keywords(settings: Mapping[str, Any], rows: Mapping[str, Option] = SETTINGS) -> dict[str, Setting]:
+    """Take keyword arguments; each must be a setting, one of ``rows``."""
+    _refuse_unknown(settings, "keyword argument", rows=rows)
     return {name: Setting(value, "") for name, value in settings.items()}
 
 
@@ -86,13 +86,13 @@ def variable(name: str) -> str:
     return ENVIRONMENT_PREFIX + name.upper()
 
 
-def checked(settings: Mapping[str, Setting]) -> dict[str, Any]:
-    """Give every setting as the type of its row makes it, or its default.
+def checked(settings: Mapping[str, Setting], rows: Mapping[str, Option] = SETTINGS) -> dict[str, Any]:
+    """Give every setting, of those in ``rows``, as the type of its row makes it, or its default.
 
     Raises:
         InvalidConfig: names the setting, where it was set, and what is allowed.
     """
-    return {name: _checked(option, settings.get(name)) for name, option in SETTINGS.items()}
+    return {name: _checked(option, settings.get(name)) for name, option in rows.items()}
 
 
 def _checked(option: Option, setting: Setting | None) -> Any:
@@ -118,11 +118,16 @@ def nearest(written: str) -> list[str]:
     return near[:1] if name in near else near or [known for known in SETTINGS if name in known.split("_")]
 
 
-def _refuse_unknown(given: Mapping[str, Any], what: str, spelled: Callable[[str], str] = str) -> None:
+def _refuse_unknown(
+    given: Mapping[str, Any],
+    what: str,
+    spelled: Callable[[str], str] = str,
+    rows: Mapping[str, Option] = SETTINGS,
+) -> None:
     # The value stays out of the message: an unknown key may be a misspelt secret.
-    allowed = [spelled(name) for name in SETTINGS]
+    allowed = [spelled(name) for name in rows]
     for name in given:
         if name not in allowed:
-            near = " or ".join(spelled(each) for each in nearest(name))
+            near = " or ".join(spelled(each) for each in nearest(name) if each in rows)
             advice = f"did you mean {near}?" if near else f"expected one of {', '.join(allowed)}"
             raise InvalidConfig(f"unknown {what} {name!r}: {advice}")

@@ -17,6 +17,8 @@ from kinesis_spout.settings.messages import NotAllowed, shown
 from kinesis_spout.settings.positions import parse_position_of_all_shards
 from kinesis_spout.settings.sources import checked, from_environment, from_keywords, from_toml_file
 from kinesis_spout.settings.table import SETTINGS
+from kinesis_spout.settings.zookeeper import address
+from kinesis_spout.settings.zookeeper.access_rules import check_access
 from shard_state import Position
 
 SECRETS: Final = frozenset(name for name, option in SETTINGS.items() if option.secret)
@@ -34,6 +36,16 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     app: str
     zookeeper: str
     zookeeper_root: str
+    zookeeper_user: str | None
+    zookeeper_password: str | None
+    zookeeper_auth: Literal["digest", "sasl-digest"]
+    zookeeper_acl: str | None
+    zookeeper_tls: bool
+    zookeeper_tls_ca: str | None
+    zookeeper_tls_certificate: str | None
+    zookeeper_tls_key: str | None
+    zookeeper_tls_key_password: str | None
+    zookeeper_tls_verify: Literal["full", "ca", "none"]
     session_timeout_seconds: float
     mode: Literal["sharing", "standby"]
     weight: float
@@ -109,12 +121,13 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return cls(**checked(in_file | in_environment | from_keywords(overrides)))
 
     def __post_init__(self) -> None:
-        rules.check_credentials(msgspec.structs.asdict(self), _IN_PYTHON)
-        rules.check_dead_letters(self.dead_letters, self.stream, _IN_PYTHON)
+        rules.check_credentials(msgspec.structs.asdict(self), IN_PYTHON)
+        check_access(msgspec.structs.asdict(self), IN_PYTHON)
+        rules.check_dead_letters(self.dead_letters, self.stream, IN_PYTHON)
         _ = self.stream_region  # found for its check
         if self.retry_backoff_cap_seconds < self.retry_backoff_seconds:
             expected = f"at least retry_backoff_seconds, which is {self.retry_backoff_seconds}"
-            raise _IN_PYTHON.refusal("retry_backoff_cap_seconds", expected, self.retry_backoff_cap_seconds)
+            raise IN_PYTHON.refusal("retry_backoff_cap_seconds", expected, self.retry_backoff_cap_seconds)
 
     def __repr__(self) -> str:
         texts = (
@@ -141,7 +154,7 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     @property
     def stream_region(self) -> str | None:
         """The region that was set, else that of the ARN or of AWS's endpoint; None leaves the choice to boto3."""
-        return rules.region(msgspec.structs.asdict(self), (self.stream,), _IN_PYTHON)
+        return rules.region(msgspec.structs.asdict(self), (self.stream,), IN_PYTHON)
 
     @property
     def start(self) -> Position:
@@ -151,12 +164,12 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     @property
     def zookeeper_hosts(self) -> str | None:
         """The connection string of the ensemble; None for the embedded server."""
-        return None if self.zookeeper.partition(":")[0] == "embedded" else self.zookeeper
+        return address.hosts(self.zookeeper)
 
     @property
     def zookeeper_directory(self) -> str | None:
         """The data directory named for the embedded server, if one was."""
-        return None if self.zookeeper_hosts else self.zookeeper.partition(":")[2] or None
+        return address.directory(self.zookeeper)
 
     @property
     def dead_letters_url(self) -> str:
@@ -164,14 +177,16 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return self.dead_letters or f".kinesis-spout/{self.app}/{self.stream_name}/dead-letters"
 
 
-class _InPython:
+class InPython:
     """Speaks of settings as keyword arguments: a door of ``rules``."""
 
     def called(self, setting: str) -> str:
+        """Spell a setting as it is."""
         return setting
 
     def refusal(self, setting: str, expected: str, value: Any) -> InvalidConfig:
+        """Give the error to raise about a value."""
         return NotAllowed(expected).refusal(setting, "", value, secret=setting in SECRETS)
 
 
-_IN_PYTHON: Final = _InPython()
+IN_PYTHON: Final = InPython()

@@ -45,6 +45,12 @@ class InMemoryGroup:
         if self._takes_part and member in zookeeper.says and member not in zookeeper.member_names:
             zookeeper.register(member)
 
+    def leader(self) -> str | None:
+        """Name the member that leads."""
+        with self._zookeeper.lock:
+            self._zookeeper.check_available()
+            return next(iter(self._zookeeper.candidates), None)
+
     def members(self) -> list[GroupMember]:
         """Give the living members that have said what they want."""
         zookeeper = self._zookeeper

@@ -310,6 +310,13 @@ class RecordSpout:
         with consumer.lock:
             return copy(consumer.counters)
 
+    @property
+    def uncommitted(self) -> int:
+        """How many records are finished and not stored as such: at most so many come again after a kill now."""
+        consumer, _ = self._opened()
+        with consumer.lock:
+            return consumer.uncommitted
+
     def status(self) -> list[ShardStatus]:
         """Describe every known shard, parents before children."""
         consumer, _ = self._opened()

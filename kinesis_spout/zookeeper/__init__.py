@@ -4,7 +4,9 @@ from kinesis_spout.zookeeper.backend import ZooKeeperBackend
 from kinesis_spout.zookeeper.coordinator import ZooKeeperCoordinator, process_of, unique_member_name
 from kinesis_spout.zookeeper.election import ZooKeeperElection
 from kinesis_spout.zookeeper.embedded import EmbeddedZooKeeper
-from kinesis_spout.zookeeper.session import Tls, ZooKeeperSession
+from kinesis_spout.zookeeper.security.acls import NodeAcls
+from kinesis_spout.zookeeper.security.credentials import Login, Tls
+from kinesis_spout.zookeeper.session import ZooKeeperSession
 from kinesis_spout.zookeeper.settings import ZooKeeperSettings
 from kinesis_spout.zookeeper.store import ZooKeeperCheckpointStore
 from kinesis_spout.zookeeper.tree.chunks import ChunkLimits
@@ -15,6 +17,8 @@ __all__ = [
     "Application",
     "ChunkLimits",
     "EmbeddedZooKeeper",
+    "Login",
+    "NodeAcls",
     "Paths",
     "Tls",
     "ZooKeeperBackend",

@@ -14,12 +14,14 @@ from kazoo.exceptions import BadVersionError, CancelledError, LockTimeout, NodeE
 
 from kinesis_spout.errors import StoreUnavailable
 from kinesis_spout.ports import Elected
-from kinesis_spout.zookeeper.errors import FAILURES, translated
+from kinesis_spout.zookeeper.errors import FAILURES
 from kinesis_spout.zookeeper.session import ZooKeeperSession
 
 _log = logging.getLogger(__name__)
 
 _NO_TERM: Final = b""
+_SEQUENCE_DIGITS: Final = 10
+"""With so many ZooKeeper numbers the candidates' nodes."""
 
 
 class ZooKeeperElection:
@@ -86,7 +88,7 @@ class ZooKeeperElection:
         except (LockTimeout, CancelledError):
             return None
         except FAILURES as error:
-            raise translated(error) from error
+            raise self._session.translated(error) from error
         finally:
             self._candidacy = None
         return self._elected(f"{self._queue}/{candidacy.node}")
@@ -109,7 +111,7 @@ class ZooKeeperElection:
             self._client.sync_async(self._queue)  # the server may be behind the others
             stat = self._client.exists_async(elected.node).get(timeout=wait_seconds)
         except FAILURES as error:
-            raise translated(error) from error
+            raise self._session.translated(error) from error
         return None if stat is None or stat.czxid != elected.token else asked_at
 
     def resign(self, elected: Elected) -> None:
@@ -150,6 +152,22 @@ class ZooKeeperElection:
         except NoNodeError:
             return False
         return bool(data != _NO_TERM)
+
+    def leader(self) -> str | None:
+        """Name the member that leads, or is about to; None while nobody stands for election.
+
+        Raises:
+            StoreUnavailable: retriable.
+        """
+        try:
+            nodes = self._session.answer(self._client.get_children_async(self._queue))
+            first = min(nodes, key=lambda node: node[-_SEQUENCE_DIGITS:], default=None)
+            if first is None:
+                return None
+            data, _ = self._session.answer(self._client.get_async(f"{self._queue}/{first}"))
+        except NoNodeError:
+            return None
+        return str(data.decode())
 
     def cancel(self) -> None:
         """Wake the campaign (see the port)."""

@@ -16,6 +16,8 @@ from kazoo.exceptions import (
     NoNodeError,
     NotEmptyError,
     OperationTimeoutError,
+    SASLException,
+    SessionClosedRequireSaslError,
     SessionExpiredError,
     SessionMovedError,
 )
@@ -29,9 +31,18 @@ ANSWERS = (NoNodeError, NodeExistsError, BadVersionError, NotEmptyError)
 FAILURES = (KazooException, KazooTimeoutError)
 """Everything else that kazoo raises; ANSWERS are KazooExceptions too, and must be caught first."""
 
-_CREDENTIALS = (
-    "ZooKeeper refuses this client: expected nodes that are open to everybody, because there is no setting for "
-    "ZooKeeper's credentials; check the ACLs of the nodes below zookeeper_root"
+_NOT_ALLOWED = (
+    "ZooKeeper does not let this client use a node below `zookeeper_root`: expected the credentials that the "
+    "node's ACL asks for: check `zookeeper_user`, `zookeeper_password` and `zookeeper_auth`, and which "
+    "`zookeeper_acl` the process had that made the node"
+)
+_NOT_KNOWN = (
+    "ZooKeeper does not accept this client's credentials: check `zookeeper_user`, `zookeeper_password` and "
+    "`zookeeper_auth`"
+)
+_NO_ACL = (
+    "ZooKeeper does not take the ACL of a new node: expected a scheme that the servers have, and for "
+    "`zookeeper_acl=creator` a client that they know: by `zookeeper_user`, or by a certificate that they ask for"
 )
 
 _MEANINGS: dict[type[Exception], tuple[type[StoreError], str]] = {
@@ -41,9 +52,11 @@ _MEANINGS: dict[type[Exception], tuple[type[StoreError], str]] = {
     SessionMovedError: (StoreUnavailable, "the ZooKeeper session moved to another server"),
     OperationTimeoutError: (StoreUnavailable, "ZooKeeper did not answer in time"),
     KazooTimeoutError: (StoreUnavailable, "ZooKeeper did not answer in time"),
-    AuthFailedError: (StoreError, _CREDENTIALS),
-    NoAuthError: (StoreError, _CREDENTIALS),
-    InvalidACLError: (StoreError, _CREDENTIALS),
+    AuthFailedError: (StoreError, _NOT_KNOWN),
+    SASLException: (StoreError, _NOT_KNOWN),
+    SessionClosedRequireSaslError: (StoreError, _NOT_KNOWN),
+    NoAuthError: (StoreError, _NOT_ALLOWED),
+    InvalidACLError: (StoreError, _NO_ACL),
 }
 
 

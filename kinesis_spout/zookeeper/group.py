@@ -105,6 +105,11 @@ class ZooKeeperGroup:
             self._term = None
             self._election.resign(elected)
 
+    def leader(self) -> str | None:
+        """Read who is the first of the candidates (see the port)."""
+        self._session.await_connection(self._session.deadline())
+        return self._election.leader()
+
     # -- what the leader reads and writes
 
     def members(self) -> list[GroupMember]:

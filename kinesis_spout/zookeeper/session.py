@@ -10,24 +10,35 @@ kazoo's traps, and what is done about them here:
   kazoo goes on knocking with what it has seen. So a session that has had no connection for
   ``NEW_SESSION_AFTER_TIMEOUTS`` times its life is given up, and a new one begins, which has seen nothing. What it
   finds is the store's to judge (``store``: it refuses to go on where the progress is gone).
+* kazoo gives up, for good, when a connection is cut while a server looks at SASL credentials. Credentials that
+  were accepted at the start are not wrong now: so a new session begins.
 * kazoo's debug log shows credentials and session passwords. Nothing below INFO leaves our logger.
 """
 
 import logging
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from kazoo.client import KazooClient, KazooState
-from kazoo.exceptions import RolledBackError, RuntimeInconsistency
+from kazoo.exceptions import NoAuthError, RolledBackError, RuntimeInconsistency
+from kazoo.protocol.states import KeeperState
 from kazoo.retry import KazooRetry
-from kazoo.security import CREATOR_ALL_ACL
 
 from kinesis_spout.clock import Clock, SystemClock
-from kinesis_spout.errors import StoreUnavailable
+from kinesis_spout.errors import StoreError, StoreUnavailable
 from kinesis_spout.ports import DEFAULT_SESSION_TIMEOUT_SECONDS
 from kinesis_spout.zookeeper.errors import ANSWERS, FAILURES, translated
+from kinesis_spout.zookeeper.security.acls import CREATOR, OPEN, NodeAcls
+from kinesis_spout.zookeeper.security.credentials import Login, Tls
+from kinesis_spout.zookeeper.security.kazoo_handler import KazooHandler
+from kinesis_spout.zookeeper.security.refusals import (
+    NOT_ACCEPTED,
+    KazooLog,
+    advice,
+    login_refusal,
+    tls_refusal,
+)
 
 NEW_SESSION_AFTER_TIMEOUTS: Final = 3
 """After how many of its time-outs without a connection a session is given up for a new one. More than one: a
@@ -35,6 +46,9 @@ server that was away returns with its sessions, and to keep ours is quicker than
 
 _LOOK_SECONDS: Final = 0.25
 """How often the address is asked for while there is no connection."""
+
+_PAUSE_SECONDS: Final = 1.0
+"""Before a new session takes the place of one whose credentials were not accepted."""
 
 _RECONNECT_DELAY_SECONDS: Final = 0.05
 _RECONNECT_MAX_DELAY_SECONDS: Final = 1.0
@@ -53,18 +67,6 @@ class _NoSecrets(logging.Filter):
 
 _log = logging.getLogger("kinesis_spout.zookeeper.kazoo")
 _log.addFilter(_NoSecrets())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tls:
-    """How to speak TLS with ZooKeeper. Paths name PEM files."""
-
-    ca: str | None = None
-    certificate: str | None = None
-    key: str | None = None
-    key_password: str | None = field(default=None, repr=False)
-    verify: bool = True
-    check_host_name: bool = True
 
 
 class MovingServer(Protocol):
@@ -96,8 +98,9 @@ class ZooKeeperSession:
             server that may move: it is asked again while there is no connection.
         session_timeout_seconds: after how long without a sign of life the server gives our nodes up. The
             server's tick bounds it (2 to 20 ticks unless configured).
-        digest: ``user:password``. With it, what is created belongs to that user alone (ACL "creator all").
+        login: who we are. Without, everybody; or whom the certificate of ``tls`` names.
         tls: speak TLS.
+        acls: of the nodes that are made. None: what is made belongs to us alone, if we are somebody.
         clock: for the monotonic time.
     """
 
@@ -106,8 +109,9 @@ class ZooKeeperSession:
         hosts: str | MovingServer,
         *,
         session_timeout_seconds: float = DEFAULT_SESSION_TIMEOUT_SECONDS,
-        digest: str | None = None,
+        login: Login | None = None,
         tls: Tls | None = None,
+        acls: NodeAcls | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._server = None if isinstance(hosts, str) else hosts
@@ -120,29 +124,30 @@ class ZooKeeperSession:
         self._closed = False
         self._life = threading.Lock()
         """Held while the client is stopped, started again, or told another address."""
-        tls_options: dict[str, Any] = {}
-        if tls is not None:
-            tls_options = {
-                "use_ssl": True,
-                "ca": tls.ca,
-                "certfile": tls.certificate,
-                "keyfile": tls.key,
-                "keyfile_password": tls.key_password,
-                "verify_certs": tls.verify,
-                "check_hostname": tls.check_host_name,
-            }
+        is_known = login is not None or (tls is not None and tls.certificate is not None)
+        self.acls = acls or (CREATOR if is_known else OPEN)
+        self._user = None if login is None else login.user
+        self._tls = tls
+        self._started = False
+        self._settled = threading.Event()
+        """Set when a start has succeeded, or cannot."""
+        self._refusal: str | None = None
+        self._servers_refused = 0
+        self._trouble: BaseException | None = None
+        """What was the matter with the last attempt to connect."""
+        self._stops_client = False
         self.client = KazooClient(
             hosts=self.hosts,
             timeout=session_timeout_seconds,
-            auth_data=None if digest is None else [("digest", digest)],
-            default_acl=None if digest is None else CREATOR_ALL_ACL,
+            handler=KazooHandler(tls),
+            default_acl=list(self.acls.own),
             connection_retry=KazooRetry(
                 max_tries=-1,
                 delay=_RECONNECT_DELAY_SECONDS,
                 max_delay=_RECONNECT_MAX_DELAY_SECONDS,
             ),
-            logger=_log,
-            **tls_options,
+            logger=KazooLog(_log, self._noticed),
+            **({} if login is None else login.kazoo_options),
         )
         self.client.add_listener(self._state_changed)
 
@@ -171,25 +176,61 @@ class ZooKeeperSession:
         self._observers.append(observer)
 
     def start(self, timeout_seconds: float = 15.0) -> None:
-        """Connect.
+        """Connect, and see that our credentials are accepted.
 
         Raises:
+            InvalidConfig: a file of TLS cannot be used.
+            StoreError: the server refuses us, or we refuse it; or the chroot does not exist.
             StoreUnavailable: nobody answered in time.
         """
+        if self._tls is not None:
+            self._tls.check_files()
         try:
-            self.client.start(timeout=timeout_seconds)
-        except FAILURES as error:
+            self.client.start_async()
+            self._settled.wait(timeout_seconds)
+            self._check_connected(timeout_seconds)
+            if self._user is not None or self.client.chroot:
+                self._look(timeout_seconds)
+        except BaseException:
+            self._stop_client()
+            self.client.close()
+            raise
+        self._started = True
+
+    def _check_connected(self, timeout_seconds: float) -> None:
+        if self._refusal is not None:
+            raise StoreError(self._refusal)
+        if not self.client.connected:
             raise StoreUnavailable(
                 f"no ZooKeeper answered at {self.hosts} within {timeout_seconds:g} s: is it running, and is the "
                 'address right? zookeeper="embedded" starts one'
-            ) from error
+                f"{advice(self._trouble, speaks_tls=self._tls is not None)}"
+            )
+
+    def _look(self, timeout_seconds: float) -> None:
+        """Ask for something: kazoo calls itself connected before its credentials are accepted."""
+        try:
+            stat = self.client.exists_async("/").get(timeout=timeout_seconds)
+        except NoAuthError:
+            return  # an answer, and this node need not be ours
+        except FAILURES as error:
+            raise (translated(error) if self._refusal is None else StoreError(self._refusal)) from error
+        if stat is None:
+            raise StoreError(
+                f"expected the chroot {self.client.chroot} to exist in ZooKeeper at {self.hosts}: make it first"
+            )
+
+    def _stop_client(self) -> None:
+        self._stops_client = True
+        self.client.stop()
+        self._stops_client = False
 
     def close(self) -> None:
         """End the session; the server removes its ephemeral nodes at once. May be called twice."""
         self._closed = True
         self._connected.set()  # wakes whoever waits for a connection that will not come
         with self._life:
-            self.client.stop()
+            self._stop_client()
             self.client.close()
 
     def deadline(self) -> float:
@@ -202,6 +243,7 @@ class ZooKeeperSession:
         Raises:
             StoreUnavailable: it was not by the deadline.
         """
+        seconds = max(0.0, deadline - self.clock.monotonic())
         while True:
             remaining = max(0.0, deadline - self.clock.monotonic())
             connected = self._connected.wait(remaining)
@@ -211,7 +253,8 @@ class ZooKeeperSession:
                 )
             if not connected:
                 raise StoreUnavailable(
-                    f"no connection to ZooKeeper at {self.hosts} for {self.answer_timeout_seconds:g} s"
+                    f"no connection to ZooKeeper at {self.hosts}{f' for {seconds:.1f} s' if seconds else ''}"
+                    f"{advice(self._trouble, speaks_tls=self._tls is not None)}"
                 )
             session_id = self.session_id
             if session_id is not None:
@@ -232,7 +275,14 @@ class ZooKeeperSession:
         except ANSWERS:
             raise
         except FAILURES as error:
-            raise translated(error) from error
+            raise self.translated(error) from error
+
+    def translated(self, error: Exception) -> StoreError:
+        """Give the error of this package that means the same; see the traps above. Raise it ``from error``."""
+        meaning = translated(error)
+        if self._started and isinstance(error, NOT_ACCEPTED):
+            return StoreUnavailable(f"{meaning}; they were accepted before: it is tried again")
+        return meaning
 
     def answers(self, requests: Iterable[Any]) -> list[Any]:
         """Wait for several answers; raises as ``answer`` does, for the first that failed."""
@@ -256,6 +306,18 @@ class ZooKeeperSession:
                     raise result
                 raise translated(result) from result
 
+    def _noticed(self, error: BaseException) -> None:
+        """Note what kazoo logs of a connection; see whether a start is in vain."""
+        self._trouble = error
+        if isinstance(error, NOT_ACCEPTED):
+            self._refusal = login_refusal(self._user, self.hosts)
+            self._settled.set()
+        elif (refusal := tls_refusal(error, self.hosts)) is not None:
+            self._servers_refused += 1
+            if self._servers_refused >= len(self.client.hosts):  # each was asked
+                self._refusal = refusal
+                self._settled.set()
+
     def _state_changed(self, state: str) -> None:
         if state == KazooState.CONNECTED:
             self._suspended_since = None
@@ -264,6 +326,7 @@ class ZooKeeperSession:
             for observer in self._observers:
                 observer.session_connected(session_id)
             self._connected.set()
+            self._settled.set()
         elif state == KazooState.SUSPENDED:
             self._connected.clear()
             self._suspended_since = self.clock.monotonic()
@@ -273,6 +336,9 @@ class ZooKeeperSession:
             self._suspended_since = None
             for observer in self._observers:
                 observer.session_lost()
+            has_given_up = self.client.client_state in (KeeperState.AUTH_FAILED, KeeperState.CLOSED)
+            if has_given_up and self._started and not self._stops_client:
+                threading.Thread(target=self._begin_again, name="kinesis-spout-session", daemon=True).start()
 
     def _regain(self) -> None:
         """While there is no connection: look where the server is now; after a while, begin a new session."""
@@ -291,9 +357,17 @@ class ZooKeeperSession:
                         silence_seconds,
                     )
                     # Forgets the session and the last transaction seen, and connects as a new client does.
-                    self.client.stop()
+                    self._stop_client()
                     self.client.start_async()
                     renewed = True
+
+    def _begin_again(self) -> None:
+        """Have kazoo begin a new session, after it has given up."""
+        self._connected.wait(_PAUSE_SECONDS)  # or until this session is closed
+        with self._life:
+            if not self._closed:
+                # Not stopped before: the request to close would wait for the new connection.
+                self.client.start_async()
 
     def _follow(self) -> None:
         """Let the next attempt to connect go to where the server is now."""

@@ -8,6 +8,8 @@ from typing import Final
 from kinesis_spout.ports import DEFAULT_SESSION_TIMEOUT_SECONDS
 from kinesis_spout.zookeeper.backend import ZooKeeperBackend
 from kinesis_spout.zookeeper.embedded import EmbeddedZooKeeper
+from kinesis_spout.zookeeper.security.acls import NodeAcls
+from kinesis_spout.zookeeper.security.credentials import Login, Tls
 from kinesis_spout.zookeeper.session import ZooKeeperSession
 from kinesis_spout.zookeeper.tree.paths import DEFAULT_ROOT, Paths
 
@@ -17,7 +19,7 @@ EMBEDDED_DIRECTORY: Final = ".kinesis-spout/zookeeper"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZooKeeperSettings:
-    """One application's place for its progress."""
+    """One application's place for its progress. Secrets stay out of its text."""
 
     app: str
     hosts: str | None
@@ -27,6 +29,10 @@ class ZooKeeperSettings:
     root: str = DEFAULT_ROOT
     """The node that the applications' nodes are below."""
     session_timeout_seconds: float = DEFAULT_SESSION_TIMEOUT_SECONDS
+    login: Login | None = None
+    tls: Tls | None = None
+    acls: NodeAcls | None = None
+    """Of the nodes that are made; see ``ZooKeeperSession``."""
 
     @property
     def embedded_directory(self) -> Path:
@@ -47,7 +53,13 @@ class ZooKeeperSettings:
         """Give a session that is not yet started; ``server`` is what ``server`` gave."""
         hosts = server or self.hosts
         assert hosts is not None, "without hosts there is a server"
-        return ZooKeeperSession(hosts, session_timeout_seconds=self.session_timeout_seconds)
+        return ZooKeeperSession(
+            hosts,
+            session_timeout_seconds=self.session_timeout_seconds,
+            login=self.login,
+            tls=self.tls,
+            acls=self.acls,
+        )
 
     def connect(self, stream: str, server: EmbeddedZooKeeper | None) -> ZooKeeperBackend:
         """Connect to the progress on one stream; ``close`` of what is returned ends the session.
@@ -58,6 +70,7 @@ class ZooKeeperSettings:
 
         Raises:
             StoreUnavailable: nobody answers in time.
+            InvalidConfig, StoreError: see ``ZooKeeperSession.start``.
         """
         session = self.session(server)
         paths = Paths(root=self.root, app=self.app, stream=stream)

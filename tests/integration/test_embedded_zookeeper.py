@@ -17,7 +17,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from kinesis_spout.errors import InvalidConfig, ProgressLost, StoreError, StoreUnavailable
-from kinesis_spout.zookeeper import EmbeddedZooKeeper, Paths, ZooKeeperBackend, ZooKeeperSession
+from kinesis_spout.zookeeper import EmbeddedZooKeeper, Login, Paths, ZooKeeperBackend, ZooKeeperSession
 from kinesis_spout.zookeeper.embedded.java import JavaServer, ask
 from kinesis_spout.zookeeper.embedded.listening_port import is_free, port_for
 from kinesis_spout.zookeeper.embedded.server import DEFAULT_TICK_MILLIS
@@ -323,7 +323,9 @@ def test_what_is_made_with_a_digest_is_closed_to_others(
 ) -> None:
     paths = Paths(root=fresh_root, app="billing", stream="orders")
     address = zookeeper_server.connect_string
-    session = ZooKeeperSession(address, session_timeout_seconds=20.0, digest="billing:s3cret")
+    session = ZooKeeperSession(
+        address, session_timeout_seconds=20.0, login=Login(user="billing", password="s3cret")
+    )
     with ZooKeeperBackend(session, paths) as backend:
         backend.store.open(1.0, Position.trim_horizon(), shards_named("shardId-000000000000"))
     with (

@@ -5,100 +5,29 @@ thread and a manual clock: two runs with the same faults make the same calls. Th
 processes, and checks each delivery and each stored checkpoint against it.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from enum import Enum, auto
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from kinesis_spout import Reject
-from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.dead_letter import DeadLetter
-from kinesis_spout.errors import DeadLetterError, KinesisSpoutError, StoreUnavailable, Unavailable
-from kinesis_spout.ports import DeadLetterSink, Page, ShardGetter
 from kinesis_spout.record import Record
 from kinesis_spout.testing import (
     InMemoryDeadLetterSink,
-    InMemoryShardGetter,
-    InMemoryShardLister,
-    InMemoryStream,
     InMemoryZooKeeper,
     ManualClock,
 )
-from shard_state import Checkpoint, Order, Position, SequenceNumber
+from shard_state import Checkpoint, Order, SequenceNumber
 from shard_state.restored import within
+from tests.model.call_faults import Crashed, Fault, error_of, faults_of
+from tests.model.counted_processes import SESSION_SECONDS, CountedStream, OpenDoor, Process
 
-SESSION_SECONDS: Final = 6.0
 RETRY_LIMIT: Final = 2
 _STEP_SECONDS: Final = 0.1
 _MOST_STEPS: Final = 1_500
 """The time in which everything must be finished: 150 s, after whatever happens."""
-
-
-class Fault(Enum):
-    """What a call meets."""
-
-    REFUSED = auto()
-    """It does nothing, and raises an error that may pass."""
-    ANSWER_LOST = auto()
-    """It takes effect, and raises such an error."""
-    ITERATORS_EXPIRED = auto()
-    """Before it all iterators expire."""
-    CRASHES_BEFORE = auto()
-    """Its process is killed before it."""
-    CRASHES_AFTER = auto()
-    """Its process is killed when it has taken effect."""
-    PAUSES = auto()
-    """Its process sleeps before it for longer than its session lives, while others go on."""
-
-    @property
-    def costs_ownership(self) -> bool:
-        """Whether the process loses its shards, so that what it had not stored is handled again."""
-        return self in (Fault.CRASHES_BEFORE, Fault.CRASHES_AFTER, Fault.PAUSES)
-
-
-_UNCOUNTED: Final = frozenset({"take_lost", "leads", "take_part"})
-"""What a port answers without asking anybody."""
-_NEVER_RAISES: Final = frozenset(
-    {"handler", "coordinator.release", "coordinator.close", "group.close", "dead_letters.close"}
-)
-_CHANGES: Final = frozenset(
-    {
-        "store.open",
-        "store.commit",
-        "coordinator.join",
-        "coordinator.say",
-        "coordinator.acquire",
-        "group.assign",
-        "dead_letters.write",
-    }
-)
-
-
-def faults_of(call: str) -> list[Fault]:
-    """Name the faults that a call may meet, as its port says."""
-    faults = [Fault.CRASHES_BEFORE, Fault.CRASHES_AFTER, Fault.PAUSES]
-    if call not in _NEVER_RAISES:
-        faults.append(Fault.REFUSED)
-    if call in _CHANGES:
-        faults.append(Fault.ANSWER_LOST)
-    if call == "kinesis.get_records":
-        faults.append(Fault.ITERATORS_EXPIRED)
-    return faults
-
-
-def _error_of(call: str) -> KinesisSpoutError:
-    if call.startswith("kinesis."):
-        return Unavailable(f"InternalFailure of {call} (injected)")
-    if call.startswith("dead_letters."):
-        return DeadLetterError(f"{call} failed (injected)")
-    return StoreUnavailable(f"{call} was not answered (injected)")
-
-
-class Crashed(BaseException):
-    """The process is dead: nothing of it runs any more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,143 +71,9 @@ class Ownership:
         return sequence <= self.checkpoint.base or within(self.checkpoint.holes, sequence)
 
     def next_attempt(self, sequence: SequenceNumber) -> int:
-        return dict(self.checkpoint.attempts).get(sequence, 0) + self.failed.get(sequence, 0) + 1
-
-
-class Door(ABC):
-    """One consumer of a process, driven step by step."""
-
-    @abstractmethod
-    def step(self) -> None:
-        """Do what is due."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Stop as a user does."""
-
-
-OpenDoor = Callable[["Process"], Door]
-
-
-class Process:
-    """One process: it starts a consumer, and lives until that is closed or the process crashes. Mutable."""
-
-    def __init__(self, world: "CountedWorld", name: str) -> None:
-        self.world = world
-        self.name = name
-        self.is_dead = False
-        self.expires_at: float | None = None
-        """When the session of a dead one ends."""
-        self.is_asleep = False
-        self.coordinator = (inner := world.zookeeper.process(name)).coordinator
-        sink = _Counted(world, "dead_letters", world.dead_letters)
-        self.ports = Ports(
-            lister=InMemoryShardLister(world.stream),
-            open_getter=self._open_getter,
-            store=_counted(world, "store", inner.store),
-            coordinator=_counted(world, "coordinator", inner.coordinator),
-            group=_counted(world, "group", inner.group),
-            dead_letters=cast("DeadLetterSink", sink),
-            clock=world.clock,
-        )
-        self.door: Door | None = None
-
-    def _open_getter(self, shard_id: str, position: Position) -> ShardGetter:
-        return InMemoryShardGetter(self.world.stream, shard_id, position)
-
-    @property
-    def runs(self) -> bool:
-        return self.door is not None and not self.is_dead
-
-    def start(self, open_door: OpenDoor) -> None:
-        def opens() -> None:
-            self.door = open_door(self)
-
-        if not self._does(opens):
-            self.door = None
-
-    def step(self) -> None:
-        assert self.door is not None
-        self._does(self.door.step, may_fail=False)
-
-    def close(self) -> None:
-        """Stop. What cannot be stored at the end comes again."""
-        assert self.door is not None
-        self._does(self.door.close)
-        self.door = None
-
-    def die(self) -> None:
-        self.is_dead = True
-        self.expires_at = self.world.clock.monotonic() + SESSION_SECONDS
-
-    def check_alive(self) -> None:
-        if self.is_dead:
-            raise Crashed(self.name)
-
-    def _does(self, act: Callable[[], None], *, may_fail: bool = True) -> bool:
-        before, self.world.current = self.world.current, self
-        try:
-            act()
-        except Crashed:
-            assert self.is_dead
-            return False
-        except KinesisSpoutError as error:
-            if not self.is_dead and not (may_fail and error.retriable):
-                raise
-            return False
-        finally:
-            self.world.current = before
-        return True
-
-
-class _Counted:
-    """A port whose calls are counted."""
-
-    def __init__(self, world: "CountedWorld", name: str, port: object) -> None:
-        self._world = world
-        self._name = name
-        self._port = port
-        self._assigned: object = None
-
-    def __getattr__(self, attribute: str) -> Any:
-        value = getattr(self._port, attribute)
-        if not callable(value) or attribute in _UNCOUNTED or self._knows(attribute):
-            return value
-        return partial(self._world.call, f"{self._name}.{attribute}", value)
-
-    def _knows(self, attribute: str) -> bool:
-        """Tell whether the answer is known: the assignment is asked for when it has changed only."""
-        if attribute != "assignment":
-            return False
-        before, self._assigned = self._assigned, self._world.zookeeper.assignment
-        return before == self._assigned
-
-
-def _counted(world: "CountedWorld", name: str, port: object) -> Any:
-    return _Counted(world, name, port)
-
-
-class _CountedStream(InMemoryStream):
-    """Kinesis, whose calls are counted, whoever makes them."""
-
-    world: "CountedWorld"
-
-    def summary(self) -> Any:
-        return self.world.call("kinesis.summary", super().summary)
-
-    def list_shards(self) -> Any:
-        return self.world.call("kinesis.list_shards", super().list_shards)
-
-    def shard_iterator(self, shard_id: str, position: Position) -> str:
-        return cast(
-            "str", self.world.call("kinesis.shard_iterator", super().shard_iterator, shard_id, position)
-        )
-
-    def get_records(self, iterator: str, limit: int) -> tuple[Page, str | None]:
-        return cast(
-            "tuple[Page, str | None]",
-            self.world.call("kinesis.get_records", super().get_records, iterator, limit),
-        )
+        """Of one that was given up, and not buried, the last delivery is made again."""
+        stored = min(RETRY_LIMIT, dict(self.checkpoint.attempts).get(sequence, 0))
+        return stored + self.failed.get(sequence, 0) + 1
 
 
 class _WatchedZooKeeper(InMemoryZooKeeper):
@@ -311,7 +106,7 @@ class CountedWorld:
         """Which calls met a fault."""
         self.current: Process | None = None
         self.clock = ManualClock()
-        self.stream = _CountedStream("orders", shards=2, clock=self.clock)
+        self.stream = CountedStream("orders", shards=2, clock=self.clock)
         self.stream.world = self
         self.zookeeper = _WatchedZooKeeper()
         self.zookeeper.world = self
@@ -320,6 +115,7 @@ class CountedWorld:
         self.fates: dict[SequenceNumber, Fate] = {}
         self.ownerships: dict[tuple[str, str], Ownership] = {}
         """The last one of each process and shard."""
+        self.parents: dict[str, tuple[str, ...]] = dict.fromkeys(self.stream._logs, ())
         self.handled = 0
         self.repeats_allowed = 0
         """How many successes were not stored when their process lost its shards."""
@@ -391,11 +187,9 @@ class CountedWorld:
     def _reshard(self) -> None:
         self.resharded = True
         one, other = "shardId-000000000000", "shardId-000000000001"
-        if self.scenario.merges:
-            children = [self.stream.merge(one, other)]
-        else:
-            children = list(self.stream.split(one))
+        children = (self.stream.merge(one, other),) if self.scenario.merges else self.stream.split(one)
         for child in children:
+            self.parents[child.shard_id] = child.parents
             self._put(child.shard_id, self.scenario.later)
 
     # Calls
@@ -413,10 +207,10 @@ class CountedWorld:
         assert fault in faults_of(name), (fault, name)
         self.met[number] = name
         if fault is Fault.REFUSED:
-            raise _error_of(name)
+            raise error_of(name)
         if fault is Fault.ANSWER_LOST:
             function(*args, **kwargs)
-            raise _error_of(name)
+            raise error_of(name)
         if fault is Fault.ITERATORS_EXPIRED:
             self.stream.expire_iterators()
             return function(*args, **kwargs)
@@ -430,7 +224,7 @@ class CountedWorld:
         raise Crashed(process.name)
 
     def _pause(self, process: Process, name: str, call: Callable[[], Any]) -> Any:
-        """Let others go on while a process sleeps; it hears of its lost session when it wakes, or a little later."""
+        """Let others go on while a process sleeps. It hears of its lost session when it wakes, or a bit later."""
         self._allow_repeats(process)
         process.is_asleep = True
         self.zookeeper.end_session(process.name)
@@ -469,26 +263,25 @@ class CountedWorld:
     def delivers(self, record: Record) -> None:
         """Check a delivery that the current process is about to make."""
         assert self.current is not None
-        own = self.ownerships[self.current.name, record.shard_id]
         shard_id, sequence = record.shard_id, record.sequence
-        for parent in self.stream._logs[shard_id].shard.parents:
-            self._check(
-                self.zookeeper.decode(parent).is_shard_end, f"{shard_id} is read before {parent} is over"
-            )
-        self._check(not own.has_stored(sequence), f"{sequence} was stored as finished, and comes again")
-        expected = own.next_attempt(sequence)
-        self._check(
-            record.attempt == expected <= 1 + RETRY_LIMIT, f"{sequence}: {record.attempt=}, {expected=}"
-        )
+        own = self.ownerships[self.current.name, shard_id]
+        if not all(self.zookeeper.decode(parent).is_shard_end for parent in self.parents[shard_id]):
+            self._violated(f"{shard_id} is read before its parents are over")
+        if own.has_stored(sequence):
+            self._violated(f"{sequence} was stored as finished, and comes again")
+        if not record.attempt == own.next_attempt(sequence) <= 1 + RETRY_LIMIT:
+            self._violated(f"delivery {record.attempt} of {sequence}, after {own}")
         for failed in own.failed:
-            earlier = self.fates[failed].record
-            in_the_way = self.scenario.order is Order.SHARD or (
-                self.scenario.order is Order.KEY and earlier.partition_key == record.partition_key
-            )
-            if in_the_way and failed < sequence:
-                self._check(
-                    self.is_finished(failed), f"{sequence} overtakes {failed}, which waits for a retry"
-                )
+            if failed < sequence and self._must_wait(record, self.fates[failed].record):
+                self._violated(f"{sequence} overtakes {failed}, which is to be tried again")
+
+    def _must_wait(self, record: Record, failed: Record) -> bool:
+        """Tell whether a record must wait for an earlier one that has failed."""
+        order = self.scenario.order
+        in_the_way = order is Order.SHARD or (
+            order is Order.KEY and failed.partition_key == record.partition_key
+        )
+        return in_the_way and not self.is_finished(failed.sequence)
 
     def acked(self, record: Record) -> None:
         """Note that a process takes a record as acked."""
@@ -504,35 +297,32 @@ class CountedWorld:
         return self.fates[sequence].acked or bool(self.letters_of(sequence))
 
     def letters_of(self, sequence: SequenceNumber) -> list[DeadLetter]:
-        return [letter for letter in self.dead_letters.letters if letter.sequence_number == str(sequence)]
+        number = self.fates[sequence].record.sequence_number
+        return [letter for letter in self.dead_letters.letters if letter.sequence_number == number]
 
     def check_write(self, shard_id: str, before: Checkpoint | None, after: Checkpoint) -> None:
         """Check what is about to be stored of a shard."""
         owner = self.zookeeper.owners.get(shard_id)
-        if before is not None:
-            self._check(
-                after.base >= before.base, f"the checkpoint of {shard_id} goes back: {before}, {after}"
-            )
-            self._check(after.epoch >= before.epoch, f"an old epoch writes to {shard_id}: {before}, {after}")
+        if before is not None and (after.base < before.base or after.epoch < before.epoch):
+            self._violated(f"the checkpoint of {shard_id} goes back: {before}, {after}")
         if after.epoch > (0 if before is None else before.epoch):
-            if owner is not None:
-                self.ownerships[owner.member, shard_id] = Ownership(after)
+            assert owner is not None
+            self.ownerships[owner.member, shard_id] = Ownership(after)
         elif after.epoch:
             own = None if owner is None else self.ownerships.get((owner.member, shard_id))
-            is_owner = own is not None and own.checkpoint.epoch == after.epoch
-            self._check(is_owner, f"{shard_id} is written to by who does not own it: {after}")
+            if own is None or own.checkpoint.epoch != after.epoch:
+                self._violated(f"{shard_id} is written to by who does not own it: {after}")
         for record in self.stream.records(shard_id):
-            if record.sequence <= after.base or within(after.holes, record.sequence):
-                self._check(
-                    self.is_finished(record.sequence), f"{record.sequence} is stored as finished: {after}"
-                )
-        self._check(all(count <= RETRY_LIMIT for _, count in after.attempts), f"too many attempts: {after}")
+            covered = record.sequence <= after.base or within(after.holes, record.sequence)
+            if covered and not self.is_finished(record.sequence):
+                self._violated(f"{record.sequence} is stored as finished: {after}")
+        if any(count > 1 + RETRY_LIMIT for _, count in after.attempts):
+            self._violated(f"too many attempts: {after}")
 
-    def _check(self, holds: bool, what: str) -> None:  # noqa: FBT001 - reads like an assertion
-        """Note a violation: whoever called may catch an error that is raised here."""
-        if not holds:
-            self.violations.append(what)
-            raise AssertionError(what)
+    def _violated(self, what: str) -> None:
+        """Note a violation: whoever called may catch the error."""
+        self.violations.append(what)
+        raise AssertionError(what)
 
     def _allow_repeats(self, process: Process) -> None:
         """A process loses its shards: what it handled there, and is not stored, is handled again."""
@@ -570,7 +360,9 @@ class CountedWorld:
             letters = self.letters_of(sequence)
             kind = fate.record.data.decode().split()[0]
             assert bool(letters) == (kind in ("fails", "rejects"))
-            assert all(letter.attempts == (1 if kind == "rejects" else 1 + RETRY_LIMIT) for letter in letters)
+            # What is rejected is rejected again if it comes again, as any later delivery.
+            least = 1 if kind == "rejects" else 1 + RETRY_LIMIT
+            assert all(least <= letter.attempts <= 1 + RETRY_LIMIT for letter in letters)
             assert loses or len(letters) <= 1 + list(self._faults.values()).count(Fault.ANSWER_LOST)
         for member in self.zookeeper.owners.values():
             assert next(each for each in self.processes if each.name == member.member).is_dead

@@ -87,7 +87,7 @@ class ShellModel(RuleBasedStateMachine):
             breaker=self.breaker,
         )
         self.spared.clear()
-        self.lines = LinesOfRecords(self.order, self.stream)
+        self.lines = LinesOfRecords(self.order, self.stream.unfinished)
         self.stolen.clear()
         self.crash()
         self.list_and_acquire(behind)

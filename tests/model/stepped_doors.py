@@ -19,7 +19,9 @@ from kinesis_spout.spark.tasks.task import run_slices
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from kinesis_spout.testing import SteppedSpout
 from kinesis_spout.testing.stepped_spout import _SteppedConsumer
-from tests.model.counted_world import RETRY_LIMIT, Crashed, Door, Process
+from tests.model.call_faults import Crashed
+from tests.model.counted_processes import Door, Process
+from tests.model.counted_world import RETRY_LIMIT
 from tests.unit.spark.driver.world import MortalHandler, StreamClient, task_settings
 
 _IN_FLIGHT = 3
@@ -53,16 +55,20 @@ class PlainDoor(Door):
     def step(self) -> None:
         while (emitted := self._spout.next_tuple()) is not None:
             record: Record = emitted.values
-            self._world.delivers(record)
-            error = None
-            try:
-                self._world.call("handler", self._world.handle, record)
-            except Exception as raised:  # noqa: BLE001 - whatever a handler raises fails its record
-                error = raised
+            error = self._handle(emitted.message_id, record)
             self._handled.append((emitted.message_id, record, error))
             if len(self._handled) == _IN_FLIGHT:
                 self._report()
         self._report()
+
+    def _handle(self, message_id: str, record: Record) -> Exception | None:
+        del message_id
+        self._world.delivers(record)
+        try:
+            self._world.call("handler", self._world.handle, record)
+        except Exception as error:  # noqa: BLE001 - whatever a handler raises fails its record
+            return error
+        return None
 
     def _report(self) -> None:
         while self._handled:

@@ -165,9 +165,9 @@ class LinesOfRecords:
     failed. A failure that was stored is known to every later owner.
     """
 
-    def __init__(self, order: Order, stream: Stream) -> None:
+    def __init__(self, order: Order, unfinished: Callable[[str], list[StoredRecord]]) -> None:
         self._order = order
-        self._stream = stream
+        self._unfinished = unfinished
         self._failed: dict[str, set[SequenceNumber]] = {}
         self._delivered: dict[str, set[SequenceNumber]] = {}
 
@@ -179,7 +179,7 @@ class LinesOfRecords:
     def deliver(self, record: StoredRecord, acked: Collection[SequenceNumber] = ()) -> None:
         """Check a delivery. ``acked`` were acked in the same slice, of which nobody else has heard yet."""
         failed, delivered = self._failed[record.shard_id], self._delivered[record.shard_id]
-        for earlier in self._stream.unfinished(record.shard_id):
+        for earlier in self._unfinished(record.shard_id):
             if earlier.sequence >= record.sequence:
                 break
             if self._is_in_line(earlier, record) and earlier.sequence not in acked:
@@ -192,7 +192,7 @@ class LinesOfRecords:
 
     def waited_for(self, shard_id: str) -> set[SequenceNumber]:
         """Name the records that failed and are not finished."""
-        return {record.sequence for record in self._stream.unfinished(shard_id)} & self._failed[shard_id]
+        return {record.sequence for record in self._unfinished(shard_id)} & self._failed[shard_id]
 
     def _is_in_line(self, earlier: StoredRecord, record: StoredRecord) -> bool:
         if self._order is Order.KEY:

@@ -22,7 +22,7 @@ from shard_state import (
 )
 from shard_state.isolation import Isolation
 from shard_state.shard_slices import ShardSlices
-from tests.model.stream_in_memory import Failures, StoredRecord, Verdict, all_held, deliver_slice
+from tests.model.stream_in_memory import LinesOfRecords, StoredRecord, Verdict, all_held, deliver_slice
 
 SHARD = "shard-0"
 
@@ -95,10 +95,12 @@ class PoisonedShardMachine(RuleBasedStateMachine):
     @initialize(order=st.sampled_from(Order), limit=st.sampled_from((0, 1, 2)))
     def begin(self, order: Order, limit: int) -> None:
         self.order = order
-        self.failures = Failures(order)
+        checkpoint = Checkpoint(start=Position.trim_horizon(), epoch=1)
+        self.lines = LinesOfRecords(order, lambda _: [each for each in self.records if not each.finished])
+        self.lines.begin(SHARD, checkpoint)
         self.state = LocalShardState(
             Shard(shard_id=SHARD),
-            Checkpoint(start=Position.trim_horizon(), epoch=1),
+            checkpoint,
             retry=RetryPolicy(limit=limit, backoff_seconds=4.0, cap_seconds=8.0),
             order=order,
             capacity=Capacity(records=20, holes=20),
@@ -156,7 +158,7 @@ class PoisonedShardMachine(RuleBasedStateMachine):
                     closed=False,
                     order=self.order,
                     verdict=lambda _record, _attempt: verdict(),
-                    on_delivery=self.failures.check_delivery,
+                    on_delivery=self.lines.deliver,
                 ),
             )
             for plan in plans
@@ -169,7 +171,7 @@ class PoisonedShardMachine(RuleBasedStateMachine):
             for record in delivered.acked:
                 record.finished = True
             for record in delivered.failed:
-                self.failures.add(record)
+                self.lines.fail(record)
             gone = self.slices.settle(plan, delivered.outcome, self.now, random=lambda: 0.5)
             self.exhausted += gone
             self.convicted -= {record.sequence for record in delivered.acked}
@@ -201,7 +203,7 @@ class PoisonedShardMachine(RuleBasedStateMachine):
         assert first.poison
         assert self.slices._isolation[False].is_convict(first.sequence) != bool(gone)
         event("convicted" if not gone else "convicted and given up")
-        self.failures.add(first)
+        self.lines.fail(first)
         if not gone:
             self.convicted.add(first.sequence)
 

@@ -14,6 +14,7 @@ import pytest
 
 from kinesis_spout.cli.commands.run_progress import Snapshot
 from kinesis_spout.consumer.counters import Counters
+from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark import KinesisProgress
 from kinesis_spout.spark.driver.batch_progress import batch_progress
 from kinesis_spout.structured.source_progress import SourceProgress
@@ -61,6 +62,15 @@ def test_the_example_of_logging_shows_what_info_says() -> None:
     assert re.fullmatch(rf"{time} INFO kinesis_spout\.consumer\.lifecycle: started: \.\.\.\n", done.stderr)
 
 
+def test_the_settings_that_secure_zookeeper_are_valid() -> None:
+    (settings,) = re.findall(
+        r"```toml\n(.*?)```", (DOCS / "how-to/secure-zookeeper.md").read_text(), re.DOTALL
+    )
+    in_file = tomllib.loads(settings)["kinesis_spout"]
+    config = SpoutConfig.of(stream="orders", app="billing", zookeeper_password="...", **in_file)
+    assert (config.zookeeper_user, config.zookeeper_tls) == ("billing", True)
+
+
 def test_the_rooms_are_those_of_the_import_contract_from_the_top_to_the_ground() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
@@ -92,6 +102,7 @@ def test_every_field_of_a_progress_is_described() -> None:
         counters=Counters(),
         before=Counters(),
         pause=None,
+        uncommitted=0,
     )
     of_source = [field.encode_name for field in msgspec.structs.fields(SourceProgress)]
     fields = [*names_in(progress), *of_source, *KinesisProgress.__dataclass_fields__]

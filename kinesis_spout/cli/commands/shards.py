@@ -2,15 +2,16 @@
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console
 from rich.progress import track
 
 from kinesis_spout.cli.commands.reset_plan import checkpoint_text
+from kinesis_spout.cli.group_view import take_group_view
 from kinesis_spout.cli.misspelt import check_begun
-from kinesis_spout.cli.output import duration, note, print_json, print_table
+from kinesis_spout.cli.output import duration, note, print_blank, print_json, print_table
 from kinesis_spout.cli.settings import configured
 from kinesis_spout.cli.shard_view import Backlog, ShardView, take_view
 from kinesis_spout.cli.world import Stream, World
@@ -41,6 +42,8 @@ def shards(
     (practically every record failed), over (all of it is finished), gone (trimmed by retention before it was
     finished), not begun.
 
+    Below them stand the living members, which share the shards; one of them leads.
+
     Next: `checkpoints show` for the stored progress in full, `dead-letters list` for what was given up.
     """
     world: World = ctx.obj
@@ -49,12 +52,23 @@ def shards(
     with world.progress(config) as progress:
         check_begun(progress, config)
         views = take_view(listed, progress)
+        group = take_group_view(progress)
     if lag:
         views = _with_backlogs(views, stream, world.time())
     if json:
-        print_json([view.document() for view in views])
+        print_json(
+            group.document()
+            | {"shards": [_document(view, group.assignment.owners.get(view.shard_id)) for view in views]}
+        )
     else:
         print_table(_HEADINGS, [_cells(view) for view in views], cutting={"owner"})
+        if group.members:
+            print_blank()
+            group.print()
+    for view in views:
+        assigned = group.assignment.owners.get(view.shard_id)
+        if view.owner is not None and assigned not in {None, view.owner}:
+            note(f"{view.shard_id} is being handed over by {view.owner} to {assigned}")
     for owner, pause in dict.fromkeys((view.owner, view.pause) for view in views if view.pause):
         note(f"{owner} has {pause}; `kinesis-spout resume` lets it go on")
     problems = [view for view in views if view.problem]
@@ -62,6 +76,10 @@ def shards(
         note(f"{view.shard_id}: {view.problem}")
     if problems:
         raise typer.Exit(KinesisError.exit_code)
+
+
+def _document(view: ShardView, assigned_to: str | None) -> dict[str, Any]:
+    return view.document() | {"assigned_to": assigned_to}
 
 
 def _with_backlogs(views: Sequence[ShardView], stream: Stream, now: float) -> list[ShardView]:

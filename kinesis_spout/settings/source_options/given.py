@@ -1,13 +1,13 @@
 """The options of one read or write, matched to the table and read as typed values."""
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any, Final, TypeVar
 
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.settings.messages import NotAllowed
-from kinesis_spout.settings.option import Use
+from kinesis_spout.settings.option import Option, Use
 from kinesis_spout.settings.source_options.elsewhere import HINTS, INSTEAD, OF_SPARK, OF_TABLES
 from kinesis_spout.settings.table import OPTIONS
 from kinesis_spout.settings.table.connection import CLIENT
@@ -76,10 +76,13 @@ class GivenOptions:
         """
         for name in self._texts:
             if self._options[name].secret:
+                expected = (
+                    "credentials that boto3 finds by itself, or roleArn"
+                    if self._options[name] in CLIENT
+                    else "it as an option of the query that reads the table"
+                )
                 raise self.error(
-                    name,
-                    "a table cannot keep a secret: expected credentials that boto3 finds by itself, or roleArn; "
-                    "got another value (not shown)",
+                    name, f"a table cannot keep a secret: expected {expected}; got another value (not shown)"
                 )
         return dict(self._texts)
 
@@ -112,7 +115,13 @@ class GivenOptions:
 
     def client_values(self) -> dict[str, Any]:
         """Give what says how Kinesis is reached, by the names of settings."""
-        return {option.setting: self.value(option.name) for option in CLIENT}
+        return self.values(CLIENT)
+
+    def values(self, rows: Iterable[Option]) -> dict[str, Any]:
+        """Give the values of these options, by the names of settings; the default of what is no option here."""
+        return {
+            row.setting: self.value(row.name) if row.name in self._options else row.default for row in rows
+        }
 
     def made(self, kind: type[T], **derived: Any) -> T:
         """Make the typed options: each field is what was derived, or else the value of the option of its name.

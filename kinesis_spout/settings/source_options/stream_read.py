@@ -2,13 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.settings.option import Use
 from kinesis_spout.settings.shard_positions import StartPositions
 from kinesis_spout.settings.source_options.given import GivenOptions
 from kinesis_spout.settings.source_options.streams import client_of, one_stream_per_shard, streams_to_read
+from kinesis_spout.settings.table.zookeeper import PLACE
+from kinesis_spout.settings.zookeeper.access_rules import check_access
+
+if TYPE_CHECKING:
+    from kinesis_spout.zookeeper.settings import ZooKeeperSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,10 +51,8 @@ class StreamReadOptions:
     """As ``logging`` calls it."""
     page_host: str | None
     """How the executors reach the driver; None: found out."""
-    checkpoint_app: str | None
-    zookeeper: str | None
-    """Set if and only if ``checkpoint_app`` is."""
-    zookeeper_root: str
+    published_in: "ZooKeeperSettings | None"
+    """Where its progress is published; None: nowhere."""
     progress_from: Literal["spark", "zookeeper"]
     """Which progress a query starts from where both exist."""
 
@@ -65,7 +68,6 @@ class StreamReadOptions:
         start: StartPositions = given.value("initialPosition")
         one_stream_per_shard(given, "initialPosition", streams, start.shards)
         _check_trigger(given)
-        _check_published_progress(given)
         processes: int = given.value("fetchProcesses")
         threads = max(processes, given.value("fetchThreads"))
         return given.made(
@@ -77,7 +79,7 @@ class StreamReadOptions:
             fetch_threads=threads,
             extra_columns=given.extra_columns,
             log_level=given.value("logLevel").upper(),
-            checkpoint_app=given.value("checkpointApp"),
+            published_in=_published_in(given),
         )
 
 
@@ -99,10 +101,17 @@ def _check_trigger(given: GivenOptions) -> None:
         )
 
 
-def _check_published_progress(given: GivenOptions) -> None:
+def _published_in(given: GivenOptions) -> "ZooKeeperSettings | None":
     for one, other in (("checkpointApp", "zookeeper"), ("zookeeper", "checkpointApp")):
         if one in given and other not in given:
             raise given.error(one, f"expected {other} beside it: progress is published with both, or not")
-    for name in ("zookeeperRoot", "progressFrom"):
-        if name in given and "checkpointApp" not in given:
+    if "checkpointApp" in given:
+        from kinesis_spout.settings.zookeeper.place import zookeeper_settings  # noqa: PLC0415 - executors need none
+
+        values = given.values(PLACE.values()) | {"zookeeper": given.value("zookeeper")}
+        check_access(values, given)
+        return zookeeper_settings(given.value("checkpointApp"), values)
+    for name in ("progressFrom", *(row.name for row in PLACE.values())):
+        if name in given:
             raise given.error(name, "expected checkpointApp and zookeeper beside it")
+    return None

@@ -3,9 +3,9 @@
 import re
 from typing import Final
 
-from kinesis_spout.ports import DEFAULT_SESSION_TIMEOUT_SECONDS, MAX_SESSION_TIMEOUT_SECONDS
 from kinesis_spout.settings.messages import NotAllowed
 from kinesis_spout.settings.option import Use, option, setting, shared
+from kinesis_spout.settings.table.zookeeper import ZOOKEEPER, no_dots
 from kinesis_spout.settings.value_types import URL, choice, names, number, seconds, text
 
 READS: Final = frozenset({Use.STREAM_READ, Use.BATCH_READ})
@@ -14,24 +14,6 @@ WRITE: Final = frozenset({Use.WRITE})
 
 STREAM_NAME: Final = r"[a-zA-Z0-9_.-]{1,128}"
 _STREAM_ARN: Final = rf"arn:aws[a-z-]*:kinesis:[a-z0-9-]+:\d{{12}}:stream/{STREAM_NAME}"
-_HOST: Final = r"([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}"
-
-
-def _no_dots(path: str) -> None:
-    # ZooKeeper refuses "." and ".." in a path; in the default directory of the dead letters they would climb.
-    if not {".", ".."}.isdisjoint(path.split("/")):
-        raise NotAllowed("no '.' or '..' as a name: ZooKeeper does not take them")
-
-
-def _zookeeper(address: str) -> None:
-    if address.partition(":")[0] != "embedded":
-        _no_dots(address)
-
-
-def _root(node: str) -> None:
-    _no_dots(node)
-    if node == "zookeeper":
-        raise NotAllowed("another name: ZooKeeper keeps /zookeeper for itself")
 
 
 def _region(name: str) -> None:
@@ -40,19 +22,9 @@ def _region(name: str) -> None:
 
 
 STREAM: Final = text(
-    "a stream name (1 to 128 of a-z A-Z 0-9 _ . -) or a stream ARN", f"{STREAM_NAME}|{_STREAM_ARN}", _no_dots
+    "a stream name (1 to 128 of a-z A-Z 0-9 _ . -) or a stream ARN", f"{STREAM_NAME}|{_STREAM_ARN}", no_dots
 )
-_APP: Final = text("1 to 128 of a-z A-Z 0-9 _ . -", r"[A-Za-z0-9_.-]{1,128}", _no_dots)
-_ZOOKEEPER: Final = text(
-    "'embedded', 'embedded:<directory>' or 'host:port,host:port[/chroot]'",
-    rf"embedded(:.+)?|{_HOST}(,{_HOST})*((/[^/,\s]+)+)?",
-    _zookeeper,
-)
-_ROOT: Final = text(
-    "letters, digits, '_', '.' and '-'; for a deeper place, give zookeeper a chroot",
-    r"[A-Za-z0-9_.-]+",
-    _root,
-)
+_APP: Final = text("1 to 128 of a-z A-Z 0-9 _ . -", r"[A-Za-z0-9_.-]{1,128}", no_dots)
 
 STREAMS: Final = (
     setting("stream", STREAM, has_argument=True, is_required=True,
@@ -73,14 +45,7 @@ PROGRESS: Final = (
         doc="The application's name. Spouts of one name have one progress, and share the stream's shards."),
     option("checkpointApp", STREAM_READ, _APP, setting="app",
         doc="Publish the query's progress in ZooKeeper under this application's name; with `zookeeper`."),
-    setting("zookeeper", _ZOOKEEPER, "embedded", has_argument=True,
-        doc="Where progress is kept. `embedded` starts the ZooKeeper that PySpark ships."),
-    option("zookeeper", STREAM_READ, _ZOOKEEPER, doc="Where it is published; with `app`."),
-    shared("zookeeper_root", _ROOT, "kinesis_spout", uses=STREAM_READ,
-        doc="The node that all applications' nodes are below."),
-    setting("session_timeout_seconds", seconds(1, MAX_SESSION_TIMEOUT_SECONDS),
-        DEFAULT_SESSION_TIMEOUT_SECONDS,
-        doc="How long ZooKeeper waits for a silent spout before it frees its shards."),
+    *ZOOKEEPER,
     setting("mode", choice("sharing", "standby"), "sharing", has_argument=True,
         doc="`sharing`: has its share of the shards. `standby`: has none while a spout that shares is alive; of "
             "several that stand by one then has them all."),

@@ -113,7 +113,7 @@ BATCHES: Final = (
         doc="The least that the reader logs. It runs in a process of Spark, and prints where Spark does."),
     option("pageServerHost", STREAM_READ,
         text("a host's name or address, no port", r"[A-Za-z0-9_.-]{1,253}|[0-9A-Fa-f:.]{2,45}"),
-        setting="page_host", unset="SPARK_LOCAL_IP, else the address of the host name",
+        setting="page_host", unset="SPARK_LOCAL_IP, else the driver machine's address",
         doc="The name or address at which executors reach the driver's machine, to take what was read ahead."),
     option("progressFrom", STREAM_READ, choice("spark", "zookeeper"), "spark",
         doc="Which progress a query starts from where both exist: its checkpoint, or what is in ZooKeeper."),

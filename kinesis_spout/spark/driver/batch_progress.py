@@ -31,6 +31,7 @@ def batch_progress(
     counters: Counters,
     before: Counters,
     pause: Pause | None,
+    uncommitted: int,
 ) -> dict[str, Any]:
     """Describe one micro-batch. The metrics have the names of Databricks' Kinesis source.
 
@@ -44,6 +45,7 @@ def batch_progress(
         counters: what happened since the start.
         before: what had happened by the progress before this one.
         pause: how it stands, if deliveries pause.
+        uncommitted: how many records are finished and not stored as such.
     """
     totals = {told: getattr(counters, field) for told, field in _OUTCOMES.items()}
     rows = sum(result.delivered for result in results)
@@ -55,6 +57,7 @@ def batch_progress(
         "numTotalShards": len(shards),
         "numProcessedRecords": rows,
         "numProcessedBytes": sum(result.bytes_read for result in results),
+        "numUncommittedRecords": uncommitted,
         "numAwsRateLimitErrors": sum(result.throttles for result in results),
     }
     return {

@@ -327,6 +327,7 @@ class MicroBatchEngine:
             counters=self._consumer.counters,
             before=self._counted,
             pause=self._manager.pause,
+            uncommitted=self._consumer.uncommitted,
         )
         self._counted = copy(self._consumer.counters)
         self.recent_progress.append(progress)

@@ -1,5 +1,6 @@
 """How the engine goes about its work."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -7,8 +8,8 @@ from dataclasses import dataclass
 class EngineSettings:
     """What the engine takes from the configuration and from Spark."""
 
-    parallelism: int
-    """Tasks that can run at a time."""
+    parallelism: Callable[[], int]
+    """Gives how many tasks can run at a time now: executors come and go. Called by the threads of batches."""
     shards_per_task: int
     max_concurrent_batches: int
     records_per_fetch: int

@@ -202,13 +202,8 @@ class SpoutQuery:
         self.stop()
 
 
-def task_settings(config: SpoutConfig, parallelism: int) -> TaskSettings:
-    """Say what every task needs to know.
-
-    Args:
-        config: the query's.
-        parallelism: how many tasks may run at a time.
-    """
+def task_settings(config: SpoutConfig) -> TaskSettings:
+    """Say what every task needs to know."""
     # A batch that goes on for as long as it may must not look like one that hangs: it handles for twice this time
     # at most, and has as long again for its first fetch.
     timeout = config.message_timeout_seconds or math.inf
@@ -220,7 +215,7 @@ def task_settings(config: SpoutConfig, parallelism: int) -> TaskSettings:
         records_per_fetch=config.max_records_per_fetch,
         bytes_per_slice=config.max_bytes_per_slice,
         max_seconds=min(config.max_batch_seconds, timeout / 4),
-        max_left_bytes=config.max_buffered_bytes // 4 // parallelism,
+        max_left_bytes=config.max_buffered_bytes // 4,
     )
 
 
@@ -246,7 +241,7 @@ def start_query(
     # The engine times out whole jobs: the records inside one are not tracked one by one.
     consumer = Consumer(config, ports, message_timeout_seconds=None, door=door)
     settings = EngineSettings(
-        parallelism=context.defaultParallelism,
+        parallelism=lambda: context.defaultParallelism,
         shards_per_task=config.shards_per_task,
         max_concurrent_batches=config.max_concurrent_batches,
         records_per_fetch=config.max_records_per_fetch,

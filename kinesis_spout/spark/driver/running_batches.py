@@ -142,7 +142,7 @@ class RunningBatches:
         results = [WorkResult(plan=work.plan, outcome=SliceOutcome()) for work in empty]
         if works:
             settings = self._settings
-            packs = pack(works, per_task=settings.shards_per_task, parallelism=settings.parallelism)
+            packs = pack(works, per_task=settings.shards_per_task, parallelism=settings.parallelism())
             results += self._runner.run(batch.tag, packs)
         return results
 

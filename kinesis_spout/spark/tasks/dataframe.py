@@ -13,9 +13,16 @@ from typing import Any, Protocol
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.errors import HandlerKilledWorker, InvalidConfig
 from kinesis_spout.handler import Failure, failure_of
-from kinesis_spout.spark.tasks.jobs import HandlerBroken, HandlerRaised, cancel, has_begun, tagged
+from kinesis_spout.spark.tasks.jobs import (
+    HandlerBroken,
+    HandlerRaised,
+    cancel,
+    has_begun,
+    lost_rows,
+    tagged,
+)
 from kinesis_spout.spark.tasks.kept_rows import FoundRow, KeptRows, RowId, RowKeeper
 from kinesis_spout.spark.tasks.task import TaskSettings
 from kinesis_spout.spark.tasks.work import Unfinished, WorkResult, WorkSlice
@@ -109,6 +116,7 @@ def handled(function: DataFrameFunction, rows: KeptRows) -> list[WorkResult]:
 
     Raises:
         HandlerRaised: the handler did; nothing is known of the rows.
+        HandlerKilledWorker: rows were lost with an executor under the handler.
         HandlerBroken, InvalidConfig: it failed what cannot be failed; no row is to blame.
     """
     if not any(result.delivered for result in rows.results):
@@ -119,6 +127,8 @@ def handled(function: DataFrameFunction, rows: KeptRows) -> list[WorkResult]:
     except InvalidConfig:
         raise  # a misuse of the collector
     except BaseException as error:
+        if lost_rows(error):
+            raise HandlerKilledWorker("an executor was lost that kept rows of the batch") from error
         raise HandlerRaised(f"the DataFrame handler raised {failure_of(error).error_text}") from error
     return with_failures(rows, collector.failures) if collector.failures else rows.results
 

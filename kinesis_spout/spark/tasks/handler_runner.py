@@ -46,11 +46,16 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Folder:
-    """Where the tasks of one job note what they do: the same path on each machine."""
+    """Where the tasks of one job note what they do."""
 
-    path: Path
+    name: str
     is_read_here: bool
     """By the process that started the job, in the end; otherwise each task takes its own file away."""
+
+    @property
+    def path(self) -> Path:
+        """Where it is on this machine. A driver's folder for temporary files may not be there on another."""
+        return Path(tempfile.gettempdir(), self.name)
 
     def file(self, task: int, attempt: int = 0) -> Path:
         """Name the file of a task."""
@@ -139,15 +144,14 @@ class HandlerRunner:
         self._settings = settings
         self._handler = handler
         self._is_local = re.match(r"local(\[|$)", context.master or "") is not None
-        self._root = Path(tempfile.gettempdir()) / f"kinesis-spout-{uuid.uuid4().hex}"
+        self._name = f"kinesis-spout-{uuid.uuid4().hex}"
 
     def run(self, tag: str, packs: Sequence[Sequence[WorkSlice]]) -> list[WorkResult]:
         """See ``BatchRunner``. Raises only where nothing can be salvaged."""
         digest = hashlib.sha256(tag.encode()).hexdigest()[:16]
-        folder = _Folder(
-            path=self._root.with_name(f"{self._root.name}-{digest}"), is_read_here=self._is_local
-        )
-        run_slices_of = RunSlices(self._settings, self._handler, folder)
+        folder = _Folder(name=f"{self._name}-{digest}", is_read_here=self._is_local)
+        settings = self._settings.of_one_task(len(packs))
+        run_slices_of = RunSlices(settings, self._handler, folder)
         try:
             if self._is_local:
                 folder.make()
@@ -156,7 +160,7 @@ class HandlerRunner:
         except HandlerKilledWorker as death:
             if not (self._is_local and folder.path.is_dir()):
                 raise  # on other machines, or not to be written
-            results = salvage_job(packs, folder.file, self._settings, death)
+            results = salvage_job(packs, folder.file, settings, death)
             if results is None:
                 raise
             return results

@@ -35,6 +35,7 @@ _SPARK_GONE: Final = (
     "SparkContext has been shut down",
     "SparkContext was stopped",
 )
+_ROWS_GONE: Final = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
 _PYTHON_ERROR: Final = "org.apache.spark.api.python.PythonException"
 
 _log = logging.getLogger(__name__)
@@ -133,6 +134,11 @@ def translate(error: BaseException) -> KinesisSpoutError:
             "Check that what it imports is installed there, and try it on one record first"
         )
     return HandlerKilledWorker(f"the Spark job died: {_headline(text)}")
+
+
+def lost_rows(error: BaseException) -> bool:
+    """Tell whether an action on a DataFrame failed because an executor was lost that kept rows of it."""
+    return isinstance(error, (Py4JJavaError, PySparkException)) and _ROWS_GONE in _text(error)
 
 
 def classic_context(spark: object) -> SparkContext:

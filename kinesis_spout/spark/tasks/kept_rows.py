@@ -97,7 +97,7 @@ class RowKeeper:
             SparkGone: the driver lost the outcomes.
             What Spark raises.
         """
-        fetch = FetchBlocks(self._settings, self._outcomes, tag)
+        fetch = FetchBlocks(self._settings.of_one_task(len(packs)), self._outcomes, tag)
         fetched = self._context.parallelize(packs, len(packs)).mapPartitionsWithIndex(fetch)
         blocks = fetched._reserialize(NoOpSerializer())  # noqa: SLF001 - no public way keeps bytes as they are
         blocks.localCheckpoint()

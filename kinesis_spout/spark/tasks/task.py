@@ -12,8 +12,9 @@ so it is not fetched again.
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
+from typing import Self
 
 from kinesis_spout.errors import KinesisError
 from kinesis_spout.kinesis import KinesisClientSettings, KinesisShardLister, PollingShardGetter
@@ -44,7 +45,11 @@ class TaskSettings:
     max_seconds: float
     """How long a task goes on handling. It ends before twice that, but for one record and one fetch."""
     max_left_bytes: int = 0
-    """Of fetched and not handled records, what one task gives back to the driver."""
+    """Of fetched and not handled records, what the tasks of a job together give back to the driver."""
+
+    def of_one_task(self, tasks: int) -> Self:
+        """Give a task of a job of so many its share of what they have together."""
+        return replace(self, max_left_bytes=self.max_left_bytes // tasks)
 
 
 class _HandlingTime:

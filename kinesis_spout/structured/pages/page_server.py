@@ -8,6 +8,7 @@ What is missing here is read from Kinesis again, so every failure of this is a c
 """
 
 import contextlib
+import ipaddress
 import logging
 import os
 import secrets
@@ -30,19 +31,37 @@ _PATIENCE_SECONDS: Final = 5.0
 """How long a connection waits for a slot; less than ``HANDSHAKE_SECONDS``."""
 _KEY_BYTES: Final = 32
 _NO_DESCRIPTORS_SECONDS: Final = 1.0
+_ELSEWHERE: Final = ("192.0.2.1", 9)
+"""An address for documentation (RFC 5737): nobody is there, but there is a way to it where there is a network."""
 
 _log = logging.getLogger(__name__)
 
 
 def advertised_host() -> str:
-    """Name this machine as Spark's driver does by default: SPARK_LOCAL_IP, else the host name's address."""
+    """Name this machine as Spark's driver does by default: SPARK_LOCAL_IP, else the host name's address.
+
+    On many machines that is a loopback address, at which another machine finds only itself. Then, like Spark, it
+    is the address that this machine has on the network, if there is one.
+    """
     named = os.environ.get("SPARK_LOCAL_IP")
     if named:
         return named
     try:
-        return socket.gethostbyname(socket.gethostname())
+        address = socket.gethostbyname(socket.gethostname())
     except OSError:
-        return "127.0.0.1"
+        address = "127.0.0.1"
+    return (_network_address() or address) if ipaddress.ip_address(address).is_loopback else address
+
+
+def _network_address() -> str | None:
+    """Give the address that this machine uses towards others; None without a network."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(_ELSEWHERE)  # sends nothing: it only chooses a way
+        except OSError:
+            return None
+        address: str = probe.getsockname()[0]
+        return address
 
 
 class PageServer:

@@ -86,11 +86,9 @@ class PublishedProgress:
         Raises:
             InvalidConfig: two streams have one name, and would have one place.
         """
-        if options.checkpoint_app is None or options.zookeeper is None:
+        if options.published_in is None:
             return None
-        places = ZooKeeperPlaces(
-            zookeeper=options.zookeeper, root=options.zookeeper_root, app=options.checkpoint_app
-        )
+        places = ZooKeeperPlaces(options.published_in)
         if len({places.stream_name(stream) for stream in options.streams}) < len(options.streams):
             raise InvalidConfig(
                 f"option checkpointApp: expected streams of different names, got {', '.join(options.streams)}; "
@@ -98,7 +96,7 @@ class PublishedProgress:
             )
         return cls(
             places.open,
-            app=options.checkpoint_app,
+            app=options.published_in.app,
             zookeeper_wins=options.progress_from == "zookeeper",
             close_places=places.close,
         )

@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
@@ -61,8 +62,8 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where the last batch ends; PySpark before 4.2 does not say it."""
 
     def __reduce__(self) -> tuple[type["KinesisStreamReader"], tuple[StreamReadOptions]]:
-        """Only the options travel."""
-        return KinesisStreamReader, (self._options,)
+        """Only the options travel; to executors, which know nothing of ZooKeeper, and get no password for it."""
+        return KinesisStreamReader, (replace(self._options, published_in=None),)
 
     @one_message()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
@@ -170,7 +171,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._ahead is None:
             print_log_lines(level=self._options.log_level, spell=as_option)
             ahead = ReadAhead(self._options, until=self._until)
-            if self._options.checkpoint_app is not None:
+            if self._options.published_in is not None:
                 # Here, because executors have no use for what it imports.
                 from kinesis_spout.structured.published.published_progress import PublishedProgress  # noqa: PLC0415
 

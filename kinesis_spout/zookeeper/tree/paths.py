@@ -111,9 +111,14 @@ class Paths:
         return f"{self.paused}/{member}"
 
 
+def offices(root: str) -> tuple[str, str]:
+    """The root, and in it the parent of all elections that belong to no application."""
+    return f"/{root}", f"/{root}/~leaders"
+
+
 def office(root: str, name: str) -> str:
     """Where processes stand for the election of that name."""
-    return f"/{root}/~leaders/{name}"
+    return f"{offices(root)[1]}/{name}"
 
 
 def check_name(field: str, name: str) -> str:

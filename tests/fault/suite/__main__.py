@@ -60,7 +60,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--events", type=int, default=200, help="stop after so many faults (%(default)s)")
     parser.add_argument("--seconds", type=float, default=600.0, help="and after so long (%(default)g)")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
-    parser.add_argument("--consumers", type=int, default=3)
+    parser.add_argument("--consumers", type=int, default=3, help="of the plain door (%(default)s)")
+    parser.add_argument("--on-spark", type=int, default=1, help="of the micro-batch door (%(default)s)")
     parser.add_argument("--shards", type=int, default=4)
     parser.add_argument("--session-seconds", type=float, default=3.0)
     parser.add_argument("--records-per-second", type=float, default=16.0)
@@ -79,6 +80,7 @@ def main() -> int:
         events=given.events,
         seconds=given.seconds,
         consumers=given.consumers,
+        on_spark=given.on_spark,
         shards=given.shards,
         session_seconds=given.session_seconds,
         records_per_second=given.records_per_second,

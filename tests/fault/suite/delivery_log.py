@@ -18,6 +18,8 @@ NO_EPOCH = 0
 class Kind(StrEnum):
     STARTED = "started"
     """The consumer is open."""
+    NEW_WORKER = "new worker"
+    """A Python worker of Spark has begun; perhaps another one has ended before."""
     DELIVERED = "delivered"
     """Given to the handler, which has done nothing yet."""
     HANDLED = "handled"

@@ -15,10 +15,13 @@ from typing import Final
 from tests.fault.suite.evidence import Event
 from tests.fault.suite.faults import (
     CONSUMER_FAULTS,
+    ENDS,
     KINESIS_FAULTS,
     SINK_FAULTS,
+    SPARK_FAULTS,
     STREAM_FAULTS,
     ZOOKEEPER_FAULTS,
+    ConsumerFault,
     End,
     Fault,
     WorldFault,
@@ -42,6 +45,8 @@ class Lane:
     faults: Sequence[Fault]
     gap_seconds: tuple[float, float]
     random: Random
+    only_alone: bool = False
+    """Whether it has no part in what comes together."""
     due: float = 0.0
     under_way: tuple[Event, End, float] | None = None
     """With the monotonic time at which it ends."""
@@ -71,13 +76,17 @@ class Director:
         plan = world.plan
         self._lanes = [
             self._lane(f"consumer {number}", CONSUMER_FAULTS, (1.0, 5.0))
-            for number in range(1, plan.consumers + 1)
+            for number in range(1, plan.consumers + plan.on_spark + 1)
         ]
+        if plan.on_spark:
+            self._lanes.append(self._lane("Spark", SPARK_FAULTS, (8.0, 20.0)))
         self._lanes += [
             self._lane("ZooKeeper", ZOOKEEPER_FAULTS, (10.0, 30.0)),
             self._lane("Kinesis", KINESIS_FAULTS, (0.3, 2.0)),
             self._lane("stream", STREAM_FAULTS, (3.0, 9.0)),
             self._lane("sink", SINK_FAULTS, (2.0, 8.0)),
+            # So that enough of these are met by nothing else: what fail-over takes is said of them.
+            self._lane("ends", ENDS, (2.0, 6.0), only_alone=True),
         ]
         self._whole_since: float | None = None
         self._sample_at = 0.0
@@ -87,7 +96,7 @@ class Director:
         world, plan = self.world, self.world.plan
         for consumer in world.consumers:
             consumer.start()
-        if not self._await(lambda: world.is_whole, _START_SECONDS):
+        if not self._await(lambda: world.is_complete, _START_SECONDS):
             raise TimeoutError(f"expected every consumer to be a member within {_START_SECONDS:g} s")
         with world.producer:
             self._begun = time.monotonic()
@@ -117,10 +126,11 @@ class Director:
         """Seconds since the first fault might have come."""
         return time.monotonic() - self._begun if self._begun else 0.0
 
-    def _lane(self, name: str, faults: Sequence[Fault], gap: tuple[float, float]) -> Lane:
-        return Lane(
-            name=name, faults=faults, gap_seconds=gap, random=Random(f"{self.world.plan.seed}/{name}")
-        )
+    def _lane(
+        self, name: str, faults: Sequence[Fault], gap: tuple[float, float], *, only_alone: bool = False
+    ) -> Lane:
+        random = Random(f"{self.world.plan.seed}/{name}")
+        return Lane(name=name, faults=faults, gap_seconds=gap, random=random, only_alone=only_alone)
 
     def _inject(self) -> None:
         now = time.monotonic()
@@ -131,8 +141,9 @@ class Director:
         alone = self.elapsed % (plan.alone_seconds + plan.combined_seconds) < plan.alone_seconds
         self.phase = "one fault at a time" if alone else "faults combined"
         for lane in sorted(self._lanes, key=lambda lane: lane.due):
-            may_begin = lane.under_way is None and now >= lane.due and (not alone or self._is_calm(now))
-            if may_begin and self._begin(lane, now, alone=alone):
+            is_due = lane.under_way is None and now >= lane.due
+            may_begin = self._is_calm(now) if alone else not lane.only_alone
+            if is_due and may_begin and self._begin(lane, now, alone=alone):
                 self._whole_since = None
 
     def _is_calm(self, now: float) -> bool:
@@ -152,7 +163,7 @@ class Director:
             end = fault.begin(self.world, random)
             shortest, longest = fault.seconds
         else:
-            consumer = self._chosen(who, of_the_leader=fault.of_the_leader)
+            consumer = self._chosen(who, fault)
             if consumer is None:
                 return False
             pid = consumer.pid
@@ -166,11 +177,15 @@ class Director:
         lane.under_way = event, end, now + shortest + how_long * (longest - shortest)
         return True
 
-    def _chosen(self, who: float, *, of_the_leader: bool) -> SupervisedConsumer | None:
+    def _chosen(self, who: float, fault: ConsumerFault) -> SupervisedConsumer | None:
         """Choose a consumer that runs and that no fault is under way for."""
         busy = {lane.under_way[0].target for lane in self._lanes if lane.under_way}
         free = [each for each in self.world.consumers if each.pid and each.name not in busy]
-        if of_the_leader:
+        # One on Spark is let start first: that takes so long that it would never come to anything.
+        free = [each for each in free if each.is_open or not each.on_spark]
+        if fault.on_spark:
+            free = [each for each in free if each.on_spark]
+        if fault.of_the_leader:
             leader = self.world.history.leader_pid()
             free = [each for each in free if each.pid == leader]
         return free[int(who * len(free))] if free else None

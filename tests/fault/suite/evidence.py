@@ -146,6 +146,15 @@ class Evidence:
                 found[event.life].append(event.end)
         return found
 
+    @cached_property
+    def workers(self) -> dict[str, list[float]]:
+        """When Python workers of Spark began, by life."""
+        found: dict[str, list[float]] = defaultdict(list)
+        for entry in self.entries:
+            if entry.kind is Kind.NEW_WORKER:
+                found[entry.life].append(entry.time)
+        return found
+
 
 def covers(checkpoint: Checkpoint, sequence: int) -> bool:
     """Say whether a checkpoint tells that a record is finished."""

@@ -32,8 +32,11 @@ class ConsumerFault:
     weight: float
     sessions: tuple[float, float]
     """How long it lasts, in session time-outs."""
-    begin: Callable[[SupervisedConsumer, Random], End]
+    begin: Callable[[SupervisedConsumer, Random], End | None]
+    """None: it cannot be done now."""
     of_the_leader: bool = False
+    on_spark: bool = False
+    """Whether only one on Spark has what it is done to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +115,41 @@ CONSUMER_FAULTS: Final = (
 )
 
 
+_JVM: Final = "org.apache.spark.deploy.SparkSubmit"
+_WORKERS: Final = "pyspark.daemon"
+
+
+def _kill_jvm(consumer: SupervisedConsumer, _: Random) -> End | None:
+    consumer.expect_end()  # the query ends with an error, as it must
+    return _happened if consumer.signal_parts(_JVM, signal.SIGKILL) else None
+
+
+def _stop_jvm(consumer: SupervisedConsumer, _: Random) -> End | None:
+    if not consumer.signal_parts(_JVM, signal.SIGSTOP):
+        return None
+
+    def wake() -> bool:
+        consumer.signal_parts(_JVM, signal.SIGCONT)
+        return True
+
+    return wake
+
+
+def _kill_workers(consumer: SupervisedConsumer, _: Random) -> End | None:
+    return _happened if consumer.signal_parts(_WORKERS, signal.SIGKILL) else None
+
+
+SPARK_FAULTS: Final = (
+    ConsumerFault(kind="SIGKILL of Spark's JVM", weight=1, sessions=(0, 0.3), begin=_kill_jvm, on_spark=True),
+    ConsumerFault(
+        kind="SIGSTOP of Spark's JVM", weight=1, sessions=(1.2, 2.2), begin=_stop_jvm, on_spark=True
+    ),
+    ConsumerFault(
+        kind="SIGKILL of Python workers", weight=3, sessions=(0, 0.3), begin=_kill_workers, on_spark=True
+    ),
+)
+
+
 def _kill_zookeeper(world: World, _: Random) -> End | None:
     return _happened if world.zookeeper_signal(signal.SIGKILL) else None
 
@@ -122,8 +160,26 @@ def _pause_zookeeper(world: World, _: Random) -> End | None:
     return lambda: world.zookeeper_signal(signal.SIGCONT)
 
 
+ENDS: Final = tuple(fault for fault in CONSUMER_FAULTS if fault.kind in {KILLED, KILLED_LEADER, CLOSED})
+
+
+def _fill_disk(world: World, _: Random) -> End | None:
+    before, disk = world.zookeeper_pids(), world.disk
+    if disk is None or not before:
+        return None
+    disk.fill()
+
+    def clear() -> bool:
+        ended = world.zookeeper_pids() != before  # it ends where it cannot write
+        disk.clear()
+        return ended
+
+    return clear
+
+
 ZOOKEEPER_FAULTS: Final = (
     WorldFault(kind="ZooKeeper killed", weight=2, seconds=(2, 3), begin=_kill_zookeeper),
+    WorldFault(kind="ZooKeeper's disk full", weight=1, seconds=(3, 5), begin=_fill_disk),
     WorldFault(kind="ZooKeeper paused", weight=2, seconds=(0.5, 5), begin=_pause_zookeeper),
 )
 

@@ -24,7 +24,6 @@ _HOST: Final = "127.0.0.1"
 _JSON: Final = "application/x-amz-json-1.1"
 _ITERATOR: Final = re.compile(rb'"(?:Next)?ShardIterator"\s*:\s*"([^"]+)"')
 _HOP_BY_HOP: Final = frozenset({"connection", "transfer-encoding", "content-length", "keep-alive"})
-_SLOW_BODY_SECONDS: Final = 1.5
 _SLOW_PARTS: Final = 10
 _UPSTREAM_SECONDS: Final = 30.0
 
@@ -81,8 +80,9 @@ _REFUSALS: Final = {
 class KinesisProxy:
     """Mutable. A context manager; everything it is told takes effect on the next call."""
 
-    def __init__(self, endpoint_url: str, seed: str) -> None:
+    def __init__(self, endpoint_url: str, seed: str, *, slow_body_seconds: float = 1.5) -> None:
         self._target = urlsplit(endpoint_url).netloc
+        self.slow_part_seconds = slow_body_seconds / _SLOW_PARTS
         self._random = random.Random(seed)
         self._lock = threading.Lock()
         self._window: Window | None = None
@@ -178,7 +178,7 @@ class _Call(BaseHTTPRequestHandler):
             case KinesisFault.CUT_BODY:
                 self._answer(status, headers, answer, sent=len(answer) // 2)
             case KinesisFault.SLOW_BODY:
-                self._answer(status, headers, answer, pause_seconds=_SLOW_BODY_SECONDS / _SLOW_PARTS)
+                self._answer(status, headers, answer, pause_seconds=self.proxy.slow_part_seconds)
             case _:
                 self._answer(status, headers, answer)
 

@@ -17,7 +17,9 @@ class Act(StrEnum):
     FORGET = "forget"
     """Says neither that it is done nor that it failed, the first time."""
     EXIT = "exit"
-    """Ends the process, once."""
+    """Ends the process, once; on Spark, the Python worker."""
+    MEMORY = "memory"
+    """Takes all memory, the first time; on Spark only."""
 
 
 class Payload(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,6 +20,7 @@ _ACTS: Final = (
     (Act.HANG, 0.002),
     (Act.FORGET, 0.004),
     (Act.EXIT, 0.001),
+    (Act.MEMORY, 0.002),
 )
 
 

@@ -118,11 +118,11 @@ def takeovers(evidence: Evidence, kinds: Collection[str]) -> tuple[list[float], 
 
 
 def joins(evidence: Evidence) -> list[float]:
-    """Give the seconds from each start of a consumer to its first delivery."""
+    """Give the seconds from each start of a consumer, but the first ones, to its first delivery."""
     started: dict[str, float] = {}
     found = []
     for entry in evidence.entries:
-        if entry.kind is Kind.STARTED:
+        if entry.kind is Kind.STARTED and not entry.life.endswith(".1"):
             started[entry.life] = entry.time
         elif entry.kind is Kind.DELIVERED and entry.life in started:
             found.append(entry.time - started.pop(entry.life))

@@ -41,12 +41,14 @@ class SupervisedConsumer:
         self,
         name: str,
         *,
+        on_spark: bool,
         folder: Path,
         zookeeper: ZooKeeperProxy,
         settings: dict[str, Any],
         job: dict[str, Any],
     ) -> None:
         self.name = name
+        self.on_spark = on_spark
         self.zookeeper = zookeeper
         self.ends = Ends()
         self.pids: dict[str, int] = {}
@@ -88,9 +90,10 @@ class SupervisedConsumer:
             "log": str(self._log),
             "clock": str(self._clock),
         }
+        module = "spark_consumer" if self.on_spark else "consumer"
         with self._output.open("wb") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.fault.suite.consumer", json.dumps(job)],
+                [sys.executable, "-m", f"tests.fault.suite.{module}", json.dumps(job)],
                 cwd=REPOSITORY,
                 stdin=subprocess.PIPE,
                 stdout=output,
@@ -126,6 +129,10 @@ class SupervisedConsumer:
         with contextlib.suppress(OSError):
             self._process.stdin.close()
 
+    def expect_end(self) -> None:
+        """Take its next end for what it was told to."""
+        self._expected_end = True
+
     def suspend(self) -> None:
         self._signal(signal.SIGSTOP)
         self.is_stopped = True
@@ -133,6 +140,17 @@ class SupervisedConsumer:
     def wake(self) -> None:
         self._signal(signal.SIGCONT)
         self.is_stopped = False
+
+    def signal_parts(self, named: str, number: signal.Signals) -> bool:
+        """Send a signal to those processes that Spark has started for it whose command line has this in it.
+
+        False if there is none just now.
+        """
+        pids = _parts_of(self.pid, named) if self.pid else []
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        return bool(pids)
 
     def set_clock(self, offset_seconds: float) -> None:
         _replace(self._clock, f"{offset_seconds}")
@@ -157,7 +175,8 @@ class SupervisedConsumer:
     def close(self) -> None:
         """End it now, whatever it does."""
         if self._process is not None:
-            self._process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)  # Spark has a JVM and its workers
             self._process.wait()
             assert self._process.stdin is not None
             with contextlib.suppress(OSError):
@@ -216,6 +235,19 @@ class SupervisedConsumer:
     def _last_words(self) -> str:
         lines = [line for line in self._output.read_text(errors="replace").splitlines() if line.strip()]
         return lines[-1][:300] if lines else "(it said nothing)"
+
+
+def _parts_of(group: int, named: str) -> list[int]:
+    """Find the processes of a group, but for its leader, by their command lines."""
+    table = subprocess.run(
+        ["ps", "-ww", "-eo", "pid=,pgid=,stat=,args="], check=True, capture_output=True, text=True
+    )
+    rows = [line.split(maxsplit=3) for line in table.stdout.splitlines()]
+    return [
+        int(pid)
+        for pid, of_group, state, command in (row for row in rows if len(row) == 4)
+        if int(of_group) == group and int(pid) != group and named in command and not state.startswith("Z")
+    ]
 
 
 def set_sink_fault(file: Path, fault: str | None) -> None:

@@ -69,6 +69,9 @@ class TransactionLogFollower:
 
     def poll(self) -> list[Transaction]:
         found: list[Transaction] = []
+        for gone in [name for name in self._files if not (self._directory / name).exists()]:
+            found.extend(_new_transactions(self._files[gone]))
+            self._files.pop(gone).close()
         for path in sorted(self._directory.glob("log.*"), key=lambda path: int(path.suffix[1:], 16)):
             file = self._files.get(path.name)
             if file is None:

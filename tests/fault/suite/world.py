@@ -4,7 +4,7 @@ import os
 import signal
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -21,6 +21,7 @@ from tests.fault.suite.delivery_log import Entry, RecordId, read_delivery_log
 from tests.fault.suite.evidence import Event, Evidence, Letter, Sample
 from tests.fault.suite.kinesis_proxy import KinesisProxy
 from tests.fault.suite.producer import Producer
+from tests.fault.suite.small_disk import small_disk
 from tests.fault.suite.supervised import SupervisedConsumer
 from tests.fault.suite.transaction_log import TransactionLogFollower
 from tests.fault.suite.zookeeper_history import ZooKeeperHistory
@@ -43,6 +44,9 @@ class Plan:
     seconds: float
     """For how long faults are injected, at most."""
     consumers: int = 3
+    """Of the plain door,"""
+    on_spark: int = 0
+    """and of the micro-batch door."""
     shards: int = 4
     session_seconds: float = 3.0
     records_per_second: float = 16.0
@@ -69,6 +73,8 @@ class World:
         self.stream = f"orders-{uuid.uuid4().hex[:8]}"
         make_stream(self.client, self.stream, plan.shards)
         self.ends_shards = ends_shards(self.client, self.stream)
+        self.disk = opened.enter_context(small_disk(folder / "zookeeper"))
+        """Of ZooKeeper; None where none can be mounted, which cannot be full then."""
         self.zookeeper = opened.enter_context(
             EmbeddedZooKeeper(folder / "zookeeper", tick_millis=_TICK_MILLIS)
         )
@@ -79,7 +85,12 @@ class World:
         self.kinesis = opened.enter_context(KinesisProxy(endpoint.endpoint_url, f"{plan.seed}/answers"))
         self.sink_fault = folder / "sink"
         (folder / "exits").mkdir()
-        self.consumers = [self._consumer(f"c{number}", opened) for number in range(1, plan.consumers + 1)]
+        self.consumers = [
+            self._consumer(f"c{number}", opened, on_spark=False) for number in range(1, plan.consumers + 1)
+        ]
+        self.consumers += [
+            self._consumer(f"s{number}", opened, on_spark=True) for number in range(1, plan.on_spark + 1)
+        ]
         self.producer = Producer(self.client, self.stream, f"{plan.seed}/records", plan.records_per_second)
 
     def look(self) -> None:
@@ -93,9 +104,16 @@ class World:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every consumer runs, and is a member."""
-        members = self.history.member_pids()
-        return all(consumer.is_open and consumer.pid in members for consumer in self.consumers)
+        """Whether every consumer runs, and is a member; those on Spark aside, which take long to start."""
+        return all(self._is_member(consumer) for consumer in self.consumers if not consumer.on_spark)
+
+    @property
+    def is_complete(self) -> bool:
+        """The same, of all."""
+        return all(self._is_member(consumer) for consumer in self.consumers)
+
+    def _is_member(self, consumer: SupervisedConsumer) -> bool:
+        return consumer.is_open and consumer.pid in self.history.member_pids()
 
     @property
     def is_settled(self) -> bool:
@@ -111,10 +129,14 @@ class World:
 
     def zookeeper_signal(self, number: signal.Signals) -> bool:
         """Send a signal to ZooKeeper's own process; False if there is none just now."""
-        processes = java_processes(self.zookeeper.data_dir)
+        processes = self.zookeeper_pids()
         for pid in processes:
-            os.kill(pid, number)
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
         return bool(processes)
+
+    def zookeeper_pids(self) -> list[int]:
+        return java_processes(self.zookeeper.data_dir)
 
     def open_shards(self) -> list[Shard]:
         """List the open shards by their hash keys: neighbours are adjacent."""
@@ -155,7 +177,7 @@ class World:
         entries = [entry for log in logs if log.exists() for entry in read_delivery_log(log)]
         return sorted(entries, key=lambda entry: entry.time)
 
-    def _consumer(self, name: str, opened: ExitStack) -> SupervisedConsumer:
+    def _consumer(self, name: str, opened: ExitStack, *, on_spark: bool) -> SupervisedConsumer:
         plan = self.plan
         settings = {
             "stream": self.stream,
@@ -172,13 +194,16 @@ class World:
             "retry_limit": plan.retry_limit,
             "retry_backoff_seconds": 0.2,
             "retry_backoff_cap_seconds": 1.0,
-            "message_timeout_seconds": 3.0,
+            # A job on Spark needs this long to start its workers, on a busy machine, before it handles anything.
+            "message_timeout_seconds": 30.0 if on_spark else 3.0,
             "shard_list_interval_seconds": 2.0,
             **plan.settings,
         }
         job = {"sink": str(self.sink_fault), "exits": str(self._folder / "exits"), "hang_seconds": 4.0}
         proxy = opened.enter_context(ZooKeeperProxy(self.zookeeper.connect_string))
-        consumer = SupervisedConsumer(name, folder=self._folder, zookeeper=proxy, settings=settings, job=job)
+        consumer = SupervisedConsumer(
+            name, on_spark=on_spark, folder=self._folder, zookeeper=proxy, settings=settings, job=job
+        )
         opened.callback(consumer.close)
         return consumer
 

@@ -70,7 +70,10 @@ class FakeWorld:
         self._operators += 1
         process = self.zookeeper.process(f"operator-{self._operators}")
         yield StoredProgress(
-            store=process.store, coordinator=process.coordinator, applications=self.applications
+            store=process.store,
+            coordinator=process.coordinator,
+            group=process.group,
+            applications=self.applications,
         )
         process.close()
 

@@ -64,7 +64,9 @@ class Server:
 
     def _progress(self) -> StoredProgress:
         operator = self.zookeeper.process("operator")
-        return StoredProgress(store=operator.store, coordinator=operator.coordinator, applications=list)
+        return StoredProgress(
+            store=operator.store, coordinator=operator.coordinator, group=operator.group, applications=list
+        )
 
 
 def of_ended_process() -> str:

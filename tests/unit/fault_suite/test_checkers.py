@@ -206,6 +206,14 @@ BAD = {
             events=[Event(kind=STOPPED, target="c1", life="c1.1", begin=5.0, end=13.0)],
         ),
     ),
+    "a record delivered long after the shard was lost, by one that was awake": (
+        checkers.too_stale,
+        replace(
+            GOOD,
+            entries=also(entry(12.0, Kind.DELIVERED, 2)),
+            checkpoints=written(stored(5.3, 2, session=B, epoch=2, acquires=True)),
+        ),
+    ),
     "a record delivered before the one before it was done": (
         checkers.order_per_key,
         replace(GOOD, entries=also(entry(0.9, Kind.DELIVERED, 2))),
@@ -311,6 +319,15 @@ def test_attempts_of_the_next_owner_go_on_from_what_was_stored() -> None:
     assert list(checkers.attempts(evidence)) == []
 
 
+def test_the_next_owner_makes_the_last_attempt_again_whose_letter_was_not_durable() -> None:
+    evidence = replace(
+        GOOD,
+        entries=[entry(5.0, Kind.DELIVERED, 3, attempt=2, epoch=2, life="c2.1")],
+        checkpoints=[stored(4.0, 2, session=B, epoch=2, acquires=True, attempts=((3, 2),))],
+    )
+    assert list(checkers.attempts(evidence)) == []
+
+
 def test_the_next_of_a_key_does_not_wait_for_a_record_whose_handler_never_said_how_it_ended() -> None:
     evidence = replace(
         GOOD,
@@ -346,3 +363,32 @@ def test_a_stale_delivery_is_counted_from_when_the_process_woke_up() -> None:
     ((stale, seconds),) = checkers.stale_deliveries(evidence)
     assert (stale.time, seconds) == (13.5, 0.5)
     assert list(checkers.too_stale(evidence)) == []
+
+
+def test_a_job_on_spark_may_go_on_with_its_slice_for_longer() -> None:
+    evidence = replace(
+        GOOD,
+        entries=[entry(12.0, Kind.DELIVERED, 2, epoch=0)],
+        checkpoints=written(stored(5.3, 2, session=B, epoch=2, acquires=True)),
+        ownerships=[Ownership(shard=SHARD, session=A, pid=11, begin=0.5)],
+        pids={"c1.1": 11},
+    )
+    assert len(list(checkers.stale_deliveries(evidence))) == 1
+    assert list(checkers.too_stale(evidence)) == []
+    evidence = replace(evidence, entries=[entry(120.0, Kind.DELIVERED, 2, epoch=0)])
+    assert len(list(checkers.too_stale(evidence))) == 1
+
+
+def test_on_spark_a_record_may_be_handled_again_and_uncounted_once_a_worker_has_died() -> None:
+    again = [replace(each, epoch=0) for each in done(3.0, 2)]
+    evidence = replace(
+        GOOD,
+        entries=[*(replace(each, epoch=0) for each in done(2.0, 2)), *again],
+        ownerships=[Ownership(shard=SHARD, session=A, pid=11, begin=0.5)],
+        pids={"c1.1": 11},
+    )
+    worker = Entry(time=2.9, kind=Kind.NEW_WORKER, life="c1.1", record=RecordId("", 0))
+    assert list(checkers.attempts(evidence)) == []
+    assert len(list(checkers.unexplained_duplicates(evidence))) == 1
+    evidence = replace(evidence, entries=[*evidence.entries[:3], worker, *again])
+    assert list(checkers.unexplained_duplicates(evidence)) == []

@@ -15,9 +15,15 @@ from mypy import api
 
 import kinesis_spout.settings.keywords
 from kinesis_spout.settings import SpoutConfig
+from kinesis_spout.settings.table import SETTINGS
+from kinesis_spout.settings.table.zookeeper import PLACE
 
 KEYWORDS = Path(kinesis_spout.settings.keywords.__file__)
-HEAD = "class SpoutSettings(TypedDict, total=False):\n"
+CLASSES = {
+    "class SpoutSettings(TypedDict, total=False):\n": SETTINGS,
+    "class ZooKeeperKeywords(TypedDict, total=False):\n": PLACE,
+}
+"""The head of each class, and what it has."""
 ALSO_TAKEN = {"initial_position": "str | float | datetime"}
 """Where a keyword argument may be more than what the setting becomes."""
 
@@ -55,14 +61,18 @@ def type_text(annotation: Any) -> str:
 
 
 def with_the_settings(text: str) -> str:
-    before, found, _ = text.partition(HEAD)
-    assert found, f"no {HEAD.strip()!r} in {KEYWORDS}"
-    (docstring,) = re.findall(r'    """.*?"""\n\n', text, re.DOTALL)
-    lines = (
-        f"    {field.name}: {ALSO_TAKEN.get(field.name, type_text(field.type))}\n"
-        for field in msgspec.structs.fields(SpoutConfig)
-    )
-    return f"{before}{HEAD}{docstring}{''.join(lines)}"
+    for head, names in CLASSES.items():
+        before, found, rest = text.partition(head)
+        assert found, f"no {head.strip()!r} in {KEYWORDS}"
+        docstring, _, after = rest.partition('"""\n\n')
+        lines = "".join(
+            f"    {field.name}: {ALSO_TAKEN.get(field.name, type_text(field.type))}\n"
+            for field in msgspec.structs.fields(SpoutConfig)
+            if field.name in names
+        )
+        others = re.sub(r"\A(?:    \w+: .*\n)*", "", after)
+        text = f'{before}{head}{docstring}"""\n\n{lines}{others}'
+    return text
 
 
 def test_the_keyword_arguments_are_the_settings_of_the_configuration() -> None:

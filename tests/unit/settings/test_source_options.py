@@ -15,12 +15,14 @@ from kinesis_spout.settings.shard_positions import EndPositions, StartPositions
 from kinesis_spout.settings.source_options import BatchReadOptions, StreamReadOptions, WriteOptions
 from kinesis_spout.settings.source_options.given import GivenOptions
 from kinesis_spout.settings.table import OPTIONS
+from kinesis_spout.zookeeper import Login, NodeAcls, Tls, ZooKeeperSettings
 from shard_state import Position
 
 ARN = "arn:aws:kinesis:eu-central-1:123456789012:stream/orders"
 OTHER_REGIONS_ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
 ROLE = "arn:aws:iam::123456789012:role/reader"
 SHARD = "shardId-000000000000"
+PUBLISHED = {"checkpointApp": "billing", "zookeeper": "zk:2181"}
 NOON = 1769860800.0  # 2026-01-31T12:00:00Z
 
 
@@ -65,9 +67,7 @@ def test_a_stream_is_all_that_a_streaming_read_needs() -> None:
         extra_columns=(),
         log_level="WARNING",
         page_host=None,
-        checkpoint_app=None,
-        zookeeper=None,
-        zookeeper_root="kinesis_spout",
+        published_in=None,
         progress_from="spark",
     )
 
@@ -490,6 +490,7 @@ def test_more_threads_than_usual_keep_as_many_connections() -> None:
         ("checkpointApp", {"checkpointApp": "billing"}, "zookeeper beside it"),
         ("zookeeper", {"zookeeper": "zk:2181"}, "checkpointApp beside it"),
         ("zookeeperRoot", {"zookeeperRoot": "spouts"}, "checkpointApp and zookeeper"),
+        ("zookeeperPassword", {"zookeeperPassword": "hush"}, "checkpointApp and zookeeper"),
         ("progressFrom", {"progressFrom": "zookeeper"}, "checkpointApp and zookeeper"),
         ("checkpointApp", {"checkpointApp": "a/b", "zookeeper": "zk:2181"}, "'a/b'"),
         ("zookeeper", {"checkpointApp": "billing", "zookeeper": "zk"}, "host:port"),
@@ -511,8 +512,65 @@ def test_contradictions_are_refused(option: str, beside: dict[str, str], expecte
 def test_progress_is_published_with_both_options() -> None:
     options = stream_read(checkpointApp="billing", zookeeper="zk1:2181,zk2:2181/a", progressFrom="ZooKeeper")
 
-    assert (options.checkpoint_app, options.zookeeper) == ("billing", "zk1:2181,zk2:2181/a")
-    assert (options.zookeeper_root, options.progress_from) == ("kinesis_spout", "zookeeper")
+    assert options.published_in == ZooKeeperSettings(
+        app="billing", hosts="zk1:2181,zk2:2181/a", root="kinesis_spout"
+    )
+    assert options.progress_from == "zookeeper"
+
+
+def test_who_a_query_is_to_zookeeper_is_said_by_options() -> None:
+    options = stream_read(
+        **PUBLISHED, zookeeperUser="billing", zookeeperPassword="hush", zookeeperAuth="SASL-digest",
+        zookeeperAcl="sasl:billing:cdrwa,world:anyone:r", zookeeperTls="true", zookeeperTlsCa="ca.pem",
+        zookeeperTlsCertificate="me.pem", zookeeperTlsKey="key.pem", zookeeperTlsKeyPassword="quiet",
+        zookeeperTlsVerify="ca",
+    )  # fmt: skip
+
+    assert options.published_in == ZooKeeperSettings(
+        app="billing",
+        hosts="zk:2181",
+        login=Login(user="billing", password="hush", is_sasl=True),
+        acls=NodeAcls.of([("sasl", "billing", "cdrwa"), ("world", "anyone", "r")]),
+        tls=Tls(
+            ca="ca.pem",
+            certificate="me.pem",
+            key="key.pem",
+            key_password="quiet",
+            verify=True,
+            check_host_name=False,
+        ),
+    )
+    assert pickle.loads(pickle.dumps(options)) == options
+    assert hash(pickle.loads(pickle.dumps(options))) == hash(options)
+    for secret in ("hush", "quiet", "anyone"):
+        assert secret not in repr(options)
+
+
+@pytest.mark.parametrize(
+    ("option", "beside", "expected"),
+    [
+        ("zookeeperUser", {"zookeeperUser": "billing"}, "zookeeperPassword beside it"),
+        ("zookeeperTlsCa", {"zookeeperTlsCa": "ca.pem"}, "none without zookeeperTls=true"),
+        ("zookeeperAcl", {"zookeeperAcl": "creator"}, "zookeeperUser or zookeeperTlsCertificate"),
+        ("zookeeperTls", {"zookeeper": "embedded", "zookeeperTls": "true"}, "none with the embedded"),
+    ],
+)
+def test_contradictions_about_zookeeper_are_refused_in_the_words_of_options(
+    option: str, beside: dict[str, str], expected: str
+) -> None:
+    message = refusal(StreamReadOptions.of, {"streamName": "orders"} | PUBLISHED | beside)
+
+    assert message.startswith(f"option {option}: expected ")
+    assert expected in message
+
+
+def test_a_secret_of_zookeeper_stays_out_of_tables() -> None:
+    given = GivenOptions({"option.zookeeperPassword": "hush"}, *Use)
+
+    with pytest.raises(InvalidConfig, match="option of the query") as refused:
+        given.to_keep()
+
+    assert "hush" not in str(refused.value)
 
 
 def test_a_write_is_ordered_by_key_when_told_so() -> None:

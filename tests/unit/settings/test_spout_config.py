@@ -14,6 +14,7 @@ from kinesis_spout.errors import InvalidConfig, KinesisSpoutError
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.documentation import options
 from kinesis_spout.settings.spout_config import SECRETS
+from kinesis_spout.settings.zookeeper.acl_text import acl_entries
 from shard_state import Position
 
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
@@ -141,9 +142,16 @@ def test_secrets_show_in_no_repr() -> None:
         aws_session_token="t0ken",
         role_arn="arn:aws:iam::123456789012:role/reader",
         role_external_id="x-1",
+        zookeeper="zk:2181",
+        zookeeper_user="billing",
+        zookeeper_password="hush1",
+        zookeeper_acl="digest:billing:hush2:cdrwa",
+        zookeeper_tls=True,
+        zookeeper_tls_certificate="me.pem",
+        zookeeper_tls_key_password="hush3",
     )
     for text in (repr(made), str(made), pretty_repr(made), f"{made}"):
-        assert not any(secret in text for secret in ("AKIA1", "hunter2", "t0ken", "x-1"))
+        assert not any(secret in text for secret in ("AKIA1", "hunter2", "t0ken", "x-1", "hush"))
         assert text.count("***") == len(SECRETS)
 
 
@@ -239,6 +247,75 @@ def test_the_initial_position_is_understood_in_all_its_forms(text: Any, position
 def test_zookeeper_is_embedded_or_an_ensemble(text: str, hosts: str | None, directory: str | None) -> None:
     made = config(zookeeper=text)
     assert (made.zookeeper_hosts, made.zookeeper_directory) == (hosts, directory)
+
+
+ENSEMBLE = {"zookeeper": "zk1:2181"}
+USER = {"zookeeper_user": "billing", "zookeeper_password": "hunter2"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"zookeeper_user": "billing"},
+            "zookeeper_user: expected zookeeper_password beside it: the two go together",
+        ),
+        ({"zookeeper_password": "hunter2"}, "zookeeper_password: expected zookeeper_user beside it"),
+        ({"zookeeper_auth": "sasl-digest"}, "zookeeper_auth: expected none without zookeeper_user"),
+        ({"zookeeper_tls_ca": "ca.pem"}, "zookeeper_tls_ca: expected none without zookeeper_tls=true"),
+        (
+            {"zookeeper_tls": True, "zookeeper_tls_key": "k"},
+            "zookeeper_tls_key: expected none without zookeeper_tls_certificate",
+        ),
+        (
+            {"zookeeper_tls": True, "zookeeper_tls_key_password": "hunter2"},
+            "zookeeper_tls_key_password: expected none without zookeeper_tls_certificate",
+        ),
+        (
+            {"zookeeper_tls": True, "zookeeper_tls_ca": "ca.pem", "zookeeper_tls_verify": "none"},
+            "zookeeper_tls_ca: expected none with zookeeper_tls_verify=none",
+        ),
+        ({"zookeeper_acl": "creator"}, "zookeeper_acl: expected zookeeper_user or zookeeper_tls_certificate"),
+        ({"zookeeper_acl": "everybody"}, "zookeeper_acl: expected 'open', 'creator', or"),
+        ({"zookeeper_acl": "world:anyone:rx"}, "zookeeper_acl: expected"),
+        ({"zookeeper_acl": "world:anyone:r,"}, "zookeeper_acl: expected"),
+        (USER | {"zookeeper_user": "a:b"}, "zookeeper_user: expected a name without colons"),
+        ({"zookeeper": "embedded", **USER}, "zookeeper_user: expected none with the embedded ZooKeeper"),
+        ({"zookeeper": "embedded", "zookeeper_tls": True}, "zookeeper_tls: expected none with the embedded"),
+        (
+            {"zookeeper": "embedded", "zookeeper_acl": "open"},
+            "zookeeper_acl: expected none with the embedded",
+        ),
+    ],
+)
+def test_what_makes_no_sense_with_zookeeper_is_refused(settings: dict[str, Any], message: str) -> None:
+    said = refusal(**ENSEMBLE | settings)
+    assert said.startswith(message)
+    assert "hunter2" not in said
+
+
+@pytest.mark.parametrize(
+    ("text", "entries"),
+    [
+        ("world:anyone:r", [("world", "anyone", "r")]),
+        ("auth::cdrwa", [("auth", "", "cdrwa")]),
+        (
+            "x509:CN=billing,O=Acme:cdrwa,digest:ops:aGFzaA==:r",
+            [("x509", "CN=billing,O=Acme", "cdrwa"), ("digest", "ops:aGFzaA==", "r")],
+        ),
+        ("ip:fe80::c:rw", [("ip", "fe80::c", "rw")]),
+    ],
+)
+def test_an_acl_is_written_as_zookeeper_writes_it(text: str, entries: list[tuple[str, str, str]]) -> None:
+    assert acl_entries(config(**ENSEMBLE, zookeeper_acl=text).zookeeper_acl or "") == tuple(entries)
+
+
+def test_a_user_and_tls_come_by_the_environment_too() -> None:
+    variables = {"ZOOKEEPER_USER": "billing", "ZOOKEEPER_PASSWORD": "1234", "ZOOKEEPER_TLS": "true"}
+    made = SpoutConfig.from_env(
+        {f"KINESIS_SPOUT_{name}": text for name, text in variables.items()}, **REQUIRED, zookeeper="zk:2281"
+    )
+    assert (made.zookeeper_user, made.zookeeper_password, made.zookeeper_tls) == ("billing", "1234", True)
 
 
 def test_dead_letters_go_to_a_directory_of_the_application_unless_told_otherwise() -> None:

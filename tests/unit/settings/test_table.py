@@ -13,7 +13,9 @@ from kinesis_spout.settings.option import Option, Use
 from kinesis_spout.settings.source_options import BatchReadOptions, StreamReadOptions, WriteOptions
 from kinesis_spout.settings.table import OPTIONS, SETTINGS
 from kinesis_spout.settings.table.spelling import as_option
+from kinesis_spout.settings.table.zookeeper import PLACE
 from kinesis_spout.spark import each_record
+from kinesis_spout.zookeeper import ZooKeeperSettings
 
 KINDS = {
     Use.STREAM_READ: StreamReadOptions,
@@ -23,7 +25,6 @@ KINDS = {
 ELSEWHERE = {
     "initial_position": "start",
     "ending_position": "end",
-    "app": "checkpoint_app",
     "aggregation": "aggregate_bytes",
 }
 """Options that become another field than that of their name."""
@@ -47,14 +48,15 @@ def test_a_setting_is_typed_as_its_row_says(name: str) -> None:
 @pytest.mark.parametrize("use", Use)
 def test_every_option_of_a_use_becomes_a_field_of_its_typed_options(use: Use) -> None:
     client = {option.setting for option in SETTINGS.values() if option.uses == frozenset(Use)}
+    client |= {"app", *PLACE}
     known = {field.name for field in fields(KINDS[use])}
     named = {ELSEWHERE.get(option.setting, option.setting) for option in OPTIONS if use in option.uses}
-    assert named - client - NOT_KEPT == known - {"client"}
+    assert named - client - NOT_KEPT == known - {"client", "published_in"}
 
 
 @pytest.mark.parametrize("use", Use)
 def test_a_typed_option_has_the_type_of_its_row(use: Use) -> None:
-    hints = get_type_hints(KINDS[use])
+    hints = get_type_hints(KINDS[use], localns={"ZooKeeperSettings": ZooKeeperSettings})
     for option in OPTIONS:
         if use in option.uses and option.setting in hints.keys() - DERIVED:
             wanted = bare(option.type.annotation)

@@ -24,9 +24,9 @@ NEVER = 1e9
 
 
 class World:
-    def __init__(self) -> None:
+    def __init__(self, shards: int = 1) -> None:
         self.clock = ManualClock()
-        self.stream = InMemoryStream("orders", clock=self.clock)
+        self.stream = InMemoryStream("orders", shards=shards, clock=self.clock)
         self.zookeeper = InMemoryZooKeeper()
         self.dead_letters = InMemoryDeadLetterSink()
 
@@ -106,7 +106,7 @@ class TestAtMostOnce:
         world.zookeeper.end_session(spout._given_ports.coordinator.member)  # type: ignore[union-attr]
         assert heir.acquire(FIRST, world.stored()) is not None
         world.put("one")
-        assert world.takes(spout, seconds=5.0) == []
+        assert world.takes(spout, seconds=3.0) == []
 
     def test_what_was_handed_out_never_comes_again_after_a_crash(self, world: World) -> None:
         world.put("one", "two", "three")
@@ -151,6 +151,25 @@ class TestAtMostOnce:
             first.close()
         world.zookeeper.set_available(True)
         assert world.takes(world.spout("at_most_once")) == []
+
+    def test_a_shard_is_handed_over_without_a_loss_or_a_repeat(self) -> None:
+        world = World(shards=2)
+        payloads = [f"{number}" for number in range(40)]
+        world.put(*payloads)
+        first = world.spout("at_most_once")
+        came = world.takes(first, 6)
+        for emitted in came:
+            first.ack(emitted.message_id)
+        second = world.spout("at_most_once")
+        by_both: list[list[Emitted]] = [[], []]
+        for _ in range(100):
+            for spout, taken in zip((first, second), by_both, strict=True):
+                if (next_one := spout.next_tuple()) is not None:
+                    taken.append(next_one)
+                    spout.ack(next_one.message_id)
+            world.clock.advance(0.1)
+        assert all(by_both), "both have a share"
+        assert sorted(values(came + by_both[0] + by_both[1])) == sorted(payloads)
 
     @pytest.mark.parametrize("next_guarantee", ["at_least_once", "none"])
     def test_what_was_claimed_stays_so_under_another_guarantee(

@@ -1,6 +1,7 @@
 """The order after a failure, in the plain-Python door, when another process goes on."""
 
 from collections.abc import Callable
+from typing import Literal
 
 import pytest
 
@@ -17,11 +18,11 @@ MEMBERS = ("process-1", "process-2")
 
 
 class World:
-    def __init__(self, order: str) -> None:
+    def __init__(self, order: Literal["key", "shard"]) -> None:
         self.clock = ManualClock()
         self.stream = InMemoryStream("orders", clock=self.clock)
         self.zookeeper = InMemoryZooKeeper()
-        self.order = order
+        self.order: Literal["key", "shard"] = order
 
     def spout(self) -> SteppedSpout:
         return SteppedSpout(
@@ -70,7 +71,7 @@ def values(taken: list[Emitted]) -> list[str]:
 @pytest.mark.parametrize("ends", [restarts, crashes, loses_its_session])
 @pytest.mark.parametrize(("order", "others"), [("key", ["b1"]), ("shard", [])])
 def test_what_waited_behind_a_failed_record_waits_for_it_at_the_next_owner(
-    order: str, others: list[str], ends: Callable[[World, SteppedSpout], SteppedSpout]
+    order: Literal["key", "shard"], others: list[str], ends: Callable[[World, SteppedSpout], SteppedSpout]
 ) -> None:
     world = World(order)
     world.stream.put(b"a1", "a")

@@ -765,6 +765,20 @@ class TestLife:
         assert counters.timed_out == 0
         assert counters.commits > 0
 
+    def test_what_a_kill_would_bring_again_is_counted_until_it_is_committed(self, world: World) -> None:
+        spout = world.spout(commit_interval_seconds=NEVER)
+        world.put("one", "two", "three")
+        one, two, _ = world.take(spout, 3)
+        spout.ack(one.message_id)
+        spout.ack(two.message_id)
+        assert spout.uncommitted == 2
+        world.crash(spout)
+        again = world.spout()
+        assert values_of(world.take(again, 3)) == ["one", "two", "three"]
+        for emitted in (one, two):
+            again.ack(emitted.message_id)
+        world.until(lambda: again.uncommitted == 0, "it is committed")
+
 
 class TestListener:
     def test_it_is_told_of_each_step_in_order(self, world: World) -> None:

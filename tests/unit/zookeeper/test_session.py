@@ -1,41 +1,37 @@
 import logging
+import ssl
+import sys
+from dataclasses import replace
 
 import kazoo.exceptions
 import pytest
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.serialization import Auth
+from kazoo.security import Permissions
 
-from kinesis_spout.errors import StoreError, StoreUnavailable
-from kinesis_spout.zookeeper import Tls, ZooKeeperSession
+from kinesis_spout.errors import InvalidConfig, StoreError, StoreUnavailable
+from kinesis_spout.zookeeper import Login, NodeAcls, Tls, ZooKeeperSession
 from kinesis_spout.zookeeper.errors import translated
+from kinesis_spout.zookeeper.security.acls import CREATOR, OPEN
+from kinesis_spout.zookeeper.security.kazoo_handler import KazooHandler
+
+LOGIN = Login(user="billing", password="s3cret")
 
 
 def test_no_secret_is_shown() -> None:
     tls = Tls(key="key.pem", key_password="hunter2")
-    session = ZooKeeperSession("localhost:2181", digest="billing:s3cret", tls=tls)
+    session = ZooKeeperSession("localhost:2181", login=LOGIN, tls=tls)
     assert "s3cret" not in repr(session)
     assert "hunter2" not in repr(session) + repr(tls)
 
 
 def test_kazoos_debug_lines_with_credentials_are_never_logged(caplog: pytest.LogCaptureFixture) -> None:
-    session = ZooKeeperSession("localhost:2181", digest="billing:s3cret")
+    session = ZooKeeperSession("localhost:2181", login=LOGIN)
     with caplog.at_level(logging.DEBUG, logger=session.client.logger.name):
         # What kazoo itself logs when it authenticates.
         session.client.logger.debug("Sending request(xid=%s): %s", -4, Auth(0, "digest", "billing:s3cret"))
         session.client.logger.info("Connecting")
     assert caplog.messages == ["Connecting"]
-
-
-def test_the_tls_options_reach_the_client() -> None:
-    session = ZooKeeperSession(
-        "localhost:2281",
-        tls=Tls(ca="ca.pem", certificate="cert.pem", key="key.pem", key_password="hunter2"),
-    )
-    client = session.client
-    assert client.use_ssl
-    assert client.check_hostname
-    assert client.verify_certs
-    assert (client.ca, client.certfile, client.keyfile) == ("ca.pem", "cert.pem", "key.pem")
 
 
 @pytest.mark.parametrize(
@@ -74,3 +70,65 @@ def test_a_closed_session_is_unavailable_at_once() -> None:
     session.close()
     with pytest.raises(StoreUnavailable, match="closed by this process"):
         session.await_connection(session.deadline())
+
+
+# --- who we are, and whom we trust
+
+
+def test_sasl_without_its_package_names_the_extra_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "puresasl", None)
+    with pytest.raises(InvalidConfig, match=r"pip install 'kinesis-spout\[sasl\]'"):
+        ZooKeeperSession("localhost:2181", login=replace(LOGIN, is_sasl=True))
+    ZooKeeperSession("localhost:2181", login=LOGIN)
+
+
+@pytest.mark.parametrize(
+    ("tls", "mode", "names"),
+    [
+        (Tls(), ssl.CERT_REQUIRED, True),
+        (Tls(check_host_name=False), ssl.CERT_REQUIRED, False),
+        (Tls(verify=False), ssl.CERT_NONE, False),
+    ],
+)
+def test_how_much_of_a_certificate_is_checked_is_as_it_is_said(
+    tls: Tls, mode: ssl.VerifyMode, *, names: bool
+) -> None:
+    context = tls.context()
+    assert (context.verify_mode, context.check_hostname) == (mode, names)
+
+
+def test_nodes_are_open_unless_we_are_somebody() -> None:
+    certificate = Tls(certificate="me.pem")
+    assert ZooKeeperSession("localhost:2181").acls == OPEN
+    assert ZooKeeperSession("localhost:2181", tls=Tls()).acls == OPEN
+    assert ZooKeeperSession("localhost:2181", login=LOGIN).acls == CREATOR
+    assert ZooKeeperSession("localhost:2181", tls=certificate).acls == CREATOR
+    assert ZooKeeperSession("localhost:2181", tls=certificate, acls=OPEN).acls == OPEN
+
+
+def test_an_acl_is_not_shown_because_it_may_have_the_hash_of_a_password() -> None:
+    assert "aGFzaA" not in repr(NodeAcls.of([("digest", "billing:aGFzaA==", "cdrwa")]))
+
+
+def test_permissions_are_letters_and_repeated_ones_count_once() -> None:
+    (acl,) = NodeAcls.of([("world", "anyone", "rr")]).own
+    assert acl.perms == Permissions.READ
+    (acl,) = NodeAcls.of([("world", "anyone", "cdrwa")]).own
+    assert acl.perms == Permissions.ALL
+
+
+def test_a_thread_of_kazoo_that_gives_up_leaves_no_traceback(capfd: pytest.CaptureFixture[str]) -> None:
+    def give_up() -> None:
+        raise kazoo.exceptions.SessionClosedRequireSaslError
+
+    KazooHandler(None).spawn(give_up).join()
+    assert capfd.readouterr().err == ""
+
+
+def test_a_server_that_wants_other_credentials_ends_the_start_when_kazoo_logs_it() -> None:
+    session = ZooKeeperSession("localhost:1", login=LOGIN)
+    refusal = kazoo.exceptions.SessionClosedRequireSaslError()
+    session.client.logger.error("Unhandled exception in connection loop", exc_info=refusal)
+    with pytest.raises(StoreError, match="does not accept the credentials of 'billing'") as refused:
+        session.start()
+    assert not refused.value.retriable

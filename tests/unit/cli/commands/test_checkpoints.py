@@ -95,7 +95,7 @@ def test_a_reset_to_the_beginning_sets_parents_and_children_back() -> None:
     assert set(stored) == set(shard_ids)
     assert {checkpoint.read_from for checkpoint in stored.values()} == {TRIM_HORIZON}
     assert [checkpoint.parents for checkpoint in stored.values()] == [(), *[(shard_ids[0],)] * 2]
-    assert [row["state"] for row in world.json("shards")] == ["ready", "waiting", "waiting"]
+    assert [row["state"] for row in world.json("shards")["shards"]] == ["ready", "waiting", "waiting"]
 
 
 def test_a_reset_to_now_leaves_no_child_at_its_oldest_record() -> None:

@@ -5,7 +5,7 @@ from tests.unit.cli.fake_world import SETTINGS, FakeWorld
 
 
 def by_id(world: FakeWorld, *more: str, exit_code: int = 0) -> dict[str, dict[str, object]]:
-    return {row["shard_id"]: row for row in world.json("shards", *more, exit_code=exit_code)}
+    return {row["shard_id"]: row for row in world.json("shards", *more, exit_code=exit_code)["shards"]}
 
 
 def test_before_the_first_start_nothing_has_begun() -> None:

@@ -1,14 +1,25 @@
 """What the driver keeps for its batches: pages, records that wait, the packs of a batch."""
 
+from collections.abc import Sequence
+from queue import Queue
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
 import pytest
 
+from kinesis_spout.clock import SystemClock
 from kinesis_spout.ports import Page
 from kinesis_spout.record import Record
 from kinesis_spout.spark.driver.driver_shard import DriverShard
 from kinesis_spout.spark.driver.retry_buffer import RetryBuffer
-from kinesis_spout.spark.driver.running_batches import pack
-from kinesis_spout.spark.tasks.work import Cursor, WorkSlice
+from kinesis_spout.spark.driver.running_batches import RunningBatches, pack
+from kinesis_spout.spark.tasks.work import Cursor, WorkResult, WorkSlice
 from shard_state import Position, SequenceNumber, SliceKind, SlicePlan
+
+if TYPE_CHECKING:
+    from kinesis_spout.consumer.ports import Ports
+    from kinesis_spout.spark.driver.engine_settings import EngineSettings
+    from kinesis_spout.spark.tasks.jobs import BatchRunner
 
 
 def record(number: int, size: int = 10) -> Record:
@@ -68,6 +79,32 @@ def test_records_that_travel_are_spread_by_their_number() -> None:
     packs = pack([*small, *large], per_task=8, parallelism=2)
 
     assert sorted(sum(len(work.records) for work in each) for each in packs) == [70, 100]
+
+
+def test_executors_that_come_after_the_start_get_tasks_too() -> None:
+    cores, ended = [2], Queue[list[WorkResult] | Exception]()
+    spread: list[int] = []
+
+    class Runner:
+        def run(self, tag: str, packs: Sequence[Sequence[WorkSlice]]) -> list[WorkResult]:
+            del tag
+            spread.append(len(packs))
+            return []
+
+    settings = SimpleNamespace(max_concurrent_batches=1, shards_per_task=8, parallelism=lambda: cores[0])
+    running = RunningBatches(
+        cast("BatchRunner", Runner()),
+        cast("EngineSettings", settings),
+        cast("Ports", SimpleNamespace(clock=SystemClock())),
+        "test",
+        lambda _, end: ended.put(end),
+    )
+    for cores[0] in (2, 16, 4):
+        running.launch(works(64, SliceKind.CARRIED), now=0.0)
+        assert ended.get(timeout=60) == []
+    running.close()
+
+    assert spread == [2, 16, 4]
 
 
 # RetryBuffer

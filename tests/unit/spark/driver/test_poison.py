@@ -126,7 +126,7 @@ def test_a_handler_that_kills_every_worker_is_slowed_down_as_well(world: EngineW
 
 def test_rests_begin_after_the_quick_deaths_and_double_up_to_a_cap() -> None:
     settings = EngineSettings(
-        parallelism=1,
+        parallelism=lambda: 1,
         shards_per_task=1,
         max_concurrent_batches=1,
         records_per_fetch=1,

@@ -283,7 +283,7 @@ class EngineWorld:
         if hanging:
             runner.gate.clear()
         engine_settings: dict[str, Any] = {
-            "parallelism": 2,
+            "parallelism": lambda: 2,
             "shards_per_task": 8,
             "max_concurrent_batches": 2,
             "records_per_fetch": 10_000,

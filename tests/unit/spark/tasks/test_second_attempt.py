@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +38,8 @@ class Machine:
     """Runs the attempts of one task, each in a process of its own."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.folder = _Folder(path=folder / "notes", is_read_here=False)
+        monkeypatch.setattr(tempfile, "tempdir", str(folder))
+        self.folder = _Folder(name="notes", is_read_here=False)
         self.calls = folder / "calls"
         self._returned = folder / "returned"
         self._monkeypatch = monkeypatch
@@ -129,6 +131,22 @@ def test_beside_a_first_attempt_that_still_runs_it_blames_nobody(machine: Machin
 
     assert result.lost
     journal.close()
+
+
+def test_notes_are_made_where_the_driver_has_another_folder_for_temporary_files(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drivers = tmp_path / "of the driver"
+    with monkeypatch.context() as on_the_driver:
+        on_the_driver.setattr(tempfile, "tempdir", str(drivers))
+        sent = pickle.dumps(_Folder(name="notes of a job", is_read_here=False))
+    machine.folder = pickle.loads(sent)
+    machine.run(0, work(5), dies_at_2)
+    (result,) = machine.run(1, work(5), dies_at_2)
+
+    assert not drivers.exists()
+    (failure,) = result.outcome.failures
+    assert (failure.index, failure.killed_worker) == (2, True)
 
 
 def test_a_task_that_ends_well_leaves_nothing_behind(machine: Machine) -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from kinesis_spout.columns import SCHEMA
-from kinesis_spout.structured.pages import page_client, page_handshake
+from kinesis_spout.structured.pages import page_client, page_handshake, page_server
 from kinesis_spout.structured.pages.page_buffer import PageBuffer, Segment
 from kinesis_spout.structured.pages.page_channel import PageServerAddress
 from kinesis_spout.structured.pages.page_client import fetch_segments
-from kinesis_spout.structured.pages.page_server import PageServer
+from kinesis_spout.structured.pages.page_server import PageServer, advertised_host
 from tests.kinesis_endpoints import wait_until
 from tests.unit.structured.pages.pages import page_of, sequences_of
 
@@ -210,3 +210,36 @@ def test_a_forked_child_does_not_ask_on_its_parents_connection(server: PageServe
 
 def open_files() -> int:
     return len(list(Path("/dev/fd").iterdir()))
+
+
+@pytest.mark.parametrize(
+    ("named", "of_host_name", "on_network", "advertised"),
+    [
+        ("10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.1"),
+        ("", "10.0.0.2", "10.0.0.3", "10.0.0.2"),
+        ("", "127.0.1.1", "10.0.0.3", "10.0.0.3"),
+        ("", "127.0.1.1", None, "127.0.1.1"),
+    ],
+    ids=[
+        "SPARK_LOCAL_IP",
+        "the host name's",
+        "the network's where that is loopback",
+        "loopback without a network",
+    ],
+)
+def test_the_address_is_one_that_other_machines_reach(
+    named: str, of_host_name: str, on_network: str | None, advertised: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_IP", named)
+    monkeypatch.setattr(socket, "gethostbyname", lambda _: of_host_name)
+    monkeypatch.setattr(page_server, "_network_address", lambda: on_network)
+
+    assert advertised_host() == advertised
+
+
+def test_the_address_on_the_network_is_this_machines_own() -> None:
+    address = page_server._network_address()
+    if address is None:
+        pytest.skip("this machine has no network")
+    assert not address.startswith("127.")
+    PageServer(address, Pages().buffer.page).close()

@@ -3,6 +3,7 @@
 import itertools
 import json
 import logging
+import pickle
 import threading
 import time
 from collections import Counter
@@ -23,6 +24,7 @@ from kinesis_spout.errors import (
 from kinesis_spout.structured.pages.page_buffer import PageBuffer
 from kinesis_spout.structured.stream import fetched_shards, shard_fetcher
 from kinesis_spout.structured.stream.read_limits import ReadAllAvailable
+from kinesis_spout.structured.stream.stream_reader import KinesisStreamReader
 from kinesis_spout.testing import InMemoryStream, ManualClock
 from tests.in_memory_kinesis_client import InMemoryKinesisClient, client_error
 from tests.unit.structured import spark_in_memory
@@ -603,3 +605,11 @@ def test_a_start_that_is_yet_to_come_is_refused_when_the_query_opens(query: Star
     spark = query(InMemoryStream(), initialPosition=tomorrow)
     with pytest.raises(InvalidConfig, match="initialPosition: expected a time that is over"):
         spark.reader.initialOffset()
+
+
+def test_executors_are_not_told_who_the_query_is_to_zookeeper() -> None:
+    published = {"checkpointApp": "billing", "zookeeper": "zk:2181", "zookeeperUser": "billing"}
+    reader = KinesisStreamReader(options(InMemoryStream(), **published, zookeeperPassword="hush"))
+    copy = pickle.dumps(reader)
+    assert b"hush" not in copy
+    assert isinstance(pickle.loads(copy), KinesisStreamReader)

@@ -1,0 +1,42 @@
+"""ACLs as text, as ZooKeeper's own command line writes them: ``digest:billing:<hash>:cdrwa,world:anyone:r``."""
+
+import re
+from typing import Final, NamedTuple
+
+from kinesis_spout.settings.messages import NotAllowed
+
+OPEN: Final = "open"
+CREATOR: Final = "creator"
+WORDS: Final = "'open', 'creator', or ZooKeeper's 'scheme:id:permissions' (of c d r w a), separated by commas"
+
+_ENTRY: Final = re.compile(r"([a-z0-9]+):(.*?):([cdrwa]+)(?:,|\Z)")
+"""An id may have colons, and commas: ``x509:CN=billing,O=Acme:cdrwa``."""
+
+
+class AclEntry(NamedTuple):
+    """Who may do what."""
+
+    scheme: str
+    id: str
+    permissions: str
+
+
+def acl_entries(text: str) -> tuple[AclEntry, ...] | None:
+    """Read an ACL; None for the words that stand for one.
+
+    Raises:
+        NotAllowed: it is none.
+    """
+    if text in {OPEN, CREATOR}:
+        return None
+    entries = []
+    at = 0
+    while at < len(text):
+        match = _ENTRY.match(text, at)
+        if match is None:
+            raise NotAllowed
+        entries.append(AclEntry(*match.groups()))
+        at = match.end()
+    if not entries or text.endswith(","):
+        raise NotAllowed
+    return tuple(entries)

@@ -1,0 +1,164 @@
+"""The contract of the port ``Group``."""
+
+import threading
+from dataclasses import replace
+
+import pytest
+
+from kinesis_spout.errors import CheckpointUnreadable
+from kinesis_spout.ports import CheckpointWrite
+from shard_state import Assignment, Checkpoint, GroupMember, MemberMode, Position, SequenceNumber
+from tests.shards import shards_named
+from tests.zookeeper_places import Place, Process
+from tests.zookeeper_server import wait_until
+
+SHARD = "shardId-000000000000"
+
+
+class Heard:
+    """Counts what a process was told."""
+
+    def __init__(self) -> None:
+        self.news = threading.Event()
+
+    def __call__(self) -> None:
+        self.news.set()
+
+
+def joined(place: Place, name: str, heard: Heard | None = None, **said: object) -> Process:
+    process: Process = place.process(name)
+    process.coordinator.join(GroupMember(name=name, **said).encode())  # type: ignore[arg-type]
+    process.group.take_part(heard or Heard())
+    return process
+
+
+def leading(place: Place, name: str) -> Process:
+    process = joined(place, name)
+    wait_until(process.group.leads, f"{name} leads")
+    return process
+
+
+def assignment(epoch: int, owner: str = "one") -> Assignment:
+    return Assignment(
+        epoch=epoch, members=frozenset({"one", "two"}), owners={SHARD: owner}, parents={SHARD: ()}
+    )
+
+
+def test_members_are_given_in_the_order_in_which_they_joined_with_what_they_say(place: Place) -> None:
+    two = joined(place, "two", mode=MemberMode.STANDBY)
+    joined(place, "one", weight=3.0)
+    found = two.group.members()
+    assert [(member.name, member.mode.value, member.weight) for member in found] == [
+        ("two", "standby", 1.0),
+        ("one", "sharing", 3.0),
+    ]
+    assert found[0].joined < found[1].joined
+
+
+def test_a_member_that_has_said_nothing_is_not_one_of_the_group(place: Place) -> None:
+    one = joined(place, "one")
+    place.process("older").coordinator.join()
+    assert [member.name for member in one.group.members()] == ["one"]
+
+
+def test_what_a_member_says_anew_is_heard_and_read(place: Place) -> None:
+    heard = Heard()
+    one, two = joined(place, "one", heard), joined(place, "two")
+    one.group.members()
+    heard.news.clear()
+    two.coordinator.say(GroupMember(name="two", ended=frozenset({SHARD})).encode())
+    wait_until(heard.news.is_set, "it is heard")
+    assert one.group.members()[1].ended == {SHARD}
+
+
+def test_one_leads_and_when_it_leaves_another_does(place: Place) -> None:
+    one = leading(place, "one")
+    two = joined(place, "two")
+    assert not two.group.leads()
+    assert two.group.leader() == "one"
+    one.close()
+    wait_until(two.group.leads, "two leads")
+    assert two.group.leader() == "two"
+
+
+def test_before_the_first_assignment_there_is_none(place: Place) -> None:
+    assert joined(place, "one").group.assignment() is None
+
+
+def test_what_the_leader_assigns_is_heard_and_read_by_all(place: Place) -> None:
+    one, heard = leading(place, "one"), Heard()
+    two = joined(place, "two", heard)
+    assert two.group.assignment() is None
+    heard.news.clear()
+    assert one.group.assign(assignment(1))
+    assert one.group.assignment() == assignment(1)
+    wait_until(heard.news.is_set, "it is heard")
+    assert two.group.assignment() == assignment(1)
+
+
+def test_nobody_but_the_leader_assigns(place: Place) -> None:
+    one, two = leading(place, "one"), joined(place, "two")
+    assert not two.group.assign(assignment(1))
+    assert one.group.assignment() is None
+
+
+def test_a_leader_whose_session_is_lost_assigns_nothing_any_more(place: Place) -> None:
+    one, two = leading(place, "one"), joined(place, "two")
+    place.expire(one)
+    wait_until(two.group.leads, "two leads")
+    assert not one.group.assign(assignment(1))
+    assert two.group.assign(assignment(2, "two"))
+    wait_until(lambda: one.group.assignment() == assignment(2, "two"), "one reads what two assigned")
+    wait_until(lambda: len(two.group.members()) == 2, "one is a member again")
+
+
+def test_a_member_is_drained_until_that_is_taken_back(place: Place) -> None:
+    one, operator = joined(place, "one"), place.process("operator")
+    operator.group.drain("one")
+    operator.group.drain("one")
+    wait_until(lambda: one.group.members()[0].draining, "it is drained")
+    operator.group.end_drain("one")
+    operator.group.end_drain("one")
+    wait_until(lambda: not one.group.members()[0].draining, "it is drained no more")
+
+
+def test_a_shard_that_was_refused_is_named_when_it_is_freed(place: Place) -> None:
+    heard = Heard()
+    one, two = joined(place, "one"), joined(place, "two", heard)
+    fresh = _begun(one)
+    assert one.coordinator.acquire(SHARD, fresh) is not None
+    assert two.coordinator.acquire(SHARD, fresh) is None
+    assert two.coordinator.take_freed() == frozenset()
+    heard.news.clear()
+    one.coordinator.release([SHARD])
+    wait_until(heard.news.is_set, "it is heard")
+    assert two.coordinator.take_freed() == {SHARD}
+    assert two.coordinator.take_freed() == frozenset()
+
+
+def test_a_shard_is_taken_from_a_living_owner_which_hears_of_it_and_writes_nothing_more(place: Place) -> None:
+    one, two = joined(place, "one"), joined(place, "two")
+    fresh = _begun(one)
+    acquired = one.coordinator.acquire(SHARD, fresh)
+    assert acquired is not None
+    taken = two.coordinator.acquire(SHARD, fresh, fences=True)
+    assert taken == replace(acquired, epoch=2)
+    write = CheckpointWrite(shard_id=SHARD, checkpoint=replace(acquired, base=SequenceNumber(7)))
+    assert one.store.commit([write]).fenced == {SHARD}
+    lost: set[str] = set()
+    wait_until(lambda: SHARD in lost.union(one.coordinator.take_lost()), "the old owner hears of it")
+    assert two.store.load()[SHARD] == taken
+
+
+def _begun(process: Process) -> Checkpoint:
+    start = Position.trim_horizon()
+    process.store.open(1_700_000_000.0, start, shards_named(SHARD))
+    return Checkpoint(start=start, parents=())
+
+
+@pytest.mark.parametrize("stored", [b"nonsense", b'{"version": 99}'])
+def test_an_assignment_that_cannot_be_read_is_an_error_and_not_none(place: Place, stored: bytes) -> None:
+    one = leading(place, "one")
+    place.put_assignment(stored)
+    with pytest.raises(CheckpointUnreadable, match="assignment"):
+        one.group.assignment()
