@@ -1,7 +1,7 @@
 """What processes of one application need from each other, as small protocols; the others are in ``ports``.
 
-Each has one contract test suite in ``tests/contract``, for the fake in ``kinesis_spout.testing`` and the real thing.
-Every method is called from one thread at a time per object, unless it says otherwise.
+Each has one contract test suite in ``tests/contract``, for the fake in ``kinesis_spout.testing`` and for the real
+thing. Every method is called from one thread at a time per object, unless it says otherwise.
 """
 
 from collections.abc import Callable, Iterable, Mapping
