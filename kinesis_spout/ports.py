@@ -137,12 +137,39 @@ class CheckpointStore(Protocol):
         """
         ...
 
+    def begin_again(self, deployment: str, start: Position, shards: Collection[Shard]) -> Position | None:
+        """Have the application begin again at ``start``, once for each deployment. Called after ``open``.
+
+        The first process of a deployment that calls this, while no member is registered, gives every one of
+        ``shards`` a checkpoint at ``start`` (which must be resolved: not LATEST), under an epoch above every
+        earlier one, and marks the application as begun again by that deployment. A crash in between is made
+        good by whoever opens next. Any other call changes nothing. It waits for members whose session is about
+        to end.
+
+        Returns:
+            The start position that was in force before, if this call has done it; None if it was done before.
+
+        Raises:
+            ConsumerAlive: names the members that live, of another deployment.
+            StoreUnavailable: retriable.
+        """
+        ...
+
     def load(self) -> Mapping[str, Checkpoint]:
         """Read every shard's checkpoint.
 
         Raises:
             CheckpointUnreadable: names the shard; never skipped, never replaced by a fresh start.
             ProgressLost: what ``open`` found or made is gone, or is another application's beginning.
+            StoreUnavailable: retriable.
+        """
+        ...
+
+    def check_begun(self) -> None:
+        """Make sure that what ``open`` found or made is still there.
+
+        Raises:
+            ProgressLost: it is gone, or is another application's beginning.
             StoreUnavailable: retriable.
         """
         ...

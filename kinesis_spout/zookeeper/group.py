@@ -87,7 +87,7 @@ class ZooKeeperGroup:
     def _stand(self) -> None:
         while not self._closing.is_set():
             try:
-                elected = self._election.campaign()
+                elected = self._election.campaign() if self._has_place() else None
             except StoreUnavailable:
                 self._closing.wait(_PAUSE_SECONDS)
                 continue
@@ -96,6 +96,7 @@ class ZooKeeperGroup:
                 self._changed()
                 return
             if elected is None:
+                self._closing.wait(_PAUSE_SECONDS)
                 continue
             self._term_over.clear()
             self._term = Term(elected, self._election, self._session.clock)
@@ -109,6 +110,11 @@ class ZooKeeperGroup:
         """Read who is the first of the candidates (see the port)."""
         self._session.await_connection(self._session.deadline())
         return self._election.leader()
+
+    def _has_place(self) -> bool:
+        """Whether the application's nodes are there: where they were lost, a candidacy must not make them anew."""
+        self._session.await_connection(self._session.deadline())
+        return self._session.answer(self._client.exists_async(self._paths.leader)) is not None
 
     # -- what the leader reads and writes
 
@@ -169,7 +175,7 @@ class ZooKeeperGroup:
         check_name("member", member)
         self._session.await_connection(self._session.deadline())
         with suppress(NodeExistsError):
-            self._session.answer(self._client.create_async(self._paths.drain(member), b"", makepath=True))
+            self._session.answer(self._client.create_async(self._paths.drain(member), b""))
 
     def end_drain(self, member: str) -> None:
         """Remove the member's name (see the port)."""
