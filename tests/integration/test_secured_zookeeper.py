@@ -342,7 +342,7 @@ def test_the_doors_get_in_and_no_secret_gets_out(
         assert {next_acked(spout) for _ in range(10)} == {str(number) for number in range(10)}
 
     shown.append(command(given, "shards", "--json"))
-    assert all(shard["checkpoint"] for shard in json.loads(shown[-1]))
+    assert all(shard["checkpoint"] for shard in json.loads(shown[-1])["shards"])
     shown.append(command(given, "checkpoints", "show", "--json"))
     assert SHARD in shown[-1]
     shown.append(command(given | {"zookeeper_password": "wr0ng-password"}, "shards", exit_code=4))
