@@ -123,6 +123,6 @@ class KinesisSpout(RecordSpout):
     def _refuse_at_most_once(self, door: str) -> None:
         if self.config.guarantee == "at_most_once":
             raise InvalidConfig(
-                f"expected `guarantee=at_least_once` or `none` with {door}, got 'at_most_once': Spark may run a "
-                "job again. Use next_tuple for that guarantee"
+                f"expected `guarantee=at_least_once` or `none` with {door}, got 'at_most_once': when a worker of "
+                "Spark dies, nobody knows which of its records were handled. Use next_tuple for that guarantee"
             )

@@ -137,6 +137,24 @@ class CheckpointStore(Protocol):
         """
         ...
 
+    def begin_again(self, deployment: str, start: Position, shards: Collection[Shard]) -> Position | None:
+        """Have the application begin again at ``start``, once for each deployment. Called after ``open``.
+
+        The first process of a deployment that calls this, while no member is registered, gives every one of
+        ``shards`` a checkpoint at ``start`` (which must be resolved: not LATEST), under an epoch above every
+        earlier one, and marks the application as begun again by that deployment. A crash in between is made
+        good by whoever opens next. Any other call changes nothing. It waits for members whose session is about
+        to end.
+
+        Returns:
+            The start position that was in force before, if this call has done it; None if it was done before.
+
+        Raises:
+            ConsumerAlive: names the members that live, of another deployment.
+            StoreUnavailable: retriable.
+        """
+        ...
+
     def load(self) -> Mapping[str, Checkpoint]:
         """Read every shard's checkpoint.
 

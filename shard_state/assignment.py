@@ -1,8 +1,8 @@
 """Which member should own which shard: one value, written by the leader alone, in one node.
 
 The stored form is JSON with a version, read by every member at every change. It names each member once and leaves
-out what all shard ids begin with, so that 1,000 shards of 100 members, each with a parent, take 23 KB, and 10,000
-of them a quarter of what ZooKeeper takes in one request.
+out what all shard ids begin with, so that 1,000 shards of 100 members, each with a parent, take 19 KB, and 10,000
+of them 183 KB: a fifth of what ZooKeeper takes in one request.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The demo's record handler, which runs on the executors: some flights fail for good, some only at first.
+"""The demo's record handler, which both consumers run: some flights fail for good, some only at first.
 
 It is what a user would write, plus a line in the ledger for each outcome, from which the summary is made.
 """
@@ -32,7 +32,7 @@ class BookDeparture:
 
     ledger: Path
     run: int
-    """Which start of the consumer this is."""
+    """Which start of a consumer this is."""
     seed: int
 
     def __call__(self, record: Record) -> None:
@@ -42,9 +42,9 @@ class BookDeparture:
         try:
             self._book(flight, record.attempt)
         except Exception:
-            ledger.failed(flight["id"], record.attempt)
+            ledger.failed(flight["id"], record.attempt, record.shard_id)
             raise
-        ledger.handled(flight["id"], record.attempt)
+        ledger.handled(flight["id"], record.attempt, record.shard_id)
 
     def _book(self, flight: dict[str, str], attempt: int) -> None:
         name = f"{flight['carrier']}{flight['flight']} from {flight['origin']} to {flight['dest']}"

@@ -1,19 +1,20 @@
-"""Conducts the demo once everything is there: kills the consumer, starts it again, and keeps the books."""
+"""Conducts the demo once everything is there: consumers that join, are killed and started again; and the books."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Final, Self
 
-from examples.demo.consumer import dead_letter_directory, ledger_directory
+from examples.demo.consumers.settings import ConsumerStatus, dead_letter_directory, ledger_directory
 from examples.demo.display import Display, Snapshot
 from examples.demo.flights import flight_id
-from examples.demo.ledger import Ledger
+from examples.demo.ledger import Delivery, Ledger
+from examples.demo.milestones import Join, Kill, Milestones
 from examples.demo.processes.consumer_process import ConsumerProcess
 from examples.demo.producer import Producer
-from examples.demo.summary import Kill, Tally, tally
+from examples.demo.summary import Tally, tally
 from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.dead_letters.json_lines import JsonLinesSink
 
@@ -23,21 +24,23 @@ KILLS_END: Final = 0.8
 _LOOK_SECONDS: Final = 0.1
 _LETTERS_SECONDS: Final = 0.5
 _STALLED_SECONDS: Final = 30.0
-"""A consumer that has nothing in hand for so long, while records have no end, does not know of them."""
+"""Consumers that have nothing in hand for so long, while records have no end, do not know of them."""
+_ALONE_SECONDS: Final = 1.0
+"""How long the consumer on Spark works before the second one joins."""
 _SETTLED_SECONDS: Final = 3.0
-"""How long the consumer works before it is killed, so that it has committed something."""
+"""How long the consumer on Spark works before it is killed, so that it has committed something."""
 _EXAMPLES: Final = 3
 
 
 class Conductor:
-    """Runs the consumer over its kills to the end. Mutable. A context manager: nothing outlives it.
+    """Runs the consumers over the kills to the end. Mutable. A context manager: nothing outlives it.
 
     Args:
         directory: the demo's.
         records: how many there will be.
-        kills: how often the consumer is killed.
+        kills: how often the consumer on Spark is killed.
         producer: started, and ended by its owner.
-        start_consumer: starts the consumer, given which start it is.
+        start_consumer: starts a consumer, given its module and which start of a consumer it is.
         events: what the producer has to tell.
         display: is shown everything.
     """
@@ -49,7 +52,7 @@ class Conductor:
         records: int,
         kills: int,
         producer: Producer,
-        start_consumer: Callable[[int], ConsumerProcess],
+        start_consumer: Callable[[str, int], ConsumerProcess],
         events: "SimpleQueue[str]",
         display: Display,
     ) -> None:
@@ -62,18 +65,18 @@ class Conductor:
         self._sink = JsonLinesSink(dead_letter_directory(directory))
         self.ledger = Ledger(ledger_directory(directory))
         self.letters: dict[int, DeadLetter] = {}
-        self.kills: list[Kill] = []
-        self._killed_at = 0.0
+        self._milestones = Milestones()
         self._working_since: float | None = None
-        """When this run of the consumer was first seen at work."""
+        """When this run of the consumer on Spark was first seen at work."""
         self._letters_read_at = 0.0
         self._progress = (0, time.monotonic())
-        """How many records had their end, and when the consumer last had something to do."""
+        """How many records had their end, and when a consumer last had something to do."""
         self._moving = False
         """Whether records came to their end between the last two looks."""
         self._phase = "starting Spark"
-        self._consumer = start_consumer(1)
-        display.event(f"starting the consumer (pid {self._consumer.pid}): Spark needs some seconds")
+        self._spark = start_consumer("on_spark", 1)
+        self._second: ConsumerProcess | None = None
+        display.event(f"starting the consumer (pid {self._spark.pid}): Spark needs some seconds")
 
     def run(self, deadline: float) -> str | None:
         """Go on until every record has its end.
@@ -84,25 +87,36 @@ class Conductor:
         Raises:
             KinesisSpoutError: the producer or the consumer failed.
         """
-        if self._kills_wanted == 0:
-            self._producer.release()
         while not self._done():
             missing = self._given_up(deadline)
             if missing is not None:
                 self._read_all()
                 return missing
+            if self._second_is_due():
+                self._start_second()
             if self._kill_is_due():
                 self._kill()
             time.sleep(_LOOK_SECONDS)
             self._look()
-        self._display.event("every record has its end: stopping the consumer")
-        self._consumer.stop()
+        self._display.event("every record has its end: stopping the consumers")
+        for consumer in self._consumers:
+            consumer.stop()
         self._read_all()
         return None
 
     def tally(self) -> Tally:
         """Balance the books."""
         return tally(self._producer.produced, self.ledger.handled, self.letters)
+
+    @property
+    def second(self) -> Join | None:
+        """How the second consumer joined; None if it was not started."""
+        return None if self._second is None else self._milestones.joins[self._second.run]
+
+    @property
+    def kills(self) -> Sequence[Kill]:
+        """What was killed, and what came after."""
+        return [replace(kill, repeated=self.ledger.repeated[kill.run]) for kill in self._milestones.kills]
 
     def examples(self) -> Sequence[DeadLetter]:
         """Choose some dead letters to show: of each reason one, then more."""
@@ -114,21 +128,29 @@ class Conductor:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._consumer.kill(self._workers())
+        for consumer in self._consumers:
+            consumer.kill(self._workers(consumer))
+
+    @property
+    def _consumers(self) -> list[ConsumerProcess]:
+        return [self._spark] if self._second is None else [self._second, self._spark]
 
     def _look(self) -> None:
         self._producer.check()
-        self._consumer.check()
-        self._read()
-        status = self._consumer.status()
-        if self._working_since is None and self._consumer.run in self.ledger.workers:
-            self._working_since = time.monotonic()
-            self._note_resumption(status.spark_seconds)
+        for consumer in self._consumers:
+            consumer.check()
+        deliveries = self._read()
+        statuses = {consumer.run: consumer.status() for consumer in self._consumers}
+        now = time.monotonic()
+        if self._working_since is None and self._spark.run in self.ledger.workers:
+            self._working_since = now
+        self._note_milestones(now, deliveries, statuses)
         self._moving = self._finished != self._progress[0]
-        # Spark may take long to start; only a consumer that runs and idles has nothing more to give.
-        if self._moving or status.spark_seconds is None or status.in_flight or status.waiting:
-            self._progress = self._finished, time.monotonic()
-        if status.spark_seconds is not None:
+        # Spark may take long to start; only consumers that run and idle have nothing more to give.
+        busy = any(each.joined_at is None or each.in_flight or each.waiting for each in statuses.values())
+        if self._moving or busy:
+            self._progress = self._finished, now
+        if statuses[self._spark.run].joined_at is not None:
             self._phase = "consuming" if not self._producer.finished else "finishing"
         self._display.update(
             Snapshot(
@@ -139,15 +161,25 @@ class Conductor:
                 dead_lettered=len(self.letters),
                 retries=self.ledger.retries,
                 open_shards=self._producer.open_shards,
+                owned=tuple(len(statuses[run].owned) for run in sorted(statuses)),
             )
         )
 
-    def _read(self) -> None:
+    def _note_milestones(
+        self, now: float, deliveries: Sequence[Delivery], statuses: Mapping[int, ConsumerStatus]
+    ) -> None:
+        for text in self._milestones.look(now, deliveries, statuses, self._producer.open_shards):
+            self._display.event(text)
+        if self._milestones.is_shared() and len(self.kills) == self._kills_wanted:
+            self._producer.release()
+
+    def _read(self) -> list[Delivery]:
         for text in _told(self._events):
             self._display.event(text)
-        self.ledger.read()
+        deliveries = self.ledger.read()
         if time.monotonic() - self._letters_read_at >= _LETTERS_SECONDS:
             self._read_letters()
+        return deliveries
 
     def _read_letters(self) -> None:
         self.letters = {flight_id(letter.data): letter for letter in self._sink.read()}
@@ -182,21 +214,32 @@ class Conductor:
                 "were made; a slow machine needs a longer --timeout"
             )
         if self._producer.finished and now - self._progress[1] >= _STALLED_SECONDS:
-            error = self._consumer.status().error
-            trouble = "" if error is None else f"; its newest error: {error}"
+            errors = [error for each in self._consumers if (error := each.status().error) is not None]
+            trouble = f"; the newest error: {errors[0]}" if errors else ""
             return (
-                f"for {_STALLED_SECONDS:g} s the consumer had nothing left to do, while "
+                f"for {_STALLED_SECONDS:g} s the consumers had nothing left to do, while "
                 f"{self._unfinished:,} records had no end{trouble}"
             )
         return None
 
-    # Kills
+    # Consumers that come and go
+
+    def _second_is_due(self) -> bool:
+        since = self._working_since
+        return self._second is None and since is not None and time.monotonic() - since >= _ALONE_SECONDS
+
+    def _start_second(self) -> None:
+        self._second = self._start_consumer("plain", self._spark.run + 1)
+        self._milestones.started(self._second.run, self._second.pid)
+        self._display.event(f"starting a second consumer (pid {self._second.pid}): a loop in plain Python")
 
     def _kill_is_due(self) -> bool:
         done, since = len(self.kills), self._working_since
         if done == self._kills_wanted or since is None or time.monotonic() - since < _SETTLED_SECONDS:
             return False
         if self._finished < self._records * KILLS_END * (done + 1) / (self._kills_wanted + 1):
+            return False
+        if not self._milestones.is_shared():
             return False
         if self._unfinished == 0:
             # Nothing is in flight that a kill could hit: let there be more, unless this was all.
@@ -205,29 +248,27 @@ class Conductor:
         return self._moving
 
     def _kill(self) -> None:
-        pid = self._consumer.pid
-        self._consumer.kill(self._workers())
-        self._killed_at = time.monotonic()
-        self._read()
-        self.kills.append(Kill(pid=pid, unfinished=self._unfinished))
-        self._display.event(f"killed the consumer (pid {pid}) with {self._unfinished:,} records unfinished")
-        self._consumer = self._start_consumer(self._consumer.run + 1)
+        killed, survivor = self._spark, self._second
+        kept = () if survivor is None else survivor.status().owned
+        shards = set(killed.status().owned) - set(kept)
+        killed_at = time.monotonic()
+        killed.kill(self._workers(killed))
+        deliveries = self._read()
+        self._milestones.killed(killed.run, killed.pid, killed_at, shards=shards, unfinished=self._unfinished)
+        self._display.event(
+            f"killed the consumer on Spark (pid {killed.pid}): {self._unfinished:,} records are unfinished"
+        )
+        self._spark = self._start_consumer("on_spark", max(each.run for each in self._consumers) + 1)
+        self._milestones.started(self._spark.run, self._spark.pid)
         self._working_since = None
         self._phase = "resuming: starting Spark"
-        self._display.event(f"started it again (pid {self._consumer.pid})")
-        if len(self.kills) == self._kills_wanted:
-            self._producer.release()
+        self._display.event(f"started it again (pid {self._spark.pid})")
+        self._note_milestones(
+            time.monotonic(), deliveries, {each.run: each.status() for each in self._consumers}
+        )
 
-    def _workers(self) -> Iterable[int]:
-        return self.ledger.workers.get(self._consumer.run, ())
-
-    def _note_resumption(self, spark_seconds: float | None) -> None:
-        if not self.kills:
-            return
-        resumed_seconds = round(time.monotonic() - self._killed_at, 1)
-        spark_seconds = None if spark_seconds is None else round(spark_seconds, 1)
-        self.kills[-1] = replace(self.kills[-1], resumed_seconds=resumed_seconds, spark_seconds=spark_seconds)
-        self._display.event(f"resumed {resumed_seconds:.1f} s after the kill")
+    def _workers(self, consumer: ConsumerProcess) -> Iterable[int]:
+        return self.ledger.workers.get(consumer.run, ())
 
 
 def _told(events: "SimpleQueue[str]") -> Iterable[str]:

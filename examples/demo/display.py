@@ -26,6 +26,13 @@ class Snapshot:
     dead_lettered: int
     retries: int
     open_shards: int
+    owned: tuple[int, ...] = ()
+    """How many shards each living consumer owns."""
+
+    @property
+    def shares(self) -> str:
+        """Say who has how many shards."""
+        return f"{self.open_shards} open shards (owned: {' + '.join(map(str, self.owned))})"
 
     @property
     def behind(self) -> int:
@@ -67,7 +74,7 @@ class PlainDisplay:
                 f"{snapshot.phase}: {snapshot.produced:,} of {snapshot.records:,} produced, "
                 f"{snapshot.acked:,} acked, {snapshot.retries:,} retries, "
                 f"{snapshot.dead_lettered:,} dead-lettered, {snapshot.behind:,} behind, "
-                f"{snapshot.open_shards} open shards"
+                f"{snapshot.shares}"
             )
 
     def _line(self, text: str) -> None:
@@ -103,10 +110,11 @@ class LiveDisplay:
             bars.add_row(name, bar, f"{count:,} of {snapshot.records:,}")
         counts = Text(
             f"{snapshot.acked:,} acked   {snapshot.retries:,} retries   "
-            f"{snapshot.dead_lettered:,} dead letters   {snapshot.behind:,} behind   "
-            f"{snapshot.open_shards} open shards"
+            f"{snapshot.dead_lettered:,} dead letters   {snapshot.behind:,} behind"
         )
-        heading = Text(f"{self._elapsed:6.1f} s  {snapshot.phase} …", style="bold")
+        heading = Text.assemble(
+            (f"{self._elapsed:6.1f} s  {snapshot.phase} …", "bold"), f"   {snapshot.shares}"
+        )
         self._live.update(Group(heading, bars, counts))
 
     @property

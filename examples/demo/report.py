@@ -1,12 +1,15 @@
 """The summary as a newcomer reads it: what happened, what it shows, where to look next."""
 
+from collections.abc import Iterator
 from typing import Final
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from examples.demo.summary import Kill, Summary
+from examples.demo.consumers.settings import SESSION_TIMEOUT_SECONDS
+from examples.demo.milestones import Join, Kill
+from examples.demo.summary import Summary
 
 _SHOWN_IDS: Final = 10
 
@@ -23,6 +26,7 @@ def print_report(console: Console, summary: Summary) -> None:
         table.add_row(name, f"{count:,}", Text(meaning), style=style)
     console.print(table)
     console.print()
+    _print_times(console, summary)
     for line in _story(summary):
         console.print(Text(line), soft_wrap=not console.is_terminal)
     _print_dead_letters(console, summary)
@@ -33,7 +37,7 @@ def _rows(summary: Summary) -> list[tuple[str, int, str]]:
     books = summary.tally
     return [
         ("produced", books.produced, f"flights put on a Kinesis stream over HTTP ({summary.engine})"),
-        ("acked", books.acked, "the handler returned, on a Spark executor"),
+        ("acked", books.acked, "the handler returned, on a Spark executor or in the second consumer"),
         ("  at a retry", summary.recovered, "of these: the handler raised at first, and the retry succeeded"),
         (
             "dead-lettered",
@@ -48,11 +52,21 @@ def _rows(summary: Summary) -> list[tuple[str, int, str]]:
 def _duplicates(summary: Summary) -> str:
     if not summary.kills:
         return "handled more than once: without a kill there is no reason for any"
-    return "handled, but the process was killed before the commit: at least once is the promise"
+    killed = sum(kill.repeated for kill in summary.kills)
+    return (
+        f"handled more than once: {killed:,} of them because of a kill, which came before their commit; "
+        "at least once is the promise"
+    )
 
 
 def _story(summary: Summary) -> list[str]:
-    lines = [_kill(kill) for kill in summary.kills]
+    lines = []
+    if summary.second is not None:
+        lines.append(
+            f"A second consumer (pid {summary.second.pid}, plain Python without Spark) shared the shards with the "
+            "one on Spark: both have the same application name."
+        )
+    lines += [_kill(kill) for kill in summary.kills]
     if summary.splits and summary.merges:
         lines.append(
             "A shard was split and two were merged on the way: the new shards were read when everything in "
@@ -67,16 +81,43 @@ def _story(summary: Summary) -> list[str]:
 
 
 def _kill(kill: Kill) -> str:
-    killed = f"SIGKILL ended the consumer (pid {kill.pid}) with {kill.unfinished:,} records unfinished; "
-    if kill.resumed_seconds is None:
-        return killed + "started again, it had nothing left to do."
-    spark = (
-        "" if kill.spark_seconds is None else f" ({kill.spark_seconds:.1f} s of that is the start of Spark)"
-    )
     return (
-        killed
-        + f"started again, it went on from ZooKeeper's checkpoints {kill.resumed_seconds:.1f} s later{spark}."
+        f"SIGKILL ended the consumer on Spark (pid {kill.pid}) with {kill.unfinished:,} records unfinished. The "
+        "second one went on from ZooKeeper's checkpoints, once ZooKeeper had not heard of the dead one for "
+        f"{SESSION_TIMEOUT_SECONDS:g} s (here; by default 6 s). {kill.repeated:,} records were handled again."
     )
+
+
+def _print_times(console: Console, summary: Summary) -> None:
+    table = Table(
+        title="How long each change took", title_justify="left", title_style="bold", show_edge=False
+    )
+    table.add_column("s", justify="right")
+    table.add_column("from", overflow="fold")
+    table.add_column("to", overflow="fold")
+    for seconds, begin, end in _times(summary):
+        if seconds is not None:
+            table.add_row(f"{seconds:.1f}", begin, end)
+    if table.row_count:
+        console.print(table)
+        console.print()
+
+
+def _times(summary: Summary) -> Iterator[tuple[float | None, str, str]]:
+    if summary.second is not None:
+        yield from _join("the second consumer joins", summary.second)
+    for kill in summary.kills:
+        end = f"the second one's first record of its shards (session time-out: {SESSION_TIMEOUT_SECONDS:g} s)"
+        yield kill.taken_over_seconds, "SIGKILL of the one on Spark", end
+        end = f"its first record, started again (Spark's start: {kill.spark_seconds or 0:.1f} s)"
+        yield kill.resumed_seconds, "SIGKILL of the one on Spark", end
+        if kill.again is not None:
+            yield from _join("it joins again", kill.again)
+
+
+def _join(begin: str, join: Join) -> Iterator[tuple[float | None, str, str]]:
+    yield join.first_record_seconds, begin, "its first record"
+    yield join.share_seconds, begin, f"it owns {join.owned} of {join.open_shards} open shards"
 
 
 def _print_dead_letters(console: Console, summary: Summary) -> None:

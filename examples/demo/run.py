@@ -20,7 +20,7 @@ import typer
 from rich.console import Console
 
 from examples.demo.conductor import KILLS_END, Conductor
-from examples.demo.consumer import ConsumerSettings, ledger_directory
+from examples.demo.consumers.settings import ConsumerSettings, ledger_directory
 from examples.demo.display import Display, display_on
 from examples.demo.flights import ALL_FLIGHTS, read_flights
 from examples.demo.processes.consumer_process import ConsumerProcess
@@ -38,7 +38,7 @@ from examples.demo.summary import Summary
 from kinesis_spout.errors import InvalidConfig, KinesisSpoutError
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
 
-_SHARDS: Final = 2
+_SHARDS: Final = 4
 _PRODUCING_SECONDS: Final = 30.0
 
 
@@ -58,7 +58,7 @@ def demo(
         int, typer.Option(min=100, max=ALL_FLIGHTS, help="How many flights go through the stream.")
     ] = 12_000,
     kills: Annotated[
-        int, typer.Option(min=0, max=20, help="How often the consuming process is killed and started again.")
+        int, typer.Option(min=0, max=20, help="How often the consumer on Spark is killed and started again.")
     ] = 1,
     seed: Annotated[int, typer.Option(help="Chooses the records that fail at their first attempt.")] = 2013,
     timeout: Annotated[
@@ -179,6 +179,7 @@ def run_demo(settings: DemoSettings, directory: Path, display: Display) -> Summa
             ends_shards=bool(reshards),
             splits=producer.resharded[Reshard.SPLIT],
             merges=producer.resharded[Reshard.MERGE],
+            second=conductor.second,
             kills=tuple(conductor.kills),
             seconds=time.monotonic() - started,
             unfinished=unfinished,
@@ -186,8 +187,10 @@ def run_demo(settings: DemoSettings, directory: Path, display: Display) -> Summa
         )
 
 
-def _start_consumer(run: int, *, endpoint: Endpoint, settings: ConsumerSettings) -> ConsumerProcess:
-    return ConsumerProcess(msgspec.structs.replace(settings, run=run), endpoint.environment)
+def _start_consumer(
+    module: str, run: int, *, endpoint: Endpoint, settings: ConsumerSettings
+) -> ConsumerProcess:
+    return ConsumerProcess(module, msgspec.structs.replace(settings, run=run), endpoint.environment)
 
 
 @contextmanager

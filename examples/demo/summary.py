@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from examples.demo.milestones import Join, Kill
 from kinesis_spout.dead_letter import DeadLetter
 
 
@@ -46,19 +47,6 @@ def tally(produced: int, handled: Mapping[int, int], dead: Collection[int]) -> T
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kill:
-    """One SIGKILL of the consumer, and what came after."""
-
-    pid: int
-    unfinished: int
-    """Records on the stream that had no end yet."""
-    resumed_seconds: float | None = None
-    """From the kill to the next record that the handler was given; None if it never was."""
-    spark_seconds: float | None = None
-    """How much of that Spark took to start."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """How the demo went."""
 
@@ -72,6 +60,8 @@ class Summary:
     """Whether shards could be split and merged at all; not where a closed shard never ends."""
     splits: int
     merges: int
+    second: Join | None
+    """How the second consumer joined; None if it was not started."""
     kills: tuple[Kill, ...]
     seconds: float
     unfinished: str | None = None
@@ -97,6 +87,7 @@ class Summary:
             "recovered": self.recovered,
             "splits": self.splits,
             "merges": self.merges,
+            "second": None if self.second is None else asdict(self.second),
             "kills": [asdict(kill) for kill in self.kills],
             "seconds": round(self.seconds, 1),
             "unfinished": self.unfinished,

@@ -45,6 +45,7 @@ from shard_state import (
     PendingCommit,
     Position,
     RetryPolicy,
+    Shard,
     SliceLimits,
     StateManager,
 )
@@ -147,13 +148,25 @@ class Consumer:
         start = self.config.start.resolved(ports.clock.time())
         begun = ports.store.open(summary.created, start, shards)
         self._life.started()
-        self._life.resolved(self.config.initial_position, start, begun)
+        if not self._begin_again(shards):
+            self._life.resolved(self.config.initial_position, start, begun)
         self.sharing.start(now)
         ports.group.take_part(self._chore_due.set)
         self._await_first_assignment()
         self._chores.commit_at = now + self.config.commit_interval_seconds
         self._housekeeper = self._started("housekeeper", self._do_chores, self._chore_due)
         self._undertaker = self._started("undertaker", self._bury_letters, self._letter_due)
+
+    def _begin_again(self, shards: list[Shard]) -> bool:
+        """Begin again if this deployment is to, and none of its members has; tell whether this did it."""
+        if self.config.again is None:
+            return False
+        deployment, position = self.config.again
+        start = position.resolved(self.ports.clock.time())
+        before = self.ports.store.begin_again(deployment, start, shards)
+        if before is not None:
+            self._life.began_again(deployment, before, start)
+        return before is not None
 
     def _await_first_assignment(self) -> None:
         """Lead, or follow, until shards are assigned with this member in mind: what is left to do has time."""

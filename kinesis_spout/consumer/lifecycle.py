@@ -65,6 +65,16 @@ class Lifecycle:
                 "position: %s goes on from what is stored; it first began at %s", self._app, readable(begun)
             )
 
+    def began_again(self, deployment: str, before: Position, start: Position) -> None:
+        """Say that the stored progress was given up, and where reading begins now."""
+        _log.warning(
+            "position: %s begins again at %s, for deployment %s; its stored progress, begun at %s, is given up",
+            self._app,
+            readable(start),
+            deployment,
+            readable(before),
+        )
+
     def listed(self, listed: Iterable[Shard]) -> None:
         """Take in the stream's shards."""
         for line in self._reshards.listed(listed, self._stream):

@@ -38,6 +38,8 @@ class SpoutSettings(TypedDict, total=False):
     aws_secret_access_key: str | None
     aws_session_token: str | None
     initial_position: str | float | datetime
+    start_again: str | float | datetime | None
+    deployment: str | None
     fail_on_data_loss: bool
     guarantee: Literal["at_least_once", "at_most_once", "none"]
     retry_limit: int | None

@@ -60,6 +60,8 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     aws_secret_access_key: str | None
     aws_session_token: str | None
     initial_position: str
+    start_again: str | None
+    deployment: str | None
     fail_on_data_loss: bool
     guarantee: Literal["at_least_once", "at_most_once", "none"]
     retry_limit: int | None
@@ -125,6 +127,9 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         check_access(msgspec.structs.asdict(self), IN_PYTHON)
         rules.check_dead_letters(self.dead_letters, self.stream, IN_PYTHON)
         _ = self.stream_region  # found for its check
+        if self.start_again is not None and self.deployment is None:
+            expected = "deployment beside it, so that it is done once and not at every start"
+            raise IN_PYTHON.refusal("start_again", expected, self.start_again)
         if self.retry_backoff_cap_seconds < self.retry_backoff_seconds:
             expected = f"at least retry_backoff_seconds, which is {self.retry_backoff_seconds}"
             raise IN_PYTHON.refusal("retry_backoff_cap_seconds", expected, self.retry_backoff_cap_seconds)
@@ -160,6 +165,13 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def start(self) -> Position:
         """The initial position as a position to read from; LATEST is not resolved here."""
         return parse_position_of_all_shards(self.initial_position)
+
+    @property
+    def again(self) -> tuple[str, Position] | None:
+        """The deployment that begins again, and where; LATEST is not resolved here. None if none is to."""
+        if self.start_again is None or self.deployment is None:
+            return None
+        return self.deployment, parse_position_of_all_shards(self.start_again)
 
     @property
     def zookeeper_hosts(self) -> str | None:

@@ -20,15 +20,14 @@ from enum import Enum, auto
 from kinesis_spout.errors import (
     CheckpointUnreadable,
     ConsumerAlive,
-    InvalidConfig,
     StoreError,
     StoreUnavailable,
     StreamRecreated,
 )
 from kinesis_spout.ports import CheckpointWrite, CommitResult, is_same_creation
 from kinesis_spout.testing.group import InMemoryGroup
-from kinesis_spout.zookeeper.application import Application, progress_lost
-from shard_state import Checkpoint, Position, PositionType, Shard
+from kinesis_spout.zookeeper.application import Application, progress_lost, refuse_latest
+from shard_state import Checkpoint, Position, Shard
 from shard_state.checkpoint import next_ownership
 from shard_state.errors import InvalidCheckpoint
 
@@ -70,6 +69,8 @@ class InMemoryZooKeeper:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.begun: tuple[float, Position] | None = None
+        self.deployments: tuple[str, ...] = ()
+        """Those that began again."""
         self.shards: dict[str, _Node] = {}
         self.owners: dict[str, _Owner] = {}
         self.member_names: set[str] = set()
@@ -129,7 +130,7 @@ class InMemoryZooKeeper:
             for member in self._processes:
                 self.expire(member)
             self.shards.clear()
-            self.begun = None
+            self.begun, self.deployments = None, ()
             self.assignment = b""
 
     def forget_begun(self) -> None:
@@ -200,9 +201,16 @@ class InMemoryZooKeeper:
         for shard_id in [shard_id for shard_id, owner in self.owners.items() if owner.member == member]:
             del self.owners[shard_id]
 
+    def mark(self) -> Application | None:
+        """Say what the application began with, or None when it has not begun."""
+        if self.begun is None:
+            return None
+        created, start = self.begun
+        return Application(stream_created=created, start=start, deployments=self.deployments)
+
     def check_mark(self, mark: Application | None) -> None:
         """Raise ProgressLost if the mark of a process that opened, and so has one, is no longer the one here."""
-        found = None if self.begun is None else Application(stream_created=self.begun[0], start=self.begun[1])
+        found = self.mark()
         if mark is not None and found != mark:
             what = None if found is None else found.encode()
             raise progress_lost("the in-memory ZooKeeper", mark.encode(), what)
@@ -372,10 +380,7 @@ class InMemoryCheckpointStore:
 
     def open(self, stream_created: float, start: Position, shards: Collection[Shard]) -> Position:
         """Begin, or check that what has begun is the right thing."""
-        if start.type is PositionType.LATEST:
-            raise InvalidConfig(
-                f"start={start}: expected a resolved position; resolve LATEST to a time first"
-            )
+        refuse_latest(start)
         zookeeper = self._zookeeper
         with zookeeper.lock:
             zookeeper.next_fault()  # lost or not, what was begun is found by looking again
@@ -386,7 +391,7 @@ class InMemoryCheckpointStore:
                         f"the stored progress is on a stream created at {created}, this one was created at "
                         f"{stream_created}: remove it with `kinesis-spout checkpoints forget`"
                     )
-                self._coordinator.mark = Application(stream_created=created, start=begun_start)
+                self._coordinator.mark = zookeeper.mark()
                 return begun_start
             for shard_id in zookeeper.shards:
                 if zookeeper.decode(shard_id).epoch != 0:
@@ -396,8 +401,29 @@ class InMemoryCheckpointStore:
             for shard in shards:
                 zookeeper.put(shard.shard_id, Checkpoint(start=start, parents=shard.parents).encode())
             zookeeper.begun = (stream_created, start)
-            self._coordinator.mark = Application(stream_created=stream_created, start=start)
+            self._coordinator.mark = zookeeper.mark()
             return start
+
+    def begin_again(self, deployment: str, start: Position, shards: Collection[Shard]) -> Position | None:
+        """Begin again, once for each deployment."""
+        zookeeper = self._zookeeper
+        with zookeeper.lock:
+            mark = zookeeper.mark()
+            assert mark is not None, "open comes first"
+            refuse_latest(start)
+            if deployment not in mark.deployments:
+                zookeeper.next_fault()
+                zookeeper.refuse_while_alive()
+                epochs = {shard.shard_id: self._next_epoch(shard.shard_id) for shard in shards}
+                for shard_id in zookeeper.shards.keys() - epochs.keys():
+                    del zookeeper.shards[shard_id]
+                for shard in shards:
+                    fresh = Checkpoint(start=start, parents=shard.parents, epoch=epochs[shard.shard_id])
+                    zookeeper.put(shard.shard_id, fresh.encode())
+                zookeeper.begun = (mark.stream_created, start)
+                zookeeper.deployments = mark.begins_again(deployment, start).deployments
+            self._coordinator.mark = zookeeper.mark()
+            return None if deployment in mark.deployments else mark.start
 
     def load(self) -> Mapping[str, Checkpoint]:
         """Read every checkpoint."""
@@ -456,7 +482,10 @@ class InMemoryCheckpointStore:
             if zookeeper.begun is None and not zookeeper.shards:
                 raise StoreError("this application has not begun; there is nothing to forget")
             zookeeper.begun = None
+            zookeeper.deployments = ()
             zookeeper.shards.clear()
+            zookeeper.assignment = b""
+            zookeeper.drained.clear()
 
     # -- what operators look at
 
@@ -464,10 +493,7 @@ class InMemoryCheckpointStore:
         """Say what the application began with, or None when it has not begun."""
         with self._zookeeper.lock:
             self._zookeeper.check_available()
-            if self._zookeeper.begun is None:
-                return None
-            created, start = self._zookeeper.begun
-            return Application(stream_created=created, start=start)
+            return self._zookeeper.mark()
 
     def shard_ids(self) -> list[str]:
         """Name every shard that something is stored of, readable or not, in order."""

@@ -39,7 +39,7 @@ class Administration:
         stored = self._nodes.read_shards(checkpoints)
         encoded = {
             check_name("shard_id", shard_id): replace(
-                checkpoint, epoch=_next_epoch(stored.get(shard_id))
+                checkpoint, epoch=next_epoch(stored.get(shard_id))
             ).encode()
             for shard_id, checkpoint in checkpoints.items()
         }
@@ -92,15 +92,17 @@ class Administration:
         """Take back the mark, while no member is registered; then the checkpoints, then the place."""
         parents = [
             path
-            for path in (
+            for parent in (
                 self._paths.leader,
+                self._paths.draining,
                 self._paths.assignment,
                 self._paths.owners,
                 self._paths.paused,
-                self._paths.shards,
             )
-            if self._session.answer(self._client.exists_async(path))
+            for path in self._subtree(parent)
         ]
+        if self._session.answer(self._client.exists_async(self._paths.shards)):
+            parents.append(self._paths.shards)
         transaction = self._client.transaction()
         transaction.set_data(self._paths.base, b"", version)
         if self._session.answer(self._client.exists_async(self._paths.members)):
@@ -120,6 +122,14 @@ class Administration:
         transaction.delete(self._paths.base, claim)
         self._session.committed(transaction.commit_async())
 
+    def _subtree(self, path: str) -> list[str]:
+        """Name a node and all below it, children first; nothing where there is no such node."""
+        try:
+            children = self._session.answer(self._client.get_children_async(path))
+        except NoNodeError:
+            return []
+        return [below for child in children for below in self._subtree(f"{path}/{child}")] + [path]
+
     def _refuse_while_alive(self) -> None:
         members = sorted(self._nodes.children(self._paths.members))
         if members:
@@ -128,7 +138,7 @@ class Administration:
             )
 
 
-def _next_epoch(stored: StoredShard | None) -> int:
+def next_epoch(stored: StoredShard | None) -> int:
     """Give an epoch above every one the shard ever had.
 
     Where the checkpoint cannot be read the node's version bounds it: a node begins at version 0 with epoch 0 or

@@ -1,18 +1,22 @@
 """The mark that an application has begun on a stream: for which stream, and from where.
 
-It is written last when an application starts for the first time, and never again. So its presence says that
-every shard of the first start has its checkpoint, and that LATEST was resolved (invariant 9).
+It is written last when an application starts for the first time. So its presence says that every shard of the
+first start has its checkpoint, and that LATEST was resolved (invariant 9). It is written again only when a
+deployment begins again; it names those that did, so that each does it once.
 """
 
 import json
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
-from kinesis_spout.errors import CheckpointUnreadable, ProgressLost, StreamRecreated
+from kinesis_spout.errors import CheckpointUnreadable, InvalidConfig, ProgressLost, StreamRecreated
 from kinesis_spout.ports import is_same_creation
-from shard_state import Position
+from shard_state import Position, PositionType
 
 VERSION: Final = 1
+
+MAX_DEPLOYMENTS: Final = 50
+"""So many of those that began again are remembered, the newest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,16 +26,27 @@ class Application:
     stream_created: float
     """Seconds since the epoch."""
     start: Position
-    """The start position in force: the resolved one of the first start."""
+    """The start position in force: the resolved one of the first start, or of the last that began again."""
+    deployments: tuple[str, ...] = ()
+    """Which deployments began again, the newest last."""
+    begun: bool = True
+    """Unset while the checkpoints of a deployment that begins again are written."""
+
+    def begins_again(self, deployment: str, start: Position) -> "Application":
+        """Give what is stored first when a deployment begins again."""
+        deployments = (*self.deployments, deployment)[-MAX_DEPLOYMENTS:]
+        return replace(self, start=start, deployments=deployments, begun=False)
 
     def encode(self) -> bytes:
         """Give the stored form."""
-        document = {
+        document: dict[str, Any] = {
             "version": VERSION,
             "stream_created": self.stream_created,
             "start": self.start.as_document(),
-            "begun": True,
         }
+        if self.deployments:
+            document["deployments"] = self.deployments
+        document["begun"] = self.begun
         return json.dumps(document, separators=(",", ":")).encode()
 
     @classmethod
@@ -43,7 +58,8 @@ class Application:
         """
         try:
             document = json.loads(stored)
-            if document["version"] != VERSION or document["begun"] is not True:
+            deployments, begun = document.get("deployments", []), document["begun"]
+            if document["version"] != VERSION or not (begun is True or (begun is False and deployments)):
                 raise CheckpointUnreadable(
                     f"{path}: expected the mark of a begun application, version {VERSION}, got {stored[:200]!r}: "
                     "if a newer kinesis-spout wrote it, upgrade this one"
@@ -51,6 +67,8 @@ class Application:
             return cls(
                 stream_created=float(document["stream_created"]),
                 start=Position.from_document(document["start"]),
+                deployments=_names(deployments),
+                begun=begun,
             )
         except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
             raise CheckpointUnreadable(
@@ -70,6 +88,22 @@ class Application:
                 f"name was created at {stream_created}: it was deleted and made again. Use another app name, or "
                 "remove the old progress with `kinesis-spout checkpoints forget`"
             )
+
+
+def _names(stored: object) -> tuple[str, ...]:
+    if not isinstance(stored, list) or not all(isinstance(name, str) for name in stored):
+        raise TypeError(f"expected a list of names, got {stored!r}")
+    return tuple(stored)
+
+
+def refuse_latest(start: Position) -> None:
+    """Make sure that a start is resolved before it is stored (invariant 9).
+
+    Raises:
+        InvalidConfig: it is LATEST.
+    """
+    if start.type is PositionType.LATEST:
+        raise InvalidConfig(f"start={start}: expected a resolved position; resolve LATEST to a time first")
 
 
 def progress_lost(path: str, expected: bytes, found: bytes | None) -> ProgressLost:

@@ -16,23 +16,20 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError
 
-from kinesis_spout.errors import (
-    CheckpointUnreadable,
-    InvalidConfig,
-    StoreUnavailable,
-)
+from kinesis_spout.errors import ConsumerAlive, StoreUnavailable
 from kinesis_spout.ports import CheckpointWrite, CommitResult
 from kinesis_spout.zookeeper.administration import Administration
-from kinesis_spout.zookeeper.application import Application, progress_lost
+from kinesis_spout.zookeeper.application import Application, progress_lost, refuse_latest
+from kinesis_spout.zookeeper.beginning import Beginning
 from kinesis_spout.zookeeper.ownerships import Ownership, Ownerships
 from kinesis_spout.zookeeper.session import ZooKeeperSession
 from kinesis_spout.zookeeper.tree.chunks import ChunkLimits, chunked, operation_bytes
 from kinesis_spout.zookeeper.tree.layout import make_layout
 from kinesis_spout.zookeeper.tree.nodes import Nodes
-from kinesis_spout.zookeeper.tree.paths import Paths, check_name
-from shard_state import Checkpoint, Position, PositionType, Shard
+from kinesis_spout.zookeeper.tree.paths import Paths
+from shard_state import Checkpoint, Position, Shard
 
 _PAUSE_SECONDS = 0.05
 """Before looking again at something that another process is just changing."""
@@ -58,75 +55,63 @@ class ZooKeeperCheckpointStore:
         self._limits = limits or ChunkLimits()
         self._nodes = Nodes(session, paths)
         self._administration = Administration(session, paths, self._nodes, self._limits)
+        self._beginning = Beginning(session, paths, self._nodes, self._limits)
         self._mark: bytes | None = None
         """As ``open`` found or made it."""
 
     # -- beginning
 
     def open(self, stream_created: float, start: Position, shards: Collection[Shard]) -> Position:
-        """Make the application's place on its first start, or check that it is the right one (see the port).
-
-        Several processes may do this at once. The one that touched the mark's node last goes on: each of its
-        transactions is conditional on that, so the others' are refused, and they look again.
-        """
-        if start.type is PositionType.LATEST:
-            raise InvalidConfig(
-                f"start={start}: expected a resolved position; resolve LATEST to a time first"
-            )
+        """Make the application's place on its first start, or check that it is the right one (see the port)."""
+        refuse_latest(start)
         deadline = self._session.deadline()
         self._session.await_connection(deadline)
         make_layout(self._session, self._paths)
-        application = Application(stream_created=stream_created, start=start)
         while True:
             data, stat = self._session.answer(self._client.get_async(self._paths.base))
+            application = Application(stream_created=stream_created, start=start)
             if data:
-                begun = Application.decode(data, self._paths.base)
-                begun.check_stream(stream_created, self._paths.base)
-                self._mark = data
-                return begun.start
+                application = Application.decode(data, self._paths.base)
+                application.check_stream(stream_created, self._paths.base)
+                if application.begun:
+                    self._mark = data
+                    return application.start
             try:
-                self._begin(application, shards, stat.version)
+                self._beginning.write(application, shards, stat.version)
             except (BadVersionError, NodeExistsError, NoNodeError) as error:
                 if self._session.clock.monotonic() >= deadline:
                     raise StoreUnavailable(
                         f"{self._paths.base}: other processes kept beginning this application"
                     ) from error
                 self._session.clock.sleep(_PAUSE_SECONDS)
-            else:
-                self._mark = application.encode()
-                return start
 
-    def _begin(self, application: Application, shards: Collection[Shard], version: int) -> None:
-        """Write every shard's checkpoint, then the mark, as the last to have touched the mark's node."""
-        claim = self._session.answer(self._client.set_async(self._paths.base, b"", version=version)).version
-        stored = self._nodes.read_shards(self._nodes.shard_ids())
-        for shard_id, shard in stored.items():
-            if self._nodes.decode(shard_id, shard.data).epoch != 0:
-                raise CheckpointUnreadable(
-                    f"{self._paths.base} does not say that the application has begun, but "
-                    f"{self._paths.shard(shard_id)} has been owned: the mark was lost, restore it from a backup, "
-                    "or start afresh after `kinesis-spout checkpoints forget`"
-                )
-        encoded = {
-            self._paths.shard(check_name("shard_id", shard.shard_id)): Checkpoint(
-                start=application.start, parents=shard.parents
-            ).encode()
-            for shard in shards
-        }
-        existing = {self._paths.shard(shard_id) for shard_id in stored}
-        paths = sorted(encoded.keys() | existing)
-        for chunk in chunked(paths, lambda path: operation_bytes(path, encoded.get(path, b"")), self._limits):
-            transaction = self._client.transaction()
-            transaction.check(self._paths.base, claim)
-            for path in chunk:
-                if path not in encoded:
-                    transaction.delete(path)
-                elif path in existing:
-                    transaction.set_data(path, encoded[path])
-                else:
-                    transaction.create(path, encoded[path])
-            self._session.committed(transaction.commit_async())
-        self._session.answer(self._client.set_async(self._paths.base, application.encode(), version=claim))
+    def begin_again(self, deployment: str, start: Position, shards: Collection[Shard]) -> Position | None:
+        """Begin again at ``start``, once for each deployment (see the port)."""
+        refuse_latest(start)
+        deadline = self._session.deadline()
+        self._session.await_connection(deadline)
+        while True:
+            data, stat = self._session.answer(self._client.get_async(self._paths.base))
+            mark = Application.decode(data, self._paths.base)
+            if deployment in mark.deployments:
+                self.open(mark.stream_created, start, shards)
+                return None
+            try:
+                self._beginning.claim_again(mark.begins_again(deployment, start), stat.version)
+            except (BadVersionError, NoNodeError):
+                pass  # another process has begun again, or does so now
+            except NotEmptyError as error:
+                if self._session.clock.monotonic() >= deadline:
+                    members = self._nodes.children(self._paths.members)
+                    raise ConsumerAlive(
+                        f"{self._paths.base}: expected no living consumer when deployment {deployment!r} begins "
+                        f"again at {start}, found {', '.join(sorted(members))}: stop those of the older "
+                        "deployment first; one that was killed counts until its session has ended"
+                    ) from error
+                self._session.clock.sleep(_PAUSE_SECONDS)
+            else:
+                self.open(mark.stream_created, start, shards)
+                return mark.start
 
     # -- reading
 

@@ -116,6 +116,8 @@ def test_progress_that_is_gone_is_an_error_and_not_nothing(place: Place) -> None
     with pytest.raises(ProgressLost, match=r"expected the mark of .*AT_TIMESTAMP.* found no") as lost:
         process.store.load()
     assert not lost.value.retriable
+    with pytest.raises(ProgressLost):
+        process.store.check_begun()
 
 
 def test_progress_that_is_gone_is_an_error_also_where_another_has_begun_anew(place: Place) -> None:

@@ -7,9 +7,10 @@ import pytest
 from kinesis_spout.cli.stored_progress import OperatorStore
 from kinesis_spout.errors import CheckpointUnreadable, ConsumerAlive, StoreError
 from kinesis_spout.zookeeper import ChunkLimits
-from shard_state import Checkpoint, Position
+from shard_state import Assignment, Checkpoint, Position
 from tests.shards import shards_named
 from tests.zookeeper_places import Place, RealPlace
+from tests.zookeeper_server import wait_until
 
 CREATED = 1_700_000_000.123
 START = Position.trim_horizon()
@@ -39,6 +40,18 @@ def test_what_was_begun_is_forgotten_and_may_begin_on_another_stream(place: Plac
     later = Position.at_timestamp(5.0)
     assert store.open(CREATED + 3600, later, shards_named(C)) == later
     assert store.load() == {C: Checkpoint(start=later, parents=())}
+
+
+def test_what_a_group_has_left_is_forgotten_too(place: Place) -> None:
+    process = begun(place)
+    process.group.take_part(lambda: None)
+    wait_until(process.group.leads, "it leads")
+    assert process.group.assign(Assignment(epoch=1, members=frozenset({"one"})))
+    process.group.drain("one")
+    process.close()
+    operator(place).forget()
+    again = begun(place)
+    assert again.group.assignment() is None
 
 
 def test_forgetting_is_refused_while_a_consumer_lives_and_removes_nothing(place: Place) -> None:

@@ -22,10 +22,13 @@ class Fault(Enum):
     PAUSES = auto()
     """Its process sleeps before it for longer than its session lives, while others go on."""
 
+    HANGS = auto()
+    """Its process hangs before it, for longer than its shards may be awaited, while its session lives on."""
+
     @property
     def costs_ownership(self) -> bool:
-        """Whether the process loses its shards, so that what it had not stored is handled again."""
-        return self in (Fault.CRASHES_BEFORE, Fault.CRASHES_AFTER, Fault.PAUSES)
+        """Whether the process may lose its shards, so that what it had not stored is handled again."""
+        return self in (Fault.CRASHES_BEFORE, Fault.CRASHES_AFTER, Fault.PAUSES, Fault.HANGS)
 
 
 _NEVER_RAISES: Final = frozenset(
@@ -45,7 +48,7 @@ _CHANGES: Final = frozenset(
 
 
 def faults_of(call: str) -> list[Fault]:
-    """Name the faults that a call may meet, as its port says."""
+    """Name the faults that a call may meet, as its port says. Any may hang besides."""
     faults = [Fault.CRASHES_BEFORE, Fault.CRASHES_AFTER, Fault.PAUSES]
     if call not in _NEVER_RAISES:
         faults.append(Fault.REFUSED)

@@ -26,6 +26,8 @@ from tests.model.counted_processes import SESSION_SECONDS, CountedStream, OpenDo
 
 RETRY_LIMIT: Final = 2
 _STEP_SECONDS: Final = 0.1
+_HANG_SECONDS: Final = 15.0
+"""Longer than a shard is awaited before it is taken: the time for a hand-over, and a session time-out."""
 _MOST_STEPS: Final = 1_500
 """The time in which everything must be finished: 150 s, after whatever happens."""
 
@@ -86,6 +88,10 @@ class _WatchedZooKeeper(InMemoryZooKeeper):
         self.world.check_write(shard_id, before, Checkpoint.decode(data))
         super().put(shard_id, data)
 
+    def owner_lost(self, shard_id: str) -> None:
+        self.world.taken_from_the_living += 1
+        super().owner_lost(shard_id)
+
 
 class CountedWorld:
     """A stream, a ZooKeeper, a sink, and the processes of one application. Mutable.
@@ -117,6 +123,8 @@ class CountedWorld:
         """The last one of each process and shard."""
         self.parents: dict[str, tuple[str, ...]] = dict.fromkeys(self.stream._logs, ())
         self.handled = 0
+        self.taken_from_the_living = 0
+        """How often a shard was taken from a member whose session lived."""
         self.repeats_allowed = 0
         """How many successes were not stored when their process lost its shards."""
         self.violations: list[str] = []
@@ -204,7 +212,7 @@ class CountedWorld:
         fault = self._faults.get(number)
         if fault is None:
             return function(*args, **kwargs)
-        assert fault in faults_of(name), (fault, name)
+        assert fault in (*faults_of(name), Fault.HANGS), (fault, name)
         self.met[number] = name
         if fault is Fault.REFUSED:
             raise error_of(name)
@@ -216,6 +224,10 @@ class CountedWorld:
             return function(*args, **kwargs)
         if fault is Fault.PAUSES:
             return self._pause(process, name, partial(function, *args, **kwargs))
+        if fault is Fault.HANGS:
+            self._allow_repeats(process)
+            self._let_others_go_on(process, _HANG_SECONDS)
+            return function(*args, **kwargs)
         if fault is Fault.CRASHES_AFTER:
             with suppress(Exception):  # nobody is there to see it
                 function(*args, **kwargs)
@@ -226,15 +238,9 @@ class CountedWorld:
     def _pause(self, process: Process, name: str, call: Callable[[], Any]) -> Any:
         """Let others go on while a process sleeps. It hears of its lost session when it wakes, or a bit later."""
         self._allow_repeats(process)
-        process.is_asleep = True
         self.zookeeper.end_session(process.name)
         self.zookeeper.tell()
-        before, self.current = self.current, None
-        until = self.clock.monotonic() + SESSION_SECONDS
-        while self.clock.monotonic() < until:
-            self._step()
-        self.current = before
-        process.is_asleep = False
+        self._let_others_go_on(process, SESSION_SECONDS)
         if name != "store.commit":
             process.coordinator.lose_all()
             return call()
@@ -242,6 +248,15 @@ class CountedWorld:
             return call()
         finally:
             process.coordinator.lose_all()
+
+    def _let_others_go_on(self, process: Process, seconds: float) -> None:
+        process.is_asleep = True
+        before, self.current = self.current, None
+        until = self.clock.monotonic() + seconds
+        while self.clock.monotonic() < until:
+            self._step()
+        self.current = before
+        process.is_asleep = False
 
     # The truth
 

@@ -8,6 +8,7 @@ from typing import Any, Self, cast
 
 import pytest
 
+from kinesis_spout.clock import Clock
 from kinesis_spout.errors import KinesisSpoutError
 from kinesis_spout.kinesis import PollingShardGetter
 from kinesis_spout.record import Record
@@ -55,14 +56,13 @@ class PlainDoor(Door):
     def step(self) -> None:
         while (emitted := self._spout.next_tuple()) is not None:
             record: Record = emitted.values
-            error = self._handle(emitted.message_id, record)
+            error = self._handle(record)
             self._handled.append((emitted.message_id, record, error))
             if len(self._handled) == _IN_FLIGHT:
                 self._report()
         self._report()
 
-    def _handle(self, message_id: str, record: Record) -> Exception | None:
-        del message_id
+    def _handle(self, record: Record) -> Exception | None:
         self._world.delivers(record)
         try:
             self._world.call("handler", self._world.handle, record)
@@ -90,7 +90,7 @@ class MicroBatchDoor(Door):
         self._process = process
         self._consumer = _SteppedConsumer(_config(process), process.ports, message_timeout_seconds=None)
         settings = EngineSettings(
-            parallelism=2,
+            parallelism=lambda: 2,
             shards_per_task=8,
             max_concurrent_batches=2,
             records_per_fetch=2,
@@ -195,7 +195,7 @@ class _PoolHere:
 
 
 @contextmanager
-def _executors_are_here(clock: object) -> Iterator[None]:
+def _executors_are_here(clock: Clock) -> Iterator[None]:
     """Let tasks fetch on this thread, and keep to the read limits by this clock."""
     task = "kinesis_spout.spark.tasks.task"
     with pytest.MonkeyPatch.context() as patches:

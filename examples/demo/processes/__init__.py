@@ -1,1 +1,1 @@
-"""What the demo starts beside itself: its consumer, and a Kinesis endpoint. Begin with ``consumer_process``."""
+"""What the demo starts beside itself: its consumers, and a Kinesis endpoint. Begin with ``consumer_process``."""

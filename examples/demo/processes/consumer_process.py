@@ -1,4 +1,4 @@
-"""The consuming process as the demo sees it: to be started, looked at, killed, and stopped."""
+"""A consuming process as the demo sees it: to be started, looked at, killed, and stopped."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from typing import Final, Self
 
 import msgspec
 
-from examples.demo.consumer import ConsumerSettings, ConsumerStatus, status_file
+from examples.demo.consumers.settings import ConsumerSettings, ConsumerStatus, status_file
 from examples.demo.processes.log_tail import log_tail
 from kinesis_spout.errors import KinesisSpoutError
 
@@ -19,9 +19,15 @@ _STOP_SECONDS: Final = 45.0
 
 
 class ConsumerProcess:
-    """A driver with its JVM and its Python workers, in a session of their own. Mutable. A context manager."""
+    """A consumer in a session of its own, on Spark with JVM and Python workers. Mutable. A context manager.
 
-    def __init__(self, settings: ConsumerSettings, environment: Mapping[str, str]) -> None:
+    Args:
+        module: of ``examples.demo.consumers``, which is run.
+        settings: what it is told.
+        environment: what it needs besides that of this process.
+    """
+
+    def __init__(self, module: str, settings: ConsumerSettings, environment: Mapping[str, str]) -> None:
         self._settings = settings
         self._directory = Path(settings.directory)
         self._log = self._directory / f"consumer-{settings.run}.log"
@@ -30,7 +36,7 @@ class ConsumerProcess:
                 [
                     sys.executable,
                     "-m",
-                    "examples.demo.consumer",
+                    f"examples.demo.consumers.{module}",
                     msgspec.json.encode(settings).decode(),
                 ],
                 stdin=subprocess.PIPE,
@@ -43,21 +49,21 @@ class ConsumerProcess:
 
     @property
     def pid(self) -> int:
-        """The driver's process id, which is also its session's and its group's."""
+        """The process id, on Spark the driver's, which is also its session's and its group's."""
         return self._process.pid
 
     @property
     def run(self) -> int:
-        """Which start of the consumer this is."""
+        """Which start of a consumer this is."""
         return self._settings.run
 
     def status(self) -> ConsumerStatus:
         """Give what it last said of itself."""
         try:
-            said = msgspec.json.decode(status_file(self._directory).read_bytes(), type=ConsumerStatus)
+            said = status_file(self._directory, self.run).read_bytes()
         except FileNotFoundError:
-            return ConsumerStatus(run=self.run)
-        return said if said.run == self.run else ConsumerStatus(run=self.run)
+            return ConsumerStatus()
+        return msgspec.json.decode(said, type=ConsumerStatus)
 
     def check(self) -> None:
         """Raise if it ended by itself.
@@ -73,7 +79,7 @@ class ConsumerProcess:
             )
 
     def kill(self, workers: Iterable[int]) -> None:
-        """End all of it with SIGKILL: driver, JVM, and the Python workers with these process ids.
+        """End all of it with SIGKILL: the process, a JVM, and the Python workers with these process ids.
 
         The workers are named because PySpark gives them a process group of their own. Those that are not,
         PySpark's daemon ends when the JVM is gone.

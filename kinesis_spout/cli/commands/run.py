@@ -119,6 +119,8 @@ def run(
         raise WrongArguments(f"--scheme: expected raw with --{kind.name.lower()}, got {scheme!r}")
     if kind is not _HandlerKind.RECORD and config.order != "unordered":
         raise WrongArguments(f"--order: expected unordered with --{kind.name.lower()}, got {config.order!r}")
+    if config.guarantee == "at_most_once":
+        raise WrongArguments("--guarantee: expected at_least_once or none on Spark, got 'at_most_once'")
     function = find_handler(handler)
     _check_parameters(function, kind)
     try:

@@ -36,6 +36,10 @@ _COLUMN: Final = choice(
 POSITIONS: Final = (
     setting("initial_position", POSITION, "latest", has_argument=True,
         doc="Where the first start of the application begins; later starts go on from progress."),
+    setting("start_again", POSITION, None, has_argument=True,
+        doc="Where the application begins again, once for each `deployment`."),
+    setting("deployment", text("a name of at most 200 characters", ".{1,200}"), None, has_argument=True,
+        doc="What names the deployment for which `start_again` counts: a release, a commit."),
     option("initialPosition", STREAM_READ, START, "latest",
         aliases=("startingPosition", "kinesis.startingPosition"),
         doc="Where a query begins that has no checkpoint yet. Shards that JSON does not name start at "

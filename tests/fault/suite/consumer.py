@@ -4,8 +4,11 @@
 asks for (see ``payload``) is done to it: it raises, it hangs, it ends the process.
 """
 
+import faulthandler
+import logging
 import os
 import select
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -132,7 +135,14 @@ class LoggingSink:
             raise DeadLetterError("the answer of the place of the dead letters was lost: injected")
 
 
+def tell_all() -> None:
+    """Log what happens, and on SIGUSR1 where each thread is: for who looks into a run that went wrong."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    faulthandler.register(signal.SIGUSR1)
+
+
 def main() -> None:
+    tell_all()
     job = msgspec.json.decode(sys.argv[1], type=Job)
     log = DeliveryLog(Path(job.log))
     shift_clock(Path(job.clock))

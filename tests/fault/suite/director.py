@@ -58,7 +58,9 @@ class Outcome:
     by_kind: Counter[str] = field(default_factory=Counter)
     fault_seconds: float = 0.0
     settle_seconds: float | None = None
-    """From the last fault until everything was finished; None: it was not."""
+    """From the last fault until everything was finished; None: it was not, and then"""
+    unfinished: list[str] = field(default_factory=list)
+    """who owned what was not."""
 
 
 class Director:
@@ -75,16 +77,16 @@ class Director:
         self._show = show
         plan = world.plan
         self._lanes = [
-            self._lane(f"consumer {number}", CONSUMER_FAULTS, (1.0, 5.0))
+            self._lane(f"consumer {number}", CONSUMER_FAULTS, (2.0, 7.0))
             for number in range(1, plan.consumers + plan.on_spark + 1)
         ]
         if plan.on_spark:
             self._lanes.append(self._lane("Spark", SPARK_FAULTS, (8.0, 20.0)))
         self._lanes += [
             self._lane("ZooKeeper", ZOOKEEPER_FAULTS, (10.0, 30.0)),
-            self._lane("Kinesis", KINESIS_FAULTS, (0.3, 2.0)),
+            self._lane("Kinesis", KINESIS_FAULTS, (0.2, 1.0)),
             self._lane("stream", STREAM_FAULTS, (3.0, 9.0)),
-            self._lane("sink", SINK_FAULTS, (2.0, 8.0)),
+            self._lane("sink", SINK_FAULTS, (1.0, 5.0)),
             # So that enough of these are met by nothing else: what fail-over takes is said of them.
             self._lane("ends", ENDS, (2.0, 6.0), only_alone=True),
         ]
@@ -111,6 +113,10 @@ class Director:
         ended = time.monotonic()
         if self._await(lambda: world.is_settled, plan.settle_seconds):
             self.outcome.settle_seconds = time.monotonic() - ended
+        else:
+            self.outcome.unfinished = world.unfinished_shards()
+            for consumer in world.consumers:
+                consumer.ask_for_stacks()
         self.phase = "stopping"
         for consumer in world.consumers:
             self._tick()

@@ -108,9 +108,9 @@ CONSUMER_FAULTS: Final = (
     ConsumerFault(kind=STOPPED, weight=2, sessions=(1.2, 2.2), begin=_stop),
     ConsumerFault(kind=STOPPED_LEADER, weight=1, sessions=(1.2, 2.2), begin=_stop, of_the_leader=True),
     ConsumerFault(kind=CLOSED, weight=2, sessions=(0.3, 0.6), begin=_close),
-    ConsumerFault(kind="cut off from ZooKeeper", weight=3, sessions=(0.2, 2), begin=_cut_off),
-    ConsumerFault(kind="commit lost on its way", weight=4, sessions=(0.3, 0.6), begin=_lose_request),
-    ConsumerFault(kind="answer to a commit lost", weight=4, sessions=(0.3, 0.6), begin=_lose_answer),
+    ConsumerFault(kind="cut off from ZooKeeper", weight=4, sessions=(0.2, 2), begin=_cut_off),
+    ConsumerFault(kind="commit lost on its way", weight=6, sessions=(0.3, 0.6), begin=_lose_request),
+    ConsumerFault(kind="answer to a commit lost", weight=6, sessions=(0.3, 0.6), begin=_lose_answer),
     ConsumerFault(kind="clock an hour off", weight=2, sessions=(0.2, 0.6), begin=_shift_clock),
 )
 

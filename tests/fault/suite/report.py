@@ -52,7 +52,10 @@ def reported(world: World, outcome: Outcome, evidence: Evidence) -> Report:
     violations = {name: list(check(evidence)) for name, check in CHECKERS.items()}
     violations["ended by themselves"] = [end for each in world.consumers for end in each.ends.by_themselves]
     violations["not finished in time"] = (
-        [f"not everything was finished {world.plan.settle_seconds:g} s after the last fault"]
+        [
+            f"not everything was finished {world.plan.settle_seconds:g} s after the last fault",
+            *outcome.unfinished,
+        ]
         if outcome.settle_seconds is None
         else []
     )

@@ -21,7 +21,7 @@ from kinesis_spout.handler import Reject
 from kinesis_spout.record import Record
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark import session
-from tests.fault.suite.consumer import Handler, Job, LoggingSink, shift_clock
+from tests.fault.suite.consumer import Handler, Job, LoggingSink, shift_clock, tell_all
 from tests.fault.suite.delivery_log import DeliveryLog, Kind, RecordId
 from tests.fault.suite.payload import Act, Payload
 
@@ -85,6 +85,7 @@ def _little_memory() -> Iterator[None]:
 
 
 def main() -> None:
+    tell_all()
     job = msgspec.json.decode(sys.argv[1], type=Job)
     log = DeliveryLog(Path(job.log))
     shift_clock(Path(job.clock))

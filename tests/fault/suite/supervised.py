@@ -152,6 +152,10 @@ class SupervisedConsumer:
                 os.kill(pid, number)
         return bool(pids)
 
+    def ask_for_stacks(self) -> None:
+        """Have it write down where each of its threads is."""
+        self._signal(signal.SIGUSR1)
+
     def set_clock(self, offset_seconds: float) -> None:
         _replace(self._clock, f"{offset_seconds}")
 

@@ -51,9 +51,9 @@ class Plan:
     session_seconds: float = 3.0
     records_per_second: float = 16.0
     retry_limit: int = 3
-    alone_seconds: float = 20.0
+    alone_seconds: float = 15.0
     """For so long one fault at a time, then"""
-    combined_seconds: float = 40.0
+    combined_seconds: float = 45.0
     """for so long all that come together, and again."""
     settle_seconds: float = 120.0
     """Within which everything is to be finished after the last fault."""
@@ -126,6 +126,19 @@ class World:
             shard in stored and stored[shard].checkpoint.base.number >= sequence
             for shard, sequence in last.items()
         )
+
+    def unfinished_shards(self) -> list[str]:
+        """Say of each shard that is not finished who owns it, and who is there: for who looks into it."""
+        lives = {consumer.pid: consumer.life for consumer in self.consumers}
+        owners = {shard: lives[pid] for pid in lives if pid for shard in self.history.owned_by(pid)}
+        put = {each.record.shard for each in self.producer.ledger}
+        over = {shard for shard, stored in self.history.latest.items() if stored.checkpoint.is_shard_end}
+        members = sorted(lives.get(pid, f"process {pid}") for pid in self.history.member_pids())
+        leader = self.history.leader_pid()
+        return [
+            f"members {', '.join(members)}; leader {lives.get(leader, f'process {leader}')}",
+            *(f"{shard} is owned by {owners.get(shard, 'nobody')}" for shard in sorted(put - over)),
+        ]
 
     def zookeeper_signal(self, number: signal.Signals) -> bool:
         """Send a signal to ZooKeeper's own process; False if there is none just now."""

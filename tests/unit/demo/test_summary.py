@@ -1,13 +1,27 @@
 import io
 import json
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
+from examples.demo.milestones import Join, Kill
 from examples.demo.report import print_report
-from examples.demo.summary import Kill, Summary, Tally, tally
+from examples.demo.summary import Summary, Tally, tally
 from kinesis_spout.dead_letter import DeadLetter
+
+KILL = Kill(
+    run=1,
+    pid=42,
+    unfinished=17,
+    repeated=3,
+    taken_over_seconds=3.4,
+    resumed_seconds=6.1,
+    spark_seconds=5.0,
+    again=Join(pid=43, first_record_seconds=0.8, share_seconds=1.2, owned=2, open_shards=4),
+)
 
 
 def summary(books: Tally, *, unfinished: str | None = None, examples: Sequence[DeadLetter] = ()) -> Summary:
@@ -19,17 +33,18 @@ def summary(books: Tally, *, unfinished: str | None = None, examples: Sequence[D
         ends_shards=True,
         splits=1,
         merges=1,
-        kills=(Kill(pid=42, unfinished=17, resumed_seconds=6.1, spark_seconds=5.0),),
+        second=Join(pid=41, first_record_seconds=0.4, share_seconds=0.9, owned=2, open_shards=4),
+        kills=(KILL,),
         seconds=61.23,
         unfinished=unfinished,
         examples=tuple(examples),
     )
 
 
-def report(of: Summary) -> str:
+def report(of: Summary, *, width: int = 1_000) -> str:
     text = io.StringIO()
-    print_report(Console(file=text, width=120), of)
-    return text.getvalue()
+    print_report(Console(file=text, width=width, force_terminal=True, no_color=True), of)
+    return re.sub(r"\x1b\[[0-9;]*m", "", text.getvalue())
 
 
 def test_every_record_acked_or_dead_lettered_is_exit_code_0() -> None:
@@ -69,7 +84,11 @@ def test_as_json_it_has_the_counts_that_a_check_needs() -> None:
     counts = json.loads(json.dumps(summary(tally(5, {0: 1, 1: 2}, {2, 3})).as_json()))
     expected = {"produced": 5, "acked": 2, "dead_lettered": 2, "lost": 1, "duplicates": 1, "retries": 5}
     assert {name: counts[name] for name in expected} == expected
-    assert counts["kills"] == [{"pid": 42, "unfinished": 17, "resumed_seconds": 6.1, "spark_seconds": 5.0}]
+    (kill,) = counts["kills"]
+    before = {"pid": 42, "unfinished": 17, "resumed_seconds": 6.1, "spark_seconds": 5.0}
+    assert {name: kill[name] for name in before} == before
+    assert (kill["repeated"], kill["taken_over_seconds"], kill["again"]["share_seconds"]) == (3, 3.4, 1.2)
+    assert counts["second"]["share_seconds"] == 0.9
 
 
 @pytest.mark.parametrize(("attempts", "text"), [(1, "after 1 attempt:"), (4, "after 4 attempts:")])
@@ -90,4 +109,30 @@ def test_the_report_shows_dead_letters_with_their_errors(attempts: int, text: st
     shown = report(summary(tally(1, {}, {0}), examples=[letter]))
     assert f"exhausted {text} CancelledFlightError: [no] departure" in shown
     assert "pid 42" in shown
-    assert "6.1 s later" in shown
+    assert "3 records were handled again" in shown
+
+
+def test_the_report_says_how_long_each_change_of_the_consumers_took() -> None:
+    shown = report(summary(tally(1, {0: 1}, set())))
+    times = [
+        ("0.4", "the second consumer joins", "its first record"),
+        ("0.9", "the second consumer joins", "it owns 2 of 4 open shards"),
+        ("3.4", "SIGKILL of the one on Spark", "the second one's first record of its shards"),
+        ("6.1", "SIGKILL of the one on Spark", "its first record, started again (Spark's start: 5.0 s)"),
+        ("0.8", "it joins again", "its first record"),
+        ("1.2", "it joins again", "it owns 2 of 4 open shards"),
+    ]
+    rows = [[cell.strip() for cell in line.split("│")] for line in shown.splitlines() if "│" in line]
+    told = {(seconds, begin): end for seconds, begin, end in rows}
+    assert all(told[seconds, begin].startswith(end) for seconds, begin, end in times)
+
+
+def test_what_did_not_happen_has_no_time() -> None:
+    nothing = summary(tally(1, {0: 1}, set()))
+    nothing = replace(nothing, second=Join(pid=41), kills=(Kill(run=1, pid=42, unfinished=0),))
+    assert "How long each change took" not in report(nothing)
+
+
+def test_the_report_fits_a_terminal_of_80_columns() -> None:
+    shown = report(summary(tally(12_000, dict.fromkeys(range(12_000), 2), set())), width=80)
+    assert max(map(len, shown.splitlines())) <= 80

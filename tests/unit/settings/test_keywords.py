@@ -24,7 +24,10 @@ CLASSES = {
     "class ZooKeeperKeywords(TypedDict, total=False):\n": PLACE,
 }
 """The head of each class, and what it has."""
-ALSO_TAKEN = {"initial_position": "str | float | datetime"}
+ALSO_TAKEN = {
+    "initial_position": "str | float | datetime",
+    "start_again": "str | float | datetime | None",
+}
 """Where a keyword argument may be more than what the setting becomes."""
 
 RIGHT = """

@@ -59,8 +59,8 @@ def large(shards: int, members: int = 100) -> Assignment:
 
 
 def test_a_thousand_shards_stay_far_below_what_zookeeper_takes_in_one_request() -> None:
-    assert len(large(1_000).encode()) < 25_000
-    assert len(large(10_000).encode()) < 250_000
+    assert len(large(1_000).encode()) < 20_000
+    assert len(large(10_000).encode()) < 200_000
 
 
 @pytest.mark.parametrize(

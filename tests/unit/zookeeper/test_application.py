@@ -1,7 +1,10 @@
+from dataclasses import replace
+
 import pytest
 
 from kinesis_spout.errors import CheckpointUnreadable, StreamRecreated
 from kinesis_spout.zookeeper import Application
+from kinesis_spout.zookeeper.application import MAX_DEPLOYMENTS
 from shard_state import Position, SequenceNumber
 
 STARTS = [
@@ -27,10 +30,36 @@ def test_the_stored_form_of_version_1_stays_readable() -> None:
     assert application.encode() == stored
 
 
+def test_the_deployments_that_began_again_are_stored_and_the_oldest_are_forgotten() -> None:
+    application = Application(stream_created=5.5, start=Position.trim_horizon())
+    for number in range(MAX_DEPLOYMENTS + 2):
+        pending = application.begins_again(f"v{number}", Position.at_timestamp(7.25))
+        assert Application.decode(pending.encode(), "/place") == pending
+        application = replace(pending, begun=True)
+    assert len(application.deployments) == MAX_DEPLOYMENTS
+    assert application.deployments[0] == "v2"
+    assert Application.decode(application.encode(), "/place") == application
+
+
+def test_the_stored_form_with_deployments_stays_readable() -> None:
+    stored = (
+        b'{"version":1,"stream_created":5.5,"start":{"type":"AT_TIMESTAMP","timestamp":7.25},'
+        b'"deployments":["v1","v2"],"begun":true}'
+    )
+    start = Position.at_timestamp(7.25)
+    application = Application(stream_created=5.5, start=start, deployments=("v1", "v2"))
+    assert Application.decode(stored, "/place") == application
+    assert application.encode() == stored
+
+
 @pytest.mark.parametrize(
     "stored",
     [
         b"x",
+        b"",
+        b'{"version":1,"stream_created":5,"start":{"type":"TRIM_HORIZON"},"deployments":"v1","begun":true}',
+        b'{"version":1,"stream_created":5,"start":{"type":"TRIM_HORIZON"},"deployments":[1],"begun":true}',
+        b'{"version":1,"stream_created":5,"start":{"type":"TRIM_HORIZON"},"deployments":["v1"],"begun":1}',
         b"[]",
         b"{}",
         b"null",

@@ -136,3 +136,12 @@ def test_an_order_that_the_door_cannot_keep_is_refused_before_spark_starts(
     monkeypatch.setattr("kinesis_spout.cli.commands.run.start_spark", refuses_to_start)
     _, err = FakeWorld().call("run", "json:loads", door, "--order", "key", *SETTINGS, exit_code=2)
     assert f"--order: expected unordered with {door}, got 'key'" in err
+
+
+def test_a_guarantee_that_spark_cannot_give_is_refused_before_it_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kinesis_spout.cli.commands.run.start_spark", refuses_to_start)
+    asked = ("run", "json:loads", "--guarantee", "at_most_once", *SETTINGS)
+    _, err = FakeWorld().call(*asked, exit_code=2)
+    assert "--guarantee: expected at_least_once or none on Spark, got 'at_most_once'" in err
