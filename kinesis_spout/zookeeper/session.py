@@ -27,8 +27,8 @@ from kazoo.protocol.states import KeeperState
 from kazoo.retry import KazooRetry
 
 from kinesis_spout.clock import Clock, SystemClock
+from kinesis_spout.coordination import DEFAULT_SESSION_TIMEOUT_SECONDS
 from kinesis_spout.errors import StoreError, StoreUnavailable
-from kinesis_spout.ports import DEFAULT_SESSION_TIMEOUT_SECONDS
 from kinesis_spout.zookeeper.errors import ANSWERS, FAILURES, translated
 from kinesis_spout.zookeeper.security.acls import CREATOR, OPEN, NodeAcls
 from kinesis_spout.zookeeper.security.credentials import Login, Tls
