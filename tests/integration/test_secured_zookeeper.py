@@ -314,8 +314,10 @@ def given(
 ) -> dict[str, Any]:
     """The settings of an application, with every secret that ZooKeeper may want, and ten records to read."""
     stream = moto_server.create_stream(shards=2)
-    records = [{"Data": str(number).encode(), "PartitionKey": str(number)} for number in range(10)]
-    moto_server.client().put_records(StreamName=stream, Records=records)
+    moto_server.client().put_records(
+        StreamName=stream,
+        Records=[{"Data": str(number).encode(), "PartitionKey": str(number)} for number in range(10)],
+    )
     certificate = secured_zookeeper.access("certificate")
     return {
         "stream": stream,
