@@ -106,10 +106,10 @@ class Lifecycle:
             shard_id for shard_id, owner in assignment.owners.items() if before.owners.get(shard_id) != owner
         ]
         _log.info(
-            "assigned %s of %s to %d members: %s new or moved (assignment %d)",
+            "assigned %s of %s to %s: %s new or moved (assignment %d)",
             shards(len(assignment.owners)),
             self._stream,
-            len(assignment.members),
+            f"{len(assignment.members)} member{'' if len(assignment.members) == 1 else 's'}",
             shards(len(moved)),
             assignment.epoch,
         )
