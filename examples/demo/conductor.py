@@ -247,7 +247,7 @@ class Conductor:
             return False
         if self._finished < self._records * _KILLS_END * (done + 1) / (self._kills_wanted + 1):
             return False
-        if not self._milestones.is_shared():
+        if not self._milestones.is_working():
             return False
         if self._unfinished == 0 and self._producer.is_held:
             # Nothing is in flight that a kill could hit: let there be more, unless this was all.

@@ -81,6 +81,10 @@ class Milestones:
         """Whether all who were to join have joined, and have had half of the shards."""
         return bool(self.joins) and all(join.share_seconds is not None for join in self.joins.values())
 
+    def is_working(self) -> bool:
+        """Whether each of them has handled a record, too."""
+        return self.is_shared() and all(join.is_complete for join in self.joins.values())
+
     def look(
         self,
         now: float,

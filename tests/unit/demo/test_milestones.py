@@ -41,9 +41,11 @@ def test_a_join_is_timed_to_its_first_record_and_to_half_of_the_shards() -> None
         look(11, [delivery(10.75, SECOND, "c")], {ALONE: status(1, "abd"), SECOND: status(10, "c")}, 4)
     )
     assert not milestones.is_shared()
+    assert not milestones.is_working()
     (said,) = look(11.5, [], {ALONE: status(1, "ab"), SECOND: status(10, "cd")}, 4)
     assert said == "the second consumer shares: first record 0.8 s after it joined, 2 of 4 shards after 1.5 s"
     assert milestones.is_shared()
+    assert milestones.is_working()
     assert milestones.joins == {
         SECOND: Join(pid=20, first_record_seconds=0.75, share_seconds=1.5, owned=2, open_shards=4)
     }
@@ -98,3 +100,11 @@ def test_a_consumer_that_is_killed_again_is_to_join_no_more() -> None:
     milestones.killed(AGAIN, 30, 40.0, shards="ab", unfinished=0)
     assert set(milestones.joins) == {SECOND}
     assert [kill.run for kill in milestones.kills] == [ALONE, AGAIN]
+
+
+def test_who_has_shards_and_no_record_shares_and_does_not_work_yet() -> None:
+    milestones = Milestones()
+    milestones.started(SECOND, pid=20)
+    assert not list(milestones.look(12, [], {ALONE: status(1, "ab"), SECOND: status(10, "cd")}, 4))
+    assert milestones.is_shared()
+    assert not milestones.is_working()
