@@ -160,10 +160,10 @@ class Director:
         return now - self._whole_since >= _CALM_SECONDS
 
     def _begin(self, lane: Lane, now: float, *, alone: bool) -> bool:
-        random = lane.random
-        fault = drawn(lane.faults, random)
-        who, how_long = random.random(), random.random()
-        lane.due = now + random.uniform(*lane.gap_seconds)
+        fault = drawn(lane.faults, lane.random)
+        who, how_long = lane.random.random(), lane.random.random()
+        lane.due = now + lane.random.uniform(*lane.gap_seconds)
+        random = Random(lane.random.random())  # what it draws itself moves nothing in the lane
         event = Event(kind=fault.kind, target=lane.name, begin=time.time(), alone=alone)
         if isinstance(fault, WorldFault):
             end = fault.begin(self.world, random)
