@@ -135,8 +135,15 @@ class Director:
     def _lane(
         self, name: str, faults: Sequence[Fault], gap: tuple[float, float], *, only_alone: bool = False
     ) -> Lane:
-        random = Random(f"{self.world.plan.seed}/{name}")
-        return Lane(name=name, faults=faults, gap_seconds=gap, random=random, only_alone=only_alone)
+        plan = self.world.plan
+        shortest, longest = gap
+        return Lane(
+            name=name,
+            faults=faults,
+            gap_seconds=(plan.pace * shortest, plan.pace * longest),
+            random=Random(f"{plan.seed}/{name}"),
+            only_alone=only_alone,
+        )
 
     def _inject(self) -> None:
         now = time.monotonic()
