@@ -60,6 +60,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--events", type=int, default=200, help="stop after so many faults (%(default)s)")
     parser.add_argument("--seconds", type=float, default=600.0, help="and after so long (%(default)g)")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
+    parser.add_argument(
+        "--pace", type=float, default=1.0, help="of the pauses between faults: 0.5 halves them"
+    )
     parser.add_argument("--consumers", type=int, default=3, help="of the plain door (%(default)s)")
     parser.add_argument("--on-spark", type=int, default=1, help="of the micro-batch door (%(default)s)")
     parser.add_argument("--shards", type=int, default=4)
@@ -79,6 +82,7 @@ def main() -> int:
         seed=given.seed,
         events=given.events,
         seconds=given.seconds,
+        pace=given.pace,
         consumers=given.consumers,
         on_spark=given.on_spark,
         shards=given.shards,

@@ -135,8 +135,15 @@ class Director:
     def _lane(
         self, name: str, faults: Sequence[Fault], gap: tuple[float, float], *, only_alone: bool = False
     ) -> Lane:
-        random = Random(f"{self.world.plan.seed}/{name}")
-        return Lane(name=name, faults=faults, gap_seconds=gap, random=random, only_alone=only_alone)
+        plan = self.world.plan
+        shortest, longest = gap
+        return Lane(
+            name=name,
+            faults=faults,
+            gap_seconds=(plan.pace * shortest, plan.pace * longest),
+            random=Random(f"{plan.seed}/{name}"),
+            only_alone=only_alone,
+        )
 
     def _inject(self) -> None:
         now = time.monotonic()
@@ -160,10 +167,10 @@ class Director:
         return now - self._whole_since >= _CALM_SECONDS
 
     def _begin(self, lane: Lane, now: float, *, alone: bool) -> bool:
-        random = lane.random
-        fault = drawn(lane.faults, random)
-        who, how_long = random.random(), random.random()
-        lane.due = now + random.uniform(*lane.gap_seconds)
+        fault = drawn(lane.faults, lane.random)
+        who, how_long = lane.random.random(), lane.random.random()
+        lane.due = now + lane.random.uniform(*lane.gap_seconds)
+        random = Random(lane.random.random())  # what it draws itself moves nothing in the lane
         event = Event(kind=fault.kind, target=lane.name, begin=time.time(), alone=alone)
         if isinstance(fault, WorldFault):
             end = fault.begin(self.world, random)

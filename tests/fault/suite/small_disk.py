@@ -4,11 +4,12 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 _BYTES: Final = 192 << 20
+_PIECE_BYTES: Final = 64 << 10
 
 
 class SmallDisk:
@@ -18,8 +19,10 @@ class SmallDisk:
         self._filler = folder / "filler"
 
     def fill(self) -> None:
-        with self._filler.open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(self._filler).free)
+        """Write until nothing fits any more: whoever else writes meanwhile takes a part."""
+        with self._filler.open("wb", buffering=0) as file, suppress(OSError):
+            while True:
+                file.write(bytes(_PIECE_BYTES))
 
     def clear(self) -> None:
         self._filler.unlink()

@@ -43,6 +43,8 @@ class Plan:
     """How many faults, at most."""
     seconds: float
     """For how long faults are injected, at most."""
+    pace: float = 1.0
+    """How long the pauses between faults are, as a factor."""
     consumers: int = 3
     """Of the plain door,"""
     on_spark: int = 0
