@@ -3,8 +3,8 @@
 from typing import Final
 
 from kinesis_spout.clock import Clock
+from kinesis_spout.coordination import Elected, Election
 from kinesis_spout.errors import StoreUnavailable
-from kinesis_spout.ports import Elected, Election
 
 _CERTAIN_SHARE: Final = 2 / 3
 """Of the session time-out. The rest is for clocks that do not run alike, and for the end of a short unit."""

@@ -8,7 +8,8 @@ import pytest
 from kazoo.client import KazooClient
 
 from kinesis_spout.clock import Clock
-from kinesis_spout.ports import CheckpointStore, Coordinator, Group
+from kinesis_spout.coordination import Coordinator, Group
+from kinesis_spout.ports import CheckpointStore
 from kinesis_spout.testing import InMemoryProcess, InMemoryZooKeeper, StoreFault
 from kinesis_spout.zookeeper import ChunkLimits, EmbeddedZooKeeper, Paths, ZooKeeperBackend, ZooKeeperSession
 from tests.zookeeper_proxy import ZooKeeperProxy

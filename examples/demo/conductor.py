@@ -18,8 +18,11 @@ from examples.demo.summary import Tally, tally
 from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.dead_letters.json_lines import JsonLinesSink
 
-KILLS_END: Final = 0.8
-"""The share of the records before which all kills come; the producer holds back the others until then."""
+HELD_AT: Final = 0.5
+"""The share of the records that is put before the second consumer has its shards. After that and after each kill,
+when all have their shards again, there is more: so that there is something to do for each."""
+_KILLS_END: Final = 0.8
+"""The share of the records that is finished before the last kill, and a part of it before each other one."""
 
 _LOOK_SECONDS: Final = 0.1
 _LETTERS_SECONDS: Final = 0.5
@@ -161,7 +164,10 @@ class Conductor:
                 dead_lettered=len(self.letters),
                 retries=self.ledger.retries,
                 open_shards=self._producer.open_shards,
-                owned=tuple(len(statuses[run].owned) for run in sorted(statuses)),
+                owned={
+                    "Spark" if consumer is self._spark else "Python": len(statuses[consumer.run].owned)
+                    for consumer in reversed(self._consumers)
+                },
             )
         )
 
@@ -170,8 +176,10 @@ class Conductor:
     ) -> None:
         for text in self._milestones.look(now, deliveries, statuses, self._producer.open_shards):
             self._display.event(text)
-        if self._milestones.is_shared() and len(self.kills) == self._kills_wanted:
-            self._producer.release()
+        stage = len(self._milestones.kills) + self._milestones.is_shared()
+        self._producer.allow(
+            int(self._records * (HELD_AT + (1 - HELD_AT) * stage / (self._kills_wanted + 1)))
+        )
 
     def _read(self) -> list[Delivery]:
         for text in _told(self._events):
@@ -237,15 +245,15 @@ class Conductor:
         done, since = len(self.kills), self._working_since
         if done == self._kills_wanted or since is None or time.monotonic() - since < _SETTLED_SECONDS:
             return False
-        if self._finished < self._records * KILLS_END * (done + 1) / (self._kills_wanted + 1):
+        if self._finished < self._records * _KILLS_END * (done + 1) / (self._kills_wanted + 1):
             return False
         if not self._milestones.is_shared():
             return False
-        if self._unfinished == 0:
+        if self._unfinished == 0 and self._producer.is_held:
             # Nothing is in flight that a kill could hit: let there be more, unless this was all.
-            self._producer.release()
+            self._producer.allow(self._records)
             return self._producer.finished
-        return self._moving
+        return self._moving and self._unfinished > 0
 
     def _kill(self) -> None:
         killed, survivor = self._spark, self._second

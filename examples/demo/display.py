@@ -1,6 +1,7 @@
 """What the demo shows while it runs: a live panel on a terminal, plain lines anywhere else."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol, Self
 
@@ -26,13 +27,14 @@ class Snapshot:
     dead_lettered: int
     retries: int
     open_shards: int
-    owned: tuple[int, ...] = ()
-    """How many shards each living consumer owns."""
+    owned: Mapping[str, int]
+    """How many shards each consumer owns, closed ones that are read to their end included."""
 
     @property
     def shares(self) -> str:
         """Say who has how many shards."""
-        return f"{self.open_shards} open shards (owned: {' + '.join(map(str, self.owned))})"
+        owned = ", ".join(f"{name} {count}" for name, count in self.owned.items())
+        return f"{self.open_shards} open shards; owned: {owned}"
 
     @property
     def behind(self) -> int:

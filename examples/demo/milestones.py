@@ -136,7 +136,7 @@ class Milestones:
             self.kills[-1] = replace(kill, again=join)
         if join.is_complete:
             yield (
-                f"{'it' if run == self._again else 'the second consumer'} shares: first record "
+                f"{'the one on Spark' if run == self._again else 'the second consumer'} shares: first record "
                 f"{join.first_record_seconds:.1f} s after it joined, "
                 f"{join.owned} of {join.open_shards} shards after {join.share_seconds:.1f} s"
             )

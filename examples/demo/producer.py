@@ -36,7 +36,7 @@ class Producer:
 
     Args:
         records_per_second: the pace.
-        hold_at: how many records are put before ``release`` is called, so that something is left for later.
+        allowed: how many records are put before ``allow`` is called, so that something is left for later.
         reshards: by a number of records: what is done to the shards when that many are on the stream.
         tell: is told what happened, on the producer's thread.
     """
@@ -48,7 +48,7 @@ class Producer:
         entries: Sequence[Entry],
         *,
         records_per_second: float,
-        hold_at: int,
+        allowed: int,
         reshards: Mapping[int, Reshard],
         tell: Callable[[str], None],
     ) -> None:
@@ -57,11 +57,10 @@ class Producer:
         self._entries = entries
         self._pace = records_per_second
         self._batch = max(1, min(_LARGEST_BATCH, int(records_per_second * _BATCH_SECONDS)))
-        self._hold_at = hold_at
+        self._allowed = allowed
         self._reshards = dict(sorted(reshards.items()))
         self._tell = tell
         self._stopping = threading.Event()
-        self._released = threading.Event()
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="demo-producer", daemon=True)
         self.produced = 0
@@ -70,9 +69,14 @@ class Producer:
         self.resharded: Counter[Reshard] = Counter()
         """What was done to the shards."""
 
-    def release(self) -> None:
-        """Let it put the last records."""
-        self._released.set()
+    def allow(self, records: int) -> None:
+        """Let it put so many records in all; not fewer than before."""
+        self._allowed = max(self._allowed, records)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether all is put that it may put."""
+        return self.produced >= self._allowed
 
     @property
     def finished(self) -> bool:
@@ -106,10 +110,9 @@ class Producer:
             self._reshard(self._reshards[due])
             del self._reshards[due]
             return
-        limit = len(self._entries) if self._released.is_set() else self._hold_at
-        batch = self._entries[self.produced : min(self.produced + self._batch, limit)]
+        batch = self._entries[self.produced : min(self.produced + self._batch, self._allowed)]
         if not batch:
-            self._released.wait(_POLL_SECONDS)
+            self._stopping.wait(_POLL_SECONDS)
             return
         put_all(self._client, self._stream, batch, Patience())
         self.produced += len(batch)

@@ -50,12 +50,13 @@ def _rows(summary: Summary) -> list[tuple[str, int, str]]:
 
 
 def _duplicates(summary: Summary) -> str:
-    if not summary.kills:
-        return "handled more than once: without a kill there is no reason for any"
+    if not summary.tally.duplicates:
+        return "handled more than once: at least once is the promise"
     killed = sum(kill.repeated for kill in summary.kills)
+    moved = summary.tally.duplicates - killed
     return (
-        f"handled more than once: {killed:,} of them because of a kill, which came before their commit; "
-        "at least once is the promise"
+        f"handled more than once: {killed:,} by the killed one, before it could commit"
+        f"{f', {moved:,} of shards that moved before a commit' if moved else ''}; at least once is the promise"
     )
 
 

@@ -19,7 +19,7 @@ import msgspec
 import typer
 from rich.console import Console
 
-from examples.demo.conductor import KILLS_END, Conductor
+from examples.demo.conductor import HELD_AT, Conductor
 from examples.demo.consumers.settings import ConsumerSettings, ledger_directory
 from examples.demo.display import Display, display_on
 from examples.demo.flights import ALL_FLIGHTS, read_flights
@@ -142,7 +142,7 @@ def run_demo(settings: DemoSettings, directory: Path, display: Display) -> Summa
                 stream,
                 entries,
                 records_per_second=settings.records / _PRODUCING_SECONDS,
-                hold_at=int(settings.records * KILLS_END),
+                allowed=int(settings.records * HELD_AT),
                 reshards=reshards,
                 tell=events.put,
             )

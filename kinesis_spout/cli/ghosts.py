@@ -20,7 +20,7 @@ from rich.console import Console
 from kinesis_spout.cli.output import note, printable
 from kinesis_spout.cli.stored_progress import StoredProgress
 from kinesis_spout.clock import Clock
-from kinesis_spout.ports import MAX_SESSION_TIMEOUT_SECONDS
+from kinesis_spout.coordination import MAX_SESSION_TIMEOUT_SECONDS
 
 _GRACE_SECONDS: Final = 2.0
 """ZooKeeper ends sessions at ticks, a little after their time."""

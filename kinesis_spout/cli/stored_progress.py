@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from kinesis_spout.ports import CheckpointStore, Coordinator, Group
+from kinesis_spout.coordination import Coordinator, Group
+from kinesis_spout.ports import CheckpointStore
 from shard_state import Checkpoint
 
 if TYPE_CHECKING:

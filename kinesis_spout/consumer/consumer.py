@@ -414,11 +414,9 @@ class Consumer:
         if is_placed:
             self._life.follows(ours, leaving)
         acquired: list[tuple[str, Position]] = []
-        refused: list[str] = []
         for shard_id, fresh, fences in wishes:
             checkpoint = self.ports.coordinator.acquire(shard_id, fresh, fences=fences)
             if checkpoint is None:
-                refused.append(shard_id)
                 continue
             with self.lock:
                 self.manager.acquired(shard_id, checkpoint)
@@ -432,7 +430,9 @@ class Consumer:
                         self._listener.shards_acquired([shard_id])
             if state is None:
                 self.ports.coordinator.release([shard_id])
-        self._life.acquired(acquired, refused)
+        with self.lock:
+            missing = self.sharing.missing
+        self._life.acquired(acquired, missing)
 
     def _hand_over(self, now: float) -> None:
         """Give up the shards that are another's, once nothing of them is in flight, or their time is over."""

@@ -80,12 +80,12 @@ class Lifecycle:
         for line in self._reshards.listed(listed, self._stream):
             _log.info("%s", line)
 
-    def acquired(self, positions: Sequence[tuple[str, Position]], refused: Collection[str]) -> None:
+    def acquired(self, positions: Sequence[tuple[str, Position]], missing: Collection[str]) -> None:
         """Say which shards are read from now on, and which their old owners keep still.
 
         Args:
             positions: of the shards that were acquired.
-            refused: the shards that are ours, and that their old owner keeps still.
+            missing: the shards that are ours, and that their old owner keeps still.
         """
         ours = {shard_id for shard_id, _ in positions}
         taken_over, taken = ours & self._waited_for, ours - self._waited_for
@@ -95,10 +95,10 @@ class Lifecycle:
             _log.info("took over %s", of_stream(taken_over, self._stream))
         for shard_id, position in positions:
             _log.debug("%s is read from %s", shard_id, readable(position))
-        news = set(refused) - self._waited_for
+        news = set(missing) - self._waited_for
         if news:
             _log.info("waits for the old owner of %s to let go", of_stream(news, self._stream))
-        self._waited_for = set(refused)
+        self._waited_for = set(missing)
 
     def assigned(self, before: Assignment, assignment: Assignment) -> None:
         """Say what this member has assigned, as the leader."""
@@ -106,10 +106,10 @@ class Lifecycle:
             shard_id for shard_id, owner in assignment.owners.items() if before.owners.get(shard_id) != owner
         ]
         _log.info(
-            "assigned %s of %s to %d members: %s new or moved (assignment %d)",
+            "assigned %s of %s to %s: %s new or moved (assignment %d)",
             shards(len(assignment.owners)),
             self._stream,
-            len(assignment.members),
+            f"{len(assignment.members)} member{'' if len(assignment.members) == 1 else 's'}",
             shards(len(moved)),
             assignment.epoch,
         )

@@ -2,8 +2,8 @@
 
 import logging
 
+from kinesis_spout.coordination import Coordinator
 from kinesis_spout.failure_kinds import FailureKinds
-from kinesis_spout.ports import Coordinator
 from kinesis_spout.settings import SpoutConfig
 from shard_state import BreakerEvent, BreakerNotice, Pause
 

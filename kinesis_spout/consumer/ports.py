@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from kinesis_spout.clock import Clock, SystemClock
-from kinesis_spout.ports import CheckpointStore, Coordinator, DeadLetterSink, Group, ShardGetter, ShardLister
+from kinesis_spout.coordination import Coordinator, Group
+from kinesis_spout.ports import CheckpointStore, DeadLetterSink, ShardGetter, ShardLister
 from shard_state import Position
 
 OpenGetter = Callable[[str, Position], ShardGetter]

@@ -146,6 +146,11 @@ class Sharing:
         ]
 
     @property
+    def missing(self) -> frozenset[str]:
+        """The shards that are ours, and that somebody owns still."""
+        return frozenset(self._wanted.keys() - self._manager.owned)
+
+    @property
     def leaving(self) -> frozenset[str]:
         """The owned shards that are another's."""
         return frozenset(self._leaving)

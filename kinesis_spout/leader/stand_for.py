@@ -3,7 +3,7 @@
 from contextlib import ExitStack
 from typing import Unpack
 
-from kinesis_spout.ports import Election
+from kinesis_spout.coordination import Election
 from kinesis_spout.settings import ZooKeeperKeywords
 from kinesis_spout.settings.sources import checked, from_keywords
 from kinesis_spout.settings.spout_config import IN_PYTHON

@@ -176,12 +176,13 @@ class BufferedShards:
 
     def _is_claimed(self, shard_id: str, getter: BufferedShardGetter) -> bool:
         """Tell whether the next record may be handed out; if not, have a claim on it and some more committed."""
+        manager, following = self._consumer.manager, getter.ahead(1)
+        if following is None or manager.may_hand_out(shard_id, following[0]):
+            return True  # of none the poll says why
         ahead = getter.ahead(MAX_CLAIMED)
-        if ahead is None:
-            return True  # the poll says why there is none
-        if self._consumer.manager.claim(shard_id, *ahead):
+        if ahead is not None and manager.claim(shard_id, *ahead):
             self._consumer.commit_soon()
-        return self._consumer.manager.may_hand_out(shard_id, ahead[0])
+        return False
 
     def _end(self, shard_id: str) -> None:
         self._drop_getter(shard_id)

@@ -22,12 +22,13 @@ from typing import Any, Final, Protocol
 
 from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import NoAuthError, RolledBackError, RuntimeInconsistency
+from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KeeperState
 from kazoo.retry import KazooRetry
 
 from kinesis_spout.clock import Clock, SystemClock
+from kinesis_spout.coordination import DEFAULT_SESSION_TIMEOUT_SECONDS
 from kinesis_spout.errors import StoreError, StoreUnavailable
-from kinesis_spout.ports import DEFAULT_SESSION_TIMEOUT_SECONDS
 from kinesis_spout.zookeeper.errors import ANSWERS, FAILURES, translated
 from kinesis_spout.zookeeper.security.acls import CREATOR, OPEN, NodeAcls
 from kinesis_spout.zookeeper.security.credentials import Login, Tls
@@ -37,6 +38,7 @@ from kinesis_spout.zookeeper.security.refusals import (
     KazooLog,
     advice,
     login_refusal,
+    login_unanswered,
     tls_refusal,
 )
 
@@ -136,10 +138,11 @@ class ZooKeeperSession:
         self._trouble: BaseException | None = None
         """What was the matter with the last attempt to connect."""
         self._stops_client = False
+        self._handler = KazooHandler(tls)
         self.client = KazooClient(
             hosts=self.hosts,
             timeout=session_timeout_seconds,
-            handler=KazooHandler(tls),
+            handler=self._handler,
             default_acl=list(self.acls.own),
             connection_retry=KazooRetry(
                 max_tries=-1,
@@ -214,7 +217,12 @@ class ZooKeeperSession:
         except NoAuthError:
             return  # an answer, and this node need not be ours
         except FAILURES as error:
-            raise (translated(error) if self._refusal is None else StoreError(self._refusal)) from error
+            self._handler.cut()
+            if self._refusal is not None:
+                raise StoreError(self._refusal) from error
+            if self._user is not None and isinstance(error, KazooTimeoutError):
+                raise StoreUnavailable(login_unanswered(self._user, self.hosts, timeout_seconds)) from error
+            raise translated(error) from error
         if stat is None:
             raise StoreError(
                 f"expected the chroot {self.client.chroot} to exist in ZooKeeper at {self.hosts}: make it first"

@@ -7,8 +7,8 @@ from typing import Protocol
 import pytest
 from kazoo.client import KazooClient
 
+from kinesis_spout.coordination import Elected, Election
 from kinesis_spout.errors import StoreUnavailable
-from kinesis_spout.ports import Elected, Election
 from kinesis_spout.testing import InMemoryOffice
 from kinesis_spout.zookeeper import EmbeddedZooKeeper, ZooKeeperElection, ZooKeeperSession
 from tests.zookeeper_proxy import ZooKeeperProxy

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.fault.suite.director import Director
-from tests.fault.suite.report import lines, reported
+from tests.fault.suite.judgement.report import lines, reported
 from tests.fault.suite.world import Plan, World, made
 from tests.kinesis_endpoints import KinesisEndpoint, _kinesis_local_package
 

@@ -33,7 +33,7 @@ def no_demo_left(tmp_path: Path) -> Callable[[], bool]:
     return nothing_left
 
 
-def test_no_record_is_lost_over_retries_dead_letters_resharding_and_a_kill(
+def test_no_record_is_lost_over_retries_dead_letters_resharding_a_second_consumer_and_a_kill(
     environment: dict[str, str], no_demo_left: Callable[[], bool]
 ) -> None:
     done = subprocess.run(
@@ -54,11 +54,18 @@ def test_no_record_is_lost_over_retries_dead_letters_resharding_and_a_kill(
     assert summary["recovered"] > 0
     assert summary["retries"] > summary["recovered"]
     assert len(summary["kills"]) == 1
-    assert summary["kills"][0]["resumed_seconds"] > 0
+    (kill,) = summary["kills"]
+    assert summary["second"]["share_seconds"] > 0
+    assert kill["taken_over_seconds"] > 0
+    assert kill["resumed_seconds"] > 0
+    assert kill["again"]["share_seconds"] > 0
+    assert kill["repeated"] <= summary["duplicates"]
     # moto's server never ends a closed shard, so the demo does not reshard there.
     resharded = 0 if summary["engine"] == "moto's server" else 1
     assert (summary["splits"], summary["merges"]) == (resharded, resharded)
     assert "killed the consumer" in done.stderr
+    assert "the second consumer shares" in done.stderr
+    assert "went on with the dead one's shards" in done.stderr
     assert "resumed" in done.stderr
     assert no_demo_left()
 

@@ -1,6 +1,7 @@
 """Progress in a real ZooKeeper with users, TLS and ACLs: every door gets in, nobody else does, nothing leaks."""
 
 import json
+import threading
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +28,7 @@ from tests.kinesis_endpoints import KinesisEndpoint
 from tests.secured_zookeeper import KEY_PASSWORD, OTHER_PASSWORD, PASSWORD, SecuredZooKeeper
 from tests.shards import shards_named
 from tests.zookeeper_proxy import SASL, ZooKeeperProxy
-from tests.zookeeper_server import SESSION_TIMEOUT_SECONDS, wait_until
+from tests.zookeeper_server import DEADLINE_SECONDS, SESSION_TIMEOUT_SECONDS, wait_until
 
 pytestmark = pytest.mark.zookeeper
 
@@ -201,16 +202,27 @@ def test_a_wrong_password_is_refused_with_what_to_do(
     assert not refused.value.retriable
 
 
+@pytest.mark.parametrize(
+    ("session_timeout_seconds", "start_timeout_seconds", "expected"),
+    [
+        (1.0, 15.0, "does not accept the credentials of 'billing'"),
+        (SESSION_TIMEOUT_SECONDS, 3.0, "has not answered to the credentials of 'billing' within 3 s"),
+    ],
+)
 def test_a_server_that_has_no_sasl_is_named_as_what_is_the_matter(
     zookeeper_server: EmbeddedZooKeeper,
+    session_timeout_seconds: float,
+    start_timeout_seconds: float,
+    expected: str,
 ) -> None:
     session = ZooKeeperSession(
         zookeeper_server.connect_string,
-        session_timeout_seconds=1.0,
+        session_timeout_seconds=session_timeout_seconds,
         login=Login(user="billing", password=PASSWORD, is_sasl=True),
     )
-    with pytest.raises(StoreError, match="that the servers know this user"):
-        session.start()
+    with pytest.raises(StoreError, match=expected) as refused:
+        session.start(start_timeout_seconds)
+    assert "section Server of their JAAS file" in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -246,8 +258,16 @@ def test_the_wrong_port_is_what_an_unfit_connection_asks_about(
     wrong = {"tls": secured_zookeeper.plain, "nobody": secured_zookeeper.tls}[way]
     settings = secured_zookeeper.settings(fresh_root, **secured_zookeeper.access(way) | {"zookeeper": wrong})
     session = settings.session(None)
+
+    def give_up_after_one_attempt() -> None:
+        wait_until(lambda: session._trouble is not None, "an attempt to connect has failed")
+        session._settled.set()
+
+    impatience = threading.Thread(target=give_up_after_one_attempt)
+    impatience.start()
     with pytest.raises(StoreUnavailable, match="port for TLS" if way == "tls" else "zookeeper_tls=True"):
-        session.start(timeout_seconds=2.0)
+        session.start(timeout_seconds=DEADLINE_SECONDS)
+    impatience.join()
 
 
 @pytest.mark.parametrize(
@@ -314,8 +334,10 @@ def given(
 ) -> dict[str, Any]:
     """The settings of an application, with every secret that ZooKeeper may want, and ten records to read."""
     stream = moto_server.create_stream(shards=2)
-    records = [{"Data": str(number).encode(), "PartitionKey": str(number)} for number in range(10)]
-    moto_server.client().put_records(StreamName=stream, Records=records)
+    moto_server.client().put_records(
+        StreamName=stream,
+        Records=[{"Data": str(number).encode(), "PartitionKey": str(number)} for number in range(10)],
+    )
     certificate = secured_zookeeper.access("certificate")
     return {
         "stream": stream,
@@ -342,7 +364,7 @@ def test_the_doors_get_in_and_no_secret_gets_out(
         assert {next_acked(spout) for _ in range(10)} == {str(number) for number in range(10)}
 
     shown.append(command(given, "shards", "--json"))
-    assert all(shard["checkpoint"] for shard in json.loads(shown[-1]))
+    assert all(shard["checkpoint"] for shard in json.loads(shown[-1])["shards"])
     shown.append(command(given, "checkpoints", "show", "--json"))
     assert SHARD in shown[-1]
     shown.append(command(given | {"zookeeper_password": "wr0ng-password"}, "shards", exit_code=4))

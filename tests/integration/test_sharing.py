@@ -99,9 +99,15 @@ def share(*members: Member) -> list[int]:
 
 
 def shares_are(expected: list[int], *members: Member) -> None:
-    wait_until(lambda: share(*members) == expected, f"the shares are {expected}")
-    owned = [shard_id for member in members for shard_id in member.owned]
-    assert len(owned) == len(set(owned))
+    """Wait for these shares. For a moment one that has lost its session believes to own what another has."""
+
+    def are() -> bool:
+        owned = [member.owned for member in members]
+        return [len(shards) for shards in owned] == expected and sum(expected) == len(
+            frozenset().union(*owned)
+        )
+
+    wait_until(are, f"the shares are {expected}")
 
 
 def test_one_member_has_everything_at_once(start: Start) -> None:

@@ -49,9 +49,10 @@ class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True):
             region=self.region,
             zookeeper=self.zookeeper,
             session_timeout_seconds=SESSION_TIMEOUT_SECONDS,
+            hand_over_timeout_seconds=10.0,  # a micro-batch may take longer than the default on a slow machine
             initial_position="trim_horizon",
             shard_list_interval_seconds=2.0,
-            max_batch_seconds=1.0,  # in flight no longer than a hand-over may take
+            max_batch_seconds=1.0,
             retry_limit=RETRY_LIMIT,
             retry_backoff_seconds=0.3,
             breaker_failure_ratio=None,  # in the blizzard nearly all flights are cancelled, which is no outage

@@ -25,6 +25,7 @@ _CREDENTIALS: Final = (
 )
 
 HINTS: Final = {
+    "guarantee": "what is guaranteed is Spark's own, by the query's checkpoint and its sink; leave it out",
     "path": _NO_PATH,
     "paths": _NO_PATH,
     "consumername": _NOT_FAN_OUT,

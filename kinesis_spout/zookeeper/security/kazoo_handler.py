@@ -12,25 +12,36 @@ from kinesis_spout.zookeeper.security.credentials import Tls
 
 
 class KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's own, but for two things.
+    """kazoo's own, but for three things. Mutable.
 
     * Its TLS leaves a connection open whose handshake fails, trusts the system's CAs beside the one that is named,
       and has the password of a key asked for at the terminal.
     * A thread that ends by an error of kazoo's, which is in the log, prints no traceback.
+    * A connection can be cut. Where a server has no SASL, kazoo goes on with it as long as the connection lasts.
     """
 
     def __init__(self, tls: Tls | None) -> None:
         super().__init__()
         self._tls = tls
+        self._connection: socket.socket | None = None
 
     def create_connection(
         self, address: tuple[str, int], hostname: str | None = None, timeout: float | None = None, **_: Any
     ) -> socket.socket:
         """Connect; by TLS if that is wanted. Raises OSError, as kazoo expects."""
+        connection: socket.socket
         if self._tls is None:
-            connection: socket.socket = super().create_connection(address, timeout=timeout)
-            return connection
-        context = self._tls.context()
+            connection = super().create_connection(address, timeout=timeout)
+        else:
+            connection = self._by_tls(self._tls, address, hostname, timeout)
+        self._connection = connection
+        return connection
+
+    @staticmethod
+    def _by_tls(
+        tls: Tls, address: tuple[str, int], hostname: str | None, timeout: float | None
+    ) -> socket.socket:
+        context = tls.context()
         plain = socket.create_connection(address, timeout)
         try:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -39,6 +50,12 @@ class KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]
         except BaseException:
             plain.close()
             raise
+
+    def cut(self) -> None:
+        """End the last connection, if it has not ended."""
+        if self._connection is not None:
+            with suppress(OSError):
+                self._connection.shutdown(socket.SHUT_RDWR)
 
     def spawn(self, func: Callable[..., None], *args: Any, **kwargs: Any) -> Any:
         """Start a thread."""

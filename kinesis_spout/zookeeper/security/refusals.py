@@ -7,7 +7,7 @@ import logging
 import ssl
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from kazoo.exceptions import AuthFailedError, SASLException, SessionClosedRequireSaslError
 
@@ -62,11 +62,20 @@ def login_refusal(user: str | None, hosts: str) -> str:
     """Say that credentials are not accepted, and what to do."""
     if user is None:
         return f"ZooKeeper at {hosts} asks for credentials: set `zookeeper_user`, and `zookeeper_auth` as it asks"
+    return f"ZooKeeper at {hosts} does not accept the credentials of {user!r}: {_CHECK}"
+
+
+def login_unanswered(user: str, hosts: str, seconds: float) -> str:
+    """Say that nothing is said of credentials, and what to do."""
     return (
-        f"ZooKeeper at {hosts} does not accept the credentials of {user!r}: check `zookeeper_user`, "
-        "`zookeeper_password` and `zookeeper_auth`, and that the servers know this user (for 'sasl-digest': in "
-        "the section Server of their JAAS file)"
+        f"ZooKeeper at {hosts} has not answered to the credentials of {user!r} within {seconds:g} s: {_CHECK}"
     )
+
+
+_CHECK: Final = (
+    "check `zookeeper_user`, `zookeeper_password` and `zookeeper_auth`, and that the servers know this user (for "
+    "'sasl-digest': in the section Server of their JAAS file)"
+)
 
 
 def advice(trouble: BaseException | None, *, speaks_tls: bool) -> str:

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from examples.demo.processes.endpoint import bypass_proxies
 from tests.fault.suite.director import Director
-from tests.fault.suite.report import lines, reported
+from tests.fault.suite.judgement.report import lines, reported
 from tests.fault.suite.world import Plan, made
 
 _UPDATE_SECONDS = 0.5
@@ -84,6 +84,7 @@ def main() -> int:
         shards=given.shards,
         session_seconds=given.session_seconds,
         records_per_second=given.records_per_second,
+        may_mount=True,
         settings=dict(each.split("=", 1) for each in given.set),
     )
     bypass_proxies()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from tests.fault.suite.evidence import Event
+from tests.fault.suite.consumers.supervised import SupervisedConsumer
 from tests.fault.suite.faults import (
     CONSUMER_FAULTS,
     ENDS,
@@ -27,7 +27,7 @@ from tests.fault.suite.faults import (
     WorldFault,
     drawn,
 )
-from tests.fault.suite.supervised import SupervisedConsumer
+from tests.fault.suite.judgement.evidence import Event
 from tests.fault.suite.world import World
 
 _TICK_SECONDS: Final = 0.05

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from tests.fault.suite.consumer import SinkFault
-from tests.fault.suite.evidence import CLOSED, KILLED, KILLED_LEADER, STOPPED, STOPPED_LEADER
+from tests.fault.suite.consumers.consumer import SinkFault
+from tests.fault.suite.consumers.supervised import SupervisedConsumer, set_sink_fault
+from tests.fault.suite.judgement.evidence import CLOSED, KILLED, KILLED_LEADER, STOPPED, STOPPED_LEADER
 from tests.fault.suite.kinesis_proxy import WINDOWS, Window
-from tests.fault.suite.supervised import SupervisedConsumer, set_sink_fault
 from tests.fault.suite.world import World
 
 End = Callable[[], bool]

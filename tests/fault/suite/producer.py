@@ -5,8 +5,8 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from tests.fault.suite.delivery_log import RecordId
-from tests.fault.suite.payload import Act, Payload
+from tests.fault.suite.consumers.delivery_log import RecordId
+from tests.fault.suite.consumers.payload import Act, Payload
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient

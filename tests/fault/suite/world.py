@@ -17,14 +17,14 @@ from kinesis_spout.zookeeper import EmbeddedZooKeeper
 from kinesis_spout.zookeeper.tree.paths import DEFAULT_ROOT, Paths
 from shard_state import Shard
 from tests.embedded_servers import java_processes
-from tests.fault.suite.delivery_log import Entry, RecordId, read_delivery_log
-from tests.fault.suite.evidence import Event, Evidence, Letter, Sample
+from tests.fault.suite.consumers.delivery_log import Entry, RecordId, read_delivery_log
+from tests.fault.suite.consumers.supervised import SupervisedConsumer
+from tests.fault.suite.judgement.evidence import Event, Evidence, Letter, Sample
+from tests.fault.suite.judgement.transaction_log import TransactionLogFollower
+from tests.fault.suite.judgement.zookeeper_history import ZooKeeperHistory
 from tests.fault.suite.kinesis_proxy import KinesisProxy
 from tests.fault.suite.producer import Producer
 from tests.fault.suite.small_disk import small_disk
-from tests.fault.suite.supervised import SupervisedConsumer
-from tests.fault.suite.transaction_log import TransactionLogFollower
-from tests.fault.suite.zookeeper_history import ZooKeeperHistory
 from tests.zookeeper_proxy import ZooKeeperProxy
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ class Plan:
     """for so long all that come together, and again."""
     settle_seconds: float = 120.0
     """Within which everything is to be finished after the last fault."""
+    may_mount: bool = False
+    """Whether ZooKeeper gets a small disk of its own, where that is allowed: one that can be filled."""
     settings: dict[str, Any] = field(default_factory=dict)
     """Of the consumers, beside those that the suite needs."""
 
@@ -73,8 +75,8 @@ class World:
         self.stream = f"orders-{uuid.uuid4().hex[:8]}"
         make_stream(self.client, self.stream, plan.shards)
         self.ends_shards = ends_shards(self.client, self.stream)
-        self.disk = opened.enter_context(small_disk(folder / "zookeeper"))
-        """Of ZooKeeper; None where none can be mounted, which cannot be full then."""
+        self.disk = opened.enter_context(small_disk(folder / "zookeeper")) if plan.may_mount else None
+        """Of ZooKeeper; None where none is mounted, which cannot be full then."""
         self.zookeeper = opened.enter_context(
             EmbeddedZooKeeper(folder / "zookeeper", tick_millis=_TICK_MILLIS)
         )
@@ -226,6 +228,9 @@ def made(plan: Plan, folder: Path, endpoint: KinesisClientSettings | None = None
     """Make a world in an empty folder, and end all of it afterwards; without an endpoint it starts its own."""
     with ExitStack() as opened:
         if endpoint is None:
-            engine = opened.enter_context(LocalEndpoint(choose_engine(), folder / "endpoint.log"))
-            endpoint = engine.endpoint().client_settings
+            engine = choose_engine()
+            # Every split and merge leaves closed shards behind, which count.
+            engine = engine._replace(environment={**engine.environment, "SHARD_LIMIT": "5000"})
+            started = opened.enter_context(LocalEndpoint(engine, folder / "endpoint.log"))
+            endpoint = started.endpoint().client_settings
         yield World(plan, folder, endpoint, opened)

@@ -65,7 +65,7 @@ def test_shards_are_said_when_they_are_acquired_and_when_they_are_lost(
     assert told(caplog, "acquired") == [f"acquired 1 shard of orders: {FIRST}"]
     world.zookeeper.expire("member-1")
     world.until(lambda: len(told(caplog, "acquired")) == 2, "the shard is acquired again")
-    assert f"ownership lost of {FIRST}" in caplog.text
+    assert f"ownership lost of 1 shard of orders: {FIRST}" in caplog.text
 
 
 def test_a_split_and_the_end_of_its_parent_are_said_once(

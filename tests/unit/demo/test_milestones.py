@@ -85,7 +85,7 @@ def test_the_consumer_started_again_is_timed_from_the_kill_and_from_its_joining(
     )
     assert said == [
         "resumed 8.5 s after the kill",
-        "it shares: first record 1.5 s after it joined, 2 of 4 shards after 2.0 s",
+        "the one on Spark shares: first record 1.5 s after it joined, 2 of 4 shards after 2.0 s",
     ]
     (kill,) = milestones.kills
     assert (kill.resumed_seconds, kill.spark_seconds) == (8.5, 5.0)

@@ -127,6 +127,13 @@ def test_the_report_says_how_long_each_change_of_the_consumers_took() -> None:
     assert all(told[seconds, begin].startswith(end) for seconds, begin, end in times)
 
 
+def test_repeats_after_a_kill_and_those_of_shards_that_moved_are_told_apart() -> None:
+    killed = report(summary(tally(4, {0: 2, 1: 2, 2: 2, 3: 1}, set())))
+    assert "3 by the killed one, before it could commit; at least once" in killed
+    moved = report(summary(tally(4, {0: 2, 1: 2, 2: 2, 3: 3}, set())))
+    assert "3 by the killed one, before it could commit, 1 of shards that moved before a commit;" in moved
+
+
 def test_what_did_not_happen_has_no_time() -> None:
     nothing = summary(tally(1, {0: 1}, set()))
     nothing = replace(nothing, second=Join(pid=41), kills=(Kill(run=1, pid=42, unfinished=0),))

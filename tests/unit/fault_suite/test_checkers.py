@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from shard_state import SHARD_END, Checkpoint, Position, SequenceNumber
-from tests.fault.suite import checkers
-from tests.fault.suite.delivery_log import Entry, Kind, RecordId
-from tests.fault.suite.evidence import STOPPED, Event, Evidence, Letter, Sample
-from tests.fault.suite.payload import Act
+from tests.fault.suite.consumers.delivery_log import Entry, Kind, RecordId
+from tests.fault.suite.consumers.payload import Act
+from tests.fault.suite.judgement import checkers
+from tests.fault.suite.judgement.evidence import STOPPED, Event, Evidence, Letter, Sample
+from tests.fault.suite.judgement.zookeeper_history import Ownership, StoredCheckpoint
 from tests.fault.suite.producer import Put
-from tests.fault.suite.zookeeper_history import Ownership, StoredCheckpoint
 
 SHARD = "shardId-000000000000"
 CHILD = "shardId-000000000001"

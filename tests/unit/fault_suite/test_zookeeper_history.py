@@ -8,14 +8,14 @@ import pytest
 
 from kinesis_spout.zookeeper.tree.paths import Paths
 from shard_state import Checkpoint, Position, SequenceNumber
-from tests.fault.suite.transaction_log import (
+from tests.fault.suite.judgement.transaction_log import (
     NodeDeleted,
     NodeWritten,
     SessionEnded,
     Transaction,
     TransactionLogFollower,
 )
-from tests.fault.suite.zookeeper_history import ZooKeeperHistory
+from tests.fault.suite.judgement.zookeeper_history import ZooKeeperHistory
 
 PATHS = Paths(app="billing", stream="orders")
 SHARD = "shardId-000000000000"

@@ -174,6 +174,7 @@ def test_an_unknown_option_is_refused_with_the_nearest_known_one(unknown: str, n
     [
         ("path", "streamName"),
         ("consumerName", "not there yet"),
+        ("guarantee", "Spark's own"),
         ("kinesis.maxFetchRecordsPerShard", "maxRecordsPerTrigger"),
         ("kinesis.dynamodb.tableName", "checkpoint"),
         ("serviceCredential", "roleArn"),

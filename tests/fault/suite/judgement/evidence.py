@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import Final
 
 from shard_state import Checkpoint, SequenceNumber
-from tests.fault.suite.delivery_log import NO_EPOCH, Entry, Kind, RecordId
+from tests.fault.suite.consumers.delivery_log import NO_EPOCH, Entry, Kind, RecordId
+from tests.fault.suite.judgement.zookeeper_history import Ownership, StoredCheckpoint
 from tests.fault.suite.producer import Put
-from tests.fault.suite.zookeeper_history import Ownership, StoredCheckpoint
 
 KILLED: Final = "SIGKILL of a consumer"
 KILLED_LEADER: Final = "SIGKILL of the leader"

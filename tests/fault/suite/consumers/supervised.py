@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from tests.fault.suite.consumer import EXITED_BY_HANDLER, SinkFault
-from tests.fault.suite.delivery_log import Kind
-from tests.fault.suite.evidence import Sample
+from tests.fault.suite.consumers.consumer import EXITED_BY_HANDLER, SinkFault
+from tests.fault.suite.consumers.delivery_log import Kind
+from tests.fault.suite.judgement.evidence import Sample
 from tests.zookeeper_proxy import ZooKeeperProxy
 
-REPOSITORY: Final = Path(__file__).parents[3]
+REPOSITORY: Final = Path(__file__).parents[4]
 _RESTART_SECONDS: Final = 0.3
 _STOP_SECONDS: Final = 120.0
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
@@ -93,7 +93,7 @@ class SupervisedConsumer:
         module = "spark_consumer" if self.on_spark else "consumer"
         with self._output.open("wb") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", f"tests.fault.suite.{module}", json.dumps(job)],
+                [sys.executable, "-m", f"tests.fault.suite.consumers.{module}", json.dumps(job)],
                 cwd=REPOSITORY,
                 stdin=subprocess.PIPE,
                 stdout=output,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from kinesis_spout.zookeeper.coordinator import process_of
 from kinesis_spout.zookeeper.tree.paths import Paths
 from shard_state import Checkpoint
-from tests.fault.suite.transaction_log import NodeDeleted, NodeWritten, SessionEnded, Transaction
+from tests.fault.suite.judgement.transaction_log import NodeDeleted, NodeWritten, SessionEnded, Transaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,9 +11,9 @@ from itertools import pairwise
 from typing import Final
 
 from shard_state.checkpoint import MAX_ENCODED_BYTES
-from tests.fault.suite.delivery_log import NO_EPOCH, Entry, Kind, RecordId
-from tests.fault.suite.evidence import Evidence, covers, stored_attempts
-from tests.fault.suite.payload import Act
+from tests.fault.suite.consumers.delivery_log import NO_EPOCH, Entry, Kind, RecordId
+from tests.fault.suite.consumers.payload import Act
+from tests.fault.suite.judgement.evidence import Evidence, covers, stored_attempts
 
 CLOCK_SECONDS: Final = 0.002
 """ZooKeeper's times are cut to the millisecond."""

@@ -1,7 +1,7 @@
 """A consumer of the plain door that writes down each delivery, until its standard input ends.
 
-``python -m tests.fault.suite.consumer JOB``, the JSON of a `Job`. One record is under way at a time. What a record
-asks for (see ``payload``) is done to it: it raises, it hangs, it ends the process.
+``python -m tests.fault.suite.consumers.consumer JOB``, the JSON of a `Job`. One record is under way at a time.
+What a record asks for (see ``payload``) is done to it: it raises, it hangs, it ends the process.
 """
 
 import faulthandler
@@ -29,8 +29,8 @@ from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.tuples.listener import FailReason, SpoutListener
 from kinesis_spout.tuples.message_id import MessageId
 from kinesis_spout.tuples.record_spout import RecordSpout
-from tests.fault.suite.delivery_log import DeliveryLog, Kind, RecordId
-from tests.fault.suite.payload import Act, Payload
+from tests.fault.suite.consumers.delivery_log import DeliveryLog, Kind, RecordId
+from tests.fault.suite.consumers.payload import Act, Payload
 
 EXITED_BY_HANDLER: Final = 77
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
 
-from tests.fault.suite.checkers import CHECKERS, duplicates, stale_deliveries
-from tests.fault.suite.delivery_log import Kind
+from tests.fault.suite.consumers.delivery_log import Kind
 from tests.fault.suite.director import Outcome
-from tests.fault.suite.evidence import CLOSED, KILLS, Event, Evidence
+from tests.fault.suite.judgement.checkers import CHECKERS, duplicates, stale_deliveries
+from tests.fault.suite.judgement.evidence import CLOSED, KILLS, Event, Evidence
 from tests.fault.suite.world import World
 
 _SHOWN = 5

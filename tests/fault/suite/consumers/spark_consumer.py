@@ -1,7 +1,7 @@
 """A consumer of the micro-batch door on Spark, as ``consumer`` is one of the plain door.
 
-``python -m tests.fault.suite.spark_consumer JOB``. The handler runs in Spark's Python workers and writes down each
-delivery itself; a worker that is new says so, for records may be delivered again when one has died.
+``python -m tests.fault.suite.consumers.spark_consumer JOB``. The handler runs in Spark's Python workers and writes
+down each delivery itself; a worker that is new says so, for records may be delivered again when one has died.
 """
 
 import os
@@ -21,9 +21,9 @@ from kinesis_spout.handler import Reject
 from kinesis_spout.record import Record
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark import session
-from tests.fault.suite.consumer import Handler, Job, LoggingSink, shift_clock, tell_all
-from tests.fault.suite.delivery_log import DeliveryLog, Kind, RecordId
-from tests.fault.suite.payload import Act, Payload
+from tests.fault.suite.consumers.consumer import Handler, Job, LoggingSink, shift_clock, tell_all
+from tests.fault.suite.consumers.delivery_log import DeliveryLog, Kind, RecordId
+from tests.fault.suite.consumers.payload import Act, Payload
 
 _STEP_SECONDS = 0.2
 _MEMORY_BYTES = 64 << 20
