@@ -101,8 +101,15 @@ def main() -> None:
     job = msgspec.json.decode(sys.argv[1], type=Job)
     conf = {key.replace(".", "__"): value for key, value in {**LOCAL_CHECKPOINTS, **job.conf}.items()}
     spark = session("cluster", job.master, **conf)
-    queries = [door(spark, job) for door in (foreach_record, foreach_batch, structured)]
     waiting = threading.Event()
+    source = structured(spark, job)
+    while source.isActive and source.status["message"] == "Initializing sources":
+        waiting.wait(0.1)  # its process has ten seconds to start in: nothing else makes the machine busier
+    queries: list[SpoutQuery | StreamingQuery] = [
+        source,
+        foreach_record(spark, job),
+        foreach_batch(spark, job),
+    ]
     while not job.end.exists() and not waiting.wait(0.2):
         for query in queries:
             if not query.isActive:
