@@ -7,7 +7,8 @@
             tuples.ack(message_id)
 
 Every tuple that ``next_tuple`` gives must be acked or failed; one that is neither fails after the message
-time-out. A failed one comes again, until the retry limit; then it is dead-lettered.
+time-out. A failed one comes again, until the retry limit; then it is dead-lettered. With another ``guarantee``
+than at_least_once it is dead-lettered at once.
 """
 
 from collections.abc import Callable, Iterator
@@ -123,7 +124,7 @@ class RecordSpout:
     def close(self) -> None:
         """Store what is finished, give the shards up, and close all that was opened. May be called twice.
 
-        What is in flight comes again at the next start.
+        What is in flight comes again at the next start, if the guarantee is at_least_once.
 
         Raises:
             KinesisSpoutError: the last dead letters or progress could not be stored. Everything is closed
