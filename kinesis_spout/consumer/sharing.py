@@ -120,7 +120,10 @@ class Sharing:
         self._wanted = {shard_id: self._wanted.get(shard_id) or _Wanted(now) for shard_id in unowned}
 
     def _unowned(self) -> list[str]:
-        return [shard.shard_id for shard in self._manager.to_acquire() if shard.shard_id in self.ours]
+        missing = self.ours - self._manager.owned
+        if not missing:
+            return []  # as nearly always: the lineage of all shards need not be looked at
+        return [shard.shard_id for shard in self._manager.to_acquire() if shard.shard_id in missing]
 
     def wishes(self, now: float, freed: Collection[str]) -> list[Wish]:
         """Name the shards to try to acquire now: new ones, freed ones, and now and then the others.
