@@ -27,8 +27,8 @@ OLDEST := .venv-oldest
 SPARK_TESTS := tests/unit/spark tests/unit/structured tests/integration/test_micro_batches.py \
   $(wildcard tests/integration/test_structured_*.py tests/integration/test_each_record*.py)
 # Two processes on two cores: one waits for servers most of the time, the other only computes.
-LOGIC_TESTS := tests/unit tests/model
-SERVER_TESTS := tests/contract tests/fault tests/integration tests/wheel
+LOGIC_TESTS := tests/unit tests/model tests/contract tests/fault
+SERVER_TESTS := tests/integration tests/wheel
 ARGS ?=
 CANDIDATES := $(or $(PYTHON),python3.13 python3.12 python3.11 python3)
 

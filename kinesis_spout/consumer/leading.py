@@ -45,11 +45,13 @@ class Leading:
         if not group.leads():
             self._planner = None
             return math.inf
-        planner = self._planner or self._inaugurated(now)
+        planner, begins = self._planner, self._planner is None
+        if planner is None:
+            planner = self._inaugurated(now)
         members = group.members()
         ended = {shard_id for member in members for shard_id in member.ended} - self._ended
         # The children of what has ended must be known before it is out of the assignment.
-        if ended or now >= self._list_at:
+        if not begins and (ended or now >= self._list_at):
             shards = self._ports.lister.list_shards()
             self._list_at = now + self._list_seconds
             self._life.listed(shards)
@@ -67,12 +69,13 @@ class Leading:
         return min(self._list_at, planner.next_plan_at or math.inf, now + _LOOK_SECONDS)
 
     def _inaugurated(self, now: float) -> AssignmentPlanner:
-        """Begin a term: from what the leader before has left."""
+        """Begin a term: from what the leader before has left, and what is stored.
+
+        The shards of a leader that died must not wait for a slow Kinesis: the first plan comes before the first list.
+        """
         _log.info("leads the consumers of this stream")
         planner = AssignmentPlanner(self._ports.group.assignment() or Assignment())
-        shards = self._ports.lister.list_shards()
-        self._life.listed(shards)
-        planner.listed(shards, self._ports.store.load())
-        self._list_at = now + self._list_seconds
+        planner.listed((), self._ports.store.load())
+        self._list_at = now
         self._ended.clear()
         return planner

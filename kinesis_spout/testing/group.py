@@ -102,6 +102,8 @@ class InMemoryGroup:
     def close(self) -> None:
         """Lead no more."""
         with self._zookeeper.lock:
+            if self._takes_part:
+                self._zookeeper.drained.discard(self._member)
             self._takes_part = False
             if self._member in self._zookeeper.candidates:
                 self._zookeeper.candidates.remove(self._member)

@@ -36,6 +36,7 @@ class ZooKeeperGroup:
         self._session = session
         self._client = session.client
         self._paths = paths
+        self._member = member
         name = f"the consumers of {paths.app} on {paths.stream}"
         self._election = ZooKeeperElection(
             name, paths.leader, session, member, close=_nothing, campaign_seconds=_CAMPAIGN_SECONDS
@@ -185,7 +186,10 @@ class ZooKeeperGroup:
             self._session.answer(self._client.delete_async(self._paths.drain(member)))
 
     def close(self) -> None:
-        """End the term and the candidacy (see the port)."""
+        """End the term and the candidacy (see the port). A member that leaves is drained no more."""
+        if self._candidate is not None and not self._closing.is_set():
+            # Without waiting: nobody else has this name, so that what is left of it harms nobody.
+            self._client.delete_async(self._paths.drain(self._member))
         self._closing.set()
         self._election.cancel()
         self._term_over.set()

@@ -246,14 +246,17 @@ class ZooKeeperSession:
         return self.clock.monotonic() + self.answer_timeout_seconds
 
     def await_connection(self, deadline: float) -> int:
-        """Wait until the session is usable, and give its id.
+        """Wait until the session is usable, and give its id; at most until the session must have ended.
 
         Raises:
             StoreUnavailable: it was not by the deadline.
         """
         seconds = max(0.0, deadline - self.clock.monotonic())
         while True:
-            remaining = max(0.0, deadline - self.clock.monotonic())
+            since = self._suspended_since
+            # What is owned is lost then, and whoever waits must hear of it.
+            until = deadline if since is None else min(deadline, since + self.session_timeout_seconds)
+            remaining = max(0.0, until - self.clock.monotonic())
             connected = self._connected.wait(remaining)
             if self._closed:
                 raise StoreUnavailable(
@@ -336,8 +339,8 @@ class ZooKeeperSession:
             self._connected.set()
             self._settled.set()
         elif state == KazooState.SUSPENDED:
-            self._connected.clear()
             self._suspended_since = self.clock.monotonic()
+            self._connected.clear()
             threading.Thread(target=self._regain, name="kinesis-spout-session", daemon=True).start()
         else:
             self._connected.clear()

@@ -15,7 +15,7 @@ from kinesis_spout.testing import (
 )
 from kinesis_spout.tuples.record_spout import Emitted, RecordSpout
 from shard_state import Position
-from tests.zookeeper_places import Place
+from tests.zookeeper_places import Place, RealPlace
 from tests.zookeeper_server import wait_until
 
 Start = Callable[..., "Member"]
@@ -56,8 +56,8 @@ def stream() -> InMemoryStream:
 def start(place: Place, stream: InMemoryStream) -> Iterator[Start]:
     members: list[Member] = []
 
-    def started(name: str, **settings: Any) -> Member:
-        process = place.process(name)
+    def started(name: str, session: float | None = None, **settings: Any) -> Member:
+        process = place.process(name, **({} if session is None else {"session_timeout_seconds": session}))
         ports = Ports(
             lister=InMemoryShardLister(stream),
             open_getter=lambda shard_id, position: _getter(stream, shard_id, position),
@@ -223,3 +223,23 @@ def test_the_shards_of_a_member_whose_session_is_lost_go_to_the_others(
     assert twice == {emitted.message_id.partition("#")[0] for emitted in in_flight}
     shares_are([2, 2], one, two)
     assert not any(one.spout.ack(emitted.message_id) for emitted in in_flight), "all is finished"
+
+
+@pytest.mark.zookeeper
+@pytest.mark.parametrize("place", ["zookeeper"], indirect=True)
+def test_a_member_that_is_cut_off_hands_out_nothing_once_its_session_must_have_ended(
+    real_place: RealPlace, start: Start, stream: InMemoryStream
+) -> None:
+    """By its own clock: it hears nothing of what others do. What it still acks then is acked nowhere else."""
+    one, two = start("one", session=3.0), start("two", session=3.0)
+    shares_are([2, 2], one, two)
+    lost = one.owned
+    real_place.proxy(one.process).close_door()
+    wait_until(lambda: not one.owned, "it has given up what it owned")
+    expected = put(stream, 40)
+    assert one.spout.next_tuple() is None
+    wait_until(lambda: two.take() == 40, "the other has it all")
+    assert taken(two) == Counter(expected)
+    assert lost < two.owned
+    real_place.proxy(one.process).open_door()
+    shares_are([2, 2], one, two)
