@@ -83,13 +83,23 @@ def _cut_off(consumer: SupervisedConsumer, _: Random) -> End:
 def _lose_request(consumer: SupervisedConsumer, _: Random) -> End:
     before = consumer.zookeeper.requests_lost
     consumer.zookeeper.lose_next_request()
-    return lambda: consumer.zookeeper.requests_lost > before
+
+    def end() -> bool:
+        consumer.zookeeper.lose_no_more()
+        return consumer.zookeeper.requests_lost > before
+
+    return end
 
 
 def _lose_answer(consumer: SupervisedConsumer, _: Random) -> End:
     before = consumer.zookeeper.answers_lost
     consumer.zookeeper.lose_next_answer()
-    return lambda: consumer.zookeeper.answers_lost > before
+
+    def end() -> bool:
+        consumer.zookeeper.lose_no_more()
+        return consumer.zookeeper.answers_lost > before
+
+    return end
 
 
 def _shift_clock(consumer: SupervisedConsumer, random: Random) -> End:
