@@ -26,9 +26,9 @@ unexport PYTHONDONTWRITEBYTECODE
 OLDEST := .venv-oldest
 SPARK_TESTS := tests/unit/spark tests/unit/structured tests/integration/test_micro_batches.py \
   $(wildcard tests/integration/test_structured_*.py tests/integration/test_each_record*.py)
-# Two processes on two cores: one waits for servers most of the time, the other only computes.
-LOGIC_TESTS := tests/unit tests/model tests/contract tests/fault
-SERVER_TESTS := tests/integration tests/wheel
+# Two processes on two cores, which take about as long: each waits for servers, sessions or Spark most of the time.
+BESIDE_TESTS := tests/unit tests/model tests/contract tests/fault
+MAIN_TESTS := tests/integration tests/wheel
 ARGS ?=
 CANDIDATES := $(or $(PYTHON),python3.13 python3.12 python3.11 python3)
 
@@ -41,11 +41,11 @@ demo: set-up  ## the whole pipeline on this machine, from a Kinesis endpoint to 
 	@$(BIN)/python -m examples.demo $(ARGS)
 
 test: lint docs  ## formatting, lint, types, import contract, documentation and all tests, as in CI
-	@echo '== tests (pytest): those with servers and Spark; those without run beside them, and are shown after'
-	@log=$$(mktemp); nice $(BIN)/pytest $(LOGIC_TESTS) > "$$log" 2>&1 & logic=$$!; \
-	trap 'kill $$logic 2>/dev/null || true; rm -f "$$log"' EXIT; \
-	failed=0; $(BIN)/pytest $(SERVER_TESTS) || failed=$$?; \
-	wait $$logic || failed=$$?; \
+	@echo '== tests (pytest): integration and wheel; the others run beside them, and are shown after'
+	@log=$$(mktemp); $(BIN)/pytest $(BESIDE_TESTS) > "$$log" 2>&1 & beside=$$!; \
+	trap 'kill $$beside 2>/dev/null || true; rm -f "$$log"' EXIT; \
+	failed=0; $(BIN)/pytest $(MAIN_TESTS) || failed=$$?; \
+	wait $$beside || failed=$$?; \
 	cat "$$log"; exit $$failed
 
 test-oldest: set-up  ## what touches Spark, under the oldest PySpark that is supported

@@ -71,7 +71,7 @@ class Leading:
     def _inaugurated(self, now: float) -> AssignmentPlanner:
         """Begin a term: from what the leader before has left, and what is stored.
 
-        The shards of a leader that died must not wait for a slow Kinesis: the first plan comes before the first list.
+        A dead leader's shards must not wait for a slow Kinesis: the first plan comes before the first list.
         """
         _log.info("leads the consumers of this stream")
         planner = AssignmentPlanner(self._ports.group.assignment() or Assignment())
