@@ -116,7 +116,7 @@ def test_the_command_line_shows_a_running_query(application: Application) -> Non
         last = {shard_id: str(last) for shard_id, last in _last_of(sink).items()}
 
         def shown() -> list[dict[str, Any]]:
-            shards: list[dict[str, Any]] = application.command("shards", "--no-lag")
+            shards: list[dict[str, Any]] = application.command("shards", "--no-lag")["shards"]
             return shards
 
         wait_while_running(
