@@ -63,11 +63,6 @@ class KnownShards:
         if ShardPhase.OVER in phases.values():
             self._release_children()
 
-    @property
-    def all_over(self) -> bool:
-        """Whether every listed shard is over."""
-        return self._lineage.all_over(self._over())
-
     def phase(self, shard_id: str) -> ShardPhase:
         """Tell the phase of a shard that this consumer does not own."""
         return self._phases[shard_id]

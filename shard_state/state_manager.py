@@ -176,11 +176,6 @@ class StateManager:
         """The shards this consumer owns, those that only wait for their last commit included."""
         return frozenset(self._owned)
 
-    @property
-    def all_over(self) -> bool:
-        """Whether every listed shard is over: nothing can come any more without a reshard."""
-        return self._known.all_over
-
     def shard(self, shard_id: str) -> LocalShardState | None:
         """Give the state of an owned shard."""
         slices = self._owned.get(shard_id)

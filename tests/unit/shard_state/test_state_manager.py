@@ -284,17 +284,6 @@ class TestLineage:
         assert list(manager.turns.round()) == ["b"]
         assert manager.owned == {"b"}
 
-    def test_all_is_over_only_when_every_listed_shard_is(self) -> None:
-        store, manager = Store(), consumer()
-        assert not manager.all_over
-        manager.listed([shard("p"), shard("c", "p")], {})
-        store.acquire(manager, "p")
-        finish(manager, store, "p")
-        unfinished = manager.all_over
-        store.acquire(manager, "c")
-        finish(manager, store, "c")
-        assert (unfinished, manager.all_over) == (False, True)
-
 
 class TestOwnership:
     def test_a_lost_shard_is_read_again_from_what_is_stored_under_a_new_epoch(self) -> None:
