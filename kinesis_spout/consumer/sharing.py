@@ -176,8 +176,8 @@ class Sharing:
         self._said = self._says()
         self._ports.coordinator.join(self._said)
 
-    def report(self, now: float) -> float:
-        """Say what has changed since it was said last; say when to look again."""
+    def report(self, now: float) -> None:
+        """Say what has changed since it was said last."""
         with self._lock:
             if now >= self._measured_at + _REPORT_SECONDS:
                 self._measure(now)
@@ -185,7 +185,6 @@ class Sharing:
         if says != self._said:
             self._ports.coordinator.say(says)
             self._said = says
-        return self._measured_at + _REPORT_SECONDS
 
     def _measure(self, now: float) -> None:
         seconds = now - self._measured_at

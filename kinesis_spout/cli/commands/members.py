@@ -52,7 +52,7 @@ def show(
 def drain(ctx: typer.Context, config: SpoutConfig, member: Name) -> None:
     """Have a member hand all its shards over to the others, and give it none, until `members undrain`.
 
-    It stays alive, and its sessions and handlers go on: stop it when `members list` says that it owns nothing.
+    It stays alive, without anything to do: stop it when `members list` says that it owns nothing.
     """
     with _looking(ctx.obj, config) as (progress, view):
         _check_alive(member, view)
