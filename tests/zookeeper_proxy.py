@@ -56,7 +56,8 @@ class ZooKeeperProxy:
     def lose_no_more(self) -> None:
         """Forget what was to be lost and has not been yet."""
         with self._lock:
-            self._lose_requests = self._lose_answers = 0
+            self._lose_requests.clear()
+            self._lose_answers = 0
 
     def before_next_transaction(self, act: Callable[[], object]) -> None:
         """Keep the next transaction back until ``act`` has returned."""
