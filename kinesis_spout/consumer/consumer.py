@@ -169,12 +169,14 @@ class Consumer:
         return before is not None
 
     def _await_first_assignment(self) -> None:
-        """Lead, or follow, until shards are assigned with this member in mind: what is left to do has time."""
+        """Lead, or follow, until shards are assigned with this member in mind: what is left to do has time.
+
+        What may pass is tried again by the housekeeper.
+        """
         until = monotonic() + _FIRST_ASSIGNMENT_SECONDS
         while True:
             self._chore_due.clear()
-            self._leading.lead(self.now)
-            self._follow(self.now)
+            self._share(self.now)
             if self.sharing.is_placed or not self._chore_due.wait(until - monotonic()):
                 return
 

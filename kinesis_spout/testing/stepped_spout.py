@@ -157,8 +157,7 @@ class _SteppedConsumer(Consumer):
     _works: tuple[_Work, ...] = ()
 
     def _await_first_assignment(self) -> None:
-        self._leading.lead(self.now)
-        self._follow(self.now)
+        self._share(self.now)
 
     def _started(self, name: str, work: Callable[[float], float], due: threading.Event) -> None:
         del name
