@@ -322,9 +322,12 @@ class Consumer:
 
     def _bury_letters(self, now: float) -> float:
         chores = self._chores
+        # Here too: the housekeeper may be waiting for ZooKeeper when the session must have ended.
+        self._take_lost()
         if self.letters and now >= chores.burying.until:
             self._tried(chores.burying, self._burying.bury)
-        return max(chores.burying.until, now + 0.01) if self.letters else now + _LOOK_AROUND_SECONDS
+        look_at = now + _LOOK_AROUND_SECONDS
+        return min(look_at, max(chores.burying.until, now + 0.01)) if self.letters else look_at
 
     def _do_chores(self, now: float) -> float:
         chores = self._chores

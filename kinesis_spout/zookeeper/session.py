@@ -246,17 +246,14 @@ class ZooKeeperSession:
         return self.clock.monotonic() + self.answer_timeout_seconds
 
     def await_connection(self, deadline: float) -> int:
-        """Wait until the session is usable, and give its id; at most until the session must have ended.
+        """Wait until the session is usable, and give its id.
 
         Raises:
             StoreUnavailable: it was not by the deadline.
         """
         seconds = max(0.0, deadline - self.clock.monotonic())
         while True:
-            since = self._suspended_since
-            # What is owned is lost then, and whoever waits must hear of it.
-            until = deadline if since is None else min(deadline, since + self.session_timeout_seconds)
-            remaining = max(0.0, until - self.clock.monotonic())
+            remaining = max(0.0, deadline - self.clock.monotonic())
             connected = self._connected.wait(remaining)
             if self._closed:
                 raise StoreUnavailable(
