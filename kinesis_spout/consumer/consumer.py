@@ -148,6 +148,7 @@ class Consumer:
         start = self.config.start.resolved(ports.clock.time())
         begun = ports.store.open(summary.created, start, shards)
         self._life.started()
+        self._life.listed(shards)
         if not self._begin_again(shards):
             self._life.resolved(self.config.initial_position, start, begun)
         self.sharing.start(now)
