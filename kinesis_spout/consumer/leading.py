@@ -8,12 +8,9 @@ import math
 
 from kinesis_spout.consumer.lifecycle import Lifecycle
 from kinesis_spout.consumer.ports import Ports
-from shard_state import Assignment, AssignmentPlanner
+from shard_state import Assignment, AssignmentPlanner, GroupMember
 
 _log = logging.getLogger(__name__)
-
-_LOOK_SECONDS = 5.0
-"""How often a leader looks at the members although nothing was heard of them: what they read changes."""
 
 
 class Leading:
@@ -32,6 +29,10 @@ class Leading:
         self._planner: AssignmentPlanner | None = None
         """Of the present term."""
         self._list_at = 0.0
+        self._members: list[GroupMember] = []
+        """For whom it was planned last."""
+        self._due_at = 0.0
+        """When to plan again although the members are the same."""
         self._ended: set[str] = set()
         """What members said to be over, and the planner was told."""
 
@@ -49,6 +50,8 @@ class Leading:
         if planner is None:
             planner = self._inaugurated(now)
         members = group.members()
+        if not begins and members == self._members and now < self._due_at:
+            return self._due_at
         ended = {shard_id for member in members for shard_id in member.ended} - self._ended
         # The children of what has ended must be known before it is out of the assignment.
         if not begins and (ended or now >= self._list_at):
@@ -65,8 +68,9 @@ class Leading:
             if not group.assign(assignment):
                 return now
             self._life.assigned(before, assignment)
-        self._planner = planner
-        return min(self._list_at, planner.next_plan_at or math.inf, now + _LOOK_SECONDS)
+        self._planner, self._members = planner, members
+        self._due_at = min(self._list_at, planner.next_plan_at or math.inf)
+        return self._due_at
 
     def _inaugurated(self, now: float) -> AssignmentPlanner:
         """Begin a term: from what the leader before has left, and what is stored.
