@@ -1,0 +1,28 @@
+"""What a user writes: bolts and spouts, and what they are given: tuples, a context, a collector.
+
+How tuples travel between them is not here but in ``running``; how they are wired, in ``graph``. Begin with ``bolt``.
+"""
+
+from kinesis_spout.topology.components.bolt import BasicBolt, BatchBolt, Bolt, FailedException, StatefulBolt
+from kinesis_spout.topology.components.collector import OutputCollector, SpoutOutputCollector
+from kinesis_spout.topology.components.context import TaskContext
+from kinesis_spout.topology.components.output import DEFAULT_STREAM, Stream
+from kinesis_spout.topology.components.spout import Spout
+from kinesis_spout.topology.components.state import KeyValueState
+from kinesis_spout.topology.components.tuples import Tuple
+
+__all__ = [
+    "DEFAULT_STREAM",
+    "BasicBolt",
+    "BatchBolt",
+    "Bolt",
+    "FailedException",
+    "KeyValueState",
+    "OutputCollector",
+    "Spout",
+    "SpoutOutputCollector",
+    "StatefulBolt",
+    "Stream",
+    "TaskContext",
+    "Tuple",
+]

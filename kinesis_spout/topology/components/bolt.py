@@ -1,0 +1,138 @@
+"""What the user's code is called as: a bolt, and the kinds of it that make the common cases short.
+
+A bolt runs on the executors. Every task of it is an object of its own, which a Python worker keeps from
+micro-batch to micro-batch. Yet workers come and go: **what a bolt remembers in itself is lost with its worker, and
+another worker may have another copy.** It serves for connections and caches. What must be kept belongs into
+``StatefulBolt``'s state, what must be counted exactly too.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from kinesis_spout.topology.components.collector import OutputCollector
+from kinesis_spout.topology.components.context import TaskContext
+from kinesis_spout.topology.components.output import DEFAULT_STREAM, OutputFields
+from kinesis_spout.topology.components.state import KeyValueState
+from kinesis_spout.topology.components.tuples import Tuple
+
+
+class FailedException(Exception):  # noqa: N818 - Storm's name
+    """Raised by a bolt: the tuple fails, as expected and without a traceback in the log."""
+
+
+class Bolt(ABC):
+    """Handles tuples. Each must be acked or failed, at the latest when ``flush`` returns.
+
+    What ``execute`` raises fails the tuple that it was given, unless that was acked or failed before.
+    """
+
+    tick_seconds: ClassVar[float | None] = None
+    """If set, ``execute`` gets a tick tuple (``tup.is_tick``) so often, as far as micro-batches allow: at the end of
+    the first one that ends after that time; 0 is the end of every one."""
+    collector: OutputCollector
+
+    def declare_output_fields(self) -> OutputFields:
+        """Name the fields of its tuples, or its streams with the fields of each. Called when it is set."""
+        return ()
+
+    def prepare(self, conf: Mapping[str, Any], context: TaskContext, collector: OutputCollector) -> None:
+        """Begin, once for each object; keeps the collector as ``self.collector``.
+
+        Args:
+            conf: the topology's, with the component's own over it.
+            context: which task this is.
+            collector: to emit, ack and fail with.
+        """
+        del conf, context
+        self.collector = collector
+
+    @abstractmethod
+    def execute(self, tup: Tuple) -> None:
+        """Handle a tuple."""
+
+    def flush(self) -> None:
+        """Finish what is held back: the micro-batch ends. What is not acked after it has timed out."""
+
+    def cleanup(self) -> None:
+        """End. Called when the object is given up in order; not when its worker is killed."""
+
+
+class BasicBolt(Bolt):
+    """A bolt whose tuples are anchored and acked by themselves: write ``process`` and emit with ``emit``.
+
+    The tuple is acked when ``process`` returns, and fails when it raises.
+    """
+
+    _given: Tuple
+
+    @abstractmethod
+    def process(self, tup: Tuple) -> None:
+        """Handle a tuple."""
+
+    def emit(self, values: Sequence[Any], stream: str = DEFAULT_STREAM) -> None:
+        """Emit a tuple, anchored to the one that ``process`` was given."""
+        self.collector.emit(values, self._given, stream)
+
+    def execute(self, tup: Tuple) -> None:
+        """See ``Bolt``."""
+        self._given = tup
+        self.process(tup)
+        if not tup.is_tick:
+            self.collector.ack(tup)
+
+
+class BatchBolt(Bolt):
+    """A bolt that handles the tuples of a micro-batch together, at its end. They are acked for you.
+
+    When ``process_batch`` raises, all of them fail, but for those it acked or failed itself.
+    """
+
+    max_batch: ClassVar[int] = 10_000
+    """``process_batch`` is called before the end, too, once so many tuples have come together."""
+    _batch: list[Tuple]
+
+    @abstractmethod
+    def process_batch(self, batch: Sequence[Tuple]) -> None:
+        """Handle tuples, one or more. Emits are anchored to whatever you name."""
+
+    def prepare(self, conf: Mapping[str, Any], context: TaskContext, collector: OutputCollector) -> None:
+        """See ``Bolt``."""
+        super().prepare(conf, context, collector)
+        self._batch = []
+
+    def execute(self, tup: Tuple) -> None:
+        """See ``Bolt``."""
+        if tup.is_tick:
+            return
+        self._batch.append(tup)
+        if len(self._batch) >= self.max_batch:
+            self.flush()
+
+    def flush(self) -> None:
+        """See ``Bolt``."""
+        batch, self._batch = self._batch, []
+        if not batch:
+            return
+        try:
+            self.process_batch(batch)
+        except BaseException as error:  # noqa: BLE001 - whatever it raises fails its tuples
+            for tup in batch:
+                if not tup.state:
+                    self.collector.fail(tup, error)
+            return
+        for tup in batch:
+            if not tup.state:
+                self.collector.ack(tup)
+
+
+class StatefulBolt(Bolt):
+    """A bolt with keyed state that is exact: a record counts in it once, however often it is delivered.
+
+    It must subscribe by ``fields_grouping`` only. Its tuples must be acked or failed as any bolt's; when a record
+    fails, the micro-batch is run again without it, so that a failed tree leaves no trace.
+    """
+
+    @abstractmethod
+    def init_state(self, state: KeyValueState) -> None:
+        """Keep the state. Called after ``prepare``, and before every micro-batch, as it may be another object."""

@@ -1,0 +1,101 @@
+"""How a component hands out tuples, and says what became of those it was given."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from kinesis_spout.topology.components.output import DEFAULT_STREAM
+from kinesis_spout.topology.components.tuples import Tuple
+
+
+class OutputCollector(Protocol):
+    """Given to a bolt by ``prepare``. Only to be used on the thread that calls the bolt."""
+
+    def emit(
+        self,
+        values: Sequence[Any],
+        anchors: Tuple | Sequence[Tuple] = (),
+        stream: str = DEFAULT_STREAM,
+    ) -> None:
+        """Emit a tuple to all who subscribe to a stream.
+
+        Args:
+            values: as many as the stream has fields.
+            anchors: the tuples that it came from. It becomes part of their trees: when it fails, or is not
+                done in time, so do they. Without anchors nobody waits for it, and nobody retries it.
+            stream: as declared.
+
+        Raises:
+            InvalidConfig: no such stream, or another number of values; names both.
+        """
+        ...
+
+    def emit_telling_tasks(
+        self,
+        values: Sequence[Any],
+        anchors: Tuple | Sequence[Tuple] = (),
+        stream: str = DEFAULT_STREAM,
+    ) -> list[int]:
+        """Emit as ``emit`` does, and say which tasks the tuple went to, by their ids."""
+        ...
+
+    def emit_direct(
+        self,
+        task: int,
+        values: Sequence[Any],
+        anchors: Tuple | Sequence[Tuple] = (),
+        stream: str = DEFAULT_STREAM,
+    ) -> None:
+        """Emit a tuple to one task, whose component subscribes to a direct stream by ``direct_grouping``.
+
+        Raises:
+            InvalidConfig: the stream is not direct, or no such task subscribes to it.
+        """
+        ...
+
+    def ack(self, tup: Tuple) -> None:
+        """Say that a tuple is done. The second ack or fail of a tuple changes nothing and is counted."""
+        ...
+
+    def fail(self, tup: Tuple, reason: str | BaseException = "") -> None:
+        """Say that a tuple failed, and with it every record that it came from.
+
+        Args:
+            tup: as given to ``execute``.
+            reason: kept with the record. ``Reject`` gives the record up at once, ``RetryLater`` chooses when it
+                is tried again.
+        """
+        ...
+
+    def report_error(self, error: BaseException) -> None:
+        """Show an error in the log and in the query's progress. It fails no tuple."""
+        ...
+
+    def reset_timeout(self, tup: Tuple) -> None:
+        """Give the tuple's trees the whole message time-out again, from now."""
+        ...
+
+    def is_overdue(self, tup: Tuple) -> bool:
+        """Tell whether the message time-out of a tuple's trees is over: there is no use in waiting for it."""
+        ...
+
+
+class SpoutOutputCollector(Protocol):
+    """Given to a spout of your own by ``open``."""
+
+    def emit(self, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM) -> None:
+        """Emit a tuple.
+
+        Args:
+            values: as many as the stream has fields.
+            message_id: what ``ack`` or ``fail`` is called with in the end; hashable. Without it the tuple is not
+                tracked.
+            stream: as declared.
+
+        Raises:
+            InvalidConfig: no such stream, or another number of values.
+        """
+        ...
+
+    def report_error(self, error: BaseException) -> None:
+        """Show an error in the log and in the query's progress."""
+        ...

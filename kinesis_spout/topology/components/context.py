@@ -1,0 +1,23 @@
+"""What a task knows of itself and of the topology around it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskContext:
+    """Given to ``prepare`` and ``open``. The same in every micro-batch, and after a restart."""
+
+    topology: str
+    """Its name."""
+    component: str
+    task: int
+    """This task's id, unique in the topology, from 1."""
+    index: int
+    """Which of its component's tasks it is, from 0."""
+    parallelism: int
+    """How many tasks the component has."""
+    tasks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """The tasks of every component."""
+    targets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Which components subscribe to each of this one's streams."""

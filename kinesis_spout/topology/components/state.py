@@ -1,0 +1,35 @@
+"""The state that a ``StatefulBolt`` is given."""
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+
+class KeyValueState(Protocol):
+    """One task's part of a bolt's keyed state (Storm's name for it). Values are pickled.
+
+    What is put is kept with the checkpoints of the records that it came from, in one transaction, or not at
+    all. A key is the values of the fields that the bolt's tuples are grouped by: one value, or a tuple of
+    several; any other key may belong to another task, and is refused.
+    """
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """Give the value of a key. Change it by ``put``, never in place: that would not be kept."""
+        ...
+
+    def put(self, key: Any, value: Any) -> None:
+        """Set the value of a key.
+
+        Raises:
+            InvalidConfig: the key is not of this task.
+        """
+        ...
+
+    def delete(self, key: Any) -> None:
+        """Forget a key, if it is there."""
+        ...
+
+    def __contains__(self, key: Any) -> bool: ...
+
+    def items(self) -> Iterator[tuple[Any, Any]]:
+        """Give every key of this task with its value, in no particular order; do not change it meanwhile."""
+        ...

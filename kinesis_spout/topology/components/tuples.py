@@ -1,0 +1,101 @@
+"""A tuple on its way: values with names, where they come from, and the trees they are part of."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final
+
+TICK_STREAM: Final = "__tick"
+SYSTEM_COMPONENT: Final = "__system"
+SYSTEM_TASK: Final = -1
+
+
+class TupleState(IntEnum):
+    """What its bolt has said of a tuple."""
+
+    OPEN = 0
+    ACKED = 1
+    FAILED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where tuples come from: one task's output on one stream. Shared by all of them."""
+
+    component: str
+    stream: str
+    task: int
+    """The id of the task that emitted."""
+    fields: tuple[str, ...]
+
+    def index(self, field: str) -> int:
+        """Say which value a field is.
+
+        Raises:
+            KeyError: names the fields there are.
+        """
+        try:
+            return self.fields.index(field)
+        except ValueError:
+            raise KeyError(
+                f"{self.component!r} has no field {field!r} in its stream {self.stream!r}, only "
+                f"{', '.join(self.fields) or 'none'}"
+            ) from None
+
+
+TICK: Final = Source(SYSTEM_COMPONENT, TICK_STREAM, SYSTEM_TASK, ())
+
+
+class Tuple:
+    """One tuple, as a bolt is given it. Its values are not to be changed: other bolts may have the same."""
+
+    __slots__ = ("ack_value", "edges", "source", "state", "values")
+
+    def __init__(self, values: Sequence[Any], source: Source, edges: dict[int, int]) -> None:
+        self.values = values
+        self.source = source
+        self.edges = edges
+        """Its edge id in each tree that it is part of, by the tree's root; none, if it is not tracked."""
+        self.ack_value = 0
+        """The edge ids of what was anchored to it, XORed."""
+        self.state = TupleState.OPEN
+
+    def __getitem__(self, key: str | int) -> Any:
+        """Give a value by its field's name, or by its place."""
+        return self.values[key if isinstance(key, int) else self.source.index(key)]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The names of the values."""
+        return self.source.fields
+
+    @property
+    def component(self) -> str:
+        """Which component emitted it."""
+        return self.source.component
+
+    @property
+    def stream(self) -> str:
+        """On which of that component's streams."""
+        return self.source.stream
+
+    @property
+    def task(self) -> int:
+        """The id of the task that emitted it."""
+        return self.source.task
+
+    @property
+    def is_tick(self) -> bool:
+        """Whether it is a tick: no values, from ``__system``, to be neither acked nor failed."""
+        return self.source is TICK
+
+    def __repr__(self) -> str:
+        values = ", ".join(map(_shown, zip(self.fields, self.values, strict=False)))
+        return f"Tuple({self.component}/{self.stream}: {values})"
+
+
+def _shown(named: tuple[str, Any]) -> str:
+    return f"{named[0]}={named[1]!r}"

@@ -1,0 +1,196 @@
+"""``TopologyBuilder``: sets spouts and bolts, wires them, checks the whole."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.topology.components.bolt import Bolt
+from kinesis_spout.topology.components.output import DEFAULT_STREAM, Stream, declared_streams
+from kinesis_spout.topology.components.spout import Spout
+from kinesis_spout.topology.graph.component_graph import Component, ComponentGraph, Subscription
+from kinesis_spout.topology.graph.grouping import CustomGrouping, Grouping, GroupingKind
+
+if TYPE_CHECKING:
+    from kinesis_spout.kinesis_spout import KinesisSpout
+    from kinesis_spout.topology.topology import Topology
+
+_DEFAULT_SPOUT_FIELDS = ("record",)
+
+
+class BoltDeclarer:
+    """Says where the tuples of a bolt come from; each call adds a subscription. Mutable."""
+
+    def __init__(self) -> None:
+        self.inputs: list[Subscription] = []
+
+    def shuffle_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> Self:
+        """Any task gets a tuple: the one at hand, without a copy, where that is possible."""
+        return self._add(component, stream, Grouping(kind=GroupingKind.SHUFFLE))
+
+    def local_or_shuffle_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> Self:
+        """Any task gets a tuple, as in ``shuffle_grouping``."""
+        return self._add(component, stream, Grouping(kind=GroupingKind.LOCAL_OR_SHUFFLE))
+
+    def none_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> Self:
+        """It does not matter which task gets a tuple, as in ``shuffle_grouping``."""
+        return self._add(component, stream, Grouping(kind=GroupingKind.NONE))
+
+    def fields_grouping(self, component: str, fields: Sequence[str], stream: str = DEFAULT_STREAM) -> Self:
+        """Tuples with the same values of these fields go to the same task, also after a restart."""
+        return self._add(component, stream, _by_fields(GroupingKind.FIELDS, fields))
+
+    def partial_key_grouping(
+        self, component: str, fields: Sequence[str], stream: str = DEFAULT_STREAM
+    ) -> Self:
+        """Tuples with the same values of these fields go to one of two tasks, the one that got less so far."""
+        return self._add(component, stream, _by_fields(GroupingKind.PARTIAL_KEY, fields))
+
+    def all_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> Self:
+        """Every task gets every tuple."""
+        return self._add(component, stream, Grouping(kind=GroupingKind.ALL))
+
+    def global_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> Self:
+        """The task with the lowest id gets every tuple."""
+        return self._add(component, stream, Grouping(kind=GroupingKind.GLOBAL))
+
+    def direct_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> Self:
+        """The task gets a tuple that ``emit_direct`` names. The stream must be declared as direct."""
+        return self._add(component, stream, Grouping(kind=GroupingKind.DIRECT))
+
+    def custom_grouping(self, component: str, grouping: CustomGrouping, stream: str = DEFAULT_STREAM) -> Self:
+        """Your own grouping chooses the tasks.
+
+        Raises:
+            InvalidConfig: it has no ``choose_tasks``.
+        """
+        if not callable(getattr(grouping, "choose_tasks", None)):
+            raise InvalidConfig(
+                f"expected a custom grouping with choose_tasks(tasks, values), got {type(grouping).__name__}"
+            )
+        return self._add(component, stream, Grouping(kind=GroupingKind.CUSTOM, custom=grouping))
+
+    def _add(self, component: str, stream: str, grouping: Grouping) -> Self:
+        self.inputs.append(Subscription(component=component, stream=stream, grouping=grouping))
+        return self
+
+
+class TopologyBuilder:
+    """Collects spouts and bolts, by ids that are unique, and makes a topology of them. Mutable."""
+
+    def __init__(self) -> None:
+        self._components: dict[str, tuple[Callable[[], Component], BoltDeclarer]] = {}
+
+    def set_spout(
+        self,
+        name: str,
+        spout: "KinesisSpout | Spout",
+        *,
+        fields: Sequence[str] = _DEFAULT_SPOUT_FIELDS,
+        conf: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Add a spout.
+
+        Args:
+            name: its id.
+            spout: a ``KinesisSpout``, not opened, or a ``Spout`` of your own.
+            fields: of a ``KinesisSpout``: the names of what its scheme makes of a record: one value, or as many in a
+                sequence (in a mapping: by these keys). A ``Spout`` declares its own.
+            conf: of this component, over the topology's.
+
+        Raises:
+            InvalidConfig: the id is taken, or that is no spout.
+        """
+        streams: Mapping[str, Sequence[str] | Stream] | Sequence[str] = fields
+        if isinstance(spout, Spout):
+            streams = spout.declare_output_fields()
+        elif not hasattr(spout, "next_tuple"):
+            raise InvalidConfig(
+                f"spout {name!r}: expected a KinesisSpout or a Spout of your own, got {type(spout).__name__}"
+            )
+
+        def component() -> Component:
+            return Component(
+                name=name,
+                made_of=spout,
+                is_spout=True,
+                parallelism=1,
+                streams=declared_streams(name, streams),
+                conf=dict(conf or {}),
+            )
+
+        self._set(name, component)
+
+    def set_bolt(
+        self, name: str, bolt: Bolt, parallelism: int = 1, *, conf: Mapping[str, Any] | None = None
+    ) -> BoltDeclarer:
+        """Add a bolt.
+
+        Args:
+            name: its id.
+            bolt: pickled; each of its tasks is a copy of its own.
+            parallelism: how many tasks it has, among which keys are spread. A bolt that stays with its source
+                (``shuffle_grouping``) runs wherever that runs.
+            conf: of this component, over the topology's.
+
+        Returns:
+            What says where its tuples come from.
+
+        Raises:
+            InvalidConfig: the id is taken, that is no bolt, or the parallelism is below 1.
+        """
+        if not isinstance(bolt, Bolt):
+            raise InvalidConfig(f"bolt {name!r}: expected a Bolt, got {type(bolt).__name__}")
+        if isinstance(parallelism, bool) or not isinstance(parallelism, int) or parallelism < 1:
+            raise InvalidConfig(f"bolt {name!r}: expected a parallelism of 1 or more, got {parallelism!r}")
+        declarer = BoltDeclarer()
+
+        def component() -> Component:
+            return Component(
+                name=name,
+                made_of=bolt,
+                is_spout=False,
+                parallelism=parallelism,
+                streams=declared_streams(name, bolt.declare_output_fields()),
+                conf=dict(conf or {}),
+                inputs=tuple(declarer.inputs),
+            )
+
+        self._set(name, component, declarer)
+        return declarer
+
+    def graph(self) -> ComponentGraph:
+        """Check everything, and give the graph.
+
+        Raises:
+            InvalidConfig: see ``ComponentGraph``.
+        """
+        return ComponentGraph({name: make() for name, (make, _) in self._components.items()})
+
+    def build(self, name: str = "topology", **conf: Any) -> "Topology":
+        """Make the topology.
+
+        Args:
+            name: shown in Spark's pages, in progress and logs; with a stateful bolt it names the state, too.
+            conf: see ``TopologyConf``; what is not known there is passed on to the components as it is.
+
+        Raises:
+            InvalidConfig: see ``ComponentGraph`` and ``TopologyConf``.
+        """
+        from kinesis_spout.topology.topology import Topology  # noqa: PLC0415 - the wiring itself needs no runner
+
+        return Topology(name, self.graph(), conf)
+
+    def _set(
+        self, name: str, component: Callable[[], Component], declarer: BoltDeclarer | None = None
+    ) -> None:
+        if not isinstance(name, str) or not name or name.startswith("__"):
+            raise InvalidConfig(f"expected an id for a component, not beginning with __, got {name!r}")
+        if name in self._components:
+            raise InvalidConfig(f"expected ids that are unique, got {name!r} for a second component")
+        self._components[name] = (component, declarer or BoltDeclarer())
+
+
+def _by_fields(kind: GroupingKind, fields: Sequence[str]) -> Grouping:
+    if isinstance(fields, str) or not fields:
+        raise InvalidConfig(f'expected the fields to group by, as in ["word"], got {fields!r}')
+    return Grouping(kind=kind, fields=tuple(fields))

@@ -1,0 +1,158 @@
+"""A topology's graph: its components, their streams, and who subscribes to what. Checked when it is made."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.topology.components.bolt import StatefulBolt
+from kinesis_spout.topology.components.output import Stream
+from kinesis_spout.topology.graph.grouping import Grouping, GroupingKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """A bolt subscribes to one stream of one component."""
+
+    component: str
+    stream: str
+    grouping: Grouping
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Component:
+    """A spout or a bolt, as it was set."""
+
+    name: str
+    made_of: Any
+    """The user's object."""
+    is_spout: bool
+    parallelism: int
+    streams: Mapping[str, Stream]
+    conf: Mapping[str, Any] = field(default_factory=dict)
+    inputs: tuple[Subscription, ...] = ()
+
+    @property
+    def is_stateful(self) -> bool:
+        """Whether it keeps keyed state."""
+        return isinstance(self.made_of, StatefulBolt)
+
+
+class ComponentGraph:
+    """The checked graph. Its components come in the order of the flow: each after those it subscribes to.
+
+    Args:
+        components: in the order they were set.
+
+    Raises:
+        InvalidConfig: a subscription to what is not there, a cycle, state without a fields grouping; one error that
+            names the component, the stream and the field.
+    """
+
+    def __init__(self, components: Mapping[str, Component]) -> None:
+        self._components = dict(components)
+        if not any(component.is_spout for component in components.values()):
+            raise InvalidConfig("expected a topology with a spout, got none: call set_spout first")
+        for component in components.values():
+            for subscription in component.inputs:
+                self._check(component, subscription)
+            if not component.is_spout and not component.inputs:
+                raise InvalidConfig(
+                    f"bolt {component.name!r}: expected a grouping that says where its tuples come from, got "
+                    "none; as in set_bolt(...).shuffle_grouping(component)"
+                )
+        self.order = self._in_order()
+        self.tasks = self._tasks()
+
+    def __getitem__(self, name: str) -> Component:
+        return self._components[name]
+
+    def __iter__(self) -> Iterator[Component]:
+        return (self._components[name] for name in self.order)
+
+    @property
+    def spouts(self) -> list[Component]:
+        """The spouts, in the order they were set."""
+        return [component for component in self._components.values() if component.is_spout]
+
+    @property
+    def is_stateful(self) -> bool:
+        """Whether a bolt keeps keyed state."""
+        return any(component.is_stateful for component in self._components.values())
+
+    def subscribers(self, name: str, stream: str) -> list[tuple[Component, Grouping]]:
+        """Give who subscribes to a stream, and how."""
+        return [
+            (component, subscription.grouping)
+            for component in self
+            for subscription in component.inputs
+            if (subscription.component, subscription.stream) == (name, stream)
+        ]
+
+    def reached_from(self, spout: str) -> set[str]:
+        """Name the components that tuples of a spout come to, with the spout itself."""
+        reached = {spout}
+        for component in self:
+            if any(subscription.component in reached for subscription in component.inputs):
+                reached.add(component.name)
+        return reached
+
+    def _check(self, component: Component, subscription: Subscription) -> None:
+        where = f"bolt {component.name!r}"
+        source = self._components.get(subscription.component)
+        if source is None:
+            raise InvalidConfig(
+                f"{where}: expected a grouping on a component of the topology "
+                f"({', '.join(sorted(self._components))}), got {subscription.component!r}"
+            )
+        stream = source.streams.get(subscription.stream)
+        if stream is None:
+            raise InvalidConfig(
+                f"{where}: expected a grouping on a stream that {source.name!r} declares "
+                f"({', '.join(sorted(source.streams)) or 'none'}), got {subscription.stream!r}"
+            )
+        grouping = subscription.grouping
+        missing = [field for field in grouping.fields if field not in stream.fields]
+        if missing:
+            raise InvalidConfig(
+                f"{where}: expected a grouping by fields of {source.name!r}, stream {subscription.stream!r} "
+                f"({', '.join(stream.fields) or 'none'}), got {missing[0]!r}"
+            )
+        if stream.direct != (grouping.kind is GroupingKind.DIRECT):
+            needed = "direct_grouping, because it" if stream.direct else "another grouping, because no stream"
+            raise InvalidConfig(
+                f"{where}: expected {needed} is declared as direct, got {grouping} on {source.name!r}, stream "
+                f"{subscription.stream!r}"
+            )
+        if component.is_stateful and grouping.kind is not GroupingKind.FIELDS:
+            raise InvalidConfig(
+                f"{where}: expected fields_grouping for a bolt with state, whose key says which task keeps it; "
+                f"got {grouping} on {source.name!r}"
+            )
+
+    def _in_order(self) -> tuple[str, ...]:
+        order: dict[str, None] = {}
+        waiting = dict(self._components)
+        while waiting:
+            ready = [
+                name
+                for name, component in waiting.items()
+                if all(each.component in order for each in component.inputs)
+            ]
+            if not ready:
+                raise InvalidConfig(
+                    "expected a topology without cycles, in which tuples come to an end; got one among "
+                    f"{', '.join(sorted(waiting))}"
+                )
+            for name in ready:
+                order[name] = None
+                del waiting[name]
+        return tuple(order)
+
+    def _tasks(self) -> dict[str, tuple[int, ...]]:
+        tasks: dict[str, tuple[int, ...]] = {}
+        first = 1
+        for name, component in self._components.items():
+            tasks[name] = tuple(range(first, first + component.parallelism))
+            first += component.parallelism
+        return tasks

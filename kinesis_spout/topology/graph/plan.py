@@ -1,0 +1,104 @@
+"""The plan of a topology: which bolts run in one task, and what has to travel between tasks.
+
+A component's *stage* is how many exchanges its tuples have passed at most. A spout's is 0. A bolt that any task
+will do for runs in its source's stage, in the same process (it is *fused*); any other one stage later. All that
+leaves a stage travels in one exchange, also what is for a stage further on: so there is one exchange a stage, and
+nothing is computed twice.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kinesis_spout.topology.components.context import TaskContext
+from kinesis_spout.topology.components.tuples import Source
+from kinesis_spout.topology.graph.component_graph import Component, ComponentGraph
+from kinesis_spout.topology.graph.grouping import Grouping
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """How the tuples of one stream come to one subscriber."""
+
+    target: str
+    grouping: Grouping
+    fused: bool
+    """Whether the subscriber runs where the tuple was made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How a topology runs, as seen from one of its spouts. Depends on the graph only."""
+
+    spout: str
+    stages: tuple[tuple[str, ...], ...]
+    """The components of each stage, in the order of the flow."""
+    stage_of: Mapping[str, int]
+    routes: Mapping[tuple[str, str], tuple[Route, ...]]
+    """By component and stream."""
+    exchanged: frozenset[str] = field(default=frozenset())
+    """The components whose tuples come from another stage, all or some."""
+
+    @property
+    def exchanges(self) -> int:
+        """How many exchanges tuples pass at most; acks may need one more."""
+        return len(self.stages) - 1
+
+
+def plan_of(graph: ComponentGraph, spout: str) -> Plan:
+    """Plan what happens to the tuples of a spout."""
+    reached = graph.reached_from(spout)
+    stage_of: dict[str, int] = {}
+    for component in graph:
+        if component.name in reached:
+            stage_of[component.name] = max(
+                (
+                    stage_of[each.component] + (not each.grouping.kind.stays)
+                    for each in component.inputs
+                    if each.component in reached
+                ),
+                default=0,
+            )
+    routes = {
+        (name, stream): tuple(
+            Route(
+                target=target.name,
+                grouping=grouping,
+                fused=grouping.kind.stays and stage_of[target.name] == stage_of[name],
+            )
+            for target, grouping in graph.subscribers(name, stream)
+        )
+        for name in stage_of
+        for stream in graph[name].streams
+    }
+    stages = [
+        tuple(name for name in stage_of if stage_of[name] == stage)
+        for stage in range(max(stage_of.values()) + 1)
+    ]
+    return Plan(
+        spout=spout,
+        stages=tuple(stages),
+        stage_of=stage_of,
+        routes=routes,
+        exchanged=frozenset(route.target for each in routes.values() for route in each if not route.fused),
+    )
+
+
+def context_of(graph: ComponentGraph, topology: str, component: Component, index: int) -> TaskContext:
+    """Say what a task knows of itself."""
+    return TaskContext(
+        topology=topology,
+        component=component.name,
+        task=graph.tasks[component.name][index],
+        index=index,
+        parallelism=component.parallelism,
+        tasks=graph.tasks,
+        targets={
+            stream: tuple(target.name for target, _ in graph.subscribers(component.name, stream))
+            for stream in component.streams
+        },
+    )
+
+
+def source_of(graph: ComponentGraph, component: str, stream: str, index: int) -> Source:
+    """Say where the tuples come from that a task emits on a stream."""
+    return Source(component, stream, graph.tasks[component][index], graph[component].streams[stream].fields)

@@ -1,0 +1,42 @@
+"""A hash of a tuple's key that is the same in every process and at every start.
+
+Python's own hash of text differs from process to process, and a key's task must not: its state is there.
+"""
+
+from typing import Any
+from zlib import crc32
+
+from kinesis_spout.errors import InvalidConfig
+
+
+def stable_hash(key: tuple[Any, ...]) -> int:
+    """Give a number from 0 to 2**32 - 1 that depends on the values and their types only.
+
+    Numbers that are equal have the same hash (``1``, ``1.0``, ``True``), as Python's dictionaries have it.
+
+    Raises:
+        InvalidConfig: a value is of another kind than text, bytes, numbers, None and tuples of these.
+    """
+    value = 0
+    for part in key:
+        value = crc32(_bytes_of(part), value)
+    return value
+
+
+def _bytes_of(part: Any) -> bytes:
+    if isinstance(part, str):
+        return b"s" + part.encode("utf-8", "surrogatepass")
+    if isinstance(part, (bytes, bytearray)):
+        return b"b" + part
+    if part is None:
+        return b"n"
+    if isinstance(part, float) and not part.is_integer():
+        return b"f" + part.hex().encode()
+    if isinstance(part, (int, float)):
+        return b"i" + str(int(part)).encode()
+    if isinstance(part, tuple):
+        return b"t" + b"".join(len(each).to_bytes(4, "big") + each for each in map(_bytes_of, part))
+    raise InvalidConfig(
+        f"expected to group by text, bytes, numbers, None, or tuples of these, got {type(part).__name__}: only "
+        "those have the same hash in every process"
+    )
