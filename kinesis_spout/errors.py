@@ -17,6 +17,7 @@
     │   ├── CheckpointUnreadable what is stored cannot be read; never treated as "nothing stored"
     │   ├── ProgressLost         ZooKeeper no longer has what this consumer began with
     │   ├── StreamRecreated      the stored progress belongs to an older stream of the same name
+    │   ├── CommitTooLarge       what must be stored in one transaction does not fit into one
     │   └── ConsumerAlive        refused, because a consumer of the application is running
     ├── DeadLetterError          retriable: a dead letter could not be made durable
     ├── HandlerKilledWorker      the user's handler ended its Python worker, or outlived the message time-out
@@ -118,6 +119,10 @@ class ProgressLost(StoreError):  # noqa: N818
 
 class StreamRecreated(StoreError):  # noqa: N818
     """The stored progress belongs to a stream that was deleted; a new one has its name."""
+
+
+class CommitTooLarge(StoreError):  # noqa: N818
+    """What must be stored together, or not at all, is more than ZooKeeper takes in one request."""
 
 
 class ConsumerAlive(StoreError):  # noqa: N818
