@@ -62,15 +62,13 @@ class OutcomeWatch:
         elif self._probe is not None and self._probe[:2] == (shard_id, sequence):
             self._passed()
 
-    def failed(self, delivery: Delivery, now: float, *, rejected: bool, counts: bool) -> bool:
+    def failed(self, delivery: Delivery, now: float, *, rejected: bool) -> bool:
         """Note that a delivery failed.
 
         Args:
             delivery: which.
             now: the time.
             rejected: its handler said that no retry can help, so it was handled.
-            counts: it is the first outcome of its record, and so says something new.
-
         Returns:
             Whether it is spared.
         """
@@ -80,7 +78,7 @@ class OutcomeWatch:
             else:
                 self._forget_probe()
                 self.breaker.probe_failed(now)
-        elif counts or rejected:
+        elif delivery.attempt == 1 or rejected:
             self.breaker.note(outcomes=1, failed=not rejected, now=now)
         return self.breaker.is_open
 
@@ -105,21 +103,19 @@ class OutcomeWatch:
         if plan == self._probing_slice:
             self._probing_slice = None
             self._probe_settled(plan, outcome, reached, len(failed), now)
-        elif plan.is_fresh:
-            self._note(reached - len(outcome.open_records), len(failed), now)
         else:
-            new = sum(failure.attempt == 1 for failure in failed)
-            unfinished = len(outcome.failures) - held + len(outcome.open_records)
-            self._note(reached - unfinished + new, new, now)
+            first = sum(failure.attempt == 1 for failure in failed)
+            again = len(failed) - first
+            self._note(reached - again - len(outcome.open_records), first, now)
         return self.breaker.is_open
 
-    def died(self, plan: SlicePlan, now: float, *, guilty: bool) -> bool:
+    def died(self, plan: SlicePlan, now: float, *, guilty: int | None) -> bool:
         """Note that the job of a slice died.
 
         Args:
             plan: the slice.
             now: the time.
-            guilty: whether that convicts its one record.
+            guilty: which delivery of its one record that convicts; None: nobody knows of which.
 
         Returns:
             Whether that failure is spared.
@@ -127,7 +123,7 @@ class OutcomeWatch:
         if plan == self._probing_slice:
             self._probing_slice = None
             self.breaker.probe_failed(now)
-        elif guilty and (plan.is_fresh or plan.retries[0].attempt == 1):
+        elif guilty == 1:
             self._note(1, 1, now)
         return self.breaker.is_open
 
@@ -136,6 +132,8 @@ class OutcomeWatch:
     ) -> None:
         if failed:
             self.breaker.probe_failed(now)
+        elif not reached and plan.probe and outcome.count:
+            self.breaker.probe_missed()
         elif not reached:
             self.breaker.probe_vanished(now)
         elif outcome.open_records:

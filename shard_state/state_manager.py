@@ -211,8 +211,11 @@ class StateManager:
         self, shard_id: str, sequence: SequenceNumber, partition_key: str | None, now: float
     ) -> Emission:
         """Decide upon a record just read of an owned shard, and track it."""
-        emission = self._owned[shard_id].state.emit(sequence, partition_key, now)
-        if self._breaker.is_open and emission.deliver:
+        state = self._owned[shard_id].state
+        if not self._breaker.is_open:
+            return state.emit(sequence, partition_key, now)
+        emission = state.emit_if_never_failed(sequence, partition_key, now, random=self._random)
+        if emission.deliver:
             self._watch.record_sent(Delivery(shard_id, sequence, emission.attempt), now)
         return emission
 
@@ -258,9 +261,7 @@ class StateManager:
         slices = self._owned.get(shard_id)
         if slices is None or not slices.state.is_out(sequence, attempt):
             return None
-        counts = slices.state.counts_as_outcome(sequence, attempt)
-        delivery = Delivery(shard_id, sequence, attempt)
-        spare = self._watch.failed(delivery, now, rejected=rejected, counts=counts)
+        spare = self._watch.failed(Delivery(shard_id, sequence, attempt), now, rejected=rejected)
         return slices.state.fail(
             sequence,
             now,
@@ -372,7 +373,7 @@ class StateManager:
                     or (fresh and shard_id in resting and not held)
                 ):
                     continue
-                plan = slices.plan_fresh(held, most=1) if fresh else slices.plan_retries(now, most=1)
+                plan = slices.plan_fresh(held, probe=True) if fresh else slices.plan_retries(now, most=1)
                 if plan is not None:
                     self.turns.served(shard_id)
                     self._watch.slice_sent(plan)
@@ -411,7 +412,7 @@ class StateManager:
     def convicts(self, plan: SlicePlan, held: SliceOutcome | None) -> bool:
         """Tell whether the death of a slice blames its one record; the arguments are those of ``died``."""
         slices = self._of_epoch(plan)
-        return slices is not None and slices.blames(plan, held)
+        return slices is not None and slices.blames(plan, held) is not None
 
     def suspect(self, plan: SlicePlan, count: int) -> None:
         """Note that the worker of a slice, which is settled, died with the next ``count`` records in its hands."""
