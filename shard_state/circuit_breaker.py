@@ -17,6 +17,9 @@ an owner that begins with what failed before would take it for an outage. An out
 What a handler rejects was handled: no failure. A slice that is only halved to find a record that kills its worker has
 no outcome; that one record has.
 
+The failures that opened it do not count against their records' limits either: they were not the records'. So after a
+restart in the middle of an outage those are delivered as if for the first time, and the next owner sees the outage.
+
 Every second probe is a record that never failed, where there is one: behind a long run of records that are at fault,
 only one that is not of them can show that the handler works. What failed under an owner before, and is read again on
 the way to it, waits as a retry.
@@ -138,10 +141,17 @@ class CircuitBreaker:
         self._runs: deque[tuple[float, float]] = deque()
         """The last outcomes, as (outcomes, failures) of those that came together, oldest first."""
         self._outcomes = self._failed = 0.0
+        self.noted = 0
+        """How many outcomes it took in so far."""
         self._opened_with = (0, 0)
         self._probe_at = math.inf
         self._probes_sent = self._probes_failed = 0
         self._notices: deque[BreakerNotice] = deque(maxlen=_MOST_NOTICES)
+
+    @property
+    def window(self) -> int:
+        """How many of the last outcomes count."""
+        return self._rule.window
 
     @property
     def state(self) -> BreakerState:
@@ -181,6 +191,7 @@ class CircuitBreaker:
         ratio = self._rule.failure_ratio
         if ratio is None or self.is_open or not outcomes:
             return
+        self.noted += outcomes
         self._add(outcomes, failed)
         if len(self._runs) == 1 and not self._runs[0][1]:
             self._failed = 0.0  # exactly: fractions were subtracted from it

@@ -276,6 +276,13 @@ class LocalShardState:
         self.retries.wait(sequence, partition_key, now + decision.delay_seconds)
         return decision
 
+    def forgive(self, sequence: SequenceNumber) -> None:
+        """Let no delivery of a record that failed so far count against its limit, unless it was given up already."""
+        state, attempts = self.tracker.state(sequence), self.tracker.attempts(sequence)
+        if state is RecordState.WAITING or state is RecordState.IN_FLIGHT:
+            self._spared[sequence] = attempts - (state is RecordState.IN_FLIGHT)
+            self._changed()
+
     def take_retry(self, now: float) -> Redelivery | None:
         """Hand out the record whose retry is due first, if any is."""
         for retry in self.take_retries(now, 1, whole_lines=False):

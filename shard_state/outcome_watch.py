@@ -1,10 +1,12 @@
 """Tells the circuit breaker what deliveries came to, and knows which delivery is its probe.
 
 Record by record or slice by slice, it is asked right before a failure is decided upon: ``spare`` says whether that
-delivery counts against its record's limit.
+delivery counts against its record's limit. It also remembers the failures among the last outcomes, for when they open
+the breaker.
 """
 
-from collections.abc import Callable, Collection
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from shard_state.circuit_breaker import BreakerRule, CircuitBreaker
@@ -27,6 +29,8 @@ class OutcomeWatch:
         """The delivery that is the probe."""
         self._probing_slice: SlicePlan | None = None
         """The slice that is, until it has ended."""
+        self._failures: deque[tuple[int, Delivery]] = deque(maxlen=self.breaker.window)
+        """The first deliveries that failed, each with how many outcomes the breaker had taken in by then."""
 
     # Probes
 
@@ -43,6 +47,9 @@ class OutcomeWatch:
 
     def lost(self, shard_ids: Collection[str]) -> None:
         """Note that shards were lost: what became of their probe nobody will tell."""
+        if any(delivery.shard_id in shard_ids for _, delivery in self._failures):
+            kept = [(at, delivery) for at, delivery in self._failures if delivery.shard_id not in shard_ids]
+            self._failures = deque(kept, self._failures.maxlen)
         of_slice = self._probing_slice is not None and self._probing_slice.shard_id in shard_ids
         if of_slice or (self._probe is not None and self._probe.shard_id in shard_ids):
             self._forget_probe()
@@ -52,6 +59,15 @@ class OutcomeWatch:
         """Close the breaker, as an operator says; False if it is closed."""
         self._forget_probe()
         return self.breaker.resume()
+
+    def take_opened_by(self) -> list[Delivery]:
+        """Name the first deliveries whose failures opened the breaker, once: none of their records is at fault."""
+        if not self._failures or not self.breaker.is_open:
+            return []
+        oldest = self.breaker.noted - self.breaker.window
+        opened_by = [delivery for at, delivery in self._failures if at > oldest]
+        self._failures.clear()
+        return opened_by
 
     # Record by record
 
@@ -79,7 +95,7 @@ class OutcomeWatch:
                 self._forget_probe()
                 self.breaker.probe_failed(now)
         elif delivery.attempt == 1 or rejected:
-            self.breaker.note(outcomes=1, failed=not rejected, now=now)
+            self._note(1, [] if rejected else [delivery], now)
         return self.breaker.is_open
 
     # Slice by slice
@@ -104,18 +120,20 @@ class OutcomeWatch:
             self._probing_slice = None
             self._probe_settled(plan, outcome, reached, len(failed), now)
         else:
-            first = sum(failure.attempt == 1 for failure in failed)
-            again = len(failed) - first
+            first = [
+                Delivery(plan.shard_id, failure.sequence, 1) for failure in failed if failure.attempt == 1
+            ]
+            again = len(failed) - len(first)
             self._note(reached - again - len(outcome.open_records), first, now)
         return self.breaker.is_open
 
-    def died(self, plan: SlicePlan, now: float, *, guilty: int | None) -> bool:
+    def died(self, plan: SlicePlan, now: float, *, guilty: Delivery | None) -> bool:
         """Note that the job of a slice died.
 
         Args:
             plan: the slice.
             now: the time.
-            guilty: which delivery of its one record that convicts; None: nobody knows of which.
+            guilty: the delivery of its one record, if that convicts it.
 
         Returns:
             Whether that failure is spared.
@@ -123,8 +141,8 @@ class OutcomeWatch:
         if plan == self._probing_slice:
             self._probing_slice = None
             self.breaker.probe_failed(now)
-        elif guilty == 1:
-            self._note(1, 1, now)
+        elif guilty is not None and guilty.attempt == 1:
+            self._note(1, [guilty], now)
         return self.breaker.is_open
 
     def _probe_settled(
@@ -142,9 +160,14 @@ class OutcomeWatch:
         else:
             self._passed()
 
-    def _note(self, outcomes: int, failed: int, now: float) -> None:
-        if outcomes > 0:
-            self.breaker.note(outcomes=outcomes, failed=failed, now=now)
+    def _note(self, outcomes: int, failed: Sequence[Delivery], now: float) -> None:
+        if outcomes <= 0 or self.breaker.is_open:
+            return
+        if self.breaker.is_content:
+            self._failures.clear()
+        by_now = self.breaker.noted + outcomes
+        self._failures.extend((by_now, delivery) for delivery in failed)
+        self.breaker.note(outcomes=outcomes, failed=len(failed), now=now)
 
     def _passed(self) -> None:
         self._forget_probe()

@@ -14,7 +14,7 @@ from math import inf
 from shard_state.errors import OutOfOrder
 from shard_state.isolation import Isolation
 from shard_state.local_shard_state import LocalShardState
-from shard_state.slices import Exhausted, SliceKind, SliceOutcome, SlicePlan
+from shard_state.slices import Delivery, Exhausted, SliceKind, SliceOutcome, SlicePlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,15 +185,17 @@ class ShardSlices:
         """Note that the worker of a slice died with the ``count`` records in its hands that come next now."""
         self._isolation[plan.is_fresh].suspect(count)
 
-    def blames(self, plan: SlicePlan, held: SliceOutcome | None) -> int | None:
-        """Tell which delivery of a record, from 1, the death of a slice that is out is blamed on.
+    def blames(self, plan: SlicePlan, held: SliceOutcome | None) -> Delivery | None:
+        """Name the delivery that the death of a slice that is out is blamed on; the arguments are those of ``died``.
 
-        None if that convicts no record. The arguments are those of ``died``.
+        None if it convicts no record.
         """
-        suspects = [retry.attempt for retry in plan.retries]
+        suspects = [(retry.sequence, retry.attempt) for retry in plan.retries]
         if plan.is_fresh and held is not None:
-            suspects = [failure.attempt + 1 for failure in held.failures if failure.held]
-        return suspects[0] if self.is_out(plan) and plan.alone and len(suspects) == 1 else None
+            suspects = [(failure.sequence, failure.attempt + 1) for failure in held.failures if failure.held]
+        if len(suspects) != 1 or not plan.alone or not self.is_out(plan):
+            return None
+        return Delivery(plan.shard_id, *suspects[0])
 
     def died(
         self,

@@ -262,7 +262,7 @@ class StateManager:
         if slices is None or not slices.state.is_out(sequence, attempt):
             return None
         spare = self._watch.failed(Delivery(shard_id, sequence, attempt), now, rejected=rejected)
-        return slices.state.fail(
+        decision = slices.state.fail(
             sequence,
             now,
             attempt=attempt,
@@ -273,6 +273,8 @@ class StateManager:
             delay_seconds=delay_seconds,
             spare=spare,
         )
+        self._forgive()
+        return decision
 
     def expired(self, now: float) -> list[Delivery]:
         """Name the deliveries whose message time-out has passed. The shell fails them, with TIME_OUT.
@@ -392,7 +394,9 @@ class StateManager:
         if slices is None or not slices.is_out(plan):
             return []
         spare = self._watch.settled(plan, outcome, delivered, now)
-        return slices.settle(plan, outcome, now, random=self._random, spare=spare)
+        exhausted = slices.settle(plan, outcome, now, random=self._random, spare=spare)
+        self._forgive()
+        return exhausted
 
     def died(self, plan: SlicePlan, held: SliceOutcome | None, now: float) -> list[Exhausted]:
         """Take in that the job of a slice died, or outlived the message time-out, nobody knows at which record.
@@ -407,7 +411,9 @@ class StateManager:
         if slices is None or not slices.is_out(plan):
             return []
         spare = self._watch.died(plan, now, guilty=slices.blames(plan, held))
-        return slices.died(plan, held, now, random=self._random, spare=spare)
+        exhausted = slices.died(plan, held, now, random=self._random, spare=spare)
+        self._forgive()
+        return exhausted
 
     def convicts(self, plan: SlicePlan, held: SliceOutcome | None) -> bool:
         """Tell whether the death of a slice blames its one record; the arguments are those of ``died``."""
@@ -523,6 +529,13 @@ class StateManager:
         )
 
     # Inside
+
+    def _forgive(self) -> None:
+        """If the breaker has just opened, let the failures that opened it not count against their records."""
+        for delivery in self._watch.take_opened_by():
+            slices = self._owned.get(delivery.shard_id)
+            if slices is not None:
+                slices.state.forgive(delivery.sequence)
 
     @property
     def _keeps_fresh_back(self) -> bool:

@@ -90,7 +90,9 @@ class SliceShell(ShellModel):
         if before is not None and plans:
             assert before.probe_at is not None
             assert before.probe_at <= self.now
-            assert [plan.probe or plan.limit == 1 for plan in plans] == [True], "one record is tried at a time"
+            assert [plan.probe or plan.limit == 1 for plan in plans] == [True], (
+                "one record is tried at a time"
+            )
         for plan in plans:
             for other in self.out:
                 same = (other.shard_id, other.epoch, other.is_fresh) == (
@@ -188,9 +190,7 @@ class SliceShell(ShellModel):
                 record.finished = True
             for record in slice_.failed:
                 self.lines.fail(record)
-        exhausted = self.manager.settle(
-            slice_.plan, slice_.outcome, self.now, delivered=slice_.delivered
-        )
+        exhausted = self.manager.settle(slice_.plan, slice_.outcome, self.now, delivered=slice_.delivered)
         self.exhausted += exhausted
         if self.manager.pause is not None and self.is_current(slice_.plan):
             assert all(gone.rejected for gone in exhausted), "nothing is given up while the breaker is open"
