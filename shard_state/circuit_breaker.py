@@ -10,19 +10,20 @@ breaker looks at the last outcomes. Once nearly all of them are failures it open
 counts against its record's limit, and a single record at a time is tried, at growing intervals. The first that
 succeeds closes it.
 
-What is an outcome. Of each record the first delivery, acked or failed (a time-out and the death of the worker are
-failures), and every retry that succeeds. A retry that fails once more says nothing new, also where another owner of
-the shard made the first delivery: counted, the retries of a few bad records among good ones would look like many, and
-an owner that begins with what failed before would take it for an outage. An outage fails first deliveries as well.
-What a handler rejects was handled: no failure. A slice that is only halved to find a record that kills its worker has
-no outcome; that one record has.
+What is an outcome. Of each record the first delivery, acked or failed (a time-out and the death of the worker
+are failures), and every retry that succeeds. A retry that fails once more says nothing new, also where another
+owner of the shard made the first delivery: counted, the retries of a few bad records among good ones would look
+like many, and an owner that begins with what failed before would take it for an outage. An outage fails first
+deliveries as well. What a handler rejects was handled: no failure. A slice that is only halved to find a record
+that kills its worker has no outcome; that one record has.
 
-The failures that opened it do not count against their records' limits either: they were not the records'. So after a
-restart in the middle of an outage those are delivered as if for the first time, and the next owner sees the outage.
+The failures that opened it do not count against their records' limits either: the outage is to blame, not the
+records. So after a restart in the middle of an outage they are delivered as if for the first time, and the next
+owner sees the outage.
 
-Every second probe is a record that never failed, where there is one: behind a long run of records that are at fault,
-only one that is not of them can show that the handler works. What failed under an owner before, and is read again on
-the way to it, waits as a retry.
+Every second probe is a record that never failed, where there is one: behind a long run of records that are at
+fault, only one that is not of them can show that the handler works. What failed under an owner before, and is read
+again on the way to it, waits as a retry.
 """
 
 import math

@@ -277,7 +277,7 @@ class LocalShardState:
         return decision
 
     def forgive(self, sequence: SequenceNumber) -> None:
-        """Let no delivery of a record that failed so far count against its limit, unless it was given up already."""
+        """Let no failure of a record so far count against its limit, unless it was given up already."""
         state, attempts = self.tracker.state(sequence), self.tracker.attempts(sequence)
         if state is RecordState.WAITING or state is RecordState.IN_FLIGHT:
             self._spared[sequence] = attempts - (state is RecordState.IN_FLIGHT)

@@ -1,8 +1,8 @@
 """Tells the circuit breaker what deliveries came to, and knows which delivery is its probe.
 
 Record by record or slice by slice, it is asked right before a failure is decided upon: ``spare`` says whether that
-delivery counts against its record's limit. It also remembers the failures among the last outcomes, for when they open
-the breaker.
+delivery counts against its record's limit. It also remembers the failures among the last outcomes, for when they
+open the breaker.
 """
 
 from collections import deque
@@ -85,6 +85,7 @@ class OutcomeWatch:
             delivery: which.
             now: the time.
             rejected: its handler said that no retry can help, so it was handled.
+
         Returns:
             Whether it is spared.
         """

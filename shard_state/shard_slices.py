@@ -109,13 +109,16 @@ class ShardSlices:
         # What was finished or failed before the restart is passed over, however much that is.
         probe_passes = probe and tracker.restored is not None and self.state.puts_off_the_past
         most = 1 if probe and not probe_passes else self._limits.records
+        max_failures = self.state.max_failures
+        if isolation.alone:
+            most = min(most, max_failures)  # If its job dies, all its records are held, to be halved.
         self._fresh_out = SlicePlan(
             shard_id=self.state.shard.shard_id,
             epoch=self.state.epoch,
             kind=SliceKind.CARRIED if carried else SliceKind.READ,
             limit=min(isolation.limit(self._limits.records), carried or most, most),
             position=self.state.position,
-            max_failures=self.state.max_failures,
+            max_failures=max_failures,
             room=1 if probe_passes else room,
             holes=tracker.restored_holes,
             anchor=tracker.anchor if tracker.last_emitted == tracker.base else None,
@@ -186,9 +189,9 @@ class ShardSlices:
         self._isolation[plan.is_fresh].suspect(count)
 
     def blames(self, plan: SlicePlan, held: SliceOutcome | None) -> Delivery | None:
-        """Name the delivery that the death of a slice that is out is blamed on; the arguments are those of ``died``.
+        """Name the delivery that is to blame if a slice that is out dies; None if that convicts no record.
 
-        None if it convicts no record.
+        The arguments are those of ``died``.
         """
         suspects = [(retry.sequence, retry.attempt) for retry in plan.retries]
         if plan.is_fresh and held is not None:

@@ -42,6 +42,9 @@ class ShellModel(RuleBasedStateMachine):
         """Shards that another consumer took, which ours does not know yet."""
         self.spared: dict[tuple[str, SequenceNumber], int] = {}
         """How many deliveries of a record failed while the breaker was open, under the present ownership."""
+        self.suspects: dict[tuple[str, SequenceNumber], int] = {}
+        """How often records have failed whose first delivery failed, under it, while the breaker was closed."""
+        self.was_open = False
 
     @initialize(
         order=st.sampled_from(Order),
@@ -87,6 +90,8 @@ class ShellModel(RuleBasedStateMachine):
             breaker=self.breaker,
         )
         self.spared.clear()
+        self.suspects.clear()
+        self.was_open = False
         self.lines = LinesOfRecords(self.order, self.stream.unfinished)
         self.stolen.clear()
         self.crash()
@@ -132,6 +137,7 @@ class ShellModel(RuleBasedStateMachine):
         self.manager.acquired(shard_id, checkpoint)
         self.lines.begin(shard_id, checkpoint)
         self.spared = {place: count for place, count in self.spared.items() if place[0] != shard_id}
+        self.suspects = {place: count for place, count in self.suspects.items() if place[0] != shard_id}
         return checkpoint
 
     # The breaker
@@ -141,11 +147,25 @@ class ShellModel(RuleBasedStateMachine):
     def an_operator_resumes(self) -> None:
         assert self.manager.resume()
         assert self.manager.pause is None
+        self.was_open = False
         assert not self.manager.resume()
 
-    def spare(self, shard_id: str, sequence: SequenceNumber) -> None:
+    def failed(self, shard_id: str, sequence: SequenceNumber, attempt: int, *, spared: bool) -> None:
+        """Note that a delivery failed and was decided upon."""
         place = shard_id, sequence
-        self.spared[place] = self.spared.get(place, 0) + 1
+        if spared:
+            self.spared[place] = self.spared.get(place, 0) + 1
+        elif attempt == 1 or place in self.suspects:
+            self.suspects[place] = attempt
+
+    def forgive(self) -> None:
+        """Note what opened the breaker, if it has just opened. The model does not know the last outcomes: all is."""
+        is_open = self.manager.pause is not None
+        if is_open and not self.was_open:
+            for place, count in self.suspects.items():
+                self.spared[place] = max(count, self.spared.get(place, 0))
+            self.suspects.clear()
+        self.was_open = is_open
 
     def check_limit(self, shard_id: str, sequence: SequenceNumber, attempt: int) -> None:
         """At most 1 + limit deliveries, and those that failed while nothing was given up (invariant 4)."""

@@ -187,9 +187,11 @@ class RecordShell(ShellModel):
             return
         del self.out[place]
         self.lines.fail(record)
-        if self.manager.pause is not None and not rejected:
+        spared = self.manager.pause is not None and not rejected
+        if spared:
             assert isinstance(decision, Retry), "nothing is given up while the breaker is open"
-            self.spare(*place)
+        self.failed(*place, delivery.attempt, spared=spared)
+        self.forgive()
         if isinstance(decision, Exhausted):
             self.exhausted.append(place)
         else:

@@ -192,11 +192,16 @@ class SliceShell(ShellModel):
                 self.lines.fail(record)
         exhausted = self.manager.settle(slice_.plan, slice_.outcome, self.now, delivered=slice_.delivered)
         self.exhausted += exhausted
-        if self.manager.pause is not None and self.is_current(slice_.plan):
-            assert all(gone.rejected for gone in exhausted), "nothing is given up while the breaker is open"
+        if self.is_current(slice_.plan):
+            spared = self.manager.pause is not None
+            if spared:
+                assert all(gone.rejected for gone in exhausted), (
+                    "nothing is given up while the breaker is open"
+                )
             for failure in slice_.outcome.failures:
                 if not (failure.held or failure.rejected):
-                    self.spare(slice_.plan.shard_id, failure.sequence)
+                    self.failed(slice_.plan.shard_id, failure.sequence, failure.attempt, spared=spared)
+        self.forgive()
         if self.is_current(slice_.plan) and slice_.plan.kind is SliceKind.CARRIED:
             self.take_from_page(slice_.plan.shard_id, slice_.outcome.count)
         finished = {record.sequence for record in slice_.acked} | {gone.sequence for gone in exhausted}
@@ -224,13 +229,14 @@ class SliceShell(ShellModel):
                 self.take_from_page(plan.shard_id, held.count)
         convicted = held is not None and plan.alone and alone and len(held.failures) == 1
         assert convicted or not exhausted
-        if convicted and self.manager.pause is not None:
-            assert held is not None
-            assert not exhausted
-            self.spare(plan.shard_id, held.failures[0].sequence)
         if not convicted:
             return
         assert held is not None
+        spared = self.manager.pause is not None
+        assert not (spared and exhausted)
+        convict = held.failures[0]
+        self.failed(plan.shard_id, convict.sequence, convict.attempt + 1, spared=spared)
+        self.forgive()
         first = self.stream.record(plan.shard_id, held.failures[0].sequence)
         assert killer in (None, first)
         self.lines.fail(first)

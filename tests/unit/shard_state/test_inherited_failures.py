@@ -1,4 +1,4 @@
-"""StateManager under a breaker, when an owner inherits records that failed already: no outage, or one that goes on."""
+"""StateManager when an owner inherits records that failed already: no outage, or one that goes on."""
 
 from collections.abc import Sequence
 

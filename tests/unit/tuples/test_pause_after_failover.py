@@ -109,3 +109,46 @@ def test_records_that_failed_at_the_owner_before_do_not_make_the_next_one_pause(
     assert before < RECORDS // 2
     assert world.acked == world.good()
     assert len(world.given_up) == RECORDS // 2, "what is bad is given up, as always"
+
+
+def test_an_outage_that_goes_on_after_restarts_is_seen_by_each_owner_and_costs_no_record() -> None:
+    """Whatever the records went through: bad ones that failed before it, good ones that failed in it."""
+    world = World()
+    spout = world.spout()
+    world.handles(spout, lambda: world.failed >= 300)
+    world.outage = True
+    for _ in range(LIMIT + 2):
+        world.clock.advance(10.0)
+        spout.do_what_is_due()
+        spout.crash()
+        spout = world.spout()
+        before, given_up = world.failed, len(world.given_up)
+        world.handles(spout, lambda: spout.pause is not None)
+        assert spout.pause is not None
+        assert world.failed - before <= 300 + 100
+        world.handles(spout, lambda: False, seconds=600.0)
+        assert len(world.given_up) == given_up, "nothing is given up during a pause"
+        assert not world.given_up & world.good()
+    world.outage = False
+    world.handles(spout, lambda: world.acked == world.good() and len(world.given_up) == RECORDS // 2)
+    assert spout.pause is None
+    assert world.acked == world.good()
+    assert len(world.given_up) == RECORDS // 2
+
+
+def test_what_failed_before_holds_up_no_pause_that_a_fresh_record_can_end() -> None:
+    """A short outage at an owner that inherited hundreds of bad records: it is over with the first fresh record."""
+    world = World()
+    first = world.spout()
+    world.handles(first, lambda: world.failed >= 300)
+    world.clock.advance(10.0)
+    first.do_what_is_due()
+    first.crash()
+    second = world.spout()
+    world.outage = True
+    world.handles(second, lambda: second.pause is not None)
+    world.outage = False
+    began = world.clock.monotonic()
+    world.handles(second, lambda: second.pause is None)
+    assert second.pause is None
+    assert world.clock.monotonic() - began < 60.0
