@@ -17,9 +17,9 @@ like many, and an owner that begins with what failed before would take it for an
 deliveries as well. What a handler rejects was handled: no failure. A slice that is only halved to find a record
 that kills its worker has no outcome; that one record has.
 
-The failures that opened it do not count against their records' limits either: the outage is to blame, not the
-records. So after a restart in the middle of an outage they are delivered as if for the first time, and the next
-owner sees the outage.
+The failures among the last outcomes when it opens, retries included, do not count against their records' limits
+either: the outage is to blame, not the records. So after a restart in the middle of an outage most records are
+delivered as if for the first time, the next owner sees the outage, and restarts use up no record's attempts.
 
 Every second probe is a record that never failed, where there is one: behind a long run of records that are at
 fault, only one that is not of them can show that the handler works. What failed under an owner before, and is read

@@ -277,10 +277,9 @@ class LocalShardState:
         return decision
 
     def forgive(self, sequence: SequenceNumber) -> None:
-        """Let no failure of a record so far count against its limit, unless it was given up already."""
-        state, attempts = self.tracker.state(sequence), self.tracker.attempts(sequence)
-        if state is RecordState.WAITING or state is RecordState.IN_FLIGHT:
-            self._spared[sequence] = attempts - (state is RecordState.IN_FLIGHT)
+        """Let one failure of a record, which counted, not count, unless the record is given up or finished."""
+        if self.tracker.state(sequence) in (RecordState.WAITING, RecordState.IN_FLIGHT):
+            self._spared[sequence] = self._spared.get(sequence, 0) + 1
             self._changed()
 
     def take_retry(self, now: float) -> Redelivery | None:

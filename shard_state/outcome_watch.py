@@ -12,6 +12,9 @@ from typing import Final
 from shard_state.circuit_breaker import BreakerRule, CircuitBreaker
 from shard_state.slices import Delivery, SliceOutcome, SlicePlan
 
+_MOST_REMEMBERED: Final = 20_000
+"""Failures. Retries are no outcomes, so there may be more of these than the breaker looks at."""
+
 _NEVER: Final = BreakerRule(failure_ratio=None)
 
 
@@ -29,8 +32,8 @@ class OutcomeWatch:
         """The delivery that is the probe."""
         self._probing_slice: SlicePlan | None = None
         """The slice that is, until it has ended."""
-        self._failures: deque[tuple[int, Delivery]] = deque(maxlen=self.breaker.window)
-        """The first deliveries that failed, each with how many outcomes the breaker had taken in by then."""
+        self._failures: deque[tuple[int, Delivery]] = deque(maxlen=_MOST_REMEMBERED)
+        """The deliveries that failed and were not spared, each with how many outcomes the breaker had taken in."""
 
     # Probes
 
@@ -61,11 +64,11 @@ class OutcomeWatch:
         return self.breaker.resume()
 
     def take_opened_by(self) -> list[Delivery]:
-        """Name the first deliveries whose failures opened the breaker, once: none of their records is at fault."""
+        """Name what had failed among the last outcomes when the breaker opened, and was not spared; once."""
         if not self._failures or not self.breaker.is_open:
             return []
-        oldest = self.breaker.noted - self.breaker.window
-        opened_by = [delivery for at, delivery in self._failures if at > oldest]
+        self._forget_old_failures()
+        opened_by = [delivery for _, delivery in self._failures]
         self._failures.clear()
         return opened_by
 
@@ -95,8 +98,10 @@ class OutcomeWatch:
             else:
                 self._forget_probe()
                 self.breaker.probe_failed(now)
-        elif delivery.attempt == 1 or rejected:
-            self._note(1, [] if rejected else [delivery], now)
+        elif rejected:
+            self._note(1, [], now)
+        else:
+            self._note(int(delivery.attempt == 1), [delivery], now)
         return self.breaker.is_open
 
     # Slice by slice
@@ -121,11 +126,9 @@ class OutcomeWatch:
             self._probing_slice = None
             self._probe_settled(plan, outcome, reached, len(failed), now)
         else:
-            first = [
-                Delivery(plan.shard_id, failure.sequence, 1) for failure in failed if failure.attempt == 1
-            ]
-            again = len(failed) - len(first)
-            self._note(reached - again - len(outcome.open_records), first, now)
+            again = sum(failure.attempt > 1 for failure in failed)
+            deliveries = [Delivery(plan.shard_id, each.sequence, each.attempt) for each in failed]
+            self._note(reached - again - len(outcome.open_records), deliveries, now)
         return self.breaker.is_open
 
     def died(self, plan: SlicePlan, now: float, *, guilty: Delivery | None) -> bool:
@@ -142,8 +145,8 @@ class OutcomeWatch:
         if plan == self._probing_slice:
             self._probing_slice = None
             self.breaker.probe_failed(now)
-        elif guilty is not None and guilty.attempt == 1:
-            self._note(1, [guilty], now)
+        elif guilty is not None:
+            self._note(int(guilty.attempt == 1), [guilty], now)
         return self.breaker.is_open
 
     def _probe_settled(
@@ -162,13 +165,21 @@ class OutcomeWatch:
             self._passed()
 
     def _note(self, outcomes: int, failed: Sequence[Delivery], now: float) -> None:
-        if outcomes <= 0 or self.breaker.is_open:
+        """Note so many outcomes, and what failed: first deliveries, which are outcomes, and others."""
+        breaker = self.breaker
+        if breaker.is_open:
             return
-        if self.breaker.is_content:
+        if breaker.is_content:
             self._failures.clear()
-        by_now = self.breaker.noted + outcomes
-        self._failures.extend((by_now, delivery) for delivery in failed)
-        self.breaker.note(outcomes=outcomes, failed=len(failed), now=now)
+        breaker.note(outcomes=max(0, outcomes), failed=sum(each.attempt == 1 for each in failed), now=now)
+        if not breaker.is_open:
+            self._failures.extend((breaker.noted, delivery) for delivery in failed)
+            self._forget_old_failures()
+
+    def _forget_old_failures(self) -> None:
+        oldest = self.breaker.noted - self.breaker.window
+        while self._failures and self._failures[0][0] <= oldest:
+            self._failures.popleft()
 
     def _passed(self) -> None:
         self._forget_probe()

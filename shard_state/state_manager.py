@@ -531,7 +531,7 @@ class StateManager:
     # Inside
 
     def _forgive(self) -> None:
-        """If the breaker has just opened, let the failures that opened it not count against their records."""
+        """If the breaker has just opened, let the failures that led to it not count against their records."""
         for delivery in self._watch.take_opened_by():
             slices = self._owned.get(delivery.shard_id)
             if slices is not None:

@@ -43,7 +43,7 @@ class ShellModel(RuleBasedStateMachine):
         self.spared: dict[tuple[str, SequenceNumber], int] = {}
         """How many deliveries of a record failed while the breaker was open, under the present ownership."""
         self.suspects: dict[tuple[str, SequenceNumber], int] = {}
-        """How often records have failed whose first delivery failed, under it, while the breaker was closed."""
+        """How many failed while it was closed."""
         self.was_open = False
 
     @initialize(
@@ -150,20 +150,17 @@ class ShellModel(RuleBasedStateMachine):
         self.was_open = False
         assert not self.manager.resume()
 
-    def failed(self, shard_id: str, sequence: SequenceNumber, attempt: int, *, spared: bool) -> None:
+    def failed(self, shard_id: str, sequence: SequenceNumber, *, spared: bool) -> None:
         """Note that a delivery failed and was decided upon."""
-        place = shard_id, sequence
-        if spared:
-            self.spared[place] = self.spared.get(place, 0) + 1
-        elif attempt == 1 or place in self.suspects:
-            self.suspects[place] = attempt
+        place, counts = (shard_id, sequence), self.spared if spared else self.suspects
+        counts[place] = counts.get(place, 0) + 1
 
     def forgive(self) -> None:
-        """Note what opened the breaker, if it has just opened. The model does not know the last outcomes: all is."""
+        """Note what led to it if the breaker has just opened: at most all that failed."""
         is_open = self.manager.pause is not None
         if is_open and not self.was_open:
             for place, count in self.suspects.items():
-                self.spared[place] = max(count, self.spared.get(place, 0))
+                self.spared[place] = self.spared.get(place, 0) + count
             self.suspects.clear()
         self.was_open = is_open
 

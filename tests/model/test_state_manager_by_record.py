@@ -190,7 +190,7 @@ class RecordShell(ShellModel):
         spared = self.manager.pause is not None and not rejected
         if spared:
             assert isinstance(decision, Retry), "nothing is given up while the breaker is open"
-        self.failed(*place, delivery.attempt, spared=spared)
+        self.failed(*place, spared=spared)
         self.forgive()
         if isinstance(decision, Exhausted):
             self.exhausted.append(place)

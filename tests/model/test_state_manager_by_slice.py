@@ -200,7 +200,7 @@ class SliceShell(ShellModel):
                 )
             for failure in slice_.outcome.failures:
                 if not (failure.held or failure.rejected):
-                    self.failed(slice_.plan.shard_id, failure.sequence, failure.attempt, spared=spared)
+                    self.failed(slice_.plan.shard_id, failure.sequence, spared=spared)
         self.forgive()
         if self.is_current(slice_.plan) and slice_.plan.kind is SliceKind.CARRIED:
             self.take_from_page(slice_.plan.shard_id, slice_.outcome.count)
@@ -234,8 +234,7 @@ class SliceShell(ShellModel):
         assert held is not None
         spared = self.manager.pause is not None
         assert not (spared and exhausted)
-        convict = held.failures[0]
-        self.failed(plan.shard_id, convict.sequence, convict.attempt + 1, spared=spared)
+        self.failed(plan.shard_id, held.failures[0].sequence, spared=spared)
         self.forgive()
         first = self.stream.record(plan.shard_id, held.failures[0].sequence)
         assert killer in (None, first)

@@ -122,13 +122,12 @@ def test_an_outage_that_goes_on_after_restarts_is_seen_by_each_owner_and_costs_n
         spout.do_what_is_due()
         spout.crash()
         spout = world.spout()
-        before, given_up = world.failed, len(world.given_up)
-        world.handles(spout, lambda: spout.pause is not None)
+        before = world.failed
+        world.handles(spout, lambda spout=spout: spout.pause is not None)  # type: ignore[misc] # of this round
         assert spout.pause is not None
         assert world.failed - before <= 300 + 100
         world.handles(spout, lambda: False, seconds=600.0)
-        assert len(world.given_up) == given_up, "nothing is given up during a pause"
-        assert not world.given_up & world.good()
+        assert world.given_up == set()
     world.outage = False
     world.handles(spout, lambda: world.acked == world.good() and len(world.given_up) == RECORDS // 2)
     assert spout.pause is None
@@ -137,7 +136,7 @@ def test_an_outage_that_goes_on_after_restarts_is_seen_by_each_owner_and_costs_n
 
 
 def test_what_failed_before_holds_up_no_pause_that_a_fresh_record_can_end() -> None:
-    """A short outage at an owner that inherited hundreds of bad records: it is over with the first fresh record."""
+    """A short outage at an owner that inherited hundreds of bad records ends with the first fresh one."""
     world = World()
     first = world.spout()
     world.handles(first, lambda: world.failed >= 300)
