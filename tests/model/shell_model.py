@@ -26,6 +26,9 @@ from shard_state import (
 )
 from tests.model.stream_in_memory import LinesOfRecords, Store, Stream
 
+MOST_WRITTEN = 300
+"""By outages, in sequence numbers."""
+
 
 class ShellModel(RuleBasedStateMachine):
     """The rules of every shell. A model of one shell adds how it reads, delivers and settles."""
@@ -141,6 +144,28 @@ class ShellModel(RuleBasedStateMachine):
         return checkpoint
 
     # The breaker
+
+    @precondition(lambda self: self.breaker is not None and self.stream.written < MOST_WRITTEN)
+    @rule(
+        restarts=st.booleans(), mixed=st.booleans(), rounds=st.integers(1, 3), seconds=st.sampled_from((0, 5))
+    )
+    def an_outage(self, *, restarts: bool, mixed: bool, rounds: int, seconds: int) -> None:
+        """All that is delivered fails, perhaps at the next owner of what partly failed before."""
+        for shard_id in self.stream.open_shards():
+            for key in (None, "a", "b", None):
+                self.stream.put(shard_id, key, poison=False)
+        for _ in range(rounds):
+            self.deliver_all(fail_every=2 if mixed else 1)
+        if restarts:
+            self.commit()
+            self.restart(behind=0)
+        for _ in range(rounds + 1):
+            self.deliver_all(fail_every=1)
+            self.now += seconds
+
+    @abstractmethod
+    def deliver_all(self, *, fail_every: int | None) -> None:
+        """Deliver what can be delivered now; fail one of so many records, and ack the others."""
 
     @precondition(lambda self: self.manager.pause is not None)
     @rule()

@@ -4,6 +4,7 @@ Jobs end in any order, die, and report late. ``shell_model`` has what else happe
 """
 
 from collections.abc import Callable, Collection
+from itertools import count
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -277,12 +278,21 @@ class SliceShell(ShellModel):
         current = [plan for plan in self.out if self.is_current(plan)]
         assert self.manager.idle == (not current)
 
-    def work_off(self) -> None:
+    def deliver_all(self, *, fail_every: int | None) -> None:
+        handled = count()
+
+        def verdict(_record: StoredRecord, _attempt: int) -> Verdict:
+            at = next(handled)
+            return Verdict.FAIL if fail_every is not None and at % fail_every == 0 else Verdict.ACK
+
         self.fetch()
         self.plan()
         while self.out:
             plans = [self.out[0]] if self.out[0].alone else [plan for plan in self.out if not plan.alone]
-            self.run_job(plans, lambda _record, _attempt: Verdict.ACK)
+            self.run_job(plans, verdict)
+
+    def work_off(self) -> None:
+        self.deliver_all(fail_every=None)
         while self.exhausted:
             gone = self.exhausted.pop()
             self.stream.record(gone.shard_id, gone.sequence).finished = True
