@@ -6,9 +6,9 @@
     either  --stop asked--> CLOSING --ended--> CLOSED
             --ended--> DIED      --timed out--> HUNG      --nonsense--> BROKEN
 
-The last four are final: a component that is started again gets a new conversation. Junk (``frames.Junk``, a message
-not of the protocol) never changes a state: it is put aside. NONSENSE is a message of the protocol that cannot be
-true: an emit before the hand-shake, an unknown id, a command while an answer is due; or so much junk that the host gives up.
+CLOSED, DIED, HUNG and BROKEN are final: a component that is started again gets a new conversation. Junk
+(``frames.Junk``, a message not of the protocol) never changes a state: it is put aside. NONSENSE is a message of the
+protocol that cannot be true, such as an ack of an id that was never sent, or more junk than the host puts up with.
 
 Time, pending tuples and their ids are the shell's: it reports a TIMED_OUT when nothing at all has been heard for
 ``topology.subprocess.timeout.secs``, and NONSENSE when an id is not one that it sent.
@@ -96,7 +96,7 @@ def _table(own: dict[tuple[State, Event], State]) -> dict[tuple[State, Event], S
 
 
 BOLT: Final = _table({})
-"""Total: what follows in each state of a bolt from each event; a pair that maps to its own state changes nothing."""
+"""Total: every state of a bolt answers every event; a pair that maps to its own state changes nothing."""
 
 SPOUT: Final = _table(
     {

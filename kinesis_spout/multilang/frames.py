@@ -29,11 +29,11 @@ class Decoder(Protocol):
     """Takes bytes as they come and gives messages when they are whole. Mutable; one per stream of bytes."""
 
     def feed(self, data: bytes) -> list[Any]:
-        """Give what is complete now, in order: decoded objects and arrays (see ``messages.parse``), and ``Junk``."""
+        """Give what is complete now, in order: objects and arrays (for ``messages.parse``), and ``Junk``."""
         ...
 
     def rest(self) -> Junk | None:
-        """Give what has come of an incomplete frame, once the bytes have ended. None if they ended between frames."""
+        """Give the incomplete frame in which the bytes ended. None if they ended between frames."""
         ...
 
 
@@ -103,8 +103,8 @@ CODECS: Final[dict[str, Codec]] = {codec.name: codec for codec in (JsonCodec(), 
 class JsonDecoder:
     """Takes apart a stream of JSON frames. Mutable; see ``Decoder``.
 
-    A whole line that can be no part of a message (it is outside of one, and begins no object or array) is junk at
-    once, not only when its frame ends: so a component that prints and never speaks is heard, and memory stays small.
+    A whole line that is outside of a message, and begins no object or array, is junk at once, not only when its
+    frame ends: so a component that prints and never speaks is heard, and memory stays small.
     """
 
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
@@ -184,7 +184,7 @@ class JsonDecoder:
         return found + [junk for junk in [_outside(b"\n".join(outside))] if junk]
 
     def _lenient(self, text: bytes) -> Any:
-        """Decode what strict JSON has not but components write (NaN, lone surrogates). None if it is no message."""
+        """Decode, also what components write although JSON has it not (NaN). None if it is no message."""
         try:
             return _message(json.loads(text))
         except (ValueError, RecursionError, _NoMessage):

@@ -1,12 +1,12 @@
 """MessagePack values, one after the other, out of any pieces of bytes.
 
 MessagePack has no mark between values, and almost every byte begins some value: a stray ``print`` would be taken
-for numbers, for texts, or for the head of a huge array that swallows what follows. So a value is only begun where a
-message may begin: at a mapping whose first key is a word of the protocol, or at an array of numbers (task ids).
+for numbers, for texts, or for the head of a huge array that swallows what follows. So a value is only begun where
+a message may begin: at a mapping whose first key is a word of the protocol, or at an array of numbers (task ids).
 Everything up to the next such mapping is junk.
 
-A value ends where as many values are whole as its containers said; one counter is enough, and it can wait for bytes
-at any place. msgspec decodes whole values only, so the end is found first.
+msgspec decodes whole values only, so the end of a value is found first: it is where as many values are whole as
+its containers said. One counter is enough for that, and it can wait for more bytes at any place.
 """
 
 import re
@@ -38,25 +38,14 @@ _EXPECTED: Final = (
 _SIZE: Final = [1] * 256
 _VALUES_INSIDE: Final = [0] * 256
 _LENGTH_WIDTH: Final = [0] * 256
-for _n in range(16):
-    _VALUES_INSIDE[0x80 + _n] = 2 * _n
-    _VALUES_INSIDE[0x90 + _n] = _n
-for _n in range(32):
-    _SIZE[0xA0 + _n] = 1 + _n
-for _heads, _sizes in (
-    ((0xCA, 0xCB), (5, 9)),
-    ((0xCC, 0xCD, 0xCE, 0xCF), (2, 3, 5, 9)),
-    ((0xD0, 0xD1, 0xD2, 0xD3), (2, 3, 5, 9)),
-    ((0xD4, 0xD5, 0xD6, 0xD7, 0xD8), (3, 4, 6, 10, 18)),
-):
-    for _head, _n in zip(_heads, _sizes, strict=True):
-        _SIZE[_head] = _n
-for _heads in ((0xC4, 0xC5, 0xC6), (0xC7, 0xC8, 0xC9), (0xD9, 0xDA, 0xDB)):
-    for _head, _n in zip(_heads, (1, 2, 4), strict=True):
-        _LENGTH_WIDTH[_head] = _n
-for _heads in ((0xDC, 0xDD), (0xDE, 0xDF)):
-    for _head, _n in zip(_heads, (2, 4), strict=True):
-        _LENGTH_WIDTH[_head] = _n
+_VALUES_INSIDE[0x80:0x90] = range(0, 32, 2)
+_VALUES_INSIDE[0x90:0xA0] = range(16)
+_SIZE[0xA0:0xC0] = range(1, 33)
+_SIZE[0xCA:0xD9] = (5, 9, 2, 3, 5, 9, 2, 3, 5, 9, 3, 4, 6, 10, 18)
+_LENGTH_WIDTH[0xC4:0xCA] = (1, 2, 4, 1, 2, 4)
+_LENGTH_WIDTH[0xD9:0xE0] = (1, 2, 4, 2, 4, 2, 4)
+_FIRST_LONG_ARRAY: Final = 0xDC
+_FIRST_LONG_MAPPING: Final = 0xDE
 _EXTENSIONS: Final = frozenset({0xC7, 0xC8, 0xC9})
 
 
@@ -147,9 +136,9 @@ def _skip(waiting: bytearray, position: int, open_values: int) -> tuple[int, int
         if body > size:
             break
         length = int.from_bytes(waiting[position + 1 : body], "big")
-        if head >= 0xDC:  # noqa: PLR2004 - arrays, then mappings, are the last but the negative numbers
+        if head >= _FIRST_LONG_ARRAY:
             position = body
-            open_values += (2 * length if head >= 0xDE else length) - 1  # noqa: PLR2004
+            open_values += (2 * length if head >= _FIRST_LONG_MAPPING else length) - 1
         else:
             position = body + length + (head in _EXTENSIONS)
             open_values -= 1

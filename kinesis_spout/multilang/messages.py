@@ -4,8 +4,8 @@
                         Activate, Deactivate; to both TaskIds
     component to host   Pid; Emit, Ack, Fail, Log, Error, Metrics, Sync
 
-``parse`` makes them of what a decoder of ``frames`` gives; a codec writes them as they are. What a message has beyond
-the protocol is ignored, as Storm does. Source: https://storm.apache.org/releases/current/Multilang-protocol.html
+``parse`` makes them of what a decoder of ``frames`` gives; a codec writes them as they are. What a message has
+beyond the protocol is ignored, as Storm does. Source: https://storm.apache.org/releases/current/Multilang-protocol.html
 """
 
 from typing import Any, Final
@@ -31,7 +31,7 @@ class Handshake(msgspec.Struct, frozen=True, kw_only=True):
     conf: dict[str, Any]
     """Storm's configuration of the topology."""
     context: dict[str, Any]
-    """Where the component stands: ``taskid``, ``componentid``, ``task->component``, ``source->stream->fields`` …"""
+    """Where the component stands: ``taskid``, ``componentid``, ``task->component`` and more."""
     pid_dir: str = msgspec.field(name="pidDir")
     """A folder. The component makes an empty file there, named by its process id."""
 

@@ -34,7 +34,7 @@ def refuse_unsendable(values: Iterable[object], component: str, *, bytes_too: bo
     always = carrier.always
     for value in values:
         kind = type(value)
-        if kind not in always and not (kind is list and always.issuperset(map(type, value))):  # type: ignore[arg-type]
+        if kind not in always and not (type(value) is list and always.issuperset(map(type, value))):
             _search(value, "", component, carrier)
 
 
@@ -61,28 +61,26 @@ class _Carrier:
         self.bytes_too = bytes_too
         self.always = _ALWAYS | {float, bytes} if bytes_too else _ALWAYS
 
+    def carries(self, number: Real) -> bool:
+        return self.bytes_too or isfinite(number)
+
 
 _JSON: Final = _Carrier("JSON", bytes_too=False)
 _MESSAGE_PACK: Final = _Carrier("MessagePack", bytes_too=True)
 
 
 def _search(value: Any, place: str, component: str, carrier: _Carrier) -> None:
-    kind = type(value)
-    if kind in carrier.always:
+    if type(value) in carrier.always:
         return
     if isinstance(value, (list, tuple)):
         for index, item in enumerate(value):
-            if type(item) not in carrier.always:
-                _search(item, f"{place}[{index}]", component, carrier)
+            _search(item, f"{place}[{index}]", component, carrier)
     elif isinstance(value, Mapping):
         for key, item in value.items():
             if not isinstance(key, (str, int)):
                 raise _unsendable(key, f"{place} (a key)", component, carrier)
-            if type(item) not in carrier.always:
-                _search(item, f"{place}[{key!r}]", component, carrier)
-    elif isinstance(value, (str, Integral)):
-        return
-    elif not isinstance(value, Real) or not (carrier.bytes_too or isfinite(value)):
+            _search(item, f"{place}[{key!r}]", component, carrier)
+    elif not (isinstance(value, (str, Integral)) or (isinstance(value, Real) and carrier.carries(value))):
         raise _unsendable(value, place, component, carrier)
 
 
