@@ -128,6 +128,9 @@ class JsonDecoder:
             if self._skipping:
                 self._skipping = False
                 continue
+            if len(frame) > self._max_frame_bytes:
+                found.append(self._too_large(frame))
+                continue
             try:
                 found.append(_message(self._decode(frame)))
             except (msgspec.DecodeError, UnicodeDecodeError, _NoMessage):
@@ -153,11 +156,13 @@ class JsonDecoder:
             del waiting[:cut]
         if len(waiting) > self._max_frame_bytes:
             if not self._skipping:
-                reason = f"expected a frame of at most {self._max_frame_bytes} bytes"
-                found.append(junk_of(bytes(waiting), reason))
+                found.append(self._too_large(bytes(waiting)))
             self._skipping = True
             del waiting[: 1 - len(_END)]
         return found
+
+    def _too_large(self, frame: bytes) -> Junk:
+        return junk_of(frame, f"expected a frame of at most {self._max_frame_bytes} bytes")
 
     def _salvaged(self, frame: bytes) -> list[Any]:
         """Find the messages in a frame that is not one message."""

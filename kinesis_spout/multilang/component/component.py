@@ -157,8 +157,7 @@ class Component(ABC):
         channel.component = self.component_id
         pid = os.getpid()
         Path(message.pid_dir, str(pid)).touch()
-        channel.send(Pid(pid=pid))
-        channel.flush()
+        channel.greet(Pid(pid=pid))
 
     def _initialize(self) -> None:
         try:

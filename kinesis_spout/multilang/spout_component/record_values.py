@@ -60,8 +60,8 @@ _OTHER_FIELDS: Final[dict[str, Callable[[Record], Any]]] = {
 }
 
 FIELDS: Final = ("partition_key", "data", "sequence_number", "shard_id", "arrival_timestamp")
-"""What a tuple has unless other fields are chosen. The partition key and the arrival (seconds since the epoch) may be
-null; the sequence number, of up to 129 digits, is text; the data is what ``DataForm`` says."""
+"""What a tuple has unless other fields are chosen. The partition key and the arrival (seconds since the epoch) may
+be null; the sequence number, of up to 129 digits, is text; the data is what ``DataForm`` says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
