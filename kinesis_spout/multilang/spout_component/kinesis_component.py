@@ -26,7 +26,7 @@ _LOGGER: Final = "kinesis_spout"
 class KinesisSpoutComponent(Spout):
     """Reads a Kinesis stream for a topology. Mutable; one thread's.
 
-    It begins to read at the first ``activate`` or ``next``, whichever comes first.
+    It begins to read at the first ``activate``, or at a ``next`` of a host that says neither.
 
     Args:
         configure: makes the settings, with the topology's configuration to look into.
@@ -44,7 +44,9 @@ class KinesisSpoutComponent(Spout):
         self._values = values or RecordValues()
         self._log_level = log_level
         self._spout: RecordSpout | None = None
-        self._is_active = False
+        self._has_begun = False
+        self._is_active: bool | None = None
+        """None: the host has not said."""
 
     def initialize(self, conf: dict[str, Any], context: dict[str, Any]) -> None:
         """Take the settings; nothing is opened yet."""
@@ -76,18 +78,20 @@ class KinesisSpoutComponent(Spout):
             self._opened.activate()
         except KinesisSpoutError as error:
             raise GiveUp(str(error)) from error  # a spout whose start failed is closed
-        self._is_active = True
+        self._has_begun = self._is_active = True
 
     def deactivate(self) -> None:
         """Emit nothing until ``activate``. Acks, fails, time-outs and commits go on."""
-        if self._is_active:
+        if self._has_begun:
             self._opened.deactivate()
         self._is_active = False
 
     def next_tuple(self) -> None:
         """Emit the next record, if there is one now."""
-        if not self._is_active:
+        if self._is_active is None:
             self.activate()  # old hosts say so only by asking
+        if not self._is_active:
+            return
         try:
             emitted = self._opened.next_tuple()
         except KinesisSpoutError as error:
