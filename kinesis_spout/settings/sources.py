@@ -128,7 +128,7 @@ def _checked(option: Option, setting: Setting | None) -> Any:
 
 def nearest(written: str) -> list[str]:
     """Name the settings that an unknown name perhaps means: spelled alike, or with that word in them."""
-    name = written.strip("_").lower().removeprefix(ENVIRONMENT_PREFIX.lower())
+    name = written.strip("_").lower().removeprefix(ENVIRONMENT_PREFIX.lower()).removeprefix(TOPOLOGY_PREFIX)
     near = difflib.get_close_matches(name, SETTINGS)
     return near[:1] if name in near else near or [known for known in SETTINGS if name in known.split("_")]
 
