@@ -50,7 +50,7 @@ def test_a_setting_may_be_none() -> None:
 
 
 def test_a_key_that_is_no_setting_is_refused_with_the_one_that_is_meant() -> None:
-    with pytest.raises(InvalidConfig, match=r"did you mean kinesis\.spout\.retry_limit\?"):
+    with pytest.raises(InvalidConfig, match=r"did you mean kinesis\.spout\.retry_limit"):
         configured({**NAMES, "kinesis.spout.retry_limits": 3})
 
 

@@ -235,6 +235,33 @@ def test_what_only_the_encoder_finds_is_refused_by_the_same_error(codec: Codec) 
         codec.encode(Emit(values=["\ud800"]), "split")
 
 
+@pytest.mark.parametrize("codec", CODECS.values(), ids=lambda codec: codec.name)
+def test_messages_inside_of_a_tuple_are_values_of_it(codec: Codec) -> None:
+    sent = [Emit(values=[{"command": "ack", "id": str(number)}, {"pid": 1}]) for number in range(3)]
+    data = b"".join(codec.encode(message, "c") for message in sent)
+    assert messages_in(codec.decoder().feed(data)) == sent
+
+
+@pytest.mark.parametrize("codec", CODECS.values(), ids=lambda codec: codec.name)
+def test_a_message_nested_too_deeply_is_junk(codec: Codec) -> None:
+    deep = b"[" * 100_000 if codec.name == "json" else b"\x91" * 100_000 + b"\x01"
+    head = b'{"command":"emit","tuple":' if codec.name == "json" else b"\x82\xa7command\xa4emit\xa5tuple"
+    tail = b"]" * 100_000 + b"}\nend\n" if codec.name == "json" else b""
+    found = codec.decoder().feed(head + deep + tail + codec.encode(Sync(), "c"))
+    assert messages_in(found) == [Sync()]
+
+
+@pytest.mark.parametrize("codec", CODECS.values(), ids=lambda codec: codec.name)
+def test_a_value_nested_too_deeply_is_refused(codec: Codec) -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(UnsendableValue, match="component 'split'"):
+        codec.encode(Emit(values=deep), "split")
+    while deep:  # taken apart from the outside: to free it at once would recurse as deeply
+        deep = deep[0]
+
+
 def test_integers_beyond_64_bits_are_refused_by_messagepack() -> None:
     with pytest.raises(UnsendableValue, match="component 'split'"):
         MessagePackCodec().encode(Emit(values=[2**70]), "split")
