@@ -164,6 +164,12 @@ def test_a_json_message_may_stand_on_several_lines() -> None:
     assert parse(raw) == Emit(values=[1, {"end": 2}])
 
 
+@pytest.mark.parametrize("cut", range(0, 20, 3))
+def test_a_json_message_may_be_indented(cut: int) -> None:
+    data = b'\n  {"command":\n  "ack", "id": "7"}\nend\n'
+    assert messages_in(fed(JsonCodec().decoder(), data, [cut])) == [Ack(id="7")]
+
+
 def test_a_json_message_on_several_lines_is_found_behind_printed_lines() -> None:
     text = json.dumps({"command": "ack", "id": "7"}, indent=2)
     junk, raw = JsonCodec().decoder().feed(f"starting\n{{not json\n{text}\nend\n".encode())
