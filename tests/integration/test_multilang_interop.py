@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -72,12 +73,15 @@ class Component:
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, bufsize=0
         )
+        self._directory = directory
+
+    def shake_hands(self) -> None:
         context = {
             "taskid": 3,
             "componentid": "split",
             "source->stream->fields": {"words": {"default": ["line"]}},
         }
-        self.say(Handshake(conf={"topology.name": "count"}, context=context, pid_dir=str(directory)))
+        self.say(Handshake(conf={"topology.name": "count"}, context=context, pid_dir=str(self._directory)))
         assert self.hear() == Pid(pid=self.process.pid)
 
     def say(self, *messages: Message) -> None:
@@ -89,7 +93,7 @@ class Component:
         assert self.process.stdout is not None
         while not self._heard:
             data = os.read(self.process.stdout.fileno(), 65_536)
-            assert data, "the component ended"
+            assert data, f"the component ended: {(self._directory / 'errors').read_text()}"
             found: list[Any] = self._decoder.feed(data)
             assert not [each for each in found if isinstance(each, Junk)]
             self._heard += [message for message in map(parse, found) if not isinstance(message, Log)]
@@ -108,18 +112,26 @@ def codec(request: pytest.FixtureRequest) -> Codec:
     return CODECS[request.param]
 
 
+@contextmanager
+def started(program: str, codec: Codec, directory: Path) -> Iterator[Component]:
+    component = Component(program, codec, directory)
+    try:
+        component.shake_hands()
+        yield component
+    finally:
+        component.close()
+
+
 @pytest.fixture
 def bolt(codec: Codec, tmp_path: Path) -> Iterator[Component]:
-    component = Component(BOLT, codec, tmp_path)
-    yield component
-    component.close()
+    with started(BOLT, codec, tmp_path) as component:
+        yield component
 
 
 @pytest.fixture
 def spout(codec: Codec, tmp_path: Path) -> Iterator[Component]:
-    component = Component(SPOUT, codec, tmp_path)
-    yield component
-    component.close()
+    with started(SPOUT, codec, tmp_path) as component:
+        yield component
 
 
 def line(tuple_id: str, *values: Any) -> TupleIn:
