@@ -178,4 +178,4 @@ class KeyedState(RuleBasedStateMachine):
 
 
 TestKeyedState = KeyedState.TestCase
-TestKeyedState.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestKeyedState.settings = settings(max_examples=100, stateful_step_count=25, deadline=None)
