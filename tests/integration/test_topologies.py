@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from kinesis_spout.spark.driver.query import SpoutQuery
 from kinesis_spout.topology import Topology, TopologyBuilder
 from tests.micro_batch_world import DeliveryLog, MicroBatchWorld
 from tests.topology_components import CountWords, LogWords, Numbers, Split
@@ -33,10 +34,8 @@ def test_a_record_is_done_when_its_whole_tree_is(spark: SparkSession, world: Mic
 
     assert counts["sentence"] == 200
     assert counts["poison"] == counts["good"] == counts["forgotten"] == 2
-    tasks = {delivery.payload: set() for delivery in world.log.deliveries()}
-    for delivery in world.log.deliveries():
-        tasks[delivery.payload].add(delivery.attempt)
-    assert all(len(each) == 1 for each in tasks.values())
+    tasks_by_word = {(delivery.payload, delivery.attempt) for delivery in world.log.deliveries()}
+    assert len(tasks_by_word) == len(counts), "a word came to two tasks"
     letters = {letter.data: letter for letter in world.dead_letters()}
     assert {data: letter.error for data, letter in letters.items()} == {
         b"good poison": "log: poisoned",
@@ -45,7 +44,9 @@ def test_a_record_is_done_when_its_whole_tree_is(spark: SparkSession, world: Mic
     }
     assert components["split"].executed == 203 + 3
     assert (components["split"].failed, components["log"].failed, components["log"].timed_out) == (2, 2, 2)
-    assert query.spouts["sentences"].counters.acked == 200
+    spout = query.spouts["sentences"]
+    assert isinstance(spout, SpoutQuery)
+    assert spout.counters.acked == 200
 
 
 def word_count(world: MicroBatchWorld, folder: Path, parallelism: int = 2, **settings: object) -> Topology:
