@@ -35,8 +35,9 @@ class LocalResult:
     failed: list[tuple[Values, TreeEnd]]
     """Those that failed or timed out, each with how and where."""
     emitted: Emitted = field(repr=False)
-    """What each component emitted on each stream, in the last run of the batch."""
+    """What each component emitted on each stream. With state a batch may run again; then, in its last run."""
     counts: Mapping[str, ComponentCounts] = field(repr=False)
+    """What each component did, in all runs of the batch."""
 
     @property
     def reasons(self) -> list[str]:
@@ -58,8 +59,15 @@ class LocalTopology:
         self._runs: dict[tuple[str, int, int], StageRun] = {}
         self._emitted: dict[str, dict[str, list[Values]]] = {}
         self._counts: dict[str, ComponentCounts] = {}
-        self.state: dict[str, dict[Any, Any]] = {}
-        """What each bolt with state has kept, by key."""
+        self._kept: dict[tuple[str, int], dict[Any, Any]] = {}
+
+    @property
+    def state(self) -> dict[str, dict[Any, Any]]:
+        """What each bolt with state has kept, by key. A copy."""
+        state: dict[str, dict[Any, Any]] = {}
+        for (component, _), entries in self._kept.items():
+            state.setdefault(component, {}).update(deepcopy(entries))
+        return state
 
     def run(
         self, tuples: Iterable[Values], *, spout: str | None = None, stream: str = DEFAULT_STREAM
@@ -73,17 +81,25 @@ class LocalTopology:
 
         Raises:
             InvalidConfig: no such spout or stream, or a tuple has another number of values than fields.
+            NeverClean: in each of several runs other tuples failed after they had changed state.
+
+        After an error, also one of a grouping or of ``prepare``, state is as before, and the bolts are new.
         """
         program = self._program(spout)
-        batch, before = list(tuples), self.state
+        batch, before = list(tuples), self._kept
         self._counts = defaultdict(ComponentCounts)
 
         def attempt(refused: Mapping[int, TreeEnd]) -> tuple[dict[int, TreeEnd], set[int]]:
-            self.state = deepcopy(before)
+            self._kept = deepcopy(before)
             self._emitted = defaultdict(lambda: defaultdict(list))
             return self._attempt(program, batch, refused, stream)
 
-        ends = run_until_clean(attempt)
+        try:
+            ends = run_until_clean(attempt)
+        except BaseException:
+            self._kept = before
+            self.close()
+            raise
         return LocalResult(
             acked=[values for number, values in enumerate(batch) if number not in ends],
             failed=[(batch[number], end) for number, end in sorted(ends.items())],
@@ -92,10 +108,10 @@ class LocalTopology:
         )
 
     def close(self) -> None:
-        """Clean up the bolts."""
-        for run in self._runs.values():
+        """Clean up the bolts. A batch after that begins with new ones."""
+        runs, self._runs = self._runs, {}
+        for run in runs.values():
             run.close()
-        self._runs.clear()
 
     def _program(self, spout: str | None) -> Program:
         if spout is None and len(self._programs) == 1:
@@ -111,10 +127,11 @@ class LocalTopology:
     ) -> tuple[dict[int, TreeEnd], set[int]]:
         first = self._stage(program, 0, 0)
         first.begin(self._open_state)
+        first.spout.output(stream)  # Raises even where there are no tuples.
         roots: dict[int, int] = {}
         for number, values in enumerate(batch):
             if number not in refused:
-                root = getrandbits(64) if program.ackers else 0
+                root = (getrandbits(64) or 1) if program.ackers else 0
                 first.spout.emit_root(values, root, stream)
                 if root and first.trees.values.get(root):
                     roots[root] = number
@@ -160,8 +177,7 @@ class LocalTopology:
         self._emitted[component][stream].append(values)
 
     def _open_state(self, component: str, index: int) -> MemoryState:
-        del index
-        return MemoryState(self.state.setdefault(component, {}))
+        return MemoryState(self._kept.setdefault((component, index), {}))
 
     def _add_counts(self, blocks: Iterable[object]) -> None:
         for block in blocks:
