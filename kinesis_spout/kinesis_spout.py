@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
+    from kinesis_spout.consumer.ports import Companion
     from kinesis_spout.spark.driver.query import SpoutQuery
     from kinesis_spout.spark.tasks.dataframe import Collector
     from kinesis_spout.spark.tasks.delivery import Handler
@@ -110,6 +111,7 @@ class KinesisSpout(RecordSpout):
         *,
         door: str,
         config: SpoutConfig | None = None,
+        companion: "Companion | None" = None,
     ) -> "SpoutQuery":
         """Start a query whose micro-batches a runner runs; every door on Spark comes through here.
 
@@ -119,6 +121,7 @@ class KinesisSpout(RecordSpout):
             name: the query's; the application's unless given.
             door: what the user called, for the log and for errors.
             config: instead of the spout's own.
+            companion: what is stored with the progress, and changes with it.
 
         Raises:
             KinesisSpoutError: as ``foreach_record``.
@@ -129,7 +132,8 @@ class KinesisSpout(RecordSpout):
 
         context, config = classic_context(spark), config or self.config
         runner = make_runner(context, task_settings(config))
-        return start_query(config, self._given_ports or open_ports(config), context, runner, name, door=door)
+        ports = self._given_ports or open_ports(config)
+        return start_query(config, ports, context, runner, name, door=door, companion=companion)
 
     def _run(self, spark: "SparkSession", handler: "Handler", name: str | None, *, door: str) -> "SpoutQuery":
         from kinesis_spout.spark.pickled_handler import PickledHandler  # noqa: PLC0415

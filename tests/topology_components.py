@@ -1,6 +1,20 @@
 """Components that the tests of topologies wire up. In a module, so that executors can import them."""
 
-from kinesis_spout.topology import BasicBolt, Bolt, FailedException, Spout, Tuple
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from kinesis_spout.topology import (
+    BasicBolt,
+    Bolt,
+    FailedException,
+    KeyValueState,
+    OutputCollector,
+    Spout,
+    StatefulBolt,
+    TaskContext,
+    Tuple,
+)
 from tests.micro_batch_world import DeliveryLog
 
 
@@ -33,7 +47,7 @@ class LogWords(Bolt):
     def __init__(self, log: DeliveryLog) -> None:
         self._log = log
 
-    def prepare(self, conf, context, collector) -> None:  # type: ignore[no-untyped-def]
+    def prepare(self, conf: Mapping[str, Any], context: TaskContext, collector: OutputCollector) -> None:
         super().prepare(conf, context, collector)
         self._context = context
 
@@ -43,3 +57,29 @@ class LogWords(Bolt):
             self.collector.fail(tup, "poisoned")
         elif tup["word"] != "forgotten":
             self.collector.ack(tup)
+
+
+class CountWords(StatefulBolt):
+    """Counts words in its state; what a word has come to is written to a file as ``word=count``.
+
+    After the word was counted, "poison" fails always, and "fickle" in the first micro-batch that brings it here.
+    """
+
+    def __init__(self, log: DeliveryLog) -> None:
+        self._log = log
+
+    def declare_output_fields(self) -> list[str]:
+        return ["word", "count"]
+
+    def init_state(self, state: KeyValueState) -> None:
+        self._state = state
+
+    def execute(self, tup: Tuple) -> None:
+        word = tup["word"]
+        count = self._state.get(word, 0) + 1
+        self._state.put(word, count)
+        self._log.add(f"{word}={count}", os.getpid(), "count")
+        if word == "poison":
+            raise FailedException("poisoned")
+        self.collector.emit([word, count], tup)
+        self.collector.ack(tup)

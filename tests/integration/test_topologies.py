@@ -1,11 +1,14 @@
 """Topologies on real Spark, with the real ZooKeeper and a Kinesis endpoint."""
 
+from collections.abc import Iterable
+from pathlib import Path
+
 import pytest
 from pyspark.sql import SparkSession
 
 from kinesis_spout.topology import Topology, TopologyBuilder
 from tests.micro_batch_world import DeliveryLog, MicroBatchWorld
-from tests.topology_components import LogWords, Split
+from tests.topology_components import CountWords, LogWords, Split
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.endpoint]
 
@@ -43,3 +46,32 @@ def test_a_record_is_done_when_its_whole_tree_is(spark: SparkSession, world: Mic
     assert components["split"].executed == 203 + 3
     assert (components["split"].failed, components["log"].failed, components["log"].timed_out) == (2, 2, 2)
     assert query.spouts["sentences"].counters.acked == 200
+
+
+def word_count(world: MicroBatchWorld, folder: Path, parallelism: int = 2, **settings: object) -> Topology:
+    builder = TopologyBuilder()
+    builder.set_spout("sentences", world.spout(scheme="text", **settings), fields=["sentence"])
+    builder.set_bolt("split", Split(), 2).shuffle_grouping("sentences")
+    builder.set_bolt("count", CountWords(world.log), parallelism).fields_grouping("split", ["word"])
+    return builder.build("word count", state=str(folder))
+
+
+def counted(world: MicroBatchWorld, words: Iterable[str]) -> dict[str, int]:
+    """Give the last count of each word that was written."""
+    counts = dict(line.split("=") for line in world.log.payloads())
+    return {word: int(counts[word]) for word in words}
+
+
+def test_state_counts_a_record_once_however_often_it_fails_and_over_restarts(
+    spark: SparkSession, world: MicroBatchWorld, tmp_path: Path
+) -> None:
+    world.put(["a b", "a poison b", "b c", "unsplittable a"])
+
+    with word_count(world, tmp_path / "state", retry_limit=2).run(spark) as query:
+        query.processAllAvailable()
+    world.put(["a b c"])
+    with word_count(world, tmp_path / "state", parallelism=3).run(spark) as query:
+        query.processAllAvailable()
+
+    assert counted(world, "abc") == {"a": 2, "b": 3, "c": 2}
+    assert {letter.data for letter in world.dead_letters()} == {b"a poison b", b"unsplittable a"}

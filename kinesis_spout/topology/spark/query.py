@@ -17,7 +17,8 @@ from kinesis_spout.spark.tasks.jobs import classic_context
 from kinesis_spout.spark.tasks.task import TaskSettings
 from kinesis_spout.topology.graph.component_graph import Component
 from kinesis_spout.topology.running.component_counts import ComponentCounts
-from kinesis_spout.topology.running.program import program_of
+from kinesis_spout.topology.running.program import Program, program_of
+from kinesis_spout.topology.spark.keyed_state import KeyedState
 from kinesis_spout.topology.spark.runner import TopologyRunner
 from kinesis_spout.topology.spark.spout_values import SpoutValues
 
@@ -177,6 +178,28 @@ def _check(component: Component) -> None:
     spout.refuse_order("a topology")
 
 
+def _state(topology: "Topology", program: Program) -> KeyedState | None:
+    if not program.stateful:
+        return None
+    if topology.options.state is None:
+        raise InvalidConfig(
+            f"topology {topology.name!r}: expected the option state, an address for the state of "
+            f'{", ".join(program.stateful)}, got none; as in build(..., state="file:///var/lib/app/state")'
+        )
+    if not program.ackers:
+        raise InvalidConfig(
+            f"topology {topology.name!r}: expected ackers with the state of {program.stateful[0]!r}, got none: "
+            "without them nobody knows which records failed"
+        )
+    if len(topology.graph.spouts) > 1:
+        raise InvalidConfig(
+            f"topology {topology.name!r}: expected one spout, as {program.stateful[0]!r} keeps state that is "
+            f"stored with the progress of its spout, got {len(topology.graph.spouts)}"
+        )
+    parallelism = {component: topology.graph[component].parallelism for component in program.stateful}
+    return KeyedState(topology.name, topology.options.state, parallelism)
+
+
 def _start(
     topology: "Topology", component: Component, spark: "SparkSession", context: "SparkContext", name: str
 ) -> RunningSpout:
@@ -194,11 +217,12 @@ def _start(
         spout.config, message_timeout_seconds=_JOB_TIMEOUTS * options.message_timeout_seconds
     )
     fields = next(iter(component.streams.values())).fields
+    state = _state(topology, program)
     runners: list[TopologyRunner] = []
 
     def runner(context: "SparkContext", settings: TaskSettings) -> TopologyRunner:
-        runners.append(TopologyRunner(context, settings, program, SpoutValues(spout.scheme, fields)))
+        runners.append(TopologyRunner(context, settings, program, SpoutValues(spout.scheme, fields), state))
         return runners[0]
 
-    query = spout.start_batches(spark, runner, name, door="topology", config=config)
+    query = spout.start_batches(spark, runner, name, door="topology", config=config, companion=state)
     return RunningSpout(query, lambda: runners[0].counts)

@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from pyspark import RDD, SparkContext
 
+from kinesis_spout.errors import HandlerKilledWorker
 from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.spark.tasks.jobs import HandlerRaised, cancel, has_begun, tagged
 from kinesis_spout.spark.tasks.task import TaskSettings
@@ -26,7 +27,9 @@ from kinesis_spout.topology.running.component_counts import ComponentCounts
 from kinesis_spout.topology.running.exactly_once import NeverClean, run_until_clean
 from kinesis_spout.topology.running.program import Program
 from kinesis_spout.topology.spark.kept_runs import ShippedProgram
+from kinesis_spout.topology.spark.keyed_state import KeyedState
 from kinesis_spout.topology.spark.stages import FirstStage, Keyed, LaterStage, run_acker
+from kinesis_spout.topology.spark.state_parts import UpdateBlock
 from kinesis_spout.topology.spark.tree_delivery import (
     FailedTree,
     FailedTrees,
@@ -35,6 +38,8 @@ from kinesis_spout.topology.spark.tree_delivery import (
     ToValues,
     with_failed,
 )
+from kinesis_spout.topology.spark.witness import Seen, contradict
+from kinesis_spout.topology.state import StateManifest, StateUpdate
 
 Packs = Sequence[Sequence[WorkSlice]]
 
@@ -47,15 +52,24 @@ class TopologyRunner:
         settings: of the tasks that read.
         program: what runs.
         to_values: makes a tuple's values of a record.
+        state: of the bolts that keep some.
     """
 
     def __init__(
-        self, context: SparkContext, settings: TaskSettings, program: Program, to_values: ToValues
+        self,
+        context: SparkContext,
+        settings: TaskSettings,
+        program: Program,
+        to_values: ToValues,
+        state: KeyedState | None = None,
     ) -> None:
         self._context = context
         self._settings = settings
         self._program = program
-        self._shipped = ShippedProgram(program)
+        self._state = state
+        self._shipped = ShippedProgram(program, None if state is None else state.address)
+        self._changes: dict[str, tuple[StateManifest, list[StateUpdate]]] = {}
+        """What jobs have changed of the state, by their tags, until it is said whether they count."""
         self._to_values = PickledHandler.of(to_values)
         self._lock = threading.Lock()
         self._counts: dict[str, ComponentCounts] = defaultdict(ComponentCounts)
@@ -68,21 +82,31 @@ class TopologyRunner:
 
     def run(self, tag: str, packs: Packs) -> list[WorkResult]:
         """See ``BatchRunner``."""
-        if not self._program.stateful:
-            return self._results(self._run(tag, packs, {}))
+        if self._state is None:
+            return self._results(self._run(tag, packs, {}, None))
+        manifest = self._state.begin()
         found: list[Block] = []
 
         def attempt(
             refused: Mapping[RecordId, TreeEnd],
         ) -> tuple[Mapping[RecordId, TreeEnd], set[RecordId]]:
-            found[:] = self._run(tag, packs, refused)
+            found[:] = self._run(tag, packs, refused, manifest)
             return _ends(found)
 
         try:
             run_until_clean(attempt)
         except NeverClean as error:
             raise HandlerRaised(str(error)) from error
+        updates = [block.update for block in found if isinstance(block, UpdateBlock)]
+        self._changes[tag] = (manifest, updates)
         return self._results(found)
+
+    def settled(self, tag: str, *, is_whole: bool) -> bool:
+        """See ``BatchRunner``. State that records have changed which do not count does not count either."""
+        changes = self._changes.pop(tag, None)
+        if changes is None or self._state is None:
+            return True
+        return is_whole and self._state.settled(*changes)
 
     def has_begun(self, tag: str) -> bool:
         """See ``BatchRunner``."""
@@ -92,7 +116,13 @@ class TopologyRunner:
         """See ``BatchRunner``."""
         cancel(self._context, tag)
 
-    def _run(self, tag: str, packs: Packs, refused: Mapping[RecordId, TreeEnd]) -> list[Block]:
+    def _run(
+        self,
+        tag: str,
+        packs: Packs,
+        refused: Mapping[RecordId, TreeEnd],
+        state: StateManifest | None,
+    ) -> list[Block]:
         program = self._program
         first = FirstStage(
             shipped=self._shipped,
@@ -103,11 +133,17 @@ class TopologyRunner:
         with tagged(self._context, tag):
             travelling: RDD[Keyed] = self._context.parallelize(packs, len(packs)).mapPartitions(first)
             for stage in range(1, len(program.plan.stages)):
-                later = LaterStage(shipped=self._shipped, stage=stage)
+                later = LaterStage(shipped=self._shipped, stage=stage, state=state)
                 travelling = travelling.partitionBy(program.partitions, _as_told).mapPartitions(later)
             if program.plan.exchanges and program.ackers:
-                return travelling.partitionBy(program.ackers, _as_told).mapPartitions(run_acker).collect()
-            return travelling.values().collect()
+                found = travelling.partitionBy(program.ackers, _as_told).mapPartitions(run_acker).collect()
+            else:
+                found = travelling.values().collect()
+        if contradict(block for block in found if isinstance(block, Seen)):
+            raise HandlerKilledWorker(
+                f"job {tag}: an executor was lost, and Spark ran a part of the job again"
+            )
+        return found
 
     def _results(self, found: Sequence[Block]) -> list[WorkResult]:
         failed: dict[int, list[FailedTree]] = defaultdict(list)

@@ -23,12 +23,16 @@ from kinesis_spout.topology.spark.tree_delivery import (
     TreeDelivery,
     failed_trees,
 )
+from kinesis_spout.topology.spark.witness import Witness
+from kinesis_spout.topology.state import StateManifest
 from kinesis_spout.workers.worker_log import print_log_lines
 from kinesis_spout.workers.worker_memory import set_aside_imports
 
 Keyed = tuple[int, Block]
 """What travels, with the partition that it is for, before that is taken modulo the partitions of the exchange."""
 
+_ACKER: Final = -1
+"""In place of a stage: the ackers."""
 _MOST_SLICES: Final = 1 << 20
 """Of one task; tells the slices of different tasks apart."""
 
@@ -51,7 +55,7 @@ class FirstStage:
             yield from self._run(pack, partition)
 
     def _run(self, pack: Sequence[WorkSlice], partition: int) -> Iterator[Keyed]:
-        with self.shipped.stage(0, partition) as run:
+        with self.shipped.stage(0, partition) as (run, _):
             program = run.program
             deliveries: list[TreeDelivery] = []
             to_values = self.to_values.load()
@@ -79,6 +83,8 @@ class FirstStage:
             yield from run.outbox.take()
             for at, delivery in enumerate(deliveries):
                 yield from _opened(program, delivery, partition * _MOST_SLICES + at)
+            if program.plan.exchanges:
+                yield from Witness(0, partition).told(program)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,20 +93,29 @@ class LaterStage:
 
     shipped: ShippedProgram
     stage: int
+    state: StateManifest | None = None
+    """What the bolts with state begin with."""
 
     def __call__(self, blocks: Iterable[Keyed]) -> Iterator[Keyed]:
         """Run one partition."""
         partition = partition_here()
         print_log_lines()
-        with self.shipped.stage(self.stage, partition) as run:
-            yield from run.run(blocks)
+        witness = Witness(self.stage, partition)
+        blocks = witness.watched(blocks)
+        with self.shipped.stage(self.stage, partition) as (run, parts):
+            yield from run.run(blocks, None if self.state is None else parts.begin(self.state))
+            if self.state is not None:
+                yield from ((0, update) for update in parts.end_batch())
+            yield from witness.told(run.program)
         set_aside_imports()
 
 
 def run_acker(blocks: Iterable[Keyed]) -> Iterator[Block]:
     """Decide the trees of one acker; everything else goes on to the driver."""
-    for found in decide(block for _, block in blocks):
+    witness = Witness(_ACKER, partition_here())
+    for found in decide(block for _, block in witness.watched(blocks)):
         yield failed_trees(found) if isinstance(found, Unfinished) else found
+    yield witness.seen
     set_aside_imports()
 
 
