@@ -3,10 +3,10 @@
 Stages, exchanges and ackers are those that run on Spark; only the way between them is shorter.
 """
 
+import pickle
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field
 from random import getrandbits
 from typing import Any
@@ -14,13 +14,14 @@ from typing import Any
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.topology.acking import TreeEnd
 from kinesis_spout.topology.components.output import DEFAULT_STREAM
+from kinesis_spout.topology.components.state import KeyValueState
 from kinesis_spout.topology.running.blocks import Block, CountsBlock, OpenTrees
 from kinesis_spout.topology.running.component_counts import ComponentCounts
 from kinesis_spout.topology.running.exactly_once import run_until_clean
 from kinesis_spout.topology.running.program import Program
 from kinesis_spout.topology.running.stage_run import StageRun
 from kinesis_spout.topology.running.verdicts import Unfinished, decide, decide_here
-from kinesis_spout.topology.state.memory import MemoryState
+from kinesis_spout.topology.state.key_values import DELETED, PartitionState
 
 Values = Sequence[Any]
 Emitted = Mapping[str, Mapping[str, Sequence[Values]]]
@@ -59,15 +60,15 @@ class LocalTopology:
         self._runs: dict[tuple[str, int, int], StageRun] = {}
         self._emitted: dict[str, dict[str, list[Values]]] = {}
         self._counts: dict[str, ComponentCounts] = {}
-        self._kept: dict[tuple[str, int], dict[Any, Any]] = {}
+        self._states: dict[tuple[str, int], PartitionState] = {}
 
     @property
     def state(self) -> dict[str, dict[Any, Any]]:
         """What each bolt with state has kept, by key. A copy."""
-        state: dict[str, dict[Any, Any]] = {}
-        for (component, _), entries in self._kept.items():
-            state.setdefault(component, {}).update(deepcopy(entries))
-        return state
+        kept: dict[str, dict[Any, Any]] = defaultdict(dict)
+        for (component, _), state in self._states.items():
+            kept[component].update(state.items())
+        return dict(kept)
 
     def run(
         self, tuples: Iterable[Values], *, spout: str | None = None, stream: str = DEFAULT_STREAM
@@ -86,20 +87,21 @@ class LocalTopology:
         After an error, also one of a grouping or of ``prepare``, state is as before, and the bolts are new.
         """
         program = self._program(spout)
-        batch, before = list(tuples), self._kept
+        batch = list(tuples)
         self._counts = defaultdict(ComponentCounts)
 
         def attempt(refused: Mapping[int, TreeEnd]) -> tuple[dict[int, TreeEnd], set[int]]:
-            self._kept = deepcopy(before)
+            self._forget_changes()
             self._emitted = defaultdict(lambda: defaultdict(list))
             return self._attempt(program, batch, refused, stream)
 
         try:
             ends = run_until_clean(attempt)
         except BaseException:
-            self._kept = before
+            self._forget_changes()
             self.close()
             raise
+        self._keep_changes()
         return LocalResult(
             acked=[values for number, values in enumerate(batch) if number not in ends],
             failed=[(batch[number], end) for number, end in sorted(ends.items())],
@@ -176,8 +178,23 @@ class LocalTopology:
     def _record(self, component: str, stream: str, values: Values) -> None:
         self._emitted[component][stream].append(values)
 
-    def _open_state(self, component: str, index: int) -> MemoryState:
-        return MemoryState(self._kept.setdefault((component, index), {}))
+    def _open_state(self, component: str, index: int) -> KeyValueState:
+        # Every program has the same graph.
+        parallelism = next(iter(self._programs.values())).graph[component].parallelism
+        return self._states.setdefault((component, index), PartitionState(index, parallelism))
+
+    def _keep_changes(self) -> None:
+        for state in self._states.values():
+            for key, value in state.changes.items():
+                if value is DELETED:
+                    state.stored.pop(key, None)
+                else:
+                    state.stored[key] = pickle.dumps(value)
+        self._forget_changes()
+
+    def _forget_changes(self) -> None:
+        for state in self._states.values():
+            state.changes.clear()
 
     def _add_counts(self, blocks: Iterable[object]) -> None:
         for block in blocks:

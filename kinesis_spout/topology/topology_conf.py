@@ -20,7 +20,8 @@ class TopologyConf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     ``OutputCollector.is_overdue``; a job of Spark that takes much longer is cancelled, and its records retried."""
     ackers: _Count | None = None
     """How many tasks share the trees that do not end where they began; None: one for each partition of an
-    exchange. 0 acks each record when its tuple is emitted: then nobody retries what fails, and state keeps what it did."""
+    exchange. 0 acks each record when its tuple is emitted: then nobody retries what fails, and state keeps
+    what it did."""
     partitions: _Positive | None = None
     """Of an exchange: at most so many tasks of Spark run the bolts after it. None: as many as the bolts there have
     tasks, and no more than Spark runs at a time."""

@@ -33,9 +33,9 @@ class Bolt(ABC):
     """
 
     tick_seconds: ClassVar[float | None] = None
-    """If set, ``execute`` gets a tick tuple (``tup.is_tick``) after so many seconds, as far as micro-batches allow:
-    at the end of the first one that ends after them; with 0 at the end of every one. A task behind an
-    exchange begins with its first tuple."""
+    """If set, ``execute`` gets a tick tuple (``tup.is_tick``) after so many seconds, as far as micro-
+    batches allow: at the end of the first one that ends after them; with 0 at the end of every one. A task
+    behind an exchange begins with its first tuple."""
     collector: OutputCollector
 
     def declare_output_fields(self) -> OutputFields:

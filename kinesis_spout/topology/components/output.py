@@ -38,8 +38,9 @@ def declared_streams(component: str, declared: OutputFields) -> dict[str, Stream
 
 def are_field_names(fields: object) -> TypeGuard[Sequence[str]]:
     """Tell whether these are names in an order."""
-    in_order = isinstance(fields, Sequence) and not isinstance(fields, str)
-    return in_order and all(isinstance(field, str) and field for field in fields)
+    if not isinstance(fields, Sequence) or isinstance(fields, str):
+        return False
+    return all(isinstance(field, str) and field for field in fields)
 
 
 def _stream(component: str, name: object, declared: Sequence[str] | Stream) -> Stream:

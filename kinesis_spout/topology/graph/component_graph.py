@@ -41,9 +41,9 @@ class ComponentGraph:
         components: in the order they were set.
 
     Raises:
-        InvalidConfig: no spout, a bolt without inputs or with two for one stream, a subscription to what is not
-            there, a grouping that does not fit the stream, state without a fields grouping, a cycle. The error names
-            the component, the stream and the field.
+        InvalidConfig: no spout, a bolt without inputs or with two for one stream, a subscription to what is
+            not there, a grouping that does not fit the stream, state without a fields grouping, a cycle.
+            The error names the component, the stream and the field.
     """
 
     def __init__(self, components: Mapping[str, Component]) -> None:

@@ -1,8 +1,8 @@
 """The collector that components use: makes edges, sends tuples on, and XORs what becomes of trees.
 
-Every tuple passes here, so what is done for each is little. A tuple that stays in the process is executed at once,
-before ``emit`` returns: nothing waits in a queue. All targets of a tuple are chosen before it is sent to the first,
-so a grouping that raises has sent it to nobody.
+Every tuple passes here, so what is done for each is little. A tuple that stays in the process is executed at
+once, before ``emit`` returns: nothing waits in a queue. All targets of a tuple are chosen before it is sent to the
+first, so a grouping that raises has sent it to nobody.
 """
 
 import logging
@@ -21,7 +21,7 @@ from kinesis_spout.topology.running.trees import Trees
 
 _ACKED: Final = TupleState.ACKED
 _FAILED: Final = TupleState.FAILED
-_PLAIN: Final = frozenset((tuple, list))
+_PLAIN: Final[frozenset[type]] = frozenset((tuple, list))
 """The types of values that need no further look."""
 
 _log: Final = logging.getLogger(__name__)
@@ -76,19 +76,19 @@ class Collector:
         self, values: Sequence[Any], anchors: Tuple | Sequence[Tuple] = (), stream: str = DEFAULT_STREAM
     ) -> None:
         """See ``OutputCollector``."""
-        if anchors.__class__ is not Tuple or anchors.state:  # type: ignore[union-attr]
+        if not isinstance(anchors, Tuple) or anchors.state:
             self.emit_telling_tasks(values, anchors, stream)
             return
         output = self.outputs.get(stream)
-        if output is None or output.direct or values.__class__ not in _PLAIN or len(values) != output.size:
+        if output is None or output.direct or type(values) not in _PLAIN or len(values) != output.size:
             output = self._checked(values, stream, direct=False)
         targets = output.targets(values) if output.chosen else output.to_all
         self.counts.emitted += 1
-        edges = anchors.edges  # type: ignore[union-attr]
+        edges = anchors.edges
         for _, send in targets:
             if edges:
                 edge = getrandbits(64)
-                anchors.ack_value ^= edge  # type: ignore[union-attr]
+                anchors.ack_value ^= edge
                 send(values, dict.fromkeys(edges, edge))
             else:
                 send(values, {})
@@ -127,7 +127,7 @@ class Collector:
     def emit_root(self, values: Sequence[Any], root: int, stream: str = DEFAULT_STREAM) -> None:
         """Emit a spout's tuple, as the root of a tree; root 0 is untracked."""
         output = self.outputs.get(stream)
-        if output is None or output.direct or values.__class__ not in _PLAIN or len(values) != output.size:
+        if output is None or output.direct or type(values) not in _PLAIN or len(values) != output.size:
             output = self._checked(values, stream, direct=False)
         targets = output.targets(values) if output.chosen else output.to_all
         self.counts.emitted += 1

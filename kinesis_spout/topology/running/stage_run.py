@@ -1,11 +1,11 @@
 """Runs the components of one stage in one process, tuple by tuple.
 
-A tuple goes depth first: what a bolt emits to a bolt of the same stage is executed before ``emit`` returns. So nothing
-queues up, and a spout's tuple whose tree stays in the process is decided when its ``emit`` has returned. What is for a
-later stage is packed into blocks.
+A tuple goes depth first: what a bolt emits to a bolt of the same stage is executed before ``emit`` returns.
+So nothing queues up, and a spout's tuple whose tree stays in the process is decided when its ``emit`` has
+returned. What is for a later stage is packed into blocks.
 
-A micro-batch ends in the order of the flow: a bolt gets its tick and its ``flush``, what it still holds has timed out,
-then it is the next bolt's turn. Then what was done to trees is packed for the ackers.
+A micro-batch ends in the order of the flow: a bolt gets its tick and its ``flush``, what it still holds has
+timed out, then it is the next bolt's turn. Then what was done to trees is packed for the ackers.
 
 A run is kept by its process and used for micro-batch after micro-batch, with the user's objects in it.
 """
