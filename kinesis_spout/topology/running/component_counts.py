@@ -1,6 +1,6 @@
 """What a component has done."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Self
 
 
@@ -15,9 +15,9 @@ class ComponentCounts:
     timed_out: int = 0
     """Tuples that it had when the micro-batch ended, neither acked nor failed."""
     acked_twice: int = 0
-    """Second acks and fails of a tuple, which change nothing."""
+    """Acks and fails that change nothing: the second of a tuple, and those that come after its time-out."""
     errors: int = 0
-    """What it reported, and what it raised."""
+    """What it reported and what it raised, but for verdicts on tuples (``FailedException``, ``Reject`` ...)."""
     sampled: int = 0
     """How many calls of ``execute`` were timed."""
     sampled_seconds: float = 0.0
@@ -30,6 +30,13 @@ class ComponentCounts:
             if each.name != "last_error":
                 setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
         self.last_error = other.last_error or self.last_error
+
+    def take(self) -> Self:
+        """Give what was counted, and begin anew; whoever counts in this object goes on to."""
+        taken = replace(self)
+        for each in fields(self):
+            setattr(self, each.name, each.default)
+        return taken
 
     @property
     def latency_ms(self) -> float:
