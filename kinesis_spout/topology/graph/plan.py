@@ -6,7 +6,8 @@ later. All that leaves a stage travels in one exchange, also what is for a stage
 exchange for each stage, and nothing is computed twice.
 """
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from kinesis_spout.topology.components.context import TaskContext
@@ -83,7 +84,13 @@ def plan_of(graph: ComponentGraph, spout: str) -> Plan:
     )
 
 
-def context_of(graph: ComponentGraph, topology: str, component: Component, index: int) -> TaskContext:
+def context_of(
+    graph: ComponentGraph,
+    topology: str,
+    component: Component,
+    index: int,
+    wall_clock: Callable[[], float] = time.time,
+) -> TaskContext:
     """Say what a task knows of itself."""
     return TaskContext(
         topology=topology,
@@ -96,6 +103,11 @@ def context_of(graph: ComponentGraph, topology: str, component: Component, index
             stream: tuple(target.name for target, _ in graph.subscribers(component.name, stream))
             for stream in component.streams
         },
+        grouped_by={
+            (subscription.component, subscription.stream): subscription.grouping.fields
+            for subscription in component.inputs
+        },
+        wall_clock=wall_clock,
     )
 
 
