@@ -7,13 +7,17 @@ from typing import Any
 from kinesis_spout.topology import (
     BasicBolt,
     Bolt,
+    Count,
     FailedException,
     KeyValueState,
     OutputCollector,
+    Seconds,
     Spout,
     StatefulBolt,
     TaskContext,
     Tuple,
+    Window,
+    WindowedBolt,
 )
 from tests.micro_batch_world import DeliveryLog
 
@@ -125,3 +129,29 @@ class Numbers(Spout):
     def timed_out(self, message_id: Any, reason: str) -> None:
         self.late.append((message_id, reason))
         self._waiting.append((message_id[0], 2))
+
+
+class TimedKeys(BasicBolt):
+    """Reads ``key time``."""
+
+    def declare_output_fields(self) -> list[str]:
+        return ["key", "time"]
+
+    def process(self, tup: Tuple) -> None:
+        key, time = tup["sentence"].split()
+        self.emit([key, float(time)])
+
+
+class LogWindows(WindowedBolt):
+    """Writes every window to a file, as ``key: times``; a time that is none fails its tuple in windows by time."""
+
+    def __init__(self, log: DeliveryLog, length: Count | Seconds) -> None:
+        self._log = log
+        self.length = length
+
+    def time_of(self, tup: Tuple) -> float:
+        return super().time_of(tup) if isinstance(self.length, Count) else float(tup["time"])
+
+    def execute_window(self, key: Any, window: Window) -> None:
+        times = " ".join(f"{values['time']:g}" for values in window.tuples)
+        self._log.add(f"{key}: {times}", os.getpid(), type(self.length).__name__)

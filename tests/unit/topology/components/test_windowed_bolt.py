@@ -305,6 +305,17 @@ class TestOnTicks:
         assert topology.kept == {}
 
 
+    def test_a_tuple_is_late_for_a_window_that_a_tick_has_closed(self) -> None:
+        topology = Started(ByEventTime(Seconds(10), tick_seconds=0))
+        topology.clock.advance(5)
+        topology.run(at(1001, 1))
+        topology.clock.advance(5)
+        assert numbers_of(topology.run()) == {"a": [(1,)]}
+        topology.run()
+
+        assert failed_numbers(topology.run(at(1002, 2), at(1003, 3, "b"))) == [2]
+
+
 class TestKeys:
     def test_a_key_of_several_fields_is_a_tuple_of_their_values(self) -> None:
         local = windowed(Numbers(Count(1)), ["key", "time"]).local()
