@@ -60,8 +60,7 @@ def program_of(
         parallelism: how many tasks Spark runs at a time.
     """
     plan = plan_of(graph, spout)
-    tasks = max((graph[component].parallelism for component in plan.exchanged), default=1)
-    partitions = options.partitions or max(1, min(tasks, parallelism))
+    partitions = options.partitions or max(1, min(plan.most_tasks(graph), parallelism))
     return Program(
         topology=name,
         graph=graph.without_objects(),
