@@ -53,8 +53,8 @@ class Explained:
         )
         for arrow in self.inputs:
             way = "in the task that made the tuple" if arrow.fused else "through the exchange"
-            stream = "" if arrow.stream == DEFAULT_STREAM else f", stream {arrow.stream}"
-            yield from _lines(f"from {arrow.source}{stream}: {arrow.grouping}, {way}", _INDENT + 2)
+            of_stream = "" if arrow.stream == DEFAULT_STREAM else f", stream {arrow.stream}"
+            yield from _lines(f"from {arrow.source}{of_stream}: {arrow.grouping}, {way}", _INDENT + 2)
         for name, stream in self.streams.items():
             direct = ", direct" if stream.direct else ""
             named = "" if name == DEFAULT_STREAM else f" {name}"
