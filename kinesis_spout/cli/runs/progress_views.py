@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.logging import RichHandler
 from rich.text import Text
 
-from kinesis_spout.cli.output import live_table, printable
+from kinesis_spout.cli.output import live_table, plain_lines, printable
 from kinesis_spout.cli.settings import as_argument
 from kinesis_spout.settings.messages import respelled
 from kinesis_spout.workers.worker_log import LINE_FORMAT, LINE_TIME_FORMAT
@@ -118,7 +118,7 @@ class _PlainLines:
         self._state, self._due = snapshot.state, now + _PLAIN_SECONDS
         lines = [snapshot.line()]
         if self._detailed:
-            lines += ["  " + "  ".join(row) for row in snapshot.details()[1]]
+            lines += ["  " + line for line in plain_lines(*snapshot.details())]
         self._output.write("\n".join(lines) + "\n")
         self._output.flush()
 

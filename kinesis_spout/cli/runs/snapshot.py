@@ -2,9 +2,9 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from kinesis_spout.cli.output import duration
 from kinesis_spout.consumer.pause_reports import pause_text
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from kinesis_spout.spark.driver.query import SpoutQuery
 
 _SHARD_HEADINGS: Final = ("shard", "phase", "checkpoint", "in flight", "waiting", "exhausted", "holes")
+_SUMMED: Final = (
+    "delivered", "acked", "retried", "dead_lettered", "records_per_second", "throttled", "timed_out", "bytes_read",
+    "commits", "shards",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +50,19 @@ class Snapshot:
         document["timestamp"] = timestamp()
         document["shards"] = [_shard_document(shard) for shard in self.shards] if detailed else None
         return document
+
+    def plus(self, other: Self) -> Self:
+        """Give both together: sums, the largest lag, the first error."""
+        return replace(
+            self,
+            state=other.state if other.paused is not None else self.state,
+            **{name: getattr(self, name) + getattr(other, name) for name in _SUMMED},
+            lag_millis=max(
+                (lag for lag in (self.lag_millis, other.lag_millis) if lag is not None), default=None
+            ),
+            last_error=self.last_error or other.last_error,
+            paused=self.paused or other.paused,
+        )
 
     def line(self) -> str:
         """Give it as a line of text."""

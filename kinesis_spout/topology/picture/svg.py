@@ -1,8 +1,8 @@
 """Draws a topology as an SVG picture: from left to right, a column for each step, a frame for each stage.
 
-Text is in a font whose characters are all equally wide, so that its width is known without the font. A name that is
-too long is cut; the whole of it is the element's ``title``, which a browser shows under the pointer. Labels stand on
-the level part of their arrow, between the curves and the box: neither boxes nor other arrows come there.
+Text is in a font whose characters are all equally wide, so that its width is known without the font. A name that
+is too long is cut; the whole of it is the element's ``title``, which a browser shows under the pointer. Labels stand
+on the level part of their arrow, between the curves and the box: neither boxes nor other arrows come there.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ _LONGEST_LABEL: Final = 34
 def svg(
     graph: ComponentGraph, counts: Mapping[str, ComponentCounts] | None = None, *, title: str = "topology"
 ) -> str:
-    """Draw a topology. Dashed lines are exchanges; an arrow that passes none stays in the task that made the tuple.
+    """Draw a topology. Dashed lines are exchanges; an arrow that passes none stays in the task of its tuple.
 
     Args:
         graph: the topology's.

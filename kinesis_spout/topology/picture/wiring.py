@@ -43,7 +43,7 @@ class Wiring:
 
     @property
     def columns(self) -> list[tuple[int, list[str]]]:
-        """The stage and the components of each column, from left to right: all that have stage and depth in common."""
+        """The stage and the components of each column, from left to right: those with the same stage and depth."""
         places = sorted({(self.stage_of[name], self.depth_of[name]) for name in self.stage_of})
         return [
             (
