@@ -1,4 +1,4 @@
-"""The file of progress that ``topology run`` writes and ``topology show`` reads: a line of JSON for each micro-batch."""
+"""The file that ``topology run`` writes and ``topology show`` reads: a line of JSON for each micro-batch."""
 
 import json
 from collections.abc import Mapping

@@ -78,12 +78,17 @@ class Drawing:
 
     def frame(self, left: float, top: float, width: float, height: float) -> None:
         """Draw the frame of a stage."""
-        self._rectangle("frame", left, top, width, height, _ROUND)
+        self._rectangle("frame", left, top, width, height, roundness=_ROUND)
 
     def box(self, left: float, top: float, width: float, height: float, *, is_spout: bool) -> None:
         """Draw the box of a component; a spout's is rounder."""
         self._rectangle(
-            "spout" if is_spout else "bolt", left, top, width, height, _ROUND * (2.5 if is_spout else 1)
+            "spout" if is_spout else "bolt",
+            left,
+            top,
+            width,
+            height,
+            roundness=_ROUND * (2.5 if is_spout else 1),
         )
 
     def exchange(self, left: float, top: float, bottom: float) -> None:
@@ -111,7 +116,7 @@ class Drawing:
         return ET.tostring(self._root, encoding="unicode") + "\n"
 
     def _rectangle(
-        self, kind: str, left: float, top: float, width: float, height: float, roundness: float
+        self, kind: str, left: float, top: float, width: float, height: float, *, roundness: float
     ) -> None:
         self._add(
             "rect",

@@ -9,7 +9,7 @@ from kinesis_spout.topology.picture.count_rows import count_rows
 from kinesis_spout.topology.picture.wiring import wiring_of
 from kinesis_spout.topology.running.component_counts import ComponentCounts
 
-_SPECIAL: Final = re.compile(r"[^\w .,:()/+=*×·-]")
+_SPECIAL: Final = re.compile(r"[^\w .,:()/+=*-]")
 """What may mean something to Mermaid, or to HTML; written as the number of the character."""
 _FUSED: Final = "-->"
 _EXCHANGED: Final = "==>"
@@ -53,8 +53,8 @@ def _box(component: Component, counts: Mapping[str, ComponentCounts] | None) -> 
 def kind_text(component: Component) -> str:
     """Say what a component is: its class, how many tasks it has, whether it keeps state."""
     made_of = component.made_of
-    tasks = "" if component.parallelism == 1 else f" ×{component.parallelism}"
-    state = " · state" if component.is_stateful else ""
+    tasks = "" if component.parallelism == 1 else f", {component.parallelism} tasks"
+    state = ", state" if component.is_stateful else ""
     return f"{type(made_of).__name__}{tasks}{state}"
 
 

@@ -1,8 +1,8 @@
 """Draws a topology as an SVG picture: from left to right, a column for each step, a frame for each stage.
 
 Text is in a font whose characters are all equally wide, so that its width is known without the font. A name that
-is too long is cut; the whole of it is the element's ``title``, which a browser shows under the pointer. Labels stand
-on the level part of their arrow, between the curves and the box: neither boxes nor other arrows come there.
+is too long is cut; a browser shows the whole of it under the pointer (the element's ``title``). Labels stand on
+the level part of their arrow, between the curves and the box: neither boxes nor other arrows come there.
 """
 
 from collections.abc import Mapping
