@@ -57,7 +57,7 @@ def newest_counts(path: Path) -> Mapping[str, "ComponentCounts"]:
     for line in reversed(_last_lines(path)):
         try:
             progress: Any = json.loads(line)
-            if "components" in progress:
+            if isinstance(progress, dict) and "components" in progress:
                 return {
                     name: ComponentCounts.from_told(told) for name, told in progress["components"].items()
                 }
