@@ -43,6 +43,10 @@ class Plan:
         """How many exchanges tuples pass at most; acks may need one more."""
         return len(self.stages) - 1
 
+    def most_tasks(self, graph: ComponentGraph) -> int:
+        """Say how many tasks the widest bolt has that tuples come to through an exchange; 1 without an exchange."""
+        return max((graph[component].parallelism for component in self.exchanged), default=1)
+
 
 def plan_of(graph: ComponentGraph, spout: str) -> Plan:
     """Plan what happens to the tuples of a spout."""

@@ -24,6 +24,7 @@ from kinesis_spout.topology.spark.keyed_state import KeyedState
 from kinesis_spout.topology.spark.own_spout import OwnSpoutQuery
 from kinesis_spout.topology.spark.runner import TopologyRunner
 from kinesis_spout.topology.spark.spout_values import SpoutValues
+from shard_state import Pause
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -50,7 +51,8 @@ class TopologyQuery:
     With several spouts each runs its own micro-batches through the graph, and this speaks for all of them.
     """
 
-    def __init__(self, name: str, spouts: Mapping[str, RunningSpout]) -> None:
+    def __init__(self, topology: "Topology", name: str, spouts: Mapping[str, RunningSpout]) -> None:
+        self._topology = topology
         self._name = name
         self._spouts = dict(spouts)
         self._run_id = str(uuid.uuid4())
@@ -86,6 +88,19 @@ class TopologyQuery:
         """What the topology is doing now, or how it ended; of several spouts, of the first that tells of an end."""
         ended = [query for query in self.spouts.values() if not query.isActive]
         return (ended or list(self.spouts.values()))[0].status
+
+    @property
+    def pause(self) -> Pause | None:
+        """Why deliveries pause, of the first spout whose do; None while none does."""
+        return next((query.pause for query in self.spouts.values() if query.pause is not None), None)
+
+    def mermaid(self) -> str:
+        """Draw the topology with the components' counts as they are now; see ``Topology.mermaid``."""
+        return self._topology.mermaid(self.components)
+
+    def svg(self) -> str:
+        """Draw the topology with the components' counts as they are now; see ``Topology.svg``."""
+        return self._topology.svg(self.components)
 
     @property
     def components(self) -> dict[str, ComponentCounts]:
@@ -171,7 +186,7 @@ def start_topology(topology: "Topology", spark: "SparkSession", name: str) -> To
         for spout in started.values():
             spout.query.stop()
         raise
-    return TopologyQuery(name, started)
+    return TopologyQuery(topology, name, started)
 
 
 def _check(component: Component) -> None:
