@@ -1,0 +1,9 @@
+"""The acker: which trees of tuples are done. Pure: no I/O, no clock, no Spark.
+
+Who draws edge ids and XORs them is ``running``; what follows for a record, ``spark``. Begin with ``acker``.
+"""
+
+from kinesis_spout.topology.acking.acker import Acker
+from kinesis_spout.topology.acking.tree_end import Ending, TreeEnd
+
+__all__ = ["Acker", "Ending", "TreeEnd"]

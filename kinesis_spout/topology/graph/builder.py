@@ -4,11 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from kinesis_spout.errors import InvalidConfig
-from kinesis_spout.topology.components.bolt import Bolt
+from kinesis_spout.topology.components.bolt import Bolt, StatefulBolt
 from kinesis_spout.topology.components.output import DEFAULT_STREAM, Stream, declared_streams
 from kinesis_spout.topology.components.spout import Spout
 from kinesis_spout.topology.graph.component_graph import Component, ComponentGraph, Subscription
 from kinesis_spout.topology.graph.grouping import CustomGrouping, Grouping, GroupingKind
+from kinesis_spout.topology.topology_conf import TopologyConf
 
 if TYPE_CHECKING:
     from kinesis_spout.kinesis_spout import KinesisSpout
@@ -153,6 +154,7 @@ class TopologyBuilder:
                 streams=declared_streams(name, bolt.declare_output_fields()),
                 conf=dict(conf or {}),
                 inputs=tuple(declarer.inputs),
+                is_stateful=isinstance(bolt, StatefulBolt),
             )
 
         self._set(name, component, declarer)
@@ -166,19 +168,22 @@ class TopologyBuilder:
         """
         return ComponentGraph({name: make() for name, (make, _) in self._components.items()})
 
-    def build(self, name: str = "topology", **conf: Any) -> "Topology":
+    def build(
+        self, name: str = "topology", *, conf: Mapping[str, Any] | None = None, **options: Any
+    ) -> "Topology":
         """Make the topology.
 
         Args:
             name: shown in Spark's pages, in progress and logs; with a stateful bolt it names the state, too.
-            conf: see ``TopologyConf``; what is not known there is passed on to the components as it is.
+            conf: what components are given in ``prepare`` and ``open``, as it is.
+            options: see ``TopologyConf``.
 
         Raises:
             InvalidConfig: see ``ComponentGraph`` and ``TopologyConf``.
         """
         from kinesis_spout.topology.topology import Topology  # noqa: PLC0415 - the wiring itself needs no runner
 
-        return Topology(name, self.graph(), conf)
+        return Topology(name, self.graph(), TopologyConf.of(options), dict(conf or {}))
 
     def _set(
         self, name: str, component: Callable[[], Component], declarer: BoltDeclarer | None = None

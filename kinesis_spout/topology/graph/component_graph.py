@@ -1,11 +1,10 @@
 """A topology's graph: its components, their streams, and who subscribes to what. Checked when it is made."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kinesis_spout.errors import InvalidConfig
-from kinesis_spout.topology.components.bolt import StatefulBolt
 from kinesis_spout.topology.components.output import Stream
 from kinesis_spout.topology.graph.grouping import Grouping, GroupingKind
 
@@ -31,11 +30,8 @@ class Component:
     streams: Mapping[str, Stream]
     conf: Mapping[str, Any] = field(default_factory=dict)
     inputs: tuple[Subscription, ...] = ()
-
-    @property
-    def is_stateful(self) -> bool:
-        """Whether it keeps keyed state."""
-        return isinstance(self.made_of, StatefulBolt)
+    is_stateful: bool = False
+    """Whether it keeps keyed state."""
 
 
 class ComponentGraph:
@@ -79,6 +75,12 @@ class ComponentGraph:
     def is_stateful(self) -> bool:
         """Whether a bolt keeps keyed state."""
         return any(component.is_stateful for component in self._components.values())
+
+    def without_objects(self) -> "ComponentGraph":
+        """Give the same graph without the user's objects, to be sent to other processes."""
+        return ComponentGraph(
+            {name: replace(component, made_of=None) for name, component in self._components.items()}
+        )
 
     def subscribers(self, name: str, stream: str) -> list[tuple[Component, Grouping]]:
         """Give who subscribes to a stream, and how."""

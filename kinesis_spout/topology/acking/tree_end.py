@@ -1,0 +1,31 @@
+"""How a tree ended that was not completed."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from kinesis_spout.handler import Failure
+
+
+class Ending(Enum):
+    """Why a tree is not done."""
+
+    FAILED = "failed"
+    """A bolt failed one of its tuples."""
+    TIMED_OUT = "timed out"
+    """One of its tuples was neither acked nor failed in time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeEnd:
+    """The end of one tree."""
+
+    ending: Ending
+    component: str
+    """Where: who failed the tuple, or who had it when the time was over. "" if nobody has said."""
+    failure: Failure
+
+    @property
+    def reason(self) -> str:
+        """One line that names the component."""
+        where = f"{self.component}: " if self.component else ""
+        return f"{where}{self.failure.error_text}"

@@ -1,0 +1,178 @@
+"""Runs a topology in this process, without Spark: for tests of bolts and of how they are wired.
+
+Stages, exchanges and ackers are those that run on Spark; only the way between them is shorter.
+"""
+
+from array import array
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from random import getrandbits
+from typing import Any
+
+from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.topology.acking import TreeEnd
+from kinesis_spout.topology.components.output import DEFAULT_STREAM
+from kinesis_spout.topology.running.blocks import Block, CountsBlock, OpenTrees
+from kinesis_spout.topology.running.component_counts import ComponentCounts
+from kinesis_spout.topology.running.exactly_once import run_until_clean
+from kinesis_spout.topology.running.program import Program
+from kinesis_spout.topology.running.stage_run import StageRun
+from kinesis_spout.topology.running.verdicts import Unfinished, decide, decide_here
+from kinesis_spout.topology.state.memory import MemoryState
+
+Values = Sequence[Any]
+Emitted = Mapping[str, Mapping[str, Sequence[Values]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalResult:
+    """What came of one micro-batch."""
+
+    acked: list[Values]
+    """The spout's tuples whose trees are done, in order."""
+    failed: list[tuple[Values, TreeEnd]]
+    """Those that failed or timed out, each with how and where."""
+    emitted: Emitted = field(repr=False)
+    """What each component emitted on each stream, in the last run of the batch."""
+    counts: Mapping[str, ComponentCounts] = field(repr=False)
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why tuples failed, in their order."""
+        return [end.reason for _, end in self.failed]
+
+
+class LocalTopology:
+    """A topology in this process. Mutable: its bolts and its state live on from batch to batch.
+
+    Args:
+        programs: the topology, by spout.
+        clock: monotonic; a test's own, if it decides what time it is.
+    """
+
+    def __init__(self, programs: Mapping[str, Program], clock: Callable[[], float]) -> None:
+        self._programs = programs
+        self._clock = clock
+        self._runs: dict[tuple[str, int, int], StageRun] = {}
+        self._emitted: dict[str, dict[str, list[Values]]] = {}
+        self._counts: dict[str, ComponentCounts] = {}
+        self.state: dict[str, dict[Any, Any]] = {}
+        """What each bolt with state has kept, by key."""
+
+    def run(
+        self, tuples: Iterable[Values], *, spout: str | None = None, stream: str = DEFAULT_STREAM
+    ) -> LocalResult:
+        """Run tuples of a spout as one micro-batch.
+
+        Args:
+            tuples: the values of each.
+            spout: whose; needed where there are several.
+            stream: of that spout.
+
+        Raises:
+            InvalidConfig: no such spout or stream, or a tuple has another number of values than fields.
+        """
+        program = self._program(spout)
+        batch, before = list(tuples), self.state
+        self._counts = defaultdict(ComponentCounts)
+
+        def attempt(refused: Mapping[int, TreeEnd]) -> tuple[dict[int, TreeEnd], set[int]]:
+            self.state = deepcopy(before)
+            self._emitted = defaultdict(lambda: defaultdict(list))
+            return self._attempt(program, batch, refused, stream)
+
+        ends = run_until_clean(attempt)
+        return LocalResult(
+            acked=[values for number, values in enumerate(batch) if number not in ends],
+            failed=[(batch[number], end) for number, end in sorted(ends.items())],
+            emitted={component: dict(streams) for component, streams in self._emitted.items()},
+            counts=dict(self._counts),
+        )
+
+    def close(self) -> None:
+        """Clean up the bolts."""
+        for run in self._runs.values():
+            run.close()
+        self._runs.clear()
+
+    def _program(self, spout: str | None) -> Program:
+        if spout is None and len(self._programs) == 1:
+            return next(iter(self._programs.values()))
+        if spout not in self._programs:
+            raise InvalidConfig(
+                f"expected one of the topology's spouts ({', '.join(self._programs)}), got {spout!r}"
+            )
+        return self._programs[spout]
+
+    def _attempt(
+        self, program: Program, batch: list[Values], refused: Mapping[int, TreeEnd], stream: str
+    ) -> tuple[dict[int, TreeEnd], set[int]]:
+        first = self._stage(program, 0, 0)
+        first.begin(self._open_state)
+        roots: dict[int, int] = {}
+        for number, values in enumerate(batch):
+            if number not in refused:
+                root = getrandbits(64) if program.ackers else 0
+                first.spout.emit_root(values, root, stream)
+                if root and first.trees.values.get(root):
+                    roots[root] = number
+        first.finish()
+        blocks: list[tuple[int, Block]] = first.outbox.take()
+        if not program.plan.exchanges:
+            self._add_counts(block for _, block in blocks)
+            found = {number: decide_here(first.trees, root) for root, number in roots.items()}
+            return {number: end for number, end in found.items() if end is not None}, set()
+        blocks += _opened(roots, program.ackers)
+        for stage in range(1, len(program.plan.stages)):
+            blocks = [each for part in self._exchanged(program, stage, blocks) for each in part]
+        return self._decide(program, blocks)
+
+    def _exchanged(
+        self, program: Program, stage: int, blocks: list[tuple[int, Block]]
+    ) -> Iterator[Iterator[tuple[int, Block]]]:
+        for partition in range(program.partitions):
+            here = [each for each in blocks if each[0] % program.partitions == partition]
+            yield self._stage(program, stage, partition).run(here, self._open_state)
+
+    def _decide(
+        self, program: Program, blocks: list[tuple[int, Block]]
+    ) -> tuple[dict[int, TreeEnd], set[int]]:
+        ends: dict[int, TreeEnd] = {}
+        touched: set[int] = set()
+        for acker in range(max(1, program.ackers)):
+            for found in decide(block for key, block in blocks if key % max(1, program.ackers) == acker):
+                if isinstance(found, Unfinished):
+                    ends.update(found.ends)
+                    touched.update(found.touched)
+                else:
+                    self._add_counts([found])
+        return ends, touched
+
+    def _stage(self, program: Program, stage: int, partition: int) -> StageRun:
+        key = (program.plan.spout, stage, partition)
+        if key not in self._runs:
+            self._runs[key] = StageRun(program, stage, partition, self._clock, self._record)
+        return self._runs[key]
+
+    def _record(self, component: str, stream: str, values: Values) -> None:
+        self._emitted[component][stream].append(values)
+
+    def _open_state(self, component: str, index: int) -> MemoryState:
+        del index
+        return MemoryState(self.state.setdefault(component, {}))
+
+    def _add_counts(self, blocks: Iterable[object]) -> None:
+        for block in blocks:
+            assert isinstance(block, CountsBlock)
+            for component, counts in block.counts.items():
+                self._counts[component].add(counts)
+
+
+def _opened(roots: Mapping[int, int], ackers: int) -> Iterator[tuple[int, OpenTrees]]:
+    for acker in range(ackers):
+        here = [root for root in roots if root % ackers == acker]
+        numbers = array("Q", (roots[root] for root in here))
+        opened = OpenTrees(acker=acker, batch=0, roots=array("Q", here).tobytes(), numbers=numbers.tobytes())
+        yield acker, opened

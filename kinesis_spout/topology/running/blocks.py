@@ -1,0 +1,128 @@
+"""What travels between stages: tuples for one task, packed; and what became of trees, for one acker.
+
+A block is bytes and a few words about them, so that whoever only passes it on does not unpack it: packed, a tuple
+costs a third of what it costs alone.
+"""
+
+import pickle
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kinesis_spout.topology.acking import TreeEnd
+from kinesis_spout.topology.components.tuples import Source, Tuple
+from kinesis_spout.topology.running.component_counts import ComponentCounts
+
+FULL_BLOCK: Final = 5_000
+"""Tuples. More in one block save next to nothing, and take memory at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TupleBlock:
+    """Tuples of one stream of one task, for one task of a later stage."""
+
+    component: str
+    index: int
+    """Which of the component's tasks they are for."""
+    source: Source
+    values: bytes = field(repr=False)
+    roots: bytes = field(repr=False)
+    """One word for each tuple: the root of its only tree; 0 without a tree."""
+    edges: bytes = field(repr=False)
+    in_many_trees: Mapping[int, dict[int, int]] = field(default_factory=dict)
+    """The edges by root of those tuples that are part of several trees, by their number in the block."""
+    count: int
+
+    def tuples(self) -> Iterator[Tuple]:
+        """Unpack the tuples."""
+        source = self.source
+        roots, edges = array("Q", self.roots), array("Q", self.edges)
+        many = self.in_many_trees
+        # The bytes are our own, made a moment ago by another task of the same job.
+        for at, values in enumerate(pickle.loads(self.values)):  # noqa: S301
+            root = roots[at]
+            yield Tuple(values, source, {root: edges[at]} if root else dict(many[at]) if at in many else {})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AckBlock:
+    """What a task did to the trees of one acker."""
+
+    acker: int
+    roots: bytes = field(repr=False)
+    values: bytes = field(repr=False)
+    """What it did to each, XORed."""
+    ends: Mapping[int, TreeEnd] = field(default_factory=dict)
+    touched: bytes = field(default=b"", repr=False)
+    """The roots whose tuples came to a bolt with state."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTrees:
+    """Trees that were not done when their spout's tuples had gone through the first stage, for one acker."""
+
+    acker: int
+    batch: int
+    """Of which slice of the micro-batch the tuples are."""
+    roots: bytes = field(repr=False)
+    numbers: bytes = field(repr=False)
+    """Which tuple of that slice each is, as words."""
+    tuples: bytes = field(default=b"", repr=False)
+    """What they were made of, for the case that they fail."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountsBlock:
+    """What components have done, for the driver."""
+
+    counts: Mapping[str, ComponentCounts]
+
+
+Block = TupleBlock | AckBlock | OpenTrees | CountsBlock
+
+
+class Parcel:
+    """A block that is being filled. Mutable."""
+
+    __slots__ = ("component", "edges", "in_many_trees", "index", "roots", "source", "values")
+
+    def __init__(self, component: str, index: int, source: Source) -> None:
+        self.component = component
+        self.index = index
+        self.source = source
+        self.clear()
+
+    def clear(self) -> None:
+        """Begin anew."""
+        self.values: list[Sequence[Any]] = []
+        self.roots: list[int] = []
+        self.edges: list[int] = []
+        self.in_many_trees: dict[int, dict[int, int]] = {}
+
+    def add(self, values: Sequence[Any], edges: dict[int, int]) -> bool:
+        """Add a tuple. Tells whether the parcel is full."""
+        if len(edges) == 1:
+            for root, edge in edges.items():
+                self.roots.append(root)
+                self.edges.append(edge)
+        else:
+            if edges:
+                self.in_many_trees[len(self.values)] = edges
+            self.roots.append(0)
+            self.edges.append(0)
+        self.values.append(values)
+        return len(self.values) >= FULL_BLOCK
+
+    def block(self) -> TupleBlock:
+        """Pack what is in it."""
+        return TupleBlock(
+            component=self.component,
+            index=self.index,
+            source=self.source,
+            values=pickle.dumps(self.values, pickle.HIGHEST_PROTOCOL),
+            roots=array("Q", self.roots).tobytes(),
+            edges=array("Q", self.edges).tobytes(),
+            in_many_trees=self.in_many_trees,
+            count=len(self.values),
+        )

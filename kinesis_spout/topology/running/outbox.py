@@ -1,0 +1,56 @@
+"""What leaves a stage: parcels that are being filled, and blocks that are ready, by partition."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from kinesis_spout.topology.components.tuples import Source
+from kinesis_spout.topology.running.blocks import Block, Parcel
+
+
+class Outbox:
+    """Collects the tuples that leave one stage of one partition. Mutable.
+
+    Args:
+        partitions: how many there are after the exchange; a task lives in its index modulo that.
+    """
+
+    def __init__(self, partitions: int) -> None:
+        self._partitions = partitions
+        self._parcels: list[Parcel] = []
+        self._ready: list[tuple[int, Block]] = []
+
+    def parcel(self, component: str, index: int, source: Source) -> Parcel:
+        """Give a parcel for a task, to be filled by one route."""
+        parcel = Parcel(component, index, source)
+        self._parcels.append(parcel)
+        return parcel
+
+    def put(self, parcel: Parcel, values: Sequence[Any], edges: dict[int, int]) -> None:
+        """Put a tuple into a parcel."""
+        if parcel.add(values, edges):
+            self._send(parcel)
+
+    def clear(self) -> None:
+        """Drop what is in it."""
+        for parcel in self._parcels:
+            parcel.clear()
+        self._ready.clear()
+
+    def close(self) -> None:
+        """Have all parcels ready, full or not."""
+        for parcel in self._parcels:
+            if parcel.values:
+                self._send(parcel)
+
+    def add(self, partition: int, block: Block) -> None:
+        """Have a block ready."""
+        self._ready.append((partition, block))
+
+    def take(self) -> list[tuple[int, Block]]:
+        """Take what is ready."""
+        ready, self._ready = self._ready, []
+        return ready
+
+    def _send(self, parcel: Parcel) -> None:
+        self._ready.append((parcel.index % self._partitions, parcel.block()))
+        parcel.clear()

@@ -1,0 +1,81 @@
+"""A topology as every process of it needs it, seen from one spout: the plan, the options, the pickled bolts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark import cloudpickle
+
+from kinesis_spout.topology.components.bolt import Bolt
+from kinesis_spout.topology.graph.component_graph import ComponentGraph
+from kinesis_spout.topology.graph.plan import Plan, plan_of
+from kinesis_spout.topology.topology_conf import TopologyConf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """What runs. Picklable."""
+
+    topology: str
+    graph: ComponentGraph
+    """Without the user's objects."""
+    plan: Plan
+    conf: Mapping[str, Any]
+    bolts: Mapping[str, bytes] = field(repr=False)
+    timeout_seconds: float
+    """The message time-out."""
+    partitions: int
+    """Of every exchange of tuples."""
+    ackers: int
+    """How many share the trees; 0 acks at once."""
+
+    @property
+    def stateful(self) -> list[str]:
+        """The bolts that keep state."""
+        return [name for name in self.plan.stage_of if self.graph[name].is_stateful]
+
+    def new_bolt(self, component: str) -> Bolt:
+        """Make a copy of a bolt, for one task."""
+        bolt: Bolt = cloudpickle.loads(self.bolts[component])
+        return bolt
+
+
+def program_of(
+    name: str,
+    graph: ComponentGraph,
+    spout: str,
+    options: TopologyConf,
+    conf: Mapping[str, Any],
+    parallelism: int,
+) -> Program:
+    """Make the program of one of a topology's spouts.
+
+    Args:
+        name: the topology's.
+        graph: the topology's.
+        spout: whose tuples it is for.
+        options: the topology's.
+        conf: for the components.
+        parallelism: how many tasks Spark runs at a time.
+    """
+    plan = plan_of(graph, spout)
+    tasks = max((graph[component].parallelism for component in plan.exchanged), default=1)
+    partitions = options.partitions or max(1, min(tasks, parallelism))
+    return Program(
+        topology=name,
+        graph=graph.without_objects(),
+        plan=plan,
+        conf={
+            "topology.name": name,
+            "topology.message.timeout.secs": options.message_timeout_seconds,
+            **conf,
+        },
+        bolts={
+            component: cloudpickle.dumps(graph[component].made_of)  # type: ignore[no-untyped-call]
+            for component in plan.stage_of
+            if component != spout
+        },
+        timeout_seconds=options.message_timeout_seconds,
+        partitions=partitions,
+        ackers=partitions if options.ackers is None else options.ackers,
+    )

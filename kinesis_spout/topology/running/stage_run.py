@@ -1,0 +1,228 @@
+"""Runs the components of one stage in one process, tuple by tuple.
+
+A tuple goes depth first: what a bolt emits to a bolt of the same stage is executed before ``emit`` returns. So
+nothing queues up, and a spout's tuple whose tree stays in the process is decided when its ``emit`` has returned. What is
+for a later stage is packed into blocks.
+
+The end of a micro-batch comes in the order of the flow: each bolt gets its tick and its ``flush``, then what it still
+holds has timed out, then the next bolt's turn comes. Then what was done to trees is packed for the ackers.
+
+A run is kept by its process and used for micro-batch after micro-batch, with the user's objects in it.
+"""
+
+from array import array
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from kinesis_spout.topology.components.state import KeyValueState
+from kinesis_spout.topology.graph.plan import Route, context_of, source_of
+from kinesis_spout.topology.running.blocks import AckBlock, Block, CountsBlock, TupleBlock
+from kinesis_spout.topology.running.bolt_task import BoltTask
+from kinesis_spout.topology.running.choosing import chooser
+from kinesis_spout.topology.running.collecting import Collector, Output, Send
+from kinesis_spout.topology.running.component_counts import ComponentCounts
+from kinesis_spout.topology.running.outbox import Outbox
+from kinesis_spout.topology.running.program import Program
+from kinesis_spout.topology.running.trees import Trees
+
+Record = Callable[[str, str, Sequence[Any]], None]
+OpenState = Callable[[str, int], KeyValueState]
+"""Gives the state of a task, by its component and index, as the micro-batch is to find it."""
+
+
+class StageRun:
+    """One stage, in one partition. Mutable.
+
+    Args:
+        program: the topology.
+        stage: which stage.
+        partition: which partition of the stage; says which task a bolt is here that any task will do for.
+        clock: monotonic.
+        record: is told of all that is emitted, if given: component, stream, values.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        stage: int,
+        partition: int,
+        clock: Callable[[], float],
+        record: Record | None = None,
+    ) -> None:
+        self._program = program
+        self._graph = program.graph
+        self._plan = program.plan
+        self.stage = stage
+        self._partition = partition
+        self._clock = clock
+        self._record = record
+        self.trees = Trees(clock, program.timeout_seconds)
+        self.outbox = Outbox(program.partitions)
+        self._tasks: dict[tuple[str, int], BoltTask] = {}
+        self._stateful = [
+            (component, index)
+            for component in program.plan.stages[stage]
+            if program.graph[component].is_stateful
+            for index in range(partition, program.graph[component].parallelism, program.partitions)
+        ]
+        self._spout: Collector | None = None
+        if stage == 0:
+            self._spout = Collector(self._plan.spout, self.trees)
+            self._wire(self._spout, self._plan.spout, 0)
+
+    # A micro-batch
+
+    def begin(self, states: OpenState | None = None) -> None:
+        """Begin a micro-batch.
+
+        Args:
+            states: gives each task with state its own; not needed where there are none.
+        """
+        self.trees.begin()
+        self.outbox.clear()
+        for component, index in self._stateful:
+            assert states is not None
+            self._task(component, index).give_state(states(component, index))
+
+    @property
+    def spout(self) -> Collector:
+        """What the spout's tuples are emitted by; only in stage 0."""
+        assert self._spout is not None
+        return self._spout
+
+    def receive(self, block: TupleBlock) -> None:
+        """Execute the tuples of a block that is for this stage."""
+        execute = self._task(block.component, block.index).execute
+        for tup in block.tuples():
+            execute(tup)
+
+    def run(
+        self, blocks: Iterable[tuple[int, Block]], states: OpenState | None = None
+    ) -> Iterator[tuple[int, Block]]:
+        """Take a whole micro-batch of what has come here by an exchange. Gives what goes on, by partition."""
+        self.begin(states)
+        for partition, block in blocks:
+            if isinstance(block, TupleBlock) and self._plan.stage_of[block.component] == self.stage:
+                self.receive(block)
+                yield from self.outbox.take()
+            else:
+                yield partition, block
+        self.finish()
+        yield from self.outbox.take()
+
+    def finish(self) -> None:
+        """End the micro-batch: tick, flush, time out. What goes on is then in the outbox, counts and all."""
+        for component in self._plan.stages[self.stage]:
+            # A flush may make the first task of a bolt further on, never one of this bolt.
+            for task in [task for (name, _), task in self._tasks.items() if name == component]:
+                task.tick()
+                task.flush()
+        self.outbox.close()
+        if self._program.ackers and self._plan.exchanges:
+            self._tell_ackers()
+        self.outbox.add(0, CountsBlock(counts=self._taken_counts()))
+
+    def _taken_counts(self) -> dict[str, ComponentCounts]:
+        """Take what the components have done since the last micro-batch."""
+        collectors = [(component, task.collector) for (component, _), task in self._tasks.items()]
+        if self._spout is not None:
+            collectors.append((self._plan.spout, self._spout))
+        taken: dict[str, ComponentCounts] = defaultdict(ComponentCounts)
+        for component, collector in collectors:
+            taken[component].add(collector.counts)
+            # The object is known to those who count in it.
+            collector.counts.__init__()  # type: ignore[misc]
+        return dict(taken)
+
+    def close(self) -> None:
+        """Clean up the bolts."""
+        for task in self._tasks.values():
+            task.cleanup()
+
+    # Wiring
+
+    def _task(self, component: str, index: int) -> BoltTask:
+        task = self._tasks.get((component, index))
+        if task is None:
+            collector = Collector(component, self.trees)
+            self._wire(collector, component, index)
+            graph, program = self._graph, self._program
+            made = graph[component]
+            task = BoltTask(
+                program.new_bolt(component),
+                context_of(graph, program.topology, made, index),
+                {**program.conf, **made.conf},
+                collector,
+                self.trees,
+                self._clock,
+            )
+            self._tasks[component, index] = task
+        return task
+
+    def _wire(self, collector: Collector, component: str, index: int) -> None:
+        for name, stream in self._graph[component].streams.items():
+            output = Output(len(stream.fields), direct=stream.direct)
+            for route in self._plan.routes[component, name]:
+                self._connect(output, route, component, name, index)
+            if self._record is not None:
+                output.chosen.append(partial(_recorded, self._record, component, name))
+            collector.outputs[name] = output
+
+    def _connect(self, output: Output, route: Route, component: str, stream: str, index: int) -> None:
+        graph = self._graph
+        source = source_of(graph, component, stream, index)
+        tasks = graph.tasks[route.target]
+        if route.fused:
+            at_hand = self._partition % len(tasks)
+            output.to_all.append((tasks[at_hand], self._task(route.target, at_hand).sender(source)))
+            return
+        sends = [(task, self._posting(route.target, at, source)) for at, task in enumerate(tasks)]
+        if output.direct:
+            output.tasks.update(sends)
+            return
+        choose = chooser(route.grouping, graph[component].streams[stream], tasks, self._partition)
+
+        def chosen(values: Sequence[Any]) -> list[tuple[int, Send]]:
+            return [sends[index] for index in choose(values)]
+
+        output.chosen.append(chosen)
+
+    def _posting(self, component: str, index: int, source: Any) -> Send:
+        outbox = self.outbox
+        parcel = outbox.parcel(component, index, source)
+
+        def send(values: Sequence[Any], edges: dict[int, int]) -> None:
+            outbox.put(parcel, values, edges)
+
+        return send
+
+    # Ackers
+
+    def _tell_ackers(self) -> None:
+        trees, ackers = self.trees, self._program.ackers
+        roots = np.fromiter(trees.values.keys(), np.uint64, len(trees.values))
+        values = np.fromiter(trees.values.values(), np.uint64, len(trees.values))
+        of_acker = roots % np.uint64(ackers)
+        for acker in range(ackers):
+            here = of_acker == acker
+            ends = {root: end for root, end in trees.ends.items() if root % ackers == acker}
+            touched = array("Q", (root for root in trees.touched if root % ackers == acker))
+            if ends or touched or here.any():
+                block = AckBlock(
+                    acker=acker,
+                    roots=roots[here].tobytes(),
+                    values=values[here].tobytes(),
+                    ends=ends,
+                    touched=touched.tobytes(),
+                )
+                self.outbox.add(acker, block)
+
+
+def _recorded(record: Record, component: str, stream: str, values: Sequence[Any]) -> list[tuple[int, Send]]:
+    """Look like a subscriber that wants no tuple."""
+    record(component, stream, values)
+    return []

@@ -1,0 +1,49 @@
+"""The trees of tuples as far as one process has to do with them, in one micro-batch."""
+
+from collections.abc import Callable, Iterable
+
+from kinesis_spout.topology.acking import Ending, TreeEnd
+
+
+class Trees:
+    """What was done here to trees. Mutable.
+
+    Args:
+        clock: monotonic.
+        timeout_seconds: the message time-out.
+    """
+
+    def __init__(self, clock: Callable[[], float], timeout_seconds: float) -> None:
+        self._clock = clock
+        self._timeout = timeout_seconds
+        self._began = clock()
+        self._resets: dict[int, float] = {}
+        self.values: dict[int, int] = {}
+        """By root: the ids of the edges that were made or acked, XORed; without those where that is 0."""
+        self.ends: dict[int, TreeEnd] = {}
+        """The trees of which it was seen here that they cannot complete. A fail counts before a time-out."""
+        self.touched: set[int] = set()
+        """The roots whose tuples came to a bolt with state."""
+
+    def begin(self) -> None:
+        """Begin a micro-batch."""
+        self._began = self._clock()
+        self._resets.clear()
+        self.values.clear()
+        self.ends.clear()
+        self.touched.clear()
+
+    def end(self, root: int, end: TreeEnd) -> None:
+        """Take in that a tree cannot complete."""
+        known = self.ends.get(root)
+        if known is None or (known.ending is Ending.TIMED_OUT and end.ending is Ending.FAILED):
+            self.ends[root] = end
+
+    def reset_timeout(self, roots: Iterable[int]) -> None:
+        """Let the time-out of trees begin now."""
+        self._resets.update(dict.fromkeys(roots, self._clock()))
+
+    def is_overdue(self, roots: Iterable[int]) -> bool:
+        """Tell whether the time-out of one of these trees is over."""
+        until = self._clock() - self._timeout
+        return any(self._resets.get(root, self._began) <= until for root in roots)

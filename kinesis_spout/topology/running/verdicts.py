@@ -1,0 +1,65 @@
+"""Decides trees: what an acker's task does with all that it was told, and what the only stage does by itself."""
+
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from kinesis_spout.handler import Failure
+from kinesis_spout.topology.acking import Acker, Ending, TreeEnd
+from kinesis_spout.topology.running.blocks import AckBlock, Block, OpenTrees
+from kinesis_spout.topology.running.trees import Trees
+
+NOBODY_SAID: Final = TreeEnd(
+    ending=Ending.TIMED_OUT,
+    component="",
+    failure=Failure(error_text="its tree was not complete by the end of the micro-batch"),
+)
+"""The end of a tree that misses an ack, of which no task has said where it stopped."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unfinished:
+    """Those of ``OpenTrees`` that did not complete."""
+
+    batch: int
+    ends: Mapping[int, TreeEnd]
+    """By the tuple's number in its batch."""
+    touched: frozenset[int]
+    """The numbers of those whose tuples came to a bolt with state."""
+    opened: OpenTrees = field(repr=False)
+
+
+def decide_here(trees: Trees, root: int) -> TreeEnd | None:
+    """Decide a tree that never left this process, after the end of its stage. None: it is complete."""
+    return (trees.ends.get(root) or NOBODY_SAID) if trees.values.get(root) else None
+
+
+def decide(blocks: Iterable[Block]) -> Iterator[Unfinished | Block]:
+    """Decide the trees of an acker's task, once all that concerns them has come. Other blocks are passed on."""
+    acker = Acker()
+    opened: list[OpenTrees] = []
+    touched: set[int] = set()
+    for block in blocks:
+        if isinstance(block, OpenTrees):
+            opened.append(block)
+        elif isinstance(block, AckBlock):
+            acker.tell_all(block.roots, block.values)
+            touched.update(array("Q", block.touched))
+            for root, end in block.ends.items():
+                acker.fail(root, end)
+        else:
+            yield block
+    unfinished = acker.unfinished()
+    if not unfinished:
+        return
+    for trees in opened:
+        numbers = array("Q", trees.numbers)
+        ended = [(numbers[at], root) for at, root in enumerate(array("Q", trees.roots)) if root in unfinished]
+        if ended:
+            yield Unfinished(
+                batch=trees.batch,
+                ends={number: unfinished[root] or NOBODY_SAID for number, root in ended},
+                touched=frozenset(number for number, root in ended if root in touched),
+                opened=trees,
+            )

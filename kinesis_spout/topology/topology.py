@@ -1,0 +1,93 @@
+"""A topology that was built: runs in this process for tests, on Spark for real."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from kinesis_spout.topology.components.output import DEFAULT_STREAM
+from kinesis_spout.topology.graph.component_graph import ComponentGraph
+from kinesis_spout.topology.local import LocalResult, LocalTopology
+from kinesis_spout.topology.running.program import Program, program_of
+from kinesis_spout.topology.topology_conf import TopologyConf
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from kinesis_spout.topology.spark.query import TopologyQuery
+
+_LOCAL_PARALLELISM = 4
+"""Partitions without Spark, at most: enough to see whether keys stay together."""
+
+
+class Topology:
+    """A graph of components with its name and its options. Made by ``TopologyBuilder.build``."""
+
+    def __init__(
+        self, name: str, graph: ComponentGraph, options: TopologyConf, conf: Mapping[str, Any]
+    ) -> None:
+        self.name = name
+        self.graph = graph
+        self.options = options
+        self.conf = conf
+
+    def __repr__(self) -> str:
+        return f"Topology({self.name!r}, {' > '.join(self.graph.order)})"
+
+    def local(self, clock: Callable[[], float] = monotonic) -> LocalTopology:
+        """Give the topology as it runs in this process, micro-batch by micro-batch; for tests.
+
+        Args:
+            clock: monotonic; a function of yours decides what time it is for ticks and time-outs.
+        """
+        return LocalTopology(self._programs(_LOCAL_PARALLELISM), clock)
+
+    def run_local(
+        self,
+        tuples: Iterable[Sequence[Any]],
+        *,
+        spout: str | None = None,
+        stream: str = DEFAULT_STREAM,
+        clock: Callable[[], float] = monotonic,
+    ) -> LocalResult:
+        """Run tuples as one micro-batch in this process, without Spark, and clean up; for tests.
+
+        The spout itself is not asked for any: the tuples stand in for it.
+
+        Args:
+            tuples: the values of each, as the spout would emit them.
+            spout: whose they are; needed where there are several.
+            stream: of that spout.
+            clock: see ``local``.
+
+        Raises:
+            InvalidConfig: no such spout or stream, or a tuple has another number of values than fields.
+        """
+        local = self.local(clock)
+        try:
+            return local.run(tuples, spout=spout, stream=stream)
+        finally:
+            local.close()
+
+    def run(self, spark: "SparkSession", *, name: str | None = None) -> "TopologyQuery":
+        """Start the topology on Spark.
+
+        Args:
+            spark: a classic session, best one from ``kinesis_spout.spark.session``.
+            name: the query's; the topology's unless given.
+
+        Returns:
+            A handle like that of every other door; with several spouts it speaks for all of them.
+
+        Raises:
+            InvalidConfig: a spout is set up in a way that a topology cannot run; the error says which and why.
+            KinesisSpoutError: what goes wrong at the start is raised here.
+        """
+        from kinesis_spout.topology.spark.query import start_topology  # noqa: PLC0415 - tests need no Spark
+
+        return start_topology(self, spark, name or self.name)
+
+    def _programs(self, parallelism: int) -> dict[str, Program]:
+        return {
+            spout.name: program_of(self.name, self.graph, spout.name, self.options, self.conf, parallelism)
+            for spout in self.graph.spouts
+        }

@@ -1,0 +1,49 @@
+"""The options of a topology: what ``TopologyBuilder.build`` takes."""
+
+from difflib import get_close_matches
+from typing import Annotated, Any
+
+import msgspec
+
+from kinesis_spout.errors import InvalidConfig
+
+_Seconds = Annotated[float, msgspec.Meta(gt=0)]
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+_Positive = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class TopologyConf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of a topology. Those of a ``KinesisSpout`` (retries, limits, commits) are set at the spout."""
+
+    message_timeout_seconds: _Seconds = 30.0
+    """How long the tree of a tuple may take, counted in each task from the beginning of the micro-batch there."""
+    ackers: _Count | None = None
+    """How many tasks share the trees that do not end where they began; None: one for each partition of an exchange.
+    0 acks each record when its tuple is emitted."""
+    partitions: _Positive | None = None
+    """Of an exchange: at most so many tasks of Spark run the bolts after it. None: as many as the bolts there have
+    tasks, and no more than Spark runs at a time."""
+    max_spout_pending: _Positive = 1_000
+    """Of a spout of your own: at most so many of its tuples are neither acked nor failed."""
+    state: str | None = None
+    """Where stateful bolts keep their state: a local folder, or an address that pyarrow opens ("s3://...")."""
+
+    @classmethod
+    def of(cls, options: dict[str, Any]) -> "TopologyConf":
+        """Check options.
+
+        Raises:
+            InvalidConfig: an unknown option, with what is like it; or a value that is not allowed.
+        """
+        for name in options:
+            if name not in cls.__struct_fields__:
+                like = get_close_matches(name, cls.__struct_fields__, 1)
+                hint = f"; did you mean {like[0]!r}" if like else ""
+                raise InvalidConfig(
+                    f"expected an option of a topology ({', '.join(cls.__struct_fields__)}), got {name!r}{hint}; "
+                    "what your components read goes into conf={...}"
+                )
+        try:
+            return msgspec.convert(options, cls)
+        except msgspec.ValidationError as error:
+            raise InvalidConfig(f"option of a topology: {error}") from error
