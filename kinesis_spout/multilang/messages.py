@@ -213,7 +213,10 @@ def log_level(message: Log) -> int:
 
 
 _LOG_LEVELS: Final = range(5)
-_EXPECTED: Final = f"a command ({', '.join(_BY_COMMAND)}), a tuple, a pid, a hand-shake (with pidDir), or an array of task ids"
+_COMMANDS: Final = ", ".join(_BY_COMMAND)
+_EXPECTED: Final = (
+    f"a command ({_COMMANDS}), a tuple, a pid, a hand-shake (with pidDir), or an array of task ids"
+)
 _SHOWN_CHARACTERS: Final = 300
 
 
