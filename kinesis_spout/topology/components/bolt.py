@@ -27,7 +27,7 @@ class Bolt(ABC):
     What ``execute`` raises fails the tuple that it was given, unless that was acked or failed before.
     """
 
-    tick_seconds: ClassVar[float | None] = None
+    tick_seconds: float | None = None
     """If set, ``execute`` gets a tick tuple (``tup.is_tick``) so often, as far as micro-batches allow: at the end of
     the first one that ends after that time; 0 is the end of every one."""
     collector: OutputCollector
