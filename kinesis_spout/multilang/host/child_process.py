@@ -139,7 +139,9 @@ class ChildProcess:
         shutil.rmtree(self.pid_folder, ignore_errors=True)
         how = _how_it_ended(self._process.returncode) if by_itself else "it was killed"
         tail = self._tail.decode(errors="replace").strip()
-        return f"{how}; its standard error ends with:\n{tail}" if tail else f"{how}; it wrote no standard error"
+        return (
+            f"{how}; its standard error ends with:\n{tail}" if tail else f"{how}; it wrote no standard error"
+        )
 
     def _close_pipes(self) -> None:
         for pipe in (self._stdin, self._stdout):

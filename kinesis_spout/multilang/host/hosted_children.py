@@ -162,7 +162,9 @@ def connect(application: str) -> socket.socket:
             else:
                 return connected
         if time.monotonic() > until:
-            raise TimeoutError(f"expected the host process of shell components to start in {_START_SECONDS:g} s")
+            raise TimeoutError(
+                f"expected the host process of shell components to start in {_START_SECONDS:g} s"
+            )
         with contextlib.suppress(FileNotFoundError):  # the one before removed its folder just now
             _start(folder, until)
 

@@ -47,6 +47,9 @@ _IDS: Final = 10**12
 """Ids of one lease."""
 _IDLE_SECONDS: Final = 0.02
 """A child that says nothing for so long is asked whether it holds its tuples back."""
+_NAP_SECONDS: Final = 4e-6
+"""For each tuple that a child may have: so long its answers may pile up, because to be woken for each costs more than
+all the rest. A child that takes less time for a tuple has half of its tuples left to work on."""
 _BEAT_SECONDS: Final = 1.0
 _LEAST_TICK_SECONDS: Final = 0.05
 
@@ -88,6 +91,8 @@ class ShellTask:
         self._remarks = remarks
         self._clock = clock
         self._codec = CODECS[settings.serializer]
+        # Short waits are not precise, and not worth it.
+        self._nap_seconds = _NAP_SECONDS * settings.max_pending if settings.max_pending >= 20 else 0.0
         self._talk: Talk | None = None
         self._pending: dict[str, Tuple] = {}
         self._first = 0
@@ -234,7 +239,9 @@ class ShellTask:
         room = self._settings.max_pending // 2
         talk.expect_answer()
         until = self._clock.monotonic() + self._settings.message_timeout_seconds
+        talk.push()
         while len(self._pending) - self._held > room:
+            self._clock.sleep(self._nap_seconds)
             self._wait(talk)
             if self._clock.monotonic() >= until:
                 self._forget(list(self._pending))
@@ -245,7 +252,10 @@ class ShellTask:
         until = self._clock.monotonic() + self._settings.message_timeout_seconds
         looked_at = self._clock.monotonic()
         talk.expect_answer()
+        talk.push()
         while self._pending:
+            if len(self._pending) - self._held > self._settings.max_pending // 2:
+                self._clock.sleep(self._nap_seconds)
             self._wait(talk)
             now = self._clock.monotonic()
             if now >= until:

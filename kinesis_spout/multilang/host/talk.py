@@ -16,6 +16,8 @@ from kinesis_spout.multilang.host.remarks import Remarks
 from kinesis_spout.multilang.junk import Junk, junk_of
 from kinesis_spout.multilang.messages import (
     Ack,
+    Emit,
+    Fail,
     Handshake,
     Log,
     Message,
@@ -29,7 +31,8 @@ from kinesis_spout.multilang.messages import (
 MAX_JUNK: Final = 1_000
 """So many pieces of junk, with no message between, and the child is taken for one that does not speak multilang."""
 
-_SILENT_REMARKS: Final = (Log, Metrics)
+_OFTEN: Final[dict[type, Event]] = {Ack: Event.ACK, Emit: Event.EMIT, Fail: Event.FAIL}
+_REMARKS: Final = frozenset({Log, Metrics, Pid})
 
 
 class ChildFailed(KinesisSpoutError):  # noqa: N818 - the names of our errors say what happened
@@ -52,8 +55,10 @@ class Talk:
     ) -> None:
         self.lease = lease
         self._table = table
-        # The most of all messages of a bolt, and looked up for nothing.
-        self._is_ack_nothing_new = table[State.READY, Event.ACK] is State.READY
+        # What changes nothing for one that is ready need not be looked up, message by message.
+        self._quiet = frozenset(
+            kind for kind, event in _OFTEN.items() if table[State.READY, event] is State.READY
+        )
         self._state = State.STARTING if lease.is_fresh else State.READY
         self._codec = codec
         self._component = component
@@ -64,7 +69,6 @@ class Talk:
         self._timeout_seconds = timeout_seconds
         self._junk_in_a_row = 0
         self._last_junk = ""
-        self._is_message_heard = False
         self._is_over = False
         self._what = ""
         self.heard_at = clock.monotonic()
@@ -154,12 +158,12 @@ class Talk:
         """
         if self._is_over or self._state in FAILED:
             self._happened(Event.ENDED, "its output has ended")
-        self._pipes.push()
-        data = self._pipes.pull()
-        if data == b"" and wait_seconds > 0:
-            self._pipes.wait(wait_seconds)
-            self._pipes.push()
-            data = self._pipes.pull()
+        pipes = self._pipes
+        pipes.push()
+        if wait_seconds > 0:
+            pipes.wait(wait_seconds)
+            pipes.push()
+        data = pipes.pull()
         if data is None:
             self._is_over = True
             rest = self._decoder.rest()
@@ -170,45 +174,48 @@ class Talk:
 
     def _messages(self, data: bytes) -> list[Message]:
         found: list[Message] = []
+        quiet = self._quiet
+        is_heard = False
         try:
             for raw in self._decoder.feed(data):
-                message = self._message(raw)
-                if message is not None:
+                message = self._parsed(raw)
+                if message is None:
+                    continue
+                is_heard = True
+                kind = type(message)
+                if kind not in quiet or self._state is not State.READY:
+                    self._happened(said(message), f"it said what it may not say now: {raw!r:.300}")
+                if kind in _REMARKS:
+                    self._remark(message)
+                else:
                     found.append(message)
         except ChildFailed:
             if not found:
                 raise
             # What it said before counts; the state is final, so that the next call fails.
-        if self._is_message_heard:
-            self._is_message_heard = False
+        if is_heard:
+            self._junk_in_a_row = 0
             self.heard_at = self._clock.monotonic()
         return found
 
-    def _message(self, raw: Any) -> Message | None:
+    def _parsed(self, raw: Any) -> Message | None:
         if type(raw) is Junk:
-            return self._put_aside(raw)
+            self._put_aside(raw)
+            return None
         try:
-            message = parse(raw)
+            return parse(raw)
         except NotOfTheProtocol as error:
-            return self._put_aside(junk_of(repr(raw).encode(errors="replace"), str(error)))
-        self._junk_in_a_row = 0
-        self._is_message_heard = True
-        if self._is_ack_nothing_new and type(message) is Ack and self._state is State.READY:
-            return message
-        self._happened(said(message), f"it said what it may not say now: {raw!r:.300}")
-        if isinstance(message, _SILENT_REMARKS):
-            self._remark(message)
+            self._put_aside(junk_of(repr(raw).encode(errors="replace"), str(error)))
             return None
-        if isinstance(message, Pid):
-            self._remarks.pid = message.pid
-            return None
-        return message
 
-    def _remark(self, message: Log | Metrics) -> None:
+    def _remark(self, message: Message) -> None:
+        """Deal with what nobody else needs to hear."""
         if isinstance(message, Log):
             self._remarks.log(message)
-        else:
+        elif isinstance(message, Metrics):
             self._remarks.metric(message)
+        elif isinstance(message, Pid):
+            self._remarks.pid = message.pid
 
     def _put_aside(self, junk: Junk) -> None:
         self._happened(Event.JUNK)

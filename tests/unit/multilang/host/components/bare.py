@@ -122,7 +122,15 @@ def main():
                 ack(each)
             held = []
         elif behave == "direct":
-            send({"command": "emit", "anchors": [message["id"]], "tuple": [value], "task": 9, "stream": "aside"})
+            send(
+                {
+                    "command": "emit",
+                    "anchors": [message["id"]],
+                    "tuple": [value],
+                    "task": 9,
+                    "stream": "aside",
+                }
+            )
         elif behave == "floods":
             sys.stderr.write("much ado about nothing\n" * 100_000)
             sys.stderr.flush()

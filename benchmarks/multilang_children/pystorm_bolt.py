@@ -1,0 +1,13 @@
+"""The same, of the PyPI package pystorm."""
+
+from typing import Any
+
+from pystorm.bolt import Bolt
+
+
+class Echo(Bolt):  # type: ignore[misc]  # pystorm has no types
+    def process(self, tup: Any) -> None:
+        self.emit(list(tup.values))
+
+
+Echo().run()
