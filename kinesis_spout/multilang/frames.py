@@ -70,8 +70,7 @@ class JsonCodec:
 
     def encode(self, message: object, component: str) -> bytes:
         """Write a message as one frame. Bytes, dates, NaN and the like are refused; see ``Codec.encode``."""
-        _refuse(message, component, bytes_too=False)
-        return _written(self._encoder, message, component) + _END
+        return _encoded(self._encoder, message, component, bytes_too=False) + _END
 
     def decoder(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> "JsonDecoder":
         """Give a new decoder."""
@@ -88,8 +87,7 @@ class MessagePackCodec:
 
     def encode(self, message: object, component: str) -> bytes:
         """Write a message as one frame. Dates and the like, and integers beyond 64 bits, are refused."""
-        _refuse(message, component, bytes_too=True)
-        return _written(self._encoder, message, component)
+        return _encoded(self._encoder, message, component, bytes_too=True)
 
     def decoder(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> MessagePackDecoder:
         """Give a new decoder."""
@@ -128,9 +126,12 @@ class JsonDecoder:
             if self._skipping:
                 self._skipping = False
                 continue
+            if len(frame) > self._max_frame_bytes:
+                found.append(self._too_large(frame))
+                continue
             try:
                 found.append(_message(self._decode(frame)))
-            except (msgspec.DecodeError, UnicodeDecodeError, _NoMessage):
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, _NoMessage):
                 found += self._salvaged(frame)
         if waiting:
             found += self._cut_waiting()
@@ -153,11 +154,13 @@ class JsonDecoder:
             del waiting[:cut]
         if len(waiting) > self._max_frame_bytes:
             if not self._skipping:
-                reason = f"expected a frame of at most {self._max_frame_bytes} bytes"
-                found.append(junk_of(bytes(waiting), reason))
+                found.append(self._too_large(bytes(waiting)))
             self._skipping = True
             del waiting[: 1 - len(_END)]
         return found
+
+    def _too_large(self, frame: bytes) -> Junk:
+        return junk_of(frame, f"expected a frame of at most {self._max_frame_bytes} bytes")
 
     def _salvaged(self, frame: bytes) -> list[Any]:
         """Find the messages in a frame that is not one message."""
@@ -218,16 +221,19 @@ def _outside(text: bytes) -> Junk | None:
     return junk_of(b"\n".join(lines), "expected a JSON object or array, then a line `end`") if lines else None
 
 
-def _refuse(message: object, component: str, *, bytes_too: bool) -> None:
-    values = msgspec.structs.astuple(message) if isinstance(message, msgspec.Struct) else (message,)
-    refuse_unsendable(values, component, bytes_too=bytes_too)
-
-
-def _written(
-    encoder: msgspec.json.Encoder | msgspec.msgpack.Encoder, message: object, component: str
+def _encoded(
+    encoder: msgspec.json.Encoder | msgspec.msgpack.Encoder,
+    message: object,
+    component: str,
+    *,
+    bytes_too: bool,
 ) -> bytes:
+    values = msgspec.structs.astuple(message) if isinstance(message, msgspec.Struct) else (message,)
     try:
+        refuse_unsendable(values, component, bytes_too=bytes_too)
         return encoder.encode(message)
+    except UnsendableValue:
+        raise
     except (UnicodeEncodeError, OverflowError, RecursionError, TypeError) as error:
         raise UnsendableValue(
             f"component {component!r}: expected values that can be sent, got: {error}"

@@ -3,13 +3,14 @@
 MessagePack has no mark between values, and almost every byte begins some value: a stray ``print`` would be taken
 for numbers, for texts, or for the head of a huge array that swallows what follows. So a value is only begun where
 a message may begin: at a mapping whose first key is a word of the protocol, or at an array of numbers (task ids).
-Everything up to the next such mapping is junk.
+Everything up to the next such mapping is junk; an array right after junk would be more of it.
 
 msgspec decodes whole values only, so the end of a value is found first: it is where as many values are whole as
 its containers said. One counter is enough for that, and it can wait for more bytes at any place.
 """
 
 import re
+from itertools import pairwise
 from typing import Any, Final
 
 import msgspec
@@ -59,6 +60,7 @@ class MessagePackDecoder:
         self._position = 0
         self._open = 0
         self._inside = False
+        self._lost = False
 
     def feed(self, data: bytes) -> list[Any]:
         """Give what is complete now, in order."""
@@ -68,26 +70,31 @@ class MessagePackDecoder:
             return []
         found: list[Any] = []
         start, position, open_values, inside = 0, self._position, self._open, self._inside
+        if not inside and not self._lost:
+            start = position = self._decode_whole(found)
         while start < len(waiting):
             if not inside:
-                junk_end = _next_beginning(waiting, start)
+                junk_end = self._next_beginning(start)
                 if junk_end > start:
                     found.append(junk_of(bytes(waiting[start:junk_end]), _EXPECTED))
                     start = position = junk_end
-                if start == len(waiting) or not _begins_here(waiting, start):
+                    self._lost = True
+                if not self._begins_at(start):
                     break
                 open_values, inside = 1, True
             position, open_values = _skip(waiting, position, open_values)
-            if open_values or position > len(waiting):
-                if position - start <= self._max_frame_bytes:
-                    break
-                junk_end = _next_beginning(waiting, start + 1)
+            is_whole = not open_values and position <= len(waiting)
+            if position - start > self._max_frame_bytes:
+                self._lost = True
+                junk_end = self._next_beginning(start + 1)
                 reason = f"expected a frame of at most {self._max_frame_bytes} bytes"
                 found.append(junk_of(bytes(waiting[start:junk_end]), reason))
                 start, position, inside = junk_end, junk_end, False
                 continue
+            if not is_whole:
+                break
             found.append(self._decoded(bytes(waiting[start:position])))
-            start, inside = position, False
+            start, inside, self._lost = position, False, False
         self._position, self._open, self._inside = position - start, open_values, inside
         del waiting[:start]
         return found
@@ -96,26 +103,46 @@ class MessagePackDecoder:
         """Give the incomplete frame after which the bytes ended."""
         return junk_of(bytes(self._waiting), "the bytes ended inside a frame") if self._waiting else None
 
+    def _decode_whole(self, found: list[Any]) -> int:
+        """Take messages that follow each other, the quick way; say where that ended.
+
+        A slice from one beginning to the next that decodes is a message: no value is the beginning of another. One
+        that does not (a mapping inside of a message looks like a beginning, or there is junk) is for the slow way.
+        """
+        waiting = bytes(self._waiting)
+        starts = [match.start() for match in _BEGINNING.finditer(waiting)]
+        if not starts or starts[0] != 0:
+            return 0
+        for start, end in pairwise([*starts, len(waiting)]):
+            if end - start > self._max_frame_bytes:
+                return start
+            try:
+                found.append(self._decode(waiting[start:end]))
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                return start
+        return len(waiting)
+
+    def _begins_at(self, at: int) -> bool:
+        if _BEGINNING.match(self._waiting, at):
+            return True
+        return not self._lost and _TASK_IDS.match(self._waiting, at) is not None
+
+    def _next_beginning(self, at: int) -> int:
+        """Say where the next message begins, or may begin once more bytes are there; the end if nowhere."""
+        waiting = self._waiting
+        if self._begins_at(at):
+            return at
+        found = _BEGINNING.search(waiting, at)
+        if found is not None:
+            return found.start()
+        perhaps = _MAY_BEGIN.search(waiting, max(at, len(waiting) - _LONGEST_BEGINNING + 1))
+        return len(waiting) if perhaps is None else perhaps.start()
+
     def _decoded(self, frame: bytes) -> Any:
         try:
             return self._decode(frame)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             return junk_of(frame, f"{_EXPECTED}; {error}")
-
-
-def _begins_here(waiting: bytearray, at: int) -> bool:
-    return _BEGINNING.match(waiting, at) is not None or _TASK_IDS.match(waiting, at) is not None
-
-
-def _next_beginning(waiting: bytearray, at: int) -> int:
-    """Say where the next message begins, or may begin once more bytes are there; the end if nowhere."""
-    if _TASK_IDS.match(waiting, at):
-        return at
-    found = _BEGINNING.search(waiting, at)
-    if found is not None:
-        return found.start()
-    perhaps = _MAY_BEGIN.search(waiting, max(at, len(waiting) - _LONGEST_BEGINNING + 1))
-    return len(waiting) if perhaps is None else perhaps.start()
 
 
 def _skip(waiting: bytearray, position: int, open_values: int) -> tuple[int, int]:

@@ -5,9 +5,9 @@ protocol itself, and hosts, are not here. Begin with ``bolt``.
 """
 
 from kinesis_spout.multilang.component.bolt import BasicBolt, Bolt
-from kinesis_spout.multilang.component.component import Component
+from kinesis_spout.multilang.component.component import Component, GiveUp
 from kinesis_spout.multilang.component.spout import Spout
 from kinesis_spout.multilang.messages import TupleIn
 from kinesis_spout.multilang.sendable import UnsendableValue
 
-__all__ = ["BasicBolt", "Bolt", "Component", "Spout", "TupleIn", "UnsendableValue"]
+__all__ = ["BasicBolt", "Bolt", "Component", "GiveUp", "Spout", "TupleIn", "UnsendableValue"]

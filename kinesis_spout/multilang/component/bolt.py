@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kinesis_spout.multilang.component.channel import HostGone
-from kinesis_spout.multilang.component.component import Component, raised_text, values_of
+from kinesis_spout.multilang.component.component import Component, GiveUp, values_of
 from kinesis_spout.multilang.messages import Ack, Emit, Fail, Message, NotOfTheProtocol, TupleIn
 
 
@@ -96,9 +96,12 @@ class Bolt(Component):
         self.process(tup)
 
     def _report(self, error: Exception) -> None:
-        self.error(raised_text(error))
+        self._tell(error)
         if self._current is not None:
             self.fail(self._current)
+        if isinstance(error, GiveUp):
+            self._open_channel.flush()
+            raise error
 
 
 class BasicBolt(Bolt):

@@ -8,7 +8,7 @@ from typing import Final
 from kinesis_spout.multilang.component.standard_pipes import Pipes, empty_input
 from kinesis_spout.multilang.frames import Codec
 from kinesis_spout.multilang.junk import Junk
-from kinesis_spout.multilang.messages import Message, NotOfTheProtocol, Sync, TaskIds, TupleIn, parse
+from kinesis_spout.multilang.messages import Message, NotOfTheProtocol, Pid, Sync, TaskIds, TupleIn, parse
 
 _READ_BYTES: Final = 256 * 1024
 _FLUSH_BYTES: Final = 64 * 1024
@@ -35,6 +35,7 @@ class Channel:
         self.component = ""
         """The name of the component, for errors; known after the hand-shake."""
         self._codec = codec
+        self._is_greeted = False
         self._decoder = codec.decoder()
         self._pipes = pipes
         self._messages: deque[Message] = deque()
@@ -55,6 +56,12 @@ class Channel:
         if self._unsent and time.monotonic() - self._flushed_at > _FLUSH_SECONDS:
             self.flush()
         return self._messages.popleft()
+
+    def greet(self, pid: Pid) -> None:
+        """Answer the hand-shake; heart-beats are answered from now on."""
+        self.send(pid)
+        self._is_greeted = True
+        self._answer_heartbeats()
 
     def read_task_ids(self) -> TaskIds:
         """Wait for the answer to an emit. Tuples that come before it stay for ``read``. Raises like ``read``."""
@@ -100,14 +107,22 @@ class Channel:
         data = os.read(self._pipes.read_fd, _READ_BYTES)
         if not data:
             raise HostGone("the host closed the pipe")
+        heartbeats = 0
         for raw in self._decoder.feed(data):
             if type(raw) is Junk:
                 raise NotOfTheProtocol(f"{raw.reason}, got from the host: {raw.text!r}")
             message = parse(raw)
             if type(message) is TaskIds:
                 self._task_ids.append(message)
-            elif type(message) is TupleIn and message.is_heartbeat:
-                self.send(Sync())
             else:
                 self._messages.append(message)
+                heartbeats += type(message) is TupleIn and message.is_heartbeat
+        if heartbeats and self._is_greeted:
+            self._answer_heartbeats()
+
+    def _answer_heartbeats(self) -> None:
+        others = [each for each in self._messages if not (type(each) is TupleIn and each.is_heartbeat)]
+        for _ in range(len(self._messages) - len(others)):
+            self.send(Sync())
+        self._messages = deque(others)
         self.flush()

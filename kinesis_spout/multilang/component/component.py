@@ -1,6 +1,7 @@
 """What bolts and spouts have in common: the hand-shake, what they say, and how they end."""
 
 import os
+import sys
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -30,6 +31,10 @@ TRACE, DEBUG, INFO, WARN, ERROR = range(5)
 """The levels of ``Component.log``."""
 
 
+class GiveUp(Exception):  # noqa: N818 - the name says what happens
+    """To be raised by a method of a component that cannot go on. The host is told, and the process ends."""
+
+
 class Component(ABC):
     """A bolt or a spout in a process of its own; use ``Bolt``, ``BasicBolt`` or ``Spout``. Mutable; one thread's.
 
@@ -46,11 +51,11 @@ class Component(ABC):
 
     # To be overridden
 
-    def initialize(self, conf: dict[str, Any], context: dict[str, Any]) -> None:
-        """Get ready; called once, after the hand-shake. What it raises ends the process with exit code 1."""  # noqa: B027 - to be overridden by those that need it
+    def initialize(self, conf: dict[str, Any], context: dict[str, Any]) -> None:  # noqa: B027 - a hook
+        """Get ready; called once, after the hand-shake. What it raises ends the process with exit code 1."""
 
-    def close(self) -> None:
-        """Release what is held; called once, when the host has ended the input, or an error ends the process."""  # noqa: B027
+    def close(self) -> None:  # noqa: B027 - a hook
+        """Release what is held; called once, when the host has ended the input, or an error ends the process."""
 
     # To be called
 
@@ -64,12 +69,17 @@ class Component(ABC):
         Raises:
             InvalidConfig: there is no such serializer.
             NotOfTheProtocol: the host said what is not of the protocol.
+            SystemExit: with code 1, when the component gave up; standard error says why.
         """
         codec = codec_named(serializer)
-        self.converse(Channel(codec, take_standard_pipes()))
+        try:
+            self.converse(Channel(codec, take_standard_pipes()))
+        except GiveUp as reason:
+            sys.stderr.write(f"error: {reason}\n")
+            raise SystemExit(1) from reason
 
     def converse(self, channel: Channel) -> None:
-        """Talk to the host over a channel, until its end. Raises like ``run``."""
+        """Talk to the host over a channel, until its end. Raises like ``run``, and ``GiveUp``."""
         self._channel, self.host_log = channel, HostLog()
         try:
             self._shake_hands(channel)
@@ -81,6 +91,12 @@ class Component(ABC):
                 self.close()
         except HostGone:
             return
+
+    def end_input(self) -> None:
+        """Do as if the host had ended the input now; for signal handlers. Before ``run`` it ends the process."""
+        if self._channel is None:
+            raise SystemExit(0)
+        self._channel.end_input()
 
     @property
     def task_id(self) -> int:
@@ -141,16 +157,20 @@ class Component(ABC):
         channel.component = self.component_id
         pid = os.getpid()
         Path(message.pid_dir, str(pid)).touch()
-        channel.send(Pid(pid=pid))
-        channel.flush()
+        channel.greet(Pid(pid=pid))
 
     def _initialize(self) -> None:
         try:
             self.initialize(self.conf, self.context)
         except Exception as error:
-            self.error(raised_text(error))
+            self._tell(error)
             self._open_channel.flush()
             raise
+
+    def _tell(self, error: Exception) -> None:
+        """Report what a method raised."""
+        self._say_logged()
+        self.error(str(error) if isinstance(error, GiveUp) else _raised_text(error))
 
 
 def codec_named(serializer: str | None) -> Codec:
@@ -167,7 +187,7 @@ def codec_named(serializer: str | None) -> Codec:
     return CODECS[name]
 
 
-def raised_text(error: BaseException) -> str:
+def _raised_text(error: BaseException) -> str:
     """Give an exception with its traceback, for the host."""
     return "".join(traceback.format_exception(error)).rstrip()
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kinesis_spout.multilang.component.channel import HostGone
-from kinesis_spout.multilang.component.component import Component, raised_text, values_of
+from kinesis_spout.multilang.component.component import Component, GiveUp, values_of
 from kinesis_spout.multilang.messages import (
     Ack,
     Activate,
@@ -78,8 +78,12 @@ class Spout(Component):
             self._obey(message)
         except (HostGone, NotOfTheProtocol):
             raise
-        except Exception as error:  # noqa: BLE001 - user code may raise anything; the spout goes on
-            self.error(raised_text(error))
+        except Exception as error:
+            self._tell(error)
+            if isinstance(error, GiveUp):
+                self._send(Sync())
+                self._open_channel.flush()
+                raise
         self._say_logged()
         self._send(Sync())
 
