@@ -1,7 +1,7 @@
 """What it costs to run a component of another language: tuples through a shell bolt, and through a bare loop.
 
-The bare loop does what any host must: it writes a tuple as JSON, keeps at most as many at the child, reads answers and
-decodes them. The child is the same process for both, in turns.
+The bare loop does what any host must: it writes a tuple as JSON, keeps at most as many at the child, reads answers
+and decodes them. The child is the same process for both, in turns.
 """
 
 import importlib.util
@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 from figures import Figure, Step
@@ -106,7 +106,7 @@ class _Shell:
         self._bolt = ShellBolt(command, fields=_SOURCE.fields, max_pending=MAX_PENDING)
         self._collector = _Counting()
 
-    def __enter__(self) -> "_Shell":
+    def __enter__(self) -> Self:
         self._bolt.prepare({}, _CONTEXT, self._collector)  # type: ignore[arg-type]  # all that it needs
         return self
 
@@ -131,7 +131,7 @@ class _BareLoop:
     def __init__(self, command: list[str]) -> None:
         self._command = command
 
-    def __enter__(self) -> "_BareLoop":
+    def __enter__(self) -> Self:
         self._pid_folder = tempfile.TemporaryDirectory()
         self._child = subprocess.Popen(
             self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0

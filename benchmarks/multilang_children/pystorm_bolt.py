@@ -6,6 +6,8 @@ from pystorm.bolt import Bolt
 
 
 class Echo(Bolt):  # type: ignore[misc]  # pystorm has no types
+    """Emits what it gets."""
+
     def process(self, tup: Any) -> None:
         self.emit(list(tup.values))
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.multilang.frames import CODECS
-from kinesis_spout.multilang.host.child_process import ChildSettings, check_command
-from kinesis_spout.multilang.host.children import ChildKey, Children, Keeper
+from kinesis_spout.multilang.host.processes.child_process import ChildSettings, check_command
+from kinesis_spout.multilang.host.processes.children import ChildKey, Children, Keeper
 from kinesis_spout.multilang.host.handshake import (
     MAX_PENDING,
     MESSAGE_TIMEOUT,
@@ -18,7 +18,7 @@ from kinesis_spout.multilang.host.handshake import (
     handshake_conf,
     handshake_context,
 )
-from kinesis_spout.multilang.host.hosted_children import HOST, HostedChildren
+from kinesis_spout.multilang.host.processes.hosted_children import HOST, HostedChildren
 from kinesis_spout.multilang.host.remarks import Remarks, ShellMetric
 from kinesis_spout.multilang.host.resources import find_resources
 from kinesis_spout.multilang.host.shell_task import ShellTask, ShellTaskSettings

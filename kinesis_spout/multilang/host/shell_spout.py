@@ -12,7 +12,7 @@ from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.multilang.conversation import SPOUT, State
 from kinesis_spout.multilang.frames import CODECS
-from kinesis_spout.multilang.host.children import Children, NotYet
+from kinesis_spout.multilang.host.processes.children import Children, NotYet
 from kinesis_spout.multilang.host.handshake import SUBPROCESS_TIMEOUT, handshake_conf, handshake_context
 from kinesis_spout.multilang.host.remarks import Remarks, ShellMetric
 from kinesis_spout.multilang.host.shell_bolt import DEFAULT_TIMEOUT_SECONDS, ShellSettings

@@ -16,8 +16,8 @@ from kinesis_spout.clock import Clock
 from kinesis_spout.errors import KinesisSpoutError
 from kinesis_spout.multilang.conversation import BOLT
 from kinesis_spout.multilang.frames import CODECS
-from kinesis_spout.multilang.host.child_process import ChildSettings
-from kinesis_spout.multilang.host.children import ChildKey, Keeper, NotYet
+from kinesis_spout.multilang.host.processes.child_process import ChildSettings
+from kinesis_spout.multilang.host.processes.children import ChildKey, Keeper, NotYet
 from kinesis_spout.multilang.host.remarks import Remarks
 from kinesis_spout.multilang.host.talk import ChildFailed, Talk
 from kinesis_spout.multilang.messages import (

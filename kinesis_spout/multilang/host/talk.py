@@ -10,7 +10,7 @@ from kinesis_spout.clock import Clock
 from kinesis_spout.errors import KinesisSpoutError
 from kinesis_spout.multilang.conversation import FAILED, Event, State, said
 from kinesis_spout.multilang.frames import Codec
-from kinesis_spout.multilang.host.children import Lease
+from kinesis_spout.multilang.host.processes.children import Lease
 from kinesis_spout.multilang.host.pipes import Pipes
 from kinesis_spout.multilang.host.remarks import Remarks
 from kinesis_spout.multilang.junk import Junk, junk_of

@@ -7,6 +7,7 @@ for it. Its standard input and output are non-blocking at our ends, and are read
 
 import contextlib
 import fcntl
+import logging
 import os
 import shutil
 import signal
@@ -26,9 +27,14 @@ END_SECONDS: Final = 2.0
 _DEATH_SECONDS: Final = 0.5
 """How long the end of a process may come after the end of its output."""
 _TAIL_BYTES: Final = 8 * 1024
+_SHOWN_CHARACTERS: Final = 600
+"""Of standard error, in the reason of a failure, where there is little room. All that is kept goes to the log."""
 _PIPE_BYTES: Final = 1024 * 1024
 _SECRETS: Final = ("PYTHON_WORKER_FACTORY_SECRET", "PYTHON_WORKER_FACTORY_SOCK_PATH")
 """What Spark tells its Python workers only."""
+
+
+_log = logging.getLogger(__name__)
 
 
 class ChildSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,7 +128,7 @@ class ChildProcess:
         return self._ended(END_SECONDS)
 
     def end_at_once(self) -> str:
-        """As ``end``, without patience: it hangs, or its output has ended."""
+        """As ``end``, with next to no patience: it hangs, or its output has ended."""
         words = self._ended(_DEATH_SECONDS)
         self._close_pipes()
         return words
@@ -139,9 +145,11 @@ class ChildProcess:
         shutil.rmtree(self.pid_folder, ignore_errors=True)
         how = _how_it_ended(self._process.returncode) if by_itself else "it was killed"
         tail = self._tail.decode(errors="replace").strip()
-        return (
-            f"{how}; its standard error ends with:\n{tail}" if tail else f"{how}; it wrote no standard error"
-        )
+        if not tail:
+            return f"{how}; it wrote no standard error"
+        if len(tail) > _SHOWN_CHARACTERS:
+            _log.warning("process %d: %s; its standard error ends with:\n%s", self.pid, how, tail)
+        return f"{how}; its standard error ends with:\n{tail[-_SHOWN_CHARACTERS:]}"
 
     def _close_pipes(self) -> None:
         for pipe in (self._stdin, self._stdout):

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 import msgspec
 
 from kinesis_spout.clock import Clock, SystemClock
-from kinesis_spout.multilang.host.child_process import ChildProcess, ChildSettings
+from kinesis_spout.multilang.host.processes.child_process import ChildProcess, ChildSettings
 
 BACKOFF_SECONDS: Final = 0.1
 MAX_BACKOFF_SECONDS: Final = 10.0

@@ -1,6 +1,6 @@
 """The process that owns an application's shell components on one machine.
 
-It is started as ``python -m kinesis_spout.multilang.host.host_process FOLDER`` by the first Python worker that needs
+It is started as ``python -m kinesis_spout.multilang.host.processes.host_process FOLDER`` by the first Python worker that needs
 it, and ends a few seconds after the last executor of the application on this machine: each worker names the process
 that lives as long as its executor. A thread for each connected worker; none for a tuple.
 """
@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Final
 
 from kinesis_spout.errors import InvalidConfig
-from kinesis_spout.multilang.host.children import ChildKey, Children, Lease, NotYet
-from kinesis_spout.multilang.host.host_socket import (
+from kinesis_spout.multilang.host.processes.children import ChildKey, Children, Lease, NotYet
+from kinesis_spout.multilang.host.processes.host_socket import (
     Answer,
     AskLease,
     Condemn,

@@ -17,8 +17,8 @@ from typing import Any, Final
 
 import msgspec
 
-from kinesis_spout.multilang.host.child_process import ChildSettings
-from kinesis_spout.multilang.host.children import ChildKey
+from kinesis_spout.multilang.host.processes.child_process import ChildSettings
+from kinesis_spout.multilang.host.processes.children import ChildKey
 
 _LENGTH: Final = struct.Struct("!I")
 _MAX_BYTES: Final = 16 * 1024 * 1024

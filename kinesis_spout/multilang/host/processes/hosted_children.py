@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Final
 
 from kinesis_spout.errors import InvalidConfig
-from kinesis_spout.multilang.host.child_process import ChildSettings
-from kinesis_spout.multilang.host.children import ChildKey, Lease, NotYet
-from kinesis_spout.multilang.host.host_socket import (
+from kinesis_spout.multilang.host.processes.child_process import ChildSettings
+from kinesis_spout.multilang.host.processes.children import ChildKey, Lease, NotYet
+from kinesis_spout.multilang.host.processes.host_socket import (
     Answer,
     AskLease,
     Condemn,
@@ -187,7 +187,7 @@ def _start(folder: Path, until: float) -> None:
             probe.close()
             return
         process = subprocess.Popen(  # noqa: S603 - a module of this package
-            [sys.executable, "-m", "kinesis_spout.multilang.host.host_process", str(folder)],
+            [sys.executable, "-m", "kinesis_spout.multilang.host.processes.host_process", str(folder)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             # Spark's daemon ends its own process group when it ends.
