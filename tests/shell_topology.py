@@ -1,7 +1,7 @@
 """What tests of shell components share: the components, and a topology of one bolt."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -26,6 +26,23 @@ class Words(Spout):
 
     def next_tuple(self) -> None:
         raise AssertionError("a test gives the tuples")
+
+
+class Collected:
+    """Keeps what a spout emits."""
+
+    def __init__(self) -> None:
+        self.values: list[list[Any]] = []
+        self.ids: list[Any] = []
+        self.errors: list[str] = []
+
+    def emit(self, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM) -> None:
+        assert stream == DEFAULT_STREAM
+        self.values.append(list(values))
+        self.ids.append(message_id)
+
+    def report_error(self, error: BaseException) -> None:
+        self.errors.append(str(error))
 
 
 def command(how: str) -> list[str]:

@@ -9,6 +9,7 @@ class Echo(Bolt):  # type: ignore[misc]  # pystorm has no types
     """Emits what it gets."""
 
     def process(self, tup: Any) -> None:
+        """Emit the same values."""
         self.emit(list(tup.values))
 
 

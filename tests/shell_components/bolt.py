@@ -4,7 +4,6 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 from tests.shell_components.protocol import Message, ack, emit, hello, read, send
@@ -165,7 +164,7 @@ def main() -> NoReturn:
         sys.exit("no such module")
     if how == "never_answers":
         time.sleep(_FOREVER)
-    behave: Callable[[Message, str], Any] = globals()[how]
+    behave: Any = globals()[how]
     _told.update(hello())
     while True:
         message = _held.pop(0) if behave is asks_for_tasks and _held else read()

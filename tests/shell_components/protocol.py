@@ -1,4 +1,4 @@
-"""The bare protocol for the components that tests start, as its documentation describes it; without our package."""
+"""The bare protocol for the components that tests start, as its documentation describes it."""
 
 import json
 import os

@@ -59,7 +59,8 @@ class Remarks:
         elif not pace.may_tell(self._clock.monotonic()):
             return
         _log.warning(
-            "%s (pid %d) wrote what is no message to its standard output, %d times so far; it is put aside. %s, got: %s",
+            "%s (pid %d) wrote what is no message to its standard output, %d times so far; it is put aside: "
+            "%s, got: %s",
             self._who,
             self.pid,
             self.counts["junk"],

@@ -1,7 +1,7 @@
 """Finds the folder that a component's command runs in, wherever the job brought it to.
 
-Storm ships a folder ``resources/`` with the topology and runs commands in it. Spark ships files and archives with a
-job (``spark.files``, ``spark.archives``, ``--files``, ``--archives``); here a component names what it needs of them.
+Storm ships a folder ``resources/`` with the topology and runs commands in it. Spark ships files and archives with
+a job (``spark.files``, ``spark.archives``, ``--files``, ``--archives``); a component names what it needs of them.
 """
 
 import os
@@ -35,8 +35,8 @@ def find_resources(resources: str | os.PathLike[str]) -> Path:
         if place.is_file():
             return _unpacked(place)
     raise InvalidConfig(
-        f"resources: expected a folder or an archive, but there is none at {' or '.join(map(str, places))}; give a "
-        "path that exists on every machine, or ship it with the job (spark.archives, or spark.sparkContext.addFile"
+        f"resources: expected a folder or an archive, but there is none at {' or '.join(map(str, places))}; give "
+        "a path that exists on every machine, or ship it with the job (spark.archives, or spark.sparkContext.addFile"
         "(folder, recursive=True)) and give its name"
     )
 

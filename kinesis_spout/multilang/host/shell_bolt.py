@@ -8,8 +8,6 @@ from typing import Any, Final
 from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.multilang.frames import CODECS
-from kinesis_spout.multilang.host.processes.child_process import ChildSettings, check_command
-from kinesis_spout.multilang.host.processes.children import ChildKey, Children, Keeper
 from kinesis_spout.multilang.host.handshake import (
     MAX_PENDING,
     MESSAGE_TIMEOUT,
@@ -18,6 +16,8 @@ from kinesis_spout.multilang.host.handshake import (
     handshake_conf,
     handshake_context,
 )
+from kinesis_spout.multilang.host.processes.child_process import ChildSettings, check_command
+from kinesis_spout.multilang.host.processes.children import ChildKey, Children, Keeper
 from kinesis_spout.multilang.host.processes.hosted_children import HOST, HostedChildren
 from kinesis_spout.multilang.host.remarks import Remarks, ShellMetric
 from kinesis_spout.multilang.host.resources import find_resources
@@ -41,9 +41,9 @@ class ShellBolt(Bolt):
     host process on each machine; they end with the application. When the machine is lost, or the process dies, the
     task begins with a new process, as in Storm.
 
-    A process that dies, says nothing for the time-out while it owes an answer, or says what cannot be true, is started
-    again with back-off. The tuples that it had fail; the reason has the end of its standard error. A stray line on
-    its standard output is put aside and counted.
+    A process that dies, says nothing for the time-out while it owes an answer, or says what cannot be true, is
+    started again with back-off. The tuples that it had fail; the reason has the end of its standard error. A stray
+    line on its standard output is put aside and counted.
 
     Args:
         command: program and arguments, such as ``["python3", "split.py"]``.
@@ -156,8 +156,8 @@ class ShellBolt(Bolt):
         """How often something happened that should be rare.
 
         ``junk``: output that is no message; ``restarts``; ``late``: answers to tuples of an earlier micro-batch;
-        ``answered_twice``; ``overdue``: tuples it had when their time was over; ``disturbed``: it was taken over from
-        a Python worker that was lost.
+        ``answered_twice``; ``overdue``: tuples it had when their time was over; ``disturbed``: it was taken over
+        from a Python worker that was lost.
         """
         return self._remarks.counts if self._remarks is not None else {}
 

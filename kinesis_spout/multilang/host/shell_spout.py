@@ -12,8 +12,8 @@ from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.multilang.conversation import SPOUT, State
 from kinesis_spout.multilang.frames import CODECS
-from kinesis_spout.multilang.host.processes.children import Children, NotYet
 from kinesis_spout.multilang.host.handshake import SUBPROCESS_TIMEOUT, handshake_conf, handshake_context
+from kinesis_spout.multilang.host.processes.children import Children, NotYet
 from kinesis_spout.multilang.host.remarks import Remarks, ShellMetric
 from kinesis_spout.multilang.host.shell_bolt import DEFAULT_TIMEOUT_SECONDS, ShellSettings
 from kinesis_spout.multilang.host.shell_task import ComponentFailed
@@ -257,17 +257,24 @@ class _SpoutProcess:
         message_id = None
         if message.id is not None:
             message_id = SpoutMessage(self._number, msgspec.json.encode(message.id))
-        try:
-            if message.task is not None:
-                raise InvalidConfig(
+        if message.task is not None:
+            self._refuse(
+                message,
+                InvalidConfig(
                     f"{self._key}: expected a tuple for whoever subscribes, got one for task {message.task}: a "
                     "spout cannot emit to a task here"
-                )
+                ),
+            )
+            return
+        try:
             self._collector.emit(message.values, message_id, message.stream or DEFAULT_STREAM)
         except InvalidConfig as error:
-            self._collector.report_error(error)
-            if message_id is not None:
-                self._waiting.append(Fail(id=message.id))
+            self._refuse(message, error)
+
+    def _refuse(self, message: Emit, error: InvalidConfig) -> None:
+        self._collector.report_error(error)
+        if message.id is not None:
+            self._waiting.append(Fail(id=message.id))
 
     def _condemn(self, error: ChildFailed) -> None:
         talk, self._talk = self._talk, None

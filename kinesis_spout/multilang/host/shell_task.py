@@ -1,11 +1,11 @@
 """One task of a shell bolt: hands tuples to its child, and does what the child says of them.
 
 It leases the child for a micro-batch, from its first tuple to ``finish``. Tuples go in blocks; a child may have
-``max_pending`` tuples that it has not looked at. What it has taken in and holds back, such as a batch, does not count: a
-heart-beat, which it answers in its turn, tells.
+``max_pending`` tuples that it has not looked at. What it has taken in and holds back, such as a batch, does not
+count: a heart-beat, which it answers in its turn, tells.
 
-Ids of tuples begin with the number of the lease. So what a child says late, of a tuple of an earlier micro-batch or
-of a Python worker that is gone, is known as late: it is dropped and counted.
+Ids of tuples begin with the number of the lease. So what a child says late, of a tuple of an earlier micro-batch
+or of a Python worker that is gone, is known as late: it is dropped and counted.
 """
 
 from collections.abc import Callable, Mapping
@@ -48,8 +48,11 @@ _IDS: Final = 10**12
 _IDLE_SECONDS: Final = 0.02
 """A child that says nothing for so long is asked whether it holds its tuples back."""
 _NAP_SECONDS: Final = 4e-6
-"""For each tuple that a child may have: so long its answers may pile up, because to be woken for each costs more than
-all the rest. A child that takes less time for a tuple has half of its tuples left to work on."""
+"""For each tuple that a child may have: so long its answers may pile up, because to be woken for each costs more
+than all the rest. A child that takes longer for a tuple than twice that is not kept waiting."""
+_MOST_NAP_SECONDS: Final = 4e-3
+_LEAST_NAP_SECONDS: Final = 8e-5
+"""Shorter ones are not precise, and not worth it."""
 _BEAT_SECONDS: Final = 1.0
 _LEAST_TICK_SECONDS: Final = 0.05
 
@@ -91,8 +94,8 @@ class ShellTask:
         self._remarks = remarks
         self._clock = clock
         self._codec = CODECS[settings.serializer]
-        # Short waits are not precise, and not worth it.
-        self._nap_seconds = _NAP_SECONDS * settings.max_pending if settings.max_pending >= 20 else 0.0
+        nap_seconds = _NAP_SECONDS * settings.max_pending
+        self._nap_seconds = min(nap_seconds, _MOST_NAP_SECONDS) if nap_seconds >= _LEAST_NAP_SECONDS else 0.0
         self._talk: Talk | None = None
         self._pending: dict[str, Tuple] = {}
         self._first = 0

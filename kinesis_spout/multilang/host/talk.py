@@ -10,8 +10,8 @@ from kinesis_spout.clock import Clock
 from kinesis_spout.errors import KinesisSpoutError
 from kinesis_spout.multilang.conversation import FAILED, Event, State, said
 from kinesis_spout.multilang.frames import Codec
-from kinesis_spout.multilang.host.processes.children import Lease
 from kinesis_spout.multilang.host.pipes import Pipes
+from kinesis_spout.multilang.host.processes.children import Lease
 from kinesis_spout.multilang.host.remarks import Remarks
 from kinesis_spout.multilang.junk import Junk, junk_of
 from kinesis_spout.multilang.messages import (
@@ -29,7 +29,7 @@ from kinesis_spout.multilang.messages import (
 )
 
 MAX_JUNK: Final = 1_000
-"""So many pieces of junk, with no message between, and the child is taken for one that does not speak multilang."""
+"""After so many pieces of junk, with no message between, a child is taken for one that does not speak multilang."""
 
 _OFTEN: Final[dict[type, Event]] = {Ack: Event.ACK, Emit: Event.EMIT, Fail: Event.FAIL}
 _REMARKS: Final = frozenset({Log, Metrics, Pid})

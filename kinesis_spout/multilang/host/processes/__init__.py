@@ -1,6 +1,6 @@
 """Who owns the processes of components, and leases them: this process, or the one host process of the machine.
 
-What is said to them is not here but in the room above. Begin with ``children``; on Spark, with ``hosted_children``.
+What is said to them is not here but in the room above. Begin with ``children``, on Spark with ``hosted_children``.
 """
 
 from kinesis_spout.multilang.host.processes.child_process import ChildSettings, check_command

@@ -1,8 +1,8 @@
 """One child: the process of a component in another language, with its pipes and the end of its standard error.
 
-It has a process group of its own, so that it ends with whatever it started, and an interrupt at the terminal is not
-for it. Its standard input and output are non-blocking at our ends, and are read and written by whoever leases it
-(``children``), which may be another process.
+It has a process group of its own, so that it ends with whatever it started, and an interrupt at the terminal is
+not for it. Its standard input and output are non-blocking at our ends, and are read and written by whoever leases
+it (``children``), which may be another process.
 """
 
 import contextlib
@@ -66,8 +66,8 @@ def check_command(settings: ChildSettings) -> None:
     path = _environment(settings).get("PATH", os.defpath)
     if shutil.which(program, path=path) is None:
         raise InvalidConfig(
-            f"command {list(settings.command)}: expected a program {program!r} in the PATH of this machine, which is "
-            f"{path}; install it there, or name it by its whole path"
+            f"command {list(settings.command)}: expected a program {program!r} in the PATH of this machine, "
+            f"which is {path}; install it there, or name it by its whole path"
         )
 
 
@@ -123,7 +123,7 @@ class ChildProcess:
         return self._process.poll() is None
 
     def end(self) -> str:
-        """End it, by the end of its input; after ``END_SECONDS`` by signals. Say how it ended, and its last words."""
+        """End it, by the end of its input; after ``END_SECONDS`` kill it. Say how it ended, and its last words."""
         self._close_pipes()
         return self._ended(END_SECONDS)
 

@@ -1,8 +1,8 @@
 """The children on this machine, by component and task, and who may speak with each.
 
-A child is leased: one bolt at a time has it, from the first tuple of a micro-batch to the last, and reads and writes
-its pipes itself. So nothing stands between a bolt and its child, whoever owns the process. What a child remembers
-stays with its task, although the bolt that leases it may be in another Python worker each time.
+A child is leased: one bolt at a time has it, from the first tuple of a micro-batch to the last, and reads and
+writes its pipes itself. So nothing stands between a bolt and its child, whoever owns the process. What a child
+remembers stays with its task, although the bolt that leases it may be in another Python worker each time.
 
 A child that fails is started again with back-off: at once at first, then after 0.1 s, doubled up to 10 s, until
 it has acked a tuple.

@@ -1,7 +1,8 @@
-"""The children of this machine, as a Python worker has them: leased from the host process, which it starts if needed.
+"""The children of this machine, as a Python worker has them: leased from the host process.
 
-Python workers come and go, so the processes of components do not belong to them. Descriptors of pipes are handed over
-with each lease: a worker speaks with its child directly, and the host process only starts, keeps and ends.
+Python workers come and go, so the processes of components do not belong to them. The first worker starts the host
+process. Descriptors of pipes are handed over with each lease: a worker speaks with its child directly, and the host
+process only starts, keeps and ends.
 """
 
 import contextlib
@@ -213,8 +214,8 @@ def _only_one(file: Path) -> Iterator[None]:
 def _lives_with() -> int:
     """Say which process lives as long as this machine takes part in the application.
 
-    A Python worker of Spark is the child of a daemon (or of the executor), which lives as long as the executor does;
-    the worker itself is ended after a minute without work.
+    A Python worker of Spark is the child of a daemon (or of the executor), which lives as long as the executor
+    does; the worker itself is ended after a minute without work.
     """
     parent = os.getppid()
     return parent if "pyspark.worker" in sys.modules and parent > 1 else os.getpid()

@@ -1,7 +1,9 @@
 """A worker that gives its child two tuples and is killed before it takes an answer."""
 
+import sys
 import time
 
+from kinesis_spout.clock import SystemClock
 from kinesis_spout.multilang.conversation import BOLT
 from kinesis_spout.multilang.frames import CODECS
 from kinesis_spout.multilang.host.processes.child_process import ChildSettings
@@ -10,7 +12,6 @@ from kinesis_spout.multilang.host.processes.hosted_children import HostedChildre
 from kinesis_spout.multilang.host.remarks import Remarks
 from kinesis_spout.multilang.host.talk import Talk
 from kinesis_spout.multilang.messages import TupleIn
-from kinesis_spout.clock import SystemClock
 from tests.shell_topology import ENVIRONMENT, KEY, command
 
 
@@ -34,5 +35,10 @@ def give_and_wait(application: str) -> None:
     for number, word in enumerate(("a", "b"), lease.number * 10**12 + 1):
         talk.say(TupleIn(id=str(number), component="words", task=1, values=[word]))
     talk.push()
-    print("given", flush=True)
+    sys.stdout.write("given\n")
+    sys.stdout.flush()
     time.sleep(600)
+
+
+if __name__ == "__main__":
+    give_and_wait(sys.argv[1])

@@ -15,7 +15,7 @@ from kinesis_spout.multilang.host.processes.child_process import ChildSettings
 from kinesis_spout.multilang.host.processes.children import Lease, NotYet
 from kinesis_spout.multilang.host.processes.host_socket import folder_of
 from kinesis_spout.multilang.host.processes.hosted_children import HostedChildren
-from tests.shell_topology import ENVIRONMENT, KEY, ROOT, command, shell_bolt, topology, words
+from tests.shell_topology import ENVIRONMENT, KEY, command, shell_bolt, topology, words
 from tests.zookeeper_server import wait_until
 
 SETTINGS = ChildSettings(command=tuple(command("counts")), environment=ENVIRONMENT)
@@ -42,6 +42,13 @@ def host_processes(application: str) -> list[int]:
             if b"host_process" in line and application.encode() in line and ") Z " not in status:
                 found.append(int(entry.name))
     return found
+
+
+def lost_worker(application: str) -> "subprocess.Popen[bytes]":
+    script = Path(__file__).parent / "lost_worker.py"
+    return subprocess.Popen(
+        [sys.executable, str(script), application], stdout=subprocess.PIPE, env=os.environ | ENVIRONMENT
+    )
 
 
 def counting() -> ShellBolt:
@@ -97,13 +104,7 @@ def test_a_leased_child_is_not_leased_to_another_worker(application: str) -> Non
 
 
 def test_the_child_of_a_worker_that_is_lost_goes_on_with_the_next(application: str) -> None:
-    script = "import sys; from tests.unit.multilang.host.lost_worker import give_and_wait; give_and_wait(sys.argv[1])"
-    worker = subprocess.Popen(
-        [sys.executable, "-c", script, application],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        env=os.environ | ENVIRONMENT,
-    )
+    worker = lost_worker(application)
     assert worker.stdout is not None
     assert worker.stdout.readline() == b"given\n"
     worker.kill()
@@ -135,13 +136,7 @@ def test_a_host_process_that_was_killed_is_replaced(application: str) -> None:
 
 
 def test_it_ends_with_the_last_process_that_it_lives_with(application: str) -> None:
-    script = "import sys; from tests.unit.multilang.host.lost_worker import give_and_wait; give_and_wait(sys.argv[1])"
-    worker = subprocess.Popen(
-        [sys.executable, "-c", script, application],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        env=os.environ | ENVIRONMENT,
-    )
+    worker = lost_worker(application)
     assert worker.stdout is not None
     worker.stdout.readline()
     assert host_processes(application)

@@ -1,31 +1,14 @@
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from kinesis_spout.multilang import ShellSpout
-from kinesis_spout.topology.components import DEFAULT_STREAM, TaskContext
-from tests.shell_topology import COMPONENTS, ENVIRONMENT
+from kinesis_spout.topology.components import TaskContext
+from tests.shell_topology import COMPONENTS, ENVIRONMENT, Collected
 from tests.zookeeper_server import wait_until
 
 CONTEXT = TaskContext(topology="words", component="shell", task=1, index=0, parallelism=1)
-
-
-class Collected:
-    """Keeps what a spout emits."""
-
-    def __init__(self) -> None:
-        self.values: list[list[Any]] = []
-        self.ids: list[Any] = []
-        self.errors: list[str] = []
-
-    def emit(self, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM) -> None:
-        assert stream == DEFAULT_STREAM
-        self.values.append(list(values))
-        self.ids.append(message_id)
-
-    def report_error(self, error: BaseException) -> None:
-        self.errors.append(str(error))
 
 
 @contextmanager
