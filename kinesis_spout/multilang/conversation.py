@@ -31,9 +31,9 @@ class State(Enum):
     ANSWERING = auto()
     """A spout was sent a command; what it emits belongs to it, until its sync. Bolts are never here."""
     CLOSING = auto()
-    """It was asked to end, by the end of its input. What it still says counts."""
+    """It was asked to end, by the end of its input. What it still says counts; it is not started again."""
     CLOSED = auto()
-    """It ended because it was asked to."""
+    """It ended because it was asked to, or was ended because it did not."""
     DIED = auto()
     """It ended by itself."""
     HUNG = auto()
@@ -90,6 +90,8 @@ def _table(own: dict[tuple[State, Event], State]) -> dict[tuple[State, Event], S
         (_S.STARTING, _E.PID): _S.READY,
         **{(_S.STARTING, event): _S.BROKEN for event in (_E.COMMAND_SENT, _E.TASK_IDS_SENT)},
         (_S.CLOSING, _E.ENDED): _S.CLOSED,
+        (_S.CLOSING, _E.TIMED_OUT): _S.CLOSED,
+        (_S.CLOSING, _E.NONSENSE): _S.CLOSING,
         (_S.CLOSING, _E.PID): _S.CLOSING,
         **own,
     }

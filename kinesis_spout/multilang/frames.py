@@ -147,7 +147,7 @@ class JsonDecoder:
     def _cut_waiting(self) -> list[Junk]:
         """Take away what waits for an end and is no frame, or too large for one."""
         waiting, found = self._waiting, []
-        if not self._skipping and waiting[0] not in b"{[":
+        if not self._skipping and waiting[0] not in b"{[":  # what is rare is looked at closely
             cut = _first_beginning(waiting)
             junk = _outside(bytes(waiting[:cut]))
             found += [junk] if junk else []
@@ -171,7 +171,7 @@ class JsonDecoder:
         at = 0
         while at < len(lines):
             line, taken, message = lines[at], 1, None
-            if line[:1] in (b"{", b"["):
+            if _may_begin_message(line):
                 if attempts and at + 1 < len(lines):
                     attempts -= 1
                     message, taken = self._lenient(b"\n".join(lines[at:])), len(lines) - at
@@ -204,13 +204,14 @@ def _message(value: Any) -> Any:
     raise _NoMessage
 
 
+def _may_begin_message(line: bytes | bytearray) -> bool:
+    return line.lstrip()[:1] in (b"{", b"[")
+
+
 def _first_beginning(waiting: bytearray) -> int:
     """Say where the first line begins that may begin a message, or that is not whole yet."""
     at = 0
-    while at < len(waiting) and waiting[at] not in b"{[":
-        line_end = waiting.find(b"\n", at)
-        if line_end < 0:
-            return at
+    while (line_end := waiting.find(b"\n", at)) >= 0 and not _may_begin_message(waiting[at:line_end]):
         at = line_end + 1
     return at
 

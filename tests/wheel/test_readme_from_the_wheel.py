@@ -122,7 +122,8 @@ def answers_its_host(*answers: tuple[str, str]) -> Callable[[ReadersShell, Block
             program.type(f'{{"conf":{{}},"context":{{"taskid":1}},"pidDir":"{shell.folder}"}}\nend\n')
             program.shows('{"pid":')
             for frame, answer in answers:
-                program.type(f"{frame}\nend\n").shows(answer)
+                program.type(f"{frame}\nend\n")
+                program.shows(answer)
             program.type("\x04")  # the end of its input
             program.ends()
 

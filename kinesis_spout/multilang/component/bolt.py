@@ -85,7 +85,7 @@ class Bolt(Component):
                 self.ack(message)
             else:
                 self._process(message)
-        except HostGone:
+        except (HostGone, NotOfTheProtocol):
             raise
         except Exception as error:  # noqa: BLE001 - user code may raise anything; the bolt goes on
             self._report(error)

@@ -5,6 +5,7 @@ import sys
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -89,6 +90,8 @@ class Component(ABC):
                     self._answer(channel.read())
             finally:
                 self.close()
+                with suppress(HostGone):
+                    channel.flush()
         except HostGone:
             return
 

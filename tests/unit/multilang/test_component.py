@@ -260,7 +260,7 @@ def test_at_the_end_of_its_input_a_component_closes(host: Host) -> None:
             self.emit(["the last"])
 
     bolt = Closes()
-    host.talk(bolt)
+    assert host.talk(bolt) == [emitted("the last")]
     assert bolt.closed == 1
 
 

@@ -49,6 +49,7 @@ def test_what_comes_before_the_pid_is_nonsense(table: Table, early: Event) -> No
 def test_a_component_that_was_asked_to_end_may_still_speak_and_is_no_failure(table: Table) -> None:
     assert after(table, Event.PID, Event.STOP_ASKED, Event.SYNC, Event.EMIT) is State.CLOSING
     assert after(table, Event.PID, Event.STOP_ASKED, Event.ENDED) is State.CLOSED
+    assert after(table, Event.PID, Event.STOP_ASKED, Event.NONSENSE, Event.TIMED_OUT) is State.CLOSED
     assert State.CLOSED not in FAILED
 
 

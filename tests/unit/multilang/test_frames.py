@@ -117,6 +117,37 @@ def test_text_printed_between_messagepack_frames_costs_no_message(
     assert messages_in(fed(codec.decoder(), data, cuts)) == [message for _, message in pieces]
 
 
+pieces_of_frames = st.sampled_from(
+    [
+        *(
+            codec.encode(Emit(values=["é", [1]], task=3), "c")[:size]
+            for codec in CODECS.values()
+            for size in (5, 20, 99)
+        ),
+        *(
+            b"end\n",
+            b"\nend\n",
+            b"{",
+            b"[",
+            b"\x81\xa7command",
+            b"\x82\xa2id\x90",
+            b"\xdf",
+            b"\xdc",
+            b"\xc1",
+            b"\x81\x90",
+        ),
+    ]
+)
+
+
+@given(codecs, st.lists(st.binary(max_size=9) | pieces_of_frames, max_size=12), cuts)
+def test_no_bytes_are_too_strange_for_a_decoder(codec: Codec, pieces: list[bytes], cuts: list[int]) -> None:
+    decoder = codec.decoder(max_frame_bytes=50)
+    for raw in fed(decoder, b"".join(pieces), cuts):
+        assert isinstance(raw, (dict, list, Junk))
+    decoder.rest()
+
+
 @pytest.mark.parametrize("codec", CODECS.values(), ids=lambda codec: codec.name)
 def test_junk_is_kept_as_text_with_what_was_expected(codec: Codec) -> None:
     (junk, raw) = codec.decoder().feed(b"loading mod\xe8les\n" + codec.encode(Sync(), "c"))
@@ -162,6 +193,12 @@ def test_a_json_message_may_stand_on_several_lines() -> None:
     text = json.dumps({"command": "emit", "tuple": [1, {"end": 2}]}, indent=2)
     (raw,) = JsonCodec().decoder().feed(f"{text}\nend\n".encode())
     assert parse(raw) == Emit(values=[1, {"end": 2}])
+
+
+@pytest.mark.parametrize("cut", range(0, 20, 3))
+def test_a_json_message_may_be_indented(cut: int) -> None:
+    data = b'\n  {"command":\n  "ack", "id": "7"}\nend\n'
+    assert messages_in(fed(JsonCodec().decoder(), data, [cut])) == [Ack(id="7")]
 
 
 def test_a_json_message_on_several_lines_is_found_behind_printed_lines() -> None:
