@@ -29,7 +29,7 @@ from kinesis_spout.multilang.messages import (
 )
 
 MAX_JUNK: Final = 1_000
-"""After so many pieces of junk, with no message between, a child is taken for one that does not speak multilang."""
+"""So many pieces of junk, with no message between, are nonsense: the child does not speak multilang."""
 
 _OFTEN: Final[dict[type, Event]] = {Ack: Event.ACK, Emit: Event.EMIT, Fail: Event.FAIL}
 _REMARKS: Final = frozenset({Log, Metrics, Pid})

@@ -124,13 +124,17 @@ class ChildProcess:
 
     def end(self) -> str:
         """End it, by the end of its input; after ``END_SECONDS`` kill it. Say how it ended, and its last words."""
-        self._close_pipes()
+        assert self._stdin is not None
+        self._stdin.close()
         return self._ended(END_SECONDS)
 
     def end_at_once(self) -> str:
         """As ``end``, with next to no patience: it hangs, or its output has ended."""
         words = self._ended(_DEATH_SECONDS)
-        self._close_pipes()
+        if len(self._tail) > _SHOWN_CHARACTERS:
+            _log.warning(
+                "the standard error of process %d ends with:\n%s", self.pid, self._tail.decode(errors="replace")
+            )
         return words
 
     def _ended(self, patience_seconds: float) -> str:
@@ -142,19 +146,15 @@ class ChildProcess:
         self._signal(signal.SIGKILL)  # also what it has started
         self._process.wait()
         self._drain.join(END_SECONDS)
+        for pipe in (self._stdin, self._stdout):
+            if pipe is not None:
+                pipe.close()
         shutil.rmtree(self.pid_folder, ignore_errors=True)
         how = _how_it_ended(self._process.returncode) if by_itself else "it was killed"
         tail = self._tail.decode(errors="replace").strip()
         if not tail:
             return f"{how}; it wrote no standard error"
-        if len(tail) > _SHOWN_CHARACTERS:
-            _log.warning("process %d: %s; its standard error ends with:\n%s", self.pid, how, tail)
         return f"{how}; its standard error ends with:\n{tail[-_SHOWN_CHARACTERS:]}"
-
-    def _close_pipes(self) -> None:
-        for pipe in (self._stdin, self._stdout):
-            if pipe is not None:
-                pipe.close()
 
     def _signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -1,8 +1,8 @@
 """The process that owns an application's shell components on one machine.
 
 It is started as ``python -m kinesis_spout.multilang.host.processes.host_process FOLDER`` by the first Python
-worker that needs it, and ends a few seconds after the last executor of the application on this machine: each worker
-names the process that lives as long as its executor. A thread for each connected worker; none for a tuple.
+worker that needs it, and ends a few seconds after the last executor of the application on this machine: each
+worker names the process that lives as long as its executor. A thread for each connected worker; none for a tuple.
 """
 
 import contextlib

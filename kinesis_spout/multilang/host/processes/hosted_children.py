@@ -1,8 +1,8 @@
 """The children of this machine, as a Python worker has them: leased from the host process.
 
 Python workers come and go, so the processes of components do not belong to them. The first worker starts the host
-process. Descriptors of pipes are handed over with each lease: a worker speaks with its child directly, and the host
-process only starts, keeps and ends.
+process. Descriptors of pipes are handed over with each lease: a worker speaks with its child directly, and the
+host process only starts, keeps and ends.
 """
 
 import contextlib
