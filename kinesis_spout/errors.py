@@ -17,7 +17,11 @@
     │   ├── CheckpointUnreadable what is stored cannot be read; never treated as "nothing stored"
     │   ├── ProgressLost         ZooKeeper no longer has what this consumer began with
     │   ├── StreamRecreated      the stored progress belongs to an older stream of the same name
+    │   ├── CommitTooLarge       what must be stored in one transaction does not fit into one
     │   └── ConsumerAlive        refused, because a consumer of the application is running
+    ├── StateError               keyed state of a topology
+    │   ├── StateUnreadable      what is stored of it is damaged or gone; never treated as "no state"
+    │   └── StateUnavailable     retriable: its storage does not answer, or refuses
     ├── DeadLetterError          retriable: a dead letter could not be made durable
     ├── HandlerKilledWorker      the user's handler ended its Python worker, or outlived the message time-out
     ├── SpoutClosed              a call on a spout that was closed
@@ -122,10 +126,30 @@ class StreamRecreated(StoreError):  # noqa: N818
     """The stored progress belongs to a stream that was deleted; a new one has its name."""
 
 
+class CommitTooLarge(StoreError):  # noqa: N818
+    """What must be stored together, or not at all, is more than ZooKeeper takes in one request."""
+
+
 class ConsumerAlive(StoreError):  # noqa: N818
     """Refused: a consumer of this application is running, and would overwrite or miss the change."""
 
     exit_code = 5
+
+
+class StateError(KinesisSpoutError):
+    """The keyed state of a topology could not be read or kept."""
+
+    exit_code = 4
+
+
+class StateUnreadable(StateError):  # noqa: N818
+    """What is stored of keyed state cannot be read. To begin with empty state instead would count wrongly."""
+
+
+class StateUnavailable(StateError):  # noqa: N818
+    """The storage of keyed state does not answer, or refuses."""
+
+    retriable = True
 
 
 class DeadLetterError(KinesisSpoutError):

@@ -5,16 +5,22 @@ from typing import TYPE_CHECKING, Any
 
 from kinesis_spout.consumer.open_ports import open_ports
 from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.record import Record
+from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.tuples.record_spout import RecordSpout
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
+    from kinesis_spout.consumer.ports import Companion
     from kinesis_spout.spark.driver.query import SpoutQuery
     from kinesis_spout.spark.tasks.dataframe import Collector
     from kinesis_spout.spark.tasks.delivery import Handler
     from kinesis_spout.spark.tasks.handlers import ArrowCollector
+    from kinesis_spout.spark.tasks.jobs import BatchRunner
+    from kinesis_spout.spark.tasks.task import TaskSettings
 
 
 class KinesisSpout(RecordSpout):
@@ -65,7 +71,7 @@ class KinesisSpout(RecordSpout):
         """
         from kinesis_spout.spark.tasks.handlers import ArrowHandler  # noqa: PLC0415
 
-        self._refuse_order("foreach_arrow")
+        self.refuse_order("foreach_arrow")
         return self._run(spark, ArrowHandler(handler), name, door="foreach_arrow")
 
     def foreach_batch(
@@ -88,32 +94,63 @@ class KinesisSpout(RecordSpout):
             InvalidConfig: an order other than "unordered" is set; a batch cannot wait for one of its rows. Or
                 the session has ``spark.speculation``: two attempts of a task would read different rows.
         """
-        from kinesis_spout.spark.driver.query import start_query, task_settings  # noqa: PLC0415
         from kinesis_spout.spark.tasks.dataframe import DataFrameRunner  # noqa: PLC0415
-        from kinesis_spout.spark.tasks.jobs import classic_context  # noqa: PLC0415
 
-        self._refuse_order("foreach_batch")
-        self._refuse_at_most_once("foreach_batch")
-        context = classic_context(spark)
-        settings = task_settings(self.config)
-        runner = DataFrameRunner(spark, context, settings, handler)
-        ports = self._given_ports or open_ports(self.config)
-        return start_query(self.config, ports, context, runner, name, door="foreach_batch")
+        self.refuse_order("foreach_batch")
 
-    def _run(self, spark: "SparkSession", handler: "Handler", name: str | None, *, door: str) -> "SpoutQuery":
+        def runner(context: "SparkContext", settings: "TaskSettings") -> "BatchRunner":
+            return DataFrameRunner(spark, context, settings, handler)
+
+        return self.start_batches(spark, runner, name, door="foreach_batch")
+
+    def start_batches(
+        self,
+        spark: "SparkSession",
+        make_runner: "Callable[[SparkContext, TaskSettings], BatchRunner]",
+        name: str | None,
+        *,
+        door: str,
+        config: SpoutConfig | None = None,
+        companion: "Companion | None" = None,
+    ) -> "SpoutQuery":
+        """Start a query whose micro-batches a runner runs; every door on Spark comes through here.
+
+        Args:
+            spark: a classic session.
+            make_runner: makes it of the session's context and of what its tasks need to know.
+            name: the query's; the application's unless given.
+            door: what the user called, for the log and for errors.
+            config: instead of the spout's own.
+            companion: what is stored with the progress, and changes with it.
+
+        Raises:
+            KinesisSpoutError: as ``foreach_record``.
+        """
         self._refuse_at_most_once(door)
         from kinesis_spout.spark.driver.query import start_query, task_settings  # noqa: PLC0415
-        from kinesis_spout.spark.pickled_handler import PickledHandler  # noqa: PLC0415
-        from kinesis_spout.spark.tasks.handler_runner import HandlerRunner  # noqa: PLC0415
         from kinesis_spout.spark.tasks.jobs import classic_context  # noqa: PLC0415
 
-        context = classic_context(spark)
-        settings = task_settings(self.config)
-        runner = HandlerRunner(context, settings, PickledHandler.of(handler))
-        ports = self._given_ports or open_ports(self.config)
-        return start_query(self.config, ports, context, runner, name, door=door)
+        context, config = classic_context(spark), config or self.config
+        runner = make_runner(context, task_settings(config))
+        ports = self._given_ports or open_ports(config)
+        return start_query(config, ports, context, runner, name, door=door, companion=companion)
 
-    def _refuse_order(self, door: str) -> None:
+    def _run(self, spark: "SparkSession", handler: "Handler", name: str | None, *, door: str) -> "SpoutQuery":
+        from kinesis_spout.spark.pickled_handler import PickledHandler  # noqa: PLC0415
+        from kinesis_spout.spark.tasks.handler_runner import HandlerRunner  # noqa: PLC0415
+
+        def runner(context: "SparkContext", settings: "TaskSettings") -> "BatchRunner":
+            return HandlerRunner(context, settings, PickledHandler.of(handler))
+
+        return self.start_batches(spark, runner, name, door=door)
+
+    @property
+    def scheme(self) -> Callable[[Record], Any]:
+        """What makes a tuple's values of a record."""
+        return self._scheme
+
+    def refuse_order(self, door: str) -> None:
+        """Refuse an order that a door cannot keep."""
         if self.config.order != "unordered":
             raise InvalidConfig(
                 f"expected `order=unordered` with {door}, got {self.config.order!r}: rows of a batch are "

@@ -103,12 +103,27 @@ class CheckpointWrite:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Attachment:
+    """What else is to be stored with checkpoints, in their very transaction: both or neither.
+
+    An application may have several, by their names. Each is its whole content, and replaces what was there.
+    """
+
+    name: str
+    data: bytes
+    """Not empty: empty says that nothing is stored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommitResult:
-    """What became of the writes of one commit: each shard is in exactly one of the two."""
+    """What became of the writes of one commit: each shard is in exactly one of the two sets."""
 
     committed: frozenset[str] = field(default=frozenset())
     fenced: frozenset[str] = field(default=frozenset())
-    """Refused, because a newer epoch owns the shard or our owner node is gone."""
+    """Refused, because a newer epoch owns the shard or our owner node is gone; with an attachment, also because
+    that holds for another shard, or for the attachment."""
+    attached: bool = False
+    """Whether the attachment is stored."""
 
 
 class CheckpointStore(Protocol):
@@ -136,9 +151,9 @@ class CheckpointStore(Protocol):
 
         The first process of a deployment that calls this, while no member is registered, gives every one of
         ``shards`` a checkpoint at ``start`` (which must be resolved: not LATEST), under an epoch above every
-        earlier one, and marks the application as begun again by that deployment. A crash in between is made
-        good by whoever opens next. Any other call changes nothing. It waits for members whose session is about
-        to end.
+        earlier one, and marks the application as begun again by that deployment. Attachments are removed, as
+        by ``reset``. A crash in between is made good by whoever opens next. Any other call changes nothing. It
+        waits for members whose session is about to end.
 
         Returns:
             The start position that was in force before, if this call has done it; None if it was done before.
@@ -168,20 +183,41 @@ class CheckpointStore(Protocol):
         """
         ...
 
-    def commit(self, writes: Sequence[CheckpointWrite]) -> CommitResult:
+    def attached(self, name: str) -> bytes | None:
+        """Read an attachment; None where nothing is stored. May be called from any thread.
+
+        Reading is what entitles to write: ``commit`` stores an attachment only while nobody else has written it
+        since this store read it.
+
+        Raises:
+            ProgressLost: as ``load``.
+            StoreUnavailable: retriable.
+        """
+        ...
+
+    def commit(self, writes: Sequence[CheckpointWrite], attachment: Attachment | None = None) -> CommitResult:
         """Store all the writes, in as few transactions as their size allows (normally one).
 
         Each write takes effect only if this coordinator still owns the shard under the write's epoch, checked
         by the store itself in the same transaction. One fenced shard does not stop the others. A transaction
         whose outcome is unknown (connection lost) is resolved by re-reading before this returns.
 
+        With an attachment, all is one transaction, and all of it is stored or nothing. It is refused (every write
+        is fenced then) if one write is, if *any* shard that this coordinator owns is another's by now, written or
+        not, if none is owned, or if somebody else wrote the attachment since it was read here. So who stores an
+        attachment owned, at that moment, every shard that it believes to own. ``writes`` may be empty.
+
         Raises:
+            CommitTooLarge: with an attachment: it is more than one transaction takes. Nothing is stored.
             StoreUnavailable: nothing is known to be stored of those not reported; calling again is safe.
         """
         ...
 
     def reset(self, checkpoints: Mapping[str, Checkpoint]) -> None:
-        """Replace the stored progress, for an operator. Epochs go on growing.
+        """Replace the stored progress, for an operator. Epochs go on growing. Attachments are removed.
+
+        What was attached belongs to the progress that is replaced: with another one it would count records
+        twice, or not at all.
 
         Raises:
             ConsumerAlive: a member of the application is registered.

@@ -26,7 +26,6 @@ knows is an error, never a fresh start.
 """
 
 import json
-import zlib
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -35,7 +34,7 @@ from shard_state.errors import InvalidCheckpoint
 from shard_state.hole_map import Attempts, Hole
 from shard_state.position import Position, PositionType
 from shard_state.sequence_number import SHARD_END, SHARD_START, SequenceNumber
-from shard_state.stored_form import check_version, no_number, text, texts, whole_number
+from shard_state.stored_form import check_seal, check_version, no_number, sealed, text, texts, whole_number
 
 __all__ = ["MAX_ENCODED_BYTES", "VERSION", "Checkpoint", "Hole", "fits", "next_ownership"]
 
@@ -104,8 +103,8 @@ class Checkpoint:
             if form.origin != self.base.number:
                 document["origin"] = str(form.origin)
             document |= {"unit": str(form.unit), "map": ""}
-            document["map"] = form.cut_to(max_bytes - len(_sealed(document)))
-        return _sealed(document)
+            document["map"] = form.cut_to(max_bytes - len(sealed(document)))
+        return sealed(document)
 
     @classmethod
     def decode(cls, stored: bytes) -> "Checkpoint":
@@ -176,31 +175,13 @@ def _map_of_version_1(document: dict[str, Any]) -> tuple[tuple[Hole, ...], tuple
 
 
 def _map(document: dict[str, Any], stored: bytes) -> tuple[tuple[Hole, ...], tuple[Attempts, ...]]:
-    _check_seal(stored)
+    check_seal(stored)
     _check_fields(document, _FIELDS_2)
     if "map" not in document:
         return (), ()
     base = SequenceNumber.parse(document["base"])
     origin = int(document.get("origin", base.number))
     return hole_map.read(document["map"], base=base, origin=origin, unit=int(document["unit"]))
-
-
-def _sealed(document: dict[str, Any]) -> bytes:
-    """Write a document with the checksum of everything before it as its last field."""
-    body = json.dumps(document, separators=(",", ":"))[:-1].encode()
-    return body + _seal(body)
-
-
-def _seal(body: bytes) -> bytes:
-    return b',"crc32":"%08x"}' % zlib.crc32(body)
-
-
-def _check_seal(stored: bytes) -> None:
-    length = len(_seal(b""))
-    if stored[-length:] != _seal(stored[:-length]):
-        raise ValueError(
-            "its content does not match the checksum at its end: the node was damaged, or changed by hand"
-        )
 
 
 def _check_fields(document: dict[str, Any], optional: frozenset[str]) -> None:

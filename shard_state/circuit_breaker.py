@@ -10,13 +10,20 @@ breaker looks at the last outcomes. Once nearly all of them are failures it open
 counts against its record's limit, and a single record at a time is tried, at growing intervals. The first that
 succeeds closes it.
 
-What is an outcome. Of each record the first delivery since the start, acked or failed (a time-out and the death
-of the worker are failures), and every retry that succeeds. A retry that fails once more says nothing new: counted,
-the retries of a few bad records among good ones would look like many. What a handler rejects was handled: no
-failure. A slice that is only halved to find a record that kills its worker has no outcome; that one record has.
+What is an outcome. Of each record the first delivery, acked or failed (a time-out and the death of the worker
+are failures), and every retry that succeeds. A retry that fails once more says nothing new, also where another
+owner of the shard made the first delivery: counted, the retries of a few bad records among good ones would look
+like many, and an owner that begins with what failed before would take it for an outage. An outage fails first
+deliveries as well. What a handler rejects was handled: no failure. A slice that is only halved to find a record
+that kills its worker has no outcome; that one record has.
 
-Every second probe is a fresh record, where there is one: behind a long run of records that are at fault, only
-one that is not of them can show that the handler works.
+The failures among the last outcomes when it opens, retries included, do not count against their records' limits
+either: the outage is to blame, not the records. So after a restart in the middle of an outage most records are
+delivered as if for the first time, the next owner sees the outage, and restarts use up no record's attempts.
+
+Every second probe is a record that never failed, where there is one: behind a long run of records that are at
+fault, only one that is not of them can show that the handler works. What failed under an owner before, and is read
+again on the way to it, waits as a retry.
 """
 
 import math
@@ -135,10 +142,17 @@ class CircuitBreaker:
         self._runs: deque[tuple[float, float]] = deque()
         """The last outcomes, as (outcomes, failures) of those that came together, oldest first."""
         self._outcomes = self._failed = 0.0
+        self.noted = 0
+        """How many outcomes it took in so far."""
         self._opened_with = (0, 0)
         self._probe_at = math.inf
         self._probes_sent = self._probes_failed = 0
         self._notices: deque[BreakerNotice] = deque(maxlen=_MOST_NOTICES)
+
+    @property
+    def window(self) -> int:
+        """How many of the last outcomes count."""
+        return self._rule.window
 
     @property
     def state(self) -> BreakerState:
@@ -160,7 +174,7 @@ class CircuitBreaker:
 
     @property
     def prefers_fresh(self) -> bool:
-        """Whether the next probe should be a record that was never delivered."""
+        """Whether the next probe should be a record that never failed."""
         return self.is_open and self._probes_sent % 2 == 1
 
     def may_probe(self, now: float) -> bool:
@@ -178,6 +192,7 @@ class CircuitBreaker:
         ratio = self._rule.failure_ratio
         if ratio is None or self.is_open or not outcomes:
             return
+        self.noted += outcomes
         self._add(outcomes, failed)
         if len(self._runs) == 1 and not self._runs[0][1]:
             self._failed = 0.0  # exactly: fractions were subtracted from it
@@ -213,6 +228,11 @@ class CircuitBreaker:
     def probe_lost(self) -> None:
         """Note that its shard was lost, and it with it: another one may be sent at once."""
         self._step(_E.PROBE_VANISHED)
+
+    def probe_missed(self) -> None:
+        """Note that it tried no record, but passed some over: another one of its kind may be sent at once."""
+        if self._step(_E.PROBE_VANISHED):
+            self._probes_sent -= 1
 
     def probe_passed(self) -> None:
         """Note that it succeeded: records flow again."""

@@ -80,6 +80,7 @@ class LocalShardState:
         self.phase = next_phase(ShardPhase.READY, ShardEvent.ACQUIRED)
         self.tracker = InflightRecordTracker(checkpoint)
         self.retries = OrderedRetries(order)
+        self._order = order
         self._timeout_seconds = message_timeout_seconds
         self._guarantee = guarantee
         self._claims = Claims()
@@ -170,6 +171,29 @@ class LocalShardState:
         tracker.emitted(sequence, deadline=None if timeout is None else now + timeout)
         return _FIRST_DELIVERY
 
+    @property
+    def puts_off_the_past(self) -> bool:
+        """Whether what failed before the restart may wait, while something that never failed is tried."""
+        return self._order is not Order.SHARD and self._guarantee is Guarantee.AT_LEAST_ONCE
+
+    def emit_if_never_failed(
+        self, sequence: SequenceNumber, partition_key: str | None, now: float, *, random: Callable[[], float]
+    ) -> Emission:
+        """Do what ``emit`` does, but let a record that failed before the restart wait for its next attempt."""
+        self._before_tracking(sequence)
+        tracker = self.tracker
+        if (
+            not self.puts_off_the_past
+            or sequence not in tracker.restored_attempts
+            or tracker.was_finished(sequence)
+            or self.retries.blocks(partition_key)
+        ):
+            return self.emit(sequence, partition_key, now)
+        delivered = self._counted(tracker.attempts(sequence))
+        tracker.emitted(sequence, attempts=delivered, state=RecordState.WAITING)
+        self.retries.wait(sequence, partition_key, self._put_off(delivered, now, random))
+        return Emission(deliver=False, held=True, attempt=delivered)
+
     def _emit_with_a_past(self, sequence: SequenceNumber, partition_key: str | None, now: float) -> Emission:
         """Do what ``emit`` does where records may have to wait, were delivered before, or count as finished."""
         self._before_tracking(sequence)
@@ -204,10 +228,6 @@ class LocalShardState:
         else:
             self._revision += 1
         return True
-
-    def counts_as_outcome(self, sequence: SequenceNumber, attempt: int) -> bool:
-        """Tell whether a failure of a delivery is the first that is known of its record since the start."""
-        return attempt == 1 or sequence not in self.retries.line_of
 
     def is_out(self, sequence: SequenceNumber, attempt: int) -> bool:
         """Tell whether a delivery has no outcome yet."""
@@ -256,6 +276,12 @@ class LocalShardState:
         self.retries.wait(sequence, partition_key, now + decision.delay_seconds)
         return decision
 
+    def forgive(self, sequence: SequenceNumber) -> None:
+        """Let one failure of a record, which counted, not count, unless the record is given up or finished."""
+        if self.tracker.state(sequence) in (RecordState.WAITING, RecordState.IN_FLIGHT):
+            self._spared[sequence] = self._spared.get(sequence, 0) + 1
+            self._changed()
+
     def take_retry(self, now: float) -> Redelivery | None:
         """Hand out the record whose retry is due first, if any is."""
         for retry in self.take_retries(now, 1, whole_lines=False):
@@ -302,11 +328,17 @@ class LocalShardState:
     # Slices
 
     def settle_fresh(
-        self, outcome: SliceOutcome, now: float, *, random: Callable[[], float], spare: bool = False
+        self,
+        outcome: SliceOutcome,
+        now: float,
+        *,
+        random: Callable[[], float],
+        spare: bool = False,
+        probe: bool = False,
     ) -> list[Exhausted]:
         """Track what came of a fresh slice, and decide upon its failures. What is open stays in flight.
 
-        ``spare`` is as in ``fail``.
+        ``spare`` is as in ``fail``; ``probe`` is the plan's.
 
         Raises:
             OutOfOrder: it does not come after every record read before, or comes after the shard's end, or
@@ -322,11 +354,15 @@ class LocalShardState:
             ]
             carved = [_carved(failure, decision) for failure, decision in decided]
             carved.extend(map(_in_flight, outcome.open_records))
+            past = dict(self.tracker.restored_attempts) if probe else {}
             self.tracker.emitted_span(outcome.first, outcome.last, outcome.count)
             self.tracker.settle(outcome.first, carved)
             for failure, decision in decided:
                 if failure.held:
-                    self.retries.hold(failure.sequence, failure.partition_key, -inf)
+                    first_of_line = not self.retries.blocks(failure.partition_key)
+                    put_off = failure.sequence in past and first_of_line
+                    due_at = self._put_off(failure.attempt, now, random) if put_off else -inf
+                    self.retries.hold(failure.sequence, failure.partition_key, due_at)
                 elif isinstance(decision, Retry):
                     due_at = now + decision.delay_seconds
                     self.retries.wait(failure.sequence, failure.partition_key, due_at)
@@ -498,6 +534,10 @@ class LocalShardState:
         return self._retry.decide(
             attempts=counted, random=random(), rejected=rejected, delay_seconds=delay_seconds, spare=spare
         )
+
+    def _put_off(self, delivered: int, now: float, random: Callable[[], float]) -> float:
+        """Say when a record that was delivered so often before the restart is due, if not now."""
+        return now + self._retry.again(attempts=max(1, delivered), random=random()).delay_seconds
 
     def _exhausted(self, sequence: SequenceNumber, attempts: int, *, rejected: bool) -> Exhausted:
         return Exhausted(

@@ -1,14 +1,19 @@
 """Tells the circuit breaker what deliveries came to, and knows which delivery is its probe.
 
 Record by record or slice by slice, it is asked right before a failure is decided upon: ``spare`` says whether that
-delivery counts against its record's limit.
+delivery counts against its record's limit. It also remembers the failures among the last outcomes, for when they
+open the breaker.
 """
 
-from collections.abc import Callable, Collection
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from shard_state.circuit_breaker import BreakerRule, CircuitBreaker
 from shard_state.slices import Delivery, SliceOutcome, SlicePlan
+
+_MOST_REMEMBERED: Final = 20_000
+"""Failures. Retries are no outcomes, so there may be more of these than the breaker looks at."""
 
 _NEVER: Final = BreakerRule(failure_ratio=None)
 
@@ -27,6 +32,8 @@ class OutcomeWatch:
         """The delivery that is the probe."""
         self._probing_slice: SlicePlan | None = None
         """The slice that is, until it has ended."""
+        self._failures: deque[tuple[int, Delivery]] = deque(maxlen=_MOST_REMEMBERED)
+        """The deliveries that failed and were not spared, each with how many outcomes the breaker had taken in."""
 
     # Probes
 
@@ -43,6 +50,9 @@ class OutcomeWatch:
 
     def lost(self, shard_ids: Collection[str]) -> None:
         """Note that shards were lost: what became of their probe nobody will tell."""
+        if any(delivery.shard_id in shard_ids for _, delivery in self._failures):
+            kept = [(at, delivery) for at, delivery in self._failures if delivery.shard_id not in shard_ids]
+            self._failures = deque(kept, self._failures.maxlen)
         of_slice = self._probing_slice is not None and self._probing_slice.shard_id in shard_ids
         if of_slice or (self._probe is not None and self._probe.shard_id in shard_ids):
             self._forget_probe()
@@ -53,6 +63,15 @@ class OutcomeWatch:
         self._forget_probe()
         return self.breaker.resume()
 
+    def take_opened_by(self) -> list[Delivery]:
+        """Name what had failed among the last outcomes when the breaker opened, and was not spared; once."""
+        if not self._failures or not self.breaker.is_open:
+            return []
+        self._forget_old_failures()
+        opened_by = [delivery for _, delivery in self._failures]
+        self._failures.clear()
+        return opened_by
+
     # Record by record
 
     def acked(self, shard_id: str, sequence: object) -> None:
@@ -62,14 +81,13 @@ class OutcomeWatch:
         elif self._probe is not None and self._probe[:2] == (shard_id, sequence):
             self._passed()
 
-    def failed(self, delivery: Delivery, now: float, *, rejected: bool, counts: bool) -> bool:
+    def failed(self, delivery: Delivery, now: float, *, rejected: bool) -> bool:
         """Note that a delivery failed.
 
         Args:
             delivery: which.
             now: the time.
             rejected: its handler said that no retry can help, so it was handled.
-            counts: it is the first outcome of its record, and so says something new.
 
         Returns:
             Whether it is spared.
@@ -80,8 +98,10 @@ class OutcomeWatch:
             else:
                 self._forget_probe()
                 self.breaker.probe_failed(now)
-        elif counts or rejected:
-            self.breaker.note(outcomes=1, failed=not rejected, now=now)
+        elif rejected:
+            self._note(1, [], now)
+        else:
+            self._note(int(delivery.attempt == 1), [delivery], now)
         return self.breaker.is_open
 
     # Slice by slice
@@ -105,21 +125,19 @@ class OutcomeWatch:
         if plan == self._probing_slice:
             self._probing_slice = None
             self._probe_settled(plan, outcome, reached, len(failed), now)
-        elif plan.is_fresh:
-            self._note(reached - len(outcome.open_records), len(failed), now)
         else:
-            new = sum(failure.attempt == 1 for failure in failed)
-            unfinished = len(outcome.failures) - held + len(outcome.open_records)
-            self._note(reached - unfinished + new, new, now)
+            again = sum(failure.attempt > 1 for failure in failed)
+            deliveries = [Delivery(plan.shard_id, each.sequence, each.attempt) for each in failed]
+            self._note(reached - again - len(outcome.open_records), deliveries, now)
         return self.breaker.is_open
 
-    def died(self, plan: SlicePlan, now: float, *, guilty: bool) -> bool:
+    def died(self, plan: SlicePlan, now: float, *, guilty: Delivery | None) -> bool:
         """Note that the job of a slice died.
 
         Args:
             plan: the slice.
             now: the time.
-            guilty: whether that convicts its one record.
+            guilty: the delivery of its one record, if that convicts it.
 
         Returns:
             Whether that failure is spared.
@@ -127,8 +145,8 @@ class OutcomeWatch:
         if plan == self._probing_slice:
             self._probing_slice = None
             self.breaker.probe_failed(now)
-        elif guilty and (plan.is_fresh or plan.retries[0].attempt == 1):
-            self._note(1, 1, now)
+        elif guilty is not None:
+            self._note(int(guilty.attempt == 1), [guilty], now)
         return self.breaker.is_open
 
     def _probe_settled(
@@ -136,6 +154,8 @@ class OutcomeWatch:
     ) -> None:
         if failed:
             self.breaker.probe_failed(now)
+        elif not reached and plan.probe and outcome.count:
+            self.breaker.probe_missed()
         elif not reached:
             self.breaker.probe_vanished(now)
         elif outcome.open_records:
@@ -144,9 +164,22 @@ class OutcomeWatch:
         else:
             self._passed()
 
-    def _note(self, outcomes: int, failed: int, now: float) -> None:
-        if outcomes > 0:
-            self.breaker.note(outcomes=outcomes, failed=failed, now=now)
+    def _note(self, outcomes: int, failed: Sequence[Delivery], now: float) -> None:
+        """Note so many outcomes, and what failed: first deliveries, which are outcomes, and others."""
+        breaker = self.breaker
+        if breaker.is_open:
+            return
+        if breaker.is_content:
+            self._failures.clear()
+        breaker.note(outcomes=max(0, outcomes), failed=sum(each.attempt == 1 for each in failed), now=now)
+        if not breaker.is_open:
+            self._failures.extend((breaker.noted, delivery) for delivery in failed)
+            self._forget_old_failures()
+
+    def _forget_old_failures(self) -> None:
+        oldest = self.breaker.noted - self.breaker.window
+        while self._failures and self._failures[0][0] <= oldest:
+            self._failures.popleft()
 
     def _passed(self) -> None:
         self._forget_probe()

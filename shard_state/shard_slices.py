@@ -14,7 +14,7 @@ from math import inf
 from shard_state.errors import OutOfOrder
 from shard_state.isolation import Isolation
 from shard_state.local_shard_state import LocalShardState
-from shard_state.slices import Exhausted, SliceKind, SliceOutcome, SlicePlan
+from shard_state.slices import Delivery, Exhausted, SliceKind, SliceOutcome, SlicePlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,12 +92,12 @@ class ShardSlices:
         )
         return self._retries_out
 
-    def plan_fresh(self, carried: int, most: float = inf) -> SlicePlan | None:
+    def plan_fresh(self, carried: int, *, probe: bool = False) -> SlicePlan | None:
         """Plan the next fresh slice.
 
         Args:
             carried: how many fetched records of the shard the driver holds.
-            most: its records, at most.
+            probe: only one of its records is to be tried, one that never failed where there is one.
         """
         isolation = self._isolation[True]
         room = self.state.room
@@ -106,19 +106,26 @@ class ShardSlices:
         if not carried and not self.is_for_executors:
             return None
         tracker = self.state.tracker
+        # What was finished or failed before the restart is passed over, however much that is.
+        probe_passes = probe and tracker.restored is not None and self.state.puts_off_the_past
+        most = 1 if probe and not probe_passes else self._limits.records
+        max_failures = self.state.max_failures
+        if isolation.alone:
+            most = min(most, max_failures)  # If its job dies, all its records are held, to be halved.
         self._fresh_out = SlicePlan(
             shard_id=self.state.shard.shard_id,
             epoch=self.state.epoch,
             kind=SliceKind.CARRIED if carried else SliceKind.READ,
-            limit=int(min(isolation.limit(self._limits.records), carried or self._limits.records, most)),
+            limit=min(isolation.limit(self._limits.records), carried or most, most),
             position=self.state.position,
-            max_failures=self.state.max_failures,
-            room=room,
+            max_failures=max_failures,
+            room=1 if probe_passes else room,
             holes=tracker.restored_holes,
             anchor=tracker.anchor if tracker.last_emitted == tracker.base else None,
             attempts=self.state.restored_attempts,
             blocked_keys=self.state.retries.blocked_keys,
             alone=isolation.alone,
+            probe=probe_passes,
             portion=isolation.portion,
         )
         return self._fresh_out
@@ -165,7 +172,9 @@ class ShardSlices:
             if plan.alone and not self.backlog:
                 isolation.trust()  # The job that died can have read no further than the tip.
             self._convict(outcome)
-            return self._acquitted(self.state.settle_fresh(outcome, now, random=random, spare=spare))
+            return self._acquitted(
+                self.state.settle_fresh(outcome, now, random=random, spare=spare, probe=plan.probe)
+            )
         if not self._is_convict(plan):
             held = sum(failure.held for failure in outcome.failures)
             isolation.survived(len(plan.retries) - held, alone=plan.alone)
@@ -179,12 +188,17 @@ class ShardSlices:
         """Note that the worker of a slice died with the ``count`` records in its hands that come next now."""
         self._isolation[plan.is_fresh].suspect(count)
 
-    def blames(self, plan: SlicePlan, held: SliceOutcome | None) -> bool:
-        """Tell whether the death of a slice that is out convicts a record; the arguments are those of ``died``."""
-        suspects = len(plan.retries)
-        if plan.is_fresh:
-            suspects = 0 if held is None else sum(failure.held for failure in held.failures)
-        return self.is_out(plan) and plan.alone and suspects == 1
+    def blames(self, plan: SlicePlan, held: SliceOutcome | None) -> Delivery | None:
+        """Name the delivery that is to blame if a slice that is out dies; None if that convicts no record.
+
+        The arguments are those of ``died``.
+        """
+        suspects = [(retry.sequence, retry.attempt) for retry in plan.retries]
+        if plan.is_fresh and held is not None:
+            suspects = [(failure.sequence, failure.attempt + 1) for failure in held.failures if failure.held]
+        if len(suspects) != 1 or not plan.alone or not self.is_out(plan):
+            return None
+        return Delivery(plan.shard_id, *suspects[0])
 
     def died(
         self,

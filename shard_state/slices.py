@@ -76,6 +76,8 @@ class SlicePlan:
     """The records of a RETRY slice, in the order of delivery."""
     alone: bool = False
     """Run it in a job of its own: a job with it died before, and this tells who is to blame."""
+    probe: bool = False
+    """Only one record is delivered, the first that has no ``attempts``; those before it that have are held."""
     portion: int | None = None
     """A handler that takes several records at a time is given no more than that; None: as many as there are."""
 

@@ -211,8 +211,11 @@ class StateManager:
         self, shard_id: str, sequence: SequenceNumber, partition_key: str | None, now: float
     ) -> Emission:
         """Decide upon a record just read of an owned shard, and track it."""
-        emission = self._owned[shard_id].state.emit(sequence, partition_key, now)
-        if self._breaker.is_open and emission.deliver:
+        state = self._owned[shard_id].state
+        if not self._breaker.is_open:
+            return state.emit(sequence, partition_key, now)
+        emission = state.emit_if_never_failed(sequence, partition_key, now, random=self._random)
+        if emission.deliver:
             self._watch.record_sent(Delivery(shard_id, sequence, emission.attempt), now)
         return emission
 
@@ -258,10 +261,8 @@ class StateManager:
         slices = self._owned.get(shard_id)
         if slices is None or not slices.state.is_out(sequence, attempt):
             return None
-        counts = slices.state.counts_as_outcome(sequence, attempt)
-        delivery = Delivery(shard_id, sequence, attempt)
-        spare = self._watch.failed(delivery, now, rejected=rejected, counts=counts)
-        return slices.state.fail(
+        spare = self._watch.failed(Delivery(shard_id, sequence, attempt), now, rejected=rejected)
+        decision = slices.state.fail(
             sequence,
             now,
             attempt=attempt,
@@ -272,6 +273,8 @@ class StateManager:
             delay_seconds=delay_seconds,
             spare=spare,
         )
+        self._forgive()
+        return decision
 
     def expired(self, now: float) -> list[Delivery]:
         """Name the deliveries whose message time-out has passed. The shell fails them, with TIME_OUT.
@@ -372,7 +375,7 @@ class StateManager:
                     or (fresh and shard_id in resting and not held)
                 ):
                     continue
-                plan = slices.plan_fresh(held, most=1) if fresh else slices.plan_retries(now, most=1)
+                plan = slices.plan_fresh(held, probe=True) if fresh else slices.plan_retries(now, most=1)
                 if plan is not None:
                     self.turns.served(shard_id)
                     self._watch.slice_sent(plan)
@@ -391,7 +394,9 @@ class StateManager:
         if slices is None or not slices.is_out(plan):
             return []
         spare = self._watch.settled(plan, outcome, delivered, now)
-        return slices.settle(plan, outcome, now, random=self._random, spare=spare)
+        exhausted = slices.settle(plan, outcome, now, random=self._random, spare=spare)
+        self._forgive()
+        return exhausted
 
     def died(self, plan: SlicePlan, held: SliceOutcome | None, now: float) -> list[Exhausted]:
         """Take in that the job of a slice died, or outlived the message time-out, nobody knows at which record.
@@ -406,12 +411,14 @@ class StateManager:
         if slices is None or not slices.is_out(plan):
             return []
         spare = self._watch.died(plan, now, guilty=slices.blames(plan, held))
-        return slices.died(plan, held, now, random=self._random, spare=spare)
+        exhausted = slices.died(plan, held, now, random=self._random, spare=spare)
+        self._forgive()
+        return exhausted
 
     def convicts(self, plan: SlicePlan, held: SliceOutcome | None) -> bool:
         """Tell whether the death of a slice blames its one record; the arguments are those of ``died``."""
         slices = self._of_epoch(plan)
-        return slices is not None and slices.blames(plan, held)
+        return slices is not None and slices.blames(plan, held) is not None
 
     def suspect(self, plan: SlicePlan, count: int) -> None:
         """Note that the worker of a slice, which is settled, died with the next ``count`` records in its hands."""
@@ -522,6 +529,13 @@ class StateManager:
         )
 
     # Inside
+
+    def _forgive(self) -> None:
+        """If the breaker has just opened, let the failures that led to it not count against their records."""
+        for delivery in self._watch.take_opened_by():
+            slices = self._owned.get(delivery.shard_id)
+            if slices is not None:
+                slices.state.forgive(delivery.sequence)
 
     @property
     def _keeps_fresh_back(self) -> bool:

@@ -1,8 +1,30 @@
 """The values of which stored forms are made, each checked: a wrong one is an error, and never a default."""
 
+import json
+import zlib
+from collections.abc import Mapping
 from math import isfinite
 
 from shard_state.errors import ShardStateError
+
+
+def sealed(document: Mapping[str, object]) -> bytes:
+    """Write a document, of one field at least, with the checksum of everything before it as its last field."""
+    body = json.dumps(document, separators=(",", ":"))[:-1].encode()
+    return body + _seal(body)
+
+
+def check_seal(stored: bytes) -> None:
+    """Refuse bytes that are not as ``sealed`` wrote them."""
+    length = len(_seal(b""))
+    if stored[-length:] != _seal(stored[:-length]):
+        raise ValueError(
+            "its content does not match the checksum at its end: the node was damaged, or changed by hand"
+        )
+
+
+def _seal(body: bytes) -> bytes:
+    return b',"crc32":"%08x"}' % zlib.crc32(body)
 
 
 def check_version(version: object, newest: int, what: str, error: type[ShardStateError]) -> None:

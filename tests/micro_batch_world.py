@@ -37,6 +37,14 @@ class DeliveryLog:
     def __init__(self, path: Path) -> None:
         self.path = str(path)
 
+    def add(self, payload: str, attempt: int, shard_id: str) -> None:
+        file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        try:
+            # One write: lines of several workers do not mix.
+            os.write(file, f"{payload}\t{attempt}\t{shard_id}\n".encode())
+        finally:
+            os.close(file)
+
     def deliveries(self) -> list[Delivery]:
         if not Path(self.path).exists():
             return []
@@ -58,15 +66,9 @@ class DeliveryLog:
 
 def logging_handler(log: DeliveryLog, act: Callable[[str, int], None] | None = None) -> Handle:
     """Give a handler that logs each delivery and then acts on (payload, attempt)."""
-    path = log.path
 
     def handle(record: Record) -> None:
-        line = f"{record.data.decode()}\t{record.attempt}\t{record.shard_id}\n"
-        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-        try:
-            os.write(file, line.encode())  # one write: lines of several workers do not mix
-        finally:
-            os.close(file)
+        log.add(record.data.decode(), record.attempt, record.shard_id)
         if act is not None:
             act(record.data.decode(), record.attempt)
 

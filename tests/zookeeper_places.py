@@ -56,6 +56,9 @@ class Place(Protocol):
     def put_assignment(self, data: bytes) -> None:
         """Write the assignment's node by hand."""
 
+    def put_attachment(self, name: str, data: bytes) -> None:
+        """Write the node of an attachment by hand."""
+
     def remove_owner(self, shard_id: str) -> None:
         """Delete an owner node by hand."""
 
@@ -98,6 +101,9 @@ class InMemoryPlace:
 
     def put_assignment(self, data: bytes) -> None:
         self._zookeeper.assignment = data
+
+    def put_attachment(self, name: str, data: bytes) -> None:
+        self._zookeeper.attach(name, data)
 
     def remove_owner(self, shard_id: str) -> None:
         self._zookeeper.remove_owner(shard_id)
@@ -174,6 +180,13 @@ class RealPlace:
 
     def put_assignment(self, data: bytes) -> None:
         self.client.set(self.paths.assignment, data)
+
+    def put_attachment(self, name: str, data: bytes) -> None:
+        path = self.paths.attachment(name)
+        if self.client.exists(path):
+            self.client.set(path, data)
+        else:
+            self.client.create(path, data)
 
     def remove_owner(self, shard_id: str) -> None:
         self.client.delete(self.paths.owner(shard_id))

@@ -21,11 +21,12 @@ from typing import Final
 
 from kinesis_spout.consumer.burying import Burying
 from kinesis_spout.consumer.chores import CAP_SECONDS, FIRST_SECONDS, Chores
+from kinesis_spout.consumer.companion import Companionship
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.leading import Leading
 from kinesis_spout.consumer.lifecycle import Lifecycle
 from kinesis_spout.consumer.pause_reports import PauseReports, most_frequent
-from kinesis_spout.consumer.ports import OwnershipListener, Ports
+from kinesis_spout.consumer.ports import Companion, OwnershipListener, Ports
 from kinesis_spout.consumer.read_errors import ReadErrors
 from kinesis_spout.consumer.sharing import Sharing
 from kinesis_spout.errors import AccessDenied, KinesisSpoutError
@@ -33,7 +34,7 @@ from kinesis_spout.failure_kinds import FailureKinds
 from kinesis_spout.handler import RaisedAt
 from kinesis_spout.kinesis.patience import Action, Patience, Reaction, Tries
 from kinesis_spout.life_lines import of_stream
-from kinesis_spout.ports import CheckpointWrite
+from kinesis_spout.ports import Attachment, CheckpointWrite, CommitResult
 from kinesis_spout.record import Record
 from kinesis_spout.settings import SpoutConfig
 from shard_state import (
@@ -73,6 +74,7 @@ class Consumer:
         *,
         message_timeout_seconds: float | None,
         door: str = "next_tuple",
+        companion: Companion | None = None,
     ) -> None:
         self.config = config
         self.ports = ports
@@ -113,6 +115,14 @@ class Consumer:
         self._leading = Leading(ports, self._life, list_seconds=config.shard_list_interval_seconds)
         self.sharing = Sharing(config, ports, self.manager, self.lock)
         """Which shards are ours. Guarded by ``lock``."""
+        self._companionship = Companionship(
+            companion,
+            ports.store,
+            manager=self.manager,
+            lock=self.lock,
+            stream=config.stream_name,
+            patience_seconds=config.hand_over_timeout_seconds + config.session_timeout_seconds,
+        )
         self._listener: OwnershipListener | None = None
         self._burying = Burying(
             config,
@@ -393,10 +403,21 @@ class Consumer:
         return True
 
     def _take_lost(self) -> None:
-        lost = self.ports.coordinator.take_lost()
+        with self.lock:  # or a shard could be acquired between the loss of the others and its consequences
+            lost = self.ports.coordinator.take_lost()
+            given_up = self._lose(lost) if lost else lost
         if lost:
             _log.warning("ownership lost of %s", of_stream(lost, self.config.stream_name))
-            self._drop(lost)
+        if given_up:
+            self.ports.coordinator.release(given_up)
+
+    def _lose(self, lost: frozenset[str]) -> frozenset[str]:
+        """Drop shards that were taken from us, and what goes with them; name what is to be released besides."""
+        if (error := self._companionship.parted(lost)) is not None:
+            self.end_with(error)
+        dropped = self._companionship.lose(lost)
+        self._drop(dropped)
+        return dropped - lost
 
     def _drop(self, shard_ids: Iterable[str]) -> None:
         dropped = set(shard_ids)
@@ -415,8 +436,10 @@ class Consumer:
             self.ports.store.check_begun()
         with self.lock:
             self.sharing.take_in(assignment, now)
-            wishes = self.sharing.wishes(now, freed)
+            alone = self._companionship.is_alone(self.sharing, now)
+            wishes = self.sharing.wishes(now, freed) if alone else []
             is_placed, ours, leaving = self.sharing.is_placed, self.sharing.ours, self.sharing.leaving
+        self._companionship.check_together()
         if is_placed:
             self._life.follows(ours, leaving)
         acquired: list[tuple[str, Position]] = []
@@ -424,7 +447,11 @@ class Consumer:
             checkpoint = self.ports.coordinator.acquire(shard_id, fresh, fences=fences)
             if checkpoint is None:
                 continue
+            self._take_lost()  # of a session before the one that has acquired this
+            self._companionship.load()
             with self.lock:
+                if not self._companionship.is_loaded:
+                    return  # the session was lost again meanwhile
                 self.manager.acquired(shard_id, checkpoint)
                 state = self.manager.shard(shard_id)
                 if state is None:
@@ -444,6 +471,8 @@ class Consumer:
         """Give up the shards that are another's, once nothing of them is in flight, or their time is over."""
         with self.lock:
             leaving = self.sharing.left(now)
+            if not self._companionship.may_hand_over(leaving):
+                return
             self.manager.end_claims(leaving)
         if not leaving:
             return
@@ -451,32 +480,41 @@ class Consumer:
         with self.lock:
             leaving = sorted(self.manager.owned.intersection(leaving))
             open_records = sum(self.manager.unresolved_of(shard_id) for shard_id in leaving)
-        self._drop(leaving)
+            self._companionship.lose(leaving)
+            self._drop(leaving)
         self.ports.coordinator.release(leaving)
         self._life.handed_over(leaving, open_records)
 
     def _commit(self) -> None:
         with self.lock:
-            pending = self.manager.to_commit()
+            pending, attachment = self.manager.to_commit(), self._companionship.attachment()
             finished = self.counters.finished
-        if not pending:
+        if not pending and attachment is None:
             self._finished_at_commit = finished
             return
         writes = [
             CheckpointWrite(shard_id=commit.shard_id, checkpoint=commit.checkpoint) for commit in pending
         ]
-        result = self.ports.store.commit(writes)
-        self._committed([commit for commit in pending if commit.shard_id in result.committed])
-        if result.fenced:
-            _log.warning(
-                "fenced: somebody else owns %s now", of_stream(result.fenced, self.config.stream_name)
-            )
-            self._drop(result.fenced)
-            self.ports.coordinator.release(result.fenced)
+        result = self.ports.store.commit(writes, attachment)
+        stored = attachment if result.attached else None
+        self._committed([commit for commit in pending if commit.shard_id in result.committed], stored)
+        if result.fenced or stored is not attachment:
+            self._refused(result, attachment)
         self._finished_at_commit = finished
 
-    def _committed(self, pending: list[PendingCommit]) -> None:
+    def _refused(self, result: CommitResult, attachment: Attachment | None) -> None:
+        """Drop what is another's now. With an attachment that may be fewer shards than were fenced, or none."""
         with self.lock:
+            lost = self.ports.coordinator.take_lost()
+            given_up = self._lose(lost if attachment is not None else lost | result.fenced)
+        name = "the state" if attachment is None else attachment.name
+        what = of_stream(result.fenced, self.config.stream_name) if result.fenced else name
+        _log.warning("fenced: somebody else owns %s now", what)
+        self.ports.coordinator.release(result.fenced | given_up)
+
+    def _committed(self, pending: list[PendingCommit], attachment: Attachment | None) -> None:
+        with self.lock:
+            self._companionship.committed(attachment)
             over = self.manager.committed(pending)
             self.counters.commits += 1
             self.sharing.ended(over)

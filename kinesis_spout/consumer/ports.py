@@ -28,6 +28,43 @@ class Ports:
     """Closes what was opened for this consumer, after the coordinator: session, embedded server."""
 
 
+class Companion(Protocol):
+    """Something that changes with the records that are finished, and is stored with the progress on them.
+
+    Both are of the same moment, and are stored in one transaction: both or neither. It needs all shards of the
+    application in one place. A door has its changes and the outcomes of their records taken in under one holding of
+    the consumer's lock. Every method is called under that lock, and does no I/O.
+    """
+
+    @property
+    def name(self) -> str:
+        """What it is called in the store."""
+        ...
+
+    def load(self, stored: bytes | None) -> None:
+        """Begin with what is stored; None where nothing is.
+
+        Called after the first shard was acquired and before it is handed to whoever reads: at the start, and again
+        after ``lost``.
+
+        Raises:
+            KinesisSpoutError: it cannot be read. That ends the consumer.
+        """
+        ...
+
+    def attachment(self) -> bytes | None:
+        """Give its present content to be stored; None if that is stored already. Called for each commit."""
+        ...
+
+    def committed(self, data: bytes) -> None:
+        """Take in that this content is stored, once ``attachment`` gave it. It may be older than the present one."""
+        ...
+
+    def lost(self) -> None:
+        """Forget everything: no shard is owned any more, and another process may go on from what is stored."""
+        ...
+
+
 class OwnershipListener(Protocol):
     """Reads the shards that are owned; is told when that changes. Called by the housekeeper, under the lock."""
 

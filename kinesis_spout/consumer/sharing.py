@@ -154,6 +154,11 @@ class Sharing:
         return frozenset(self._wanted.keys() - self._manager.owned)
 
     @property
+    def others(self) -> frozenset[str]:
+        """The other members that shards are assigned to."""
+        return frozenset(self._assignment.owners.values()) - {self._member}
+
+    @property
     def leaving(self) -> frozenset[str]:
         """The owned shards that are another's."""
         return frozenset(self._leaving)

@@ -19,14 +19,16 @@ from enum import Enum, auto
 
 from kinesis_spout.errors import (
     CheckpointUnreadable,
+    CommitTooLarge,
     ConsumerAlive,
     StoreError,
     StoreUnavailable,
     StreamRecreated,
 )
-from kinesis_spout.ports import CheckpointWrite, CommitResult, is_same_creation
+from kinesis_spout.ports import Attachment, CheckpointWrite, CommitResult, is_same_creation
 from kinesis_spout.testing.group import InMemoryGroup
 from kinesis_spout.zookeeper.application import Application, progress_lost, refuse_latest
+from kinesis_spout.zookeeper.tree.chunks import ChunkLimits
 from shard_state import Checkpoint, Position, Shard
 from shard_state.checkpoint import next_ownership
 from shard_state.errors import InvalidCheckpoint
@@ -41,6 +43,9 @@ class StoreFault(Enum):
     """It takes effect, and the answer is lost; the store finds out by reading again."""
     REQUEST_LOST = auto()
     """It takes no effect, and the answer is lost too; the store finds out, and sends it again."""
+
+
+_MAX_ATTACHED_BYTES = ChunkLimits().max_indivisible_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +77,7 @@ class InMemoryZooKeeper:
         self.deployments: tuple[str, ...] = ()
         """Those that began again."""
         self.shards: dict[str, _Node] = {}
+        self.attached: dict[str, _Node] = {}
         self.owners: dict[str, _Owner] = {}
         self.member_names: set[str] = set()
         self.says: dict[str, tuple[int, bytes]] = {}
@@ -117,6 +123,17 @@ class InMemoryZooKeeper:
             before = self.shards.get(shard_id)
             self.shards[shard_id] = _Node(data=data, version=0 if before is None else before.version + 1)
 
+    def attach(self, name: str, data: bytes) -> None:
+        """Write an attachment, from outside or as what has been checked before."""
+        with self.lock:
+            before = self.attached.get(name)
+            self.attached[name] = _Node(data=data, version=0 if before is None else before.version + 1)
+
+    def empty_attached(self) -> None:
+        """Remove the content of the attachments; their versions go on."""
+        for name in self.attached:
+            self.attach(name, b"")
+
     def remove_owner(self, shard_id: str) -> None:
         """Delete an owner node from outside; its owner learns so."""
         with self.lock:
@@ -130,6 +147,7 @@ class InMemoryZooKeeper:
             for member in self._processes:
                 self.expire(member)
             self.shards.clear()
+            self.attached.clear()
             self.begun, self.deployments = None, ()
             self.assignment = b""
 
@@ -377,6 +395,8 @@ class InMemoryCheckpointStore:
     def __init__(self, zookeeper: InMemoryZooKeeper, coordinator: InMemoryCoordinator) -> None:
         self._zookeeper = zookeeper
         self._coordinator = coordinator
+        self._attached: dict[str, int | None] = {}
+        """The version of each attachment as it was read or written here."""
 
     def open(self, stream_created: float, start: Position, shards: Collection[Shard]) -> Position:
         """Begin, or check that what has begun is the right thing."""
@@ -398,6 +418,7 @@ class InMemoryCheckpointStore:
                     raise CheckpointUnreadable(f"the mark is missing although {shard_id} has been owned")
             for shard_id in zookeeper.shards.keys() - {shard.shard_id for shard in shards}:
                 del zookeeper.shards[shard_id]
+            zookeeper.empty_attached()
             for shard in shards:
                 zookeeper.put(shard.shard_id, Checkpoint(start=start, parents=shard.parents).encode())
             zookeeper.begun = (stream_created, start)
@@ -417,6 +438,7 @@ class InMemoryCheckpointStore:
                 epochs = {shard.shard_id: self._next_epoch(shard.shard_id) for shard in shards}
                 for shard_id in zookeeper.shards.keys() - epochs.keys():
                     del zookeeper.shards[shard_id]
+                zookeeper.empty_attached()
                 for shard in shards:
                     fresh = Checkpoint(start=start, parents=shard.parents, epoch=epochs[shard.shard_id])
                     zookeeper.put(shard.shard_id, fresh.encode())
@@ -438,28 +460,70 @@ class InMemoryCheckpointStore:
             self._zookeeper.check_available()
             self._zookeeper.check_mark(self._coordinator.mark)
 
-    def commit(self, writes: Sequence[CheckpointWrite]) -> CommitResult:
+    def attached(self, name: str) -> bytes | None:
+        """Read an attachment, which entitles to write it."""
+        self.check_begun()
+        with self._zookeeper.lock:
+            node = self._zookeeper.attached.get(name)
+            self._attached[name] = None if node is None else node.version
+            return node.data or None if node is not None else None
+
+    def commit(self, writes: Sequence[CheckpointWrite], attachment: Attachment | None = None) -> CommitResult:
         """Store the writes under the fence. Of two for one shard the later counts."""
         with self._zookeeper.lock:
             fault = self._zookeeper.next_fault()
             while fault is StoreFault.REQUEST_LOST:  # reading again shows the old versions: send it again
                 fault = self._zookeeper.next_fault()
             latest = {write.shard_id: write.checkpoint for write in writes}
+            if attachment is not None:
+                return self._commit_whole(latest, attachment)
             committed = {
                 shard_id for shard_id, checkpoint in latest.items() if self._write(shard_id, checkpoint)
             }
             # ANSWER_LOST needs nothing more: reading again shows what _write has just told.
             return CommitResult(committed=frozenset(committed), fenced=frozenset(latest.keys() - committed))
 
-    def _write(self, shard_id: str, checkpoint: Checkpoint) -> bool:
+    def _commit_whole(self, latest: Mapping[str, Checkpoint], attachment: Attachment) -> CommitResult:
+        """Store all of it, or nothing."""
+        assert attachment.name in self._attached, "an attachment is read before it is written"
+        size_bytes = sum(len(each.encode()) for each in latest.values()) + len(attachment.data)
+        if size_bytes > _MAX_ATTACHED_BYTES:
+            raise CommitTooLarge(f"expected {_MAX_ATTACHED_BYTES:,} bytes at most, got {size_bytes:,}")
+        owned = sorted(self._coordinator.owned)
+        still_owned = [shard_id for shard_id in owned if self._still_owns(shard_id)]
+        node = self._zookeeper.attached.get(attachment.name)
+        known = self._attached[attachment.name]
+        if (
+            not owned
+            or still_owned != owned
+            or known != (None if node is None else node.version)
+            or not all(self._is_entitled(shard_id, each) for shard_id, each in latest.items())
+        ):
+            return CommitResult(fenced=frozenset(latest))
+        for shard_id, checkpoint in latest.items():
+            self._write(shard_id, checkpoint)
+        self._zookeeper.attach(attachment.name, attachment.data)
+        self._attached[attachment.name] = self._zookeeper.attached[attachment.name].version
+        return CommitResult(committed=frozenset(latest), attached=True)
+
+    def _is_entitled(self, shard_id: str, checkpoint: Checkpoint) -> bool:
         owned = self._coordinator.owned.get(shard_id)
-        if owned is None or owned.epoch != checkpoint.epoch:
-            return False
+        return owned is not None and owned.epoch == checkpoint.epoch
+
+    def _still_owns(self, shard_id: str) -> bool:
+        """Tell whether an owned shard is still ours; else it is lost."""
+        owned = self._coordinator.owned[shard_id]
         owner = self._zookeeper.owners.get(shard_id)
         node = self._zookeeper.shards.get(shard_id)
         if owner is None or owner.node != owned.node or node is None or node.version != owned.version:
             self._coordinator.lose(shard_id)
             return False
+        return True
+
+    def _write(self, shard_id: str, checkpoint: Checkpoint) -> bool:
+        if not self._is_entitled(shard_id, checkpoint) or not self._still_owns(shard_id):
+            return False
+        owned = self._coordinator.owned[shard_id]
         self._zookeeper.put(shard_id, checkpoint.encode())
         self._coordinator.owned[shard_id] = replace(owned, version=owned.version + 1)
         return True
@@ -470,6 +534,7 @@ class InMemoryCheckpointStore:
         with zookeeper.lock:
             zookeeper.next_fault()
             zookeeper.refuse_while_alive()
+            zookeeper.empty_attached()
             for shard_id, checkpoint in checkpoints.items():
                 zookeeper.put(shard_id, replace(checkpoint, epoch=self._next_epoch(shard_id)).encode())
 
@@ -484,6 +549,7 @@ class InMemoryCheckpointStore:
             zookeeper.begun = None
             zookeeper.deployments = ()
             zookeeper.shards.clear()
+            zookeeper.attached.clear()
             zookeeper.assignment = b""
             zookeeper.drained.clear()
 

@@ -3,3 +3,40 @@
 Components in other languages are not here but in ``kinesis_spout.multilang``. Begin with ``components.bolt``, then
 ``graph.builder`` (how they are wired) and ``running.stage_run`` (how a tuple goes through them).
 """
+
+from kinesis_spout.topology.components import (
+    DEFAULT_STREAM,
+    BasicBolt,
+    BatchBolt,
+    Bolt,
+    FailedException,
+    KeyValueState,
+    OutputCollector,
+    Spout,
+    SpoutOutputCollector,
+    StatefulBolt,
+    Stream,
+    TaskContext,
+    Tuple,
+)
+from kinesis_spout.topology.graph import CustomGrouping, TopologyBuilder
+from kinesis_spout.topology.topology import Topology
+
+__all__ = [
+    "DEFAULT_STREAM",
+    "BasicBolt",
+    "BatchBolt",
+    "Bolt",
+    "CustomGrouping",
+    "FailedException",
+    "KeyValueState",
+    "OutputCollector",
+    "Spout",
+    "SpoutOutputCollector",
+    "StatefulBolt",
+    "Stream",
+    "TaskContext",
+    "Topology",
+    "TopologyBuilder",
+    "Tuple",
+]

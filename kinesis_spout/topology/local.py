@@ -100,7 +100,7 @@ class LocalTopology:
     def _program(self, spout: str | None) -> Program:
         if spout is None and len(self._programs) == 1:
             return next(iter(self._programs.values()))
-        if spout not in self._programs:
+        if spout is None or spout not in self._programs:
             raise InvalidConfig(
                 f"expected one of the topology's spouts ({', '.join(self._programs)}), got {spout!r}"
             )

@@ -88,6 +88,13 @@ class Topology:
 
     def _programs(self, parallelism: int) -> dict[str, Program]:
         return {
-            spout.name: program_of(self.name, self.graph, spout.name, self.options, self.conf, parallelism)
+            spout.name: program_of(
+                self.name,
+                self.graph,
+                spout.name,
+                options=self.options,
+                conf=self.conf,
+                parallelism=parallelism,
+            )
             for spout in self.graph.spouts
         }

@@ -6,6 +6,7 @@ from dataclasses import replace
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError
 
 from kinesis_spout.errors import ConsumerAlive, StoreError
+from kinesis_spout.zookeeper.attachments import empty, stored_attachments
 from kinesis_spout.zookeeper.session import ZooKeeperSession
 from kinesis_spout.zookeeper.tree.chunks import ChunkLimits, chunked, operation_bytes
 from kinesis_spout.zookeeper.tree.nodes import Nodes, StoredShard
@@ -43,10 +44,14 @@ class Administration:
             ).encode()
             for shard_id, checkpoint in checkpoints.items()
         }
+        attached = stored_attachments(self._session, self._paths, self._nodes)
         for chunk in chunked(
             encoded.items(), lambda item: operation_bytes(self._paths.shard(item[0]), item[1]), self._limits
         ):
             transaction = self._client.transaction()
+            # First of all: what is left by a failure in between must not count records twice.
+            empty(transaction, self._paths, attached, "the progress that it belongs to is reset")
+            attached = []
             for shard_id, data in chunk:
                 if shard_id in stored:
                     transaction.set_data(self._paths.shard(shard_id), data, stored[shard_id].version)
@@ -98,6 +103,7 @@ class Administration:
                 self._paths.assignment,
                 self._paths.owners,
                 self._paths.paused,
+                self._paths.attached,
             )
             for path in self._subtree(parent)
         ]

@@ -11,6 +11,7 @@ from dataclasses import replace
 from kinesis_spout.errors import CheckpointUnreadable
 from kinesis_spout.zookeeper.administration import next_epoch
 from kinesis_spout.zookeeper.application import Application
+from kinesis_spout.zookeeper.attachments import empty, stored_attachments
 from kinesis_spout.zookeeper.session import ZooKeeperSession
 from kinesis_spout.zookeeper.tree.chunks import ChunkLimits, chunked, operation_bytes
 from kinesis_spout.zookeeper.tree.nodes import Nodes, StoredShard
@@ -57,10 +58,13 @@ class Beginning:
             for shard in shards
         }
         existing = {self._paths.shard(shard_id) for shard_id in stored}
+        attached = stored_attachments(self._session, self._paths, self._nodes)
         paths = sorted(encoded.keys() | existing)
         for chunk in chunked(paths, lambda path: operation_bytes(path, encoded.get(path, b"")), self._limits):
             transaction = self._client.transaction()
             transaction.check(self._paths.base, claim)
+            empty(transaction, self._paths, attached, f"the application begins at {application.start}")
+            attached = []
             for path in chunk:
                 if path not in encoded:
                     transaction.delete(path)

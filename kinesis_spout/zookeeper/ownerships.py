@@ -73,6 +73,11 @@ class Ownerships:
         with self._lock:
             return self._owned.get(shard_id)
 
+    def all(self) -> dict[str, Ownership]:
+        """Give everything that is ours."""
+        with self._lock:
+            return dict(self._owned)
+
     def in_doubt(self) -> dict[str, Ownership]:
         """Give the owned shards with a write whose outcome is not known."""
         with self._lock:

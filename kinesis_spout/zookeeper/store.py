@@ -19,9 +19,10 @@ from typing import Any
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError
 
 from kinesis_spout.errors import ConsumerAlive, StoreUnavailable
-from kinesis_spout.ports import CheckpointWrite, CommitResult
+from kinesis_spout.ports import Attachment, CheckpointWrite, CommitResult
 from kinesis_spout.zookeeper.administration import Administration
 from kinesis_spout.zookeeper.application import Application, progress_lost, refuse_latest
+from kinesis_spout.zookeeper.attachments import Attachments
 from kinesis_spout.zookeeper.beginning import Beginning
 from kinesis_spout.zookeeper.ownerships import Ownership, Ownerships
 from kinesis_spout.zookeeper.session import ZooKeeperSession
@@ -29,6 +30,7 @@ from kinesis_spout.zookeeper.tree.chunks import ChunkLimits, chunked, operation_
 from kinesis_spout.zookeeper.tree.layout import make_layout
 from kinesis_spout.zookeeper.tree.nodes import Nodes
 from kinesis_spout.zookeeper.tree.paths import Paths
+from kinesis_spout.zookeeper.whole_commit import WholeCommit
 from shard_state import Checkpoint, Position, Shard
 
 _PAUSE_SECONDS = 0.05
@@ -56,6 +58,10 @@ class ZooKeeperCheckpointStore:
         self._nodes = Nodes(session, paths)
         self._administration = Administration(session, paths, self._nodes, self._limits)
         self._beginning = Beginning(session, paths, self._nodes, self._limits)
+        self._attachments = Attachments(session, paths, self._nodes)
+        self._whole = WholeCommit(
+            session, paths, ownerships, self._attachments, self._resolve, self._limits.max_indivisible_bytes
+        )
         self._mark: bytes | None = None
         """As ``open`` found or made it."""
 
@@ -186,9 +192,14 @@ class ZooKeeperCheckpointStore:
         nodes = self._nodes.present(shard_ids, self._paths.owner, self._client.get_async)
         return {shard_id: data.decode() for shard_id, (data, _) in nodes.items()}
 
+    def attached(self, name: str) -> bytes | None:
+        """Read an attachment (see the port)."""
+        self.check_begun()
+        return self._attachments.read(name)
+
     # -- committing
 
-    def commit(self, writes: Sequence[CheckpointWrite]) -> CommitResult:
+    def commit(self, writes: Sequence[CheckpointWrite], attachment: Attachment | None = None) -> CommitResult:
         """Store the writes under the fence (see the port). Of two for one shard the later counts."""
         deadline = self._session.deadline()
         self._ownerships.notice_silence()
@@ -203,6 +214,10 @@ class ZooKeeperCheckpointStore:
                 fenced.add(write.shard_id)
             else:
                 pending[write.shard_id] = write.checkpoint.encode()
+        if attachment is not None:
+            if fenced:
+                return CommitResult(fenced=frozenset(fenced | pending.keys()))
+            return self._whole.commit(pending, attachment, deadline)
         committed: set[str] = set()
         for chunk in chunked(
             pending.items(), lambda item: operation_bytes(self._paths.shard(item[0]), item[1]), self._limits

@@ -26,6 +26,9 @@ from shard_state import (
 )
 from tests.model.stream_in_memory import LinesOfRecords, Store, Stream
 
+MOST_WRITTEN = 300
+"""By outages, in sequence numbers."""
+
 
 class ShellModel(RuleBasedStateMachine):
     """The rules of every shell. A model of one shell adds how it reads, delivers and settles."""
@@ -42,6 +45,9 @@ class ShellModel(RuleBasedStateMachine):
         """Shards that another consumer took, which ours does not know yet."""
         self.spared: dict[tuple[str, SequenceNumber], int] = {}
         """How many deliveries of a record failed while the breaker was open, under the present ownership."""
+        self.suspects: dict[tuple[str, SequenceNumber], int] = {}
+        """How many failed while it was closed."""
+        self.was_open = False
 
     @initialize(
         order=st.sampled_from(Order),
@@ -87,6 +93,8 @@ class ShellModel(RuleBasedStateMachine):
             breaker=self.breaker,
         )
         self.spared.clear()
+        self.suspects.clear()
+        self.was_open = False
         self.lines = LinesOfRecords(self.order, self.stream.unfinished)
         self.stolen.clear()
         self.crash()
@@ -132,20 +140,54 @@ class ShellModel(RuleBasedStateMachine):
         self.manager.acquired(shard_id, checkpoint)
         self.lines.begin(shard_id, checkpoint)
         self.spared = {place: count for place, count in self.spared.items() if place[0] != shard_id}
+        self.suspects = {place: count for place, count in self.suspects.items() if place[0] != shard_id}
         return checkpoint
 
     # The breaker
+
+    @precondition(lambda self: self.breaker is not None and self.stream.written < MOST_WRITTEN)
+    @rule(
+        restarts=st.booleans(), mixed=st.booleans(), rounds=st.integers(1, 3), seconds=st.sampled_from((0, 5))
+    )
+    def an_outage(self, *, restarts: bool, mixed: bool, rounds: int, seconds: int) -> None:
+        """All that is delivered fails, perhaps at the next owner of what partly failed before."""
+        for shard_id in self.stream.open_shards():
+            for key in (None, "a", "b", None):
+                self.stream.put(shard_id, key, poison=False)
+        for _ in range(rounds):
+            self.deliver_all(fail_every=2 if mixed else 1)
+        if restarts:
+            self.commit()
+            self.restart(behind=0)
+        for _ in range(rounds + 1):
+            self.deliver_all(fail_every=1)
+            self.now += seconds
+
+    @abstractmethod
+    def deliver_all(self, *, fail_every: int | None) -> None:
+        """Deliver what can be delivered now; fail one of so many records, and ack the others."""
 
     @precondition(lambda self: self.manager.pause is not None)
     @rule()
     def an_operator_resumes(self) -> None:
         assert self.manager.resume()
         assert self.manager.pause is None
+        self.was_open = False
         assert not self.manager.resume()
 
-    def spare(self, shard_id: str, sequence: SequenceNumber) -> None:
-        place = shard_id, sequence
-        self.spared[place] = self.spared.get(place, 0) + 1
+    def failed(self, shard_id: str, sequence: SequenceNumber, *, spared: bool) -> None:
+        """Note that a delivery failed and was decided upon."""
+        place, counts = (shard_id, sequence), self.spared if spared else self.suspects
+        counts[place] = counts.get(place, 0) + 1
+
+    def forgive(self) -> None:
+        """Note what led to it if the breaker has just opened: at most all that failed."""
+        is_open = self.manager.pause is not None
+        if is_open and not self.was_open:
+            for place, count in self.suspects.items():
+                self.spared[place] = self.spared.get(place, 0) + count
+            self.suspects.clear()
+        self.was_open = is_open
 
     def check_limit(self, shard_id: str, sequence: SequenceNumber, attempt: int) -> None:
         """At most 1 + limit deliveries, and those that failed while nothing was given up (invariant 4)."""

@@ -208,6 +208,8 @@ class Delivered:
     outcome: SliceOutcome
     acked: tuple[StoredRecord, ...]
     failed: tuple[StoredRecord, ...]
+    delivered: int
+    """How many of its records reached the handler."""
     killed_by: StoredRecord | None
     """The record that ended the worker; then nobody learns of the outcome."""
 
@@ -237,13 +239,14 @@ def deliver_slice(
     attempts.update({retry.sequence: retry.attempt - 1 for retry in plan.retries})
     blocked: set[str | None] = set(plan.blocked_keys if plan.is_fresh else ())
     stopped = False
+    delivered = 0
     read: list[StoredRecord] = []
     acked: list[StoredRecord] = []
     failed: list[StoredRecord] = []
     failures: list[FailedRecord] = []
     killed_by = None
     for record in records[: plan.limit]:
-        if len(failures) >= plan.max_failures and plan.is_fresh:
+        if (len(failures) >= plan.max_failures and plan.is_fresh) or (plan.probe and delivered):
             break
         previous = read[-1].sequence if read else None
         read.append(record)
@@ -252,9 +255,11 @@ def deliver_slice(
             continue
         attempt = attempts.get(record.sequence, 0)
         held = (order is Order.SHARD and stopped) or (order is Order.KEY and record.key in blocked)
+        held = held or (plan.probe and record.sequence in attempts)
         said = Verdict.ACK
         if not held:
             attempt += 1
+            delivered += 1
             on_delivery(record, [before.sequence for before in acked])
             if record.poison:
                 killed_by = record
@@ -291,6 +296,7 @@ def deliver_slice(
         ),
         acked=tuple(acked),
         failed=tuple(failed),
+        delivered=delivered,
         killed_by=killed_by,
     )
 

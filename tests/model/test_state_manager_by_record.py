@@ -170,6 +170,14 @@ class RecordShell(ShellModel):
         for delivery in expired:
             self.fail_one(delivery, RecordEvent.TIME_OUT, rejected=False)
 
+    def deliver_all(self, *, fail_every: int | None) -> None:
+        self.serve_a_round()
+        for at, (place, (attempt, _)) in enumerate(list(self.out.items())):
+            if fail_every is not None and at % fail_every == 0:
+                self.fail_one(Delivery(*place, attempt), RecordEvent.FAIL, rejected=False)
+            else:
+                self.ack_one(place)
+
     def fail_one(self, delivery: Delivery, event: RecordEvent, *, rejected: bool) -> None:
         place = delivery.shard_id, delivery.sequence
         record = self.stream.record(*place)
@@ -187,9 +195,11 @@ class RecordShell(ShellModel):
             return
         del self.out[place]
         self.lines.fail(record)
-        if self.manager.pause is not None and not rejected:
+        spared = self.manager.pause is not None and not rejected
+        if spared:
             assert isinstance(decision, Retry), "nothing is given up while the breaker is open"
-            self.spare(*place)
+        self.failed(*place, spared=spared)
+        self.forgive()
         if isinstance(decision, Exhausted):
             self.exhausted.append(place)
         else:

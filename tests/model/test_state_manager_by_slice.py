@@ -4,6 +4,7 @@ Jobs end in any order, die, and report late. ``shell_model`` has what else happe
 """
 
 from collections.abc import Callable, Collection
+from itertools import count
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -90,7 +91,9 @@ class SliceShell(ShellModel):
         if before is not None and plans:
             assert before.probe_at is not None
             assert before.probe_at <= self.now
-            assert [plan.limit for plan in plans] == [1], "one record is tried at a time"
+            assert [plan.probe or plan.limit == 1 for plan in plans] == [True], (
+                "one record is tried at a time"
+            )
         for plan in plans:
             for other in self.out:
                 same = (other.shard_id, other.epoch, other.is_fresh) == (
@@ -188,13 +191,18 @@ class SliceShell(ShellModel):
                 record.finished = True
             for record in slice_.failed:
                 self.lines.fail(record)
-        exhausted = self.manager.settle(slice_.plan, slice_.outcome, self.now)
+        exhausted = self.manager.settle(slice_.plan, slice_.outcome, self.now, delivered=slice_.delivered)
         self.exhausted += exhausted
-        if self.manager.pause is not None and self.is_current(slice_.plan):
-            assert all(gone.rejected for gone in exhausted), "nothing is given up while the breaker is open"
+        if self.is_current(slice_.plan):
+            spared = self.manager.pause is not None
+            if spared:
+                assert all(gone.rejected for gone in exhausted), (
+                    "nothing is given up while the breaker is open"
+                )
             for failure in slice_.outcome.failures:
                 if not (failure.held or failure.rejected):
-                    self.spare(slice_.plan.shard_id, failure.sequence)
+                    self.failed(slice_.plan.shard_id, failure.sequence, spared=spared)
+        self.forgive()
         if self.is_current(slice_.plan) and slice_.plan.kind is SliceKind.CARRIED:
             self.take_from_page(slice_.plan.shard_id, slice_.outcome.count)
         finished = {record.sequence for record in slice_.acked} | {gone.sequence for gone in exhausted}
@@ -222,13 +230,13 @@ class SliceShell(ShellModel):
                 self.take_from_page(plan.shard_id, held.count)
         convicted = held is not None and plan.alone and alone and len(held.failures) == 1
         assert convicted or not exhausted
-        if convicted and self.manager.pause is not None:
-            assert held is not None
-            assert not exhausted
-            self.spare(plan.shard_id, held.failures[0].sequence)
         if not convicted:
             return
         assert held is not None
+        spared = self.manager.pause is not None
+        assert not (spared and exhausted)
+        self.failed(plan.shard_id, held.failures[0].sequence, spared=spared)
+        self.forgive()
         first = self.stream.record(plan.shard_id, held.failures[0].sequence)
         assert killer in (None, first)
         self.lines.fail(first)
@@ -270,12 +278,21 @@ class SliceShell(ShellModel):
         current = [plan for plan in self.out if self.is_current(plan)]
         assert self.manager.idle == (not current)
 
-    def work_off(self) -> None:
+    def deliver_all(self, *, fail_every: int | None) -> None:
+        handled = count()
+
+        def verdict(_record: StoredRecord, _attempt: int) -> Verdict:
+            at = next(handled)
+            return Verdict.FAIL if fail_every is not None and at % fail_every == 0 else Verdict.ACK
+
         self.fetch()
         self.plan()
         while self.out:
             plans = [self.out[0]] if self.out[0].alone else [plan for plan in self.out if not plan.alone]
-            self.run_job(plans, lambda _record, _attempt: Verdict.ACK)
+            self.run_job(plans, verdict)
+
+    def work_off(self) -> None:
+        self.deliver_all(fail_every=None)
         while self.exhausted:
             gone = self.exhausted.pop()
             self.stream.record(gone.shard_id, gone.sequence).finished = True

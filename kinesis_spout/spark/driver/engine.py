@@ -30,7 +30,7 @@ from kinesis_spout.spark.driver.retry_buffer import RetryBuffer
 from kinesis_spout.spark.driver.running_batches import Batch, RunningBatches
 from kinesis_spout.spark.driver.settling import Settling
 from kinesis_spout.spark.driver.tip_poller import TipPoller
-from kinesis_spout.spark.tasks.jobs import BatchRunner
+from kinesis_spout.spark.tasks.jobs import BatchRunner, HandlerRaised
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from shard_state import SliceKind, SlicePlan
 
@@ -50,6 +50,7 @@ class MicroBatchEngine:
         self._consumer = consumer
         self._manager = consumer.manager
         self._settings = settings
+        self._runner = runner
         self._name = name
         self._shards: dict[str, DriverShard] = {}
         self._retry_data = RetryBuffer(settings.max_buffered_bytes // 2)
@@ -315,6 +316,11 @@ class MicroBatchEngine:
     def _done(self, batch: Batch, results: list[WorkResult]) -> None:
         self._running.remove(batch)
         now = self._consumer.now
+        is_whole = all(shard_of(work.plan, self._shards) is not None for work in batch.works)
+        if not self._runner.settled(batch.tag, is_whole=is_whole):
+            self._settling.died(batch, HandlerRaised("its shards were lost meanwhile"))
+            self._look_again(batch, now)
+            return
         results = self._settling.done(batch, results, now, stopping=self._stopping.is_set())
         self._look_again(batch, now)
         progress = batch_progress(

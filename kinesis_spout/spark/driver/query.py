@@ -11,7 +11,7 @@ from pyspark import SparkContext
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.open_ports import client_settings
-from kinesis_spout.consumer.ports import Ports
+from kinesis_spout.consumer.ports import Companion, Ports
 from kinesis_spout.errors import InvalidConfig, KinesisSpoutError
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark.driver.engine import MicroBatchEngine
@@ -227,6 +227,7 @@ def start_query(
     name: str | None,
     *,
     door: str,
+    companion: Companion | None = None,
 ) -> SpoutQuery:
     """Start a query; its handle's ``stop`` closes the ports. A start that fails closes them as well.
 
@@ -237,13 +238,14 @@ def start_query(
         runner: runs them.
         name: the query's; the application's unless given.
         door: what the user called, for the log.
+        companion: what changes with the records that are finished. Then one batch runs at a time.
     """
     # The engine times out whole jobs: the records inside one are not tracked one by one.
-    consumer = Consumer(config, ports, message_timeout_seconds=None, door=door)
+    consumer = Consumer(config, ports, message_timeout_seconds=None, door=door, companion=companion)
     settings = EngineSettings(
         parallelism=lambda: context.defaultParallelism,
         shards_per_task=config.shards_per_task,
-        max_concurrent_batches=config.max_concurrent_batches,
+        max_concurrent_batches=1 if companion is not None else config.max_concurrent_batches,
         records_per_fetch=config.max_records_per_fetch,
         poll_seconds=config.poll_interval_seconds,
         idle_poll_seconds=max(config.poll_interval_seconds, config.idle_poll_interval_seconds),

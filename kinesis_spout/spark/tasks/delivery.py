@@ -76,6 +76,8 @@ class SliceDelivery(ABC):
         """Whether more may be delivered: neither the limit nor the bound on failures is reached."""
         if self._settings.order is Order.SHARD and self.failures:
             return False
+        if self._plan.probe and self.delivered:
+            return False
         return self.count < self._plan.limit and len(self.failures) < self._plan.max_failures
 
     def fetch(self, getter: "PollingShardGetter", limit: int) -> Page:
@@ -113,7 +115,7 @@ class SliceDelivery(ABC):
 
     def _runs(self, records: Sequence[Record]) -> Iterator[Sequence[Record]]:
         """Split off what is not delivered, and what must be watched one by one; normally all is one run."""
-        one_by_one = self._settings.order is not Order.UNORDERED
+        one_by_one = self._settings.order is not Order.UNORDERED or self._plan.probe
         if not (one_by_one or self._holes or self._attempts or self._blocked):
             yield records
             return
@@ -128,7 +130,7 @@ class SliceDelivery(ABC):
                 start = at + 1
                 if passed_over:
                     self.pass_over(record)
-                elif record.partition_key is not None and record.partition_key in self._blocked:
+                elif self._must_wait(record):
                     self._hold(record)
                     if not self.room:
                         return
@@ -136,6 +138,11 @@ class SliceDelivery(ABC):
                     yield records[at : at + 1]
         if start < len(records):
             yield records[start:]
+
+    def _must_wait(self, record: Record) -> bool:
+        if self._plan.probe and record.sequence in self._attempts:
+            return True
+        return record.partition_key is not None and record.partition_key in self._blocked
 
     @abstractmethod
     def deliver_run(self, run: Sequence[Record], until: float) -> int:

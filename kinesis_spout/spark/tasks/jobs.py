@@ -66,6 +66,18 @@ class BatchRunner(Protocol):
         """
         ...
 
+    def settled(self, tag: str, *, is_whole: bool) -> bool:
+        """Take in that the outcomes of a job are about to be taken in. Called under the consumer's lock.
+
+        Args:
+            tag: as given to ``run``, which has returned.
+            is_whole: whether all shards of the job are still owned, as they were when it began.
+
+        Returns:
+            Whether the outcomes may be taken in; if not, its slices are planned again.
+        """
+        ...
+
     def has_begun(self, tag: str) -> bool:
         """Tell whether a task of the job under ``tag`` has begun. Until then it waits for its turn."""
         ...

@@ -71,6 +71,8 @@ class KeepingDelivery(SliceDelivery):
     def __init__(self, work: WorkSlice, settings: DeliverySettings) -> None:
         super().__init__(work, settings)
         self._most_rows = work.plan.max_failures if work.plan.room is None else work.plan.room
+        # On its way to the one row of a probe it passes over whatever there is.
+        self._most_fetched = work.plan.limit if work.plan.probe else min(work.plan.limit, self._most_rows)
         self._fetched = 0
         self.batches: list[pa.RecordBatch] = []
         """The rows, in order."""
@@ -118,7 +120,7 @@ class KeepingDelivery(SliceDelivery):
 
     @property
     def _still_to_fetch(self) -> int:
-        return min(self._plan.limit, self._most_rows) - self._fetched
+        return self._most_fetched - self._fetched
 
 
 def _rows(run: Sequence[Record]) -> ArrowRows:

@@ -72,14 +72,20 @@ class OpenTrees:
     """What they were made of, for the case that they fail."""
 
 
+class ForDriver:
+    """What no stage looks at: it is for whoever collects the end of the job."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CountsBlock:
-    """What components have done, for the driver."""
+class CountsBlock(ForDriver):
+    """What components have done."""
 
     counts: Mapping[str, ComponentCounts]
 
 
-Block = TupleBlock | AckBlock | OpenTrees | CountsBlock
+Block = TupleBlock | AckBlock | OpenTrees | ForDriver
 
 
 class Parcel:

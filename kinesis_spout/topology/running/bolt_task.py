@@ -36,6 +36,7 @@ class BoltTask:
     def __init__(
         self,
         bolt: Bolt,
+        *,
         context: TaskContext,
         conf: dict[str, Any],
         collector: Collector,

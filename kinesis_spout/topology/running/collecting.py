@@ -64,12 +64,12 @@ class Collector:
         if output is None or output.direct or len(values) != output.size:
             raise self._refused(values, stream)
         self.counts.emitted += 1
-        if anchors.__class__ is Tuple and not anchors.state:  # type: ignore[union-attr]
-            edges = anchors.edges  # type: ignore[union-attr]
+        if isinstance(anchors, Tuple) and not anchors.state:
+            edges = anchors.edges
             for _, send in output.to_all:
                 if edges:
                     edge = getrandbits(64)
-                    anchors.ack_value ^= edge  # type: ignore[union-attr]
+                    anchors.ack_value ^= edge
                     send(values, dict.fromkeys(edges, edge))
                 else:
                     send(values, {})
@@ -77,7 +77,7 @@ class Collector:
                 return
             for choose in output.chosen:
                 for _, send in choose(values):
-                    send(values, self._anchored((anchors,)))  # type: ignore[arg-type]
+                    send(values, self._anchored((anchors,)))
             return
         self._emit(output, values, anchors)
 

@@ -35,3 +35,17 @@ class ComponentCounts:
     def latency_ms(self) -> float:
         """The mean time of a call of ``execute``, in milliseconds; 0 without any."""
         return 1000 * self.sampled_seconds / self.sampled if self.sampled else 0.0
+
+    def told(self) -> dict[str, int | float | str]:
+        """Give the counts in the words of a query's progress."""
+        return {
+            "executed": self.executed,
+            "emitted": self.emitted,
+            "acked": self.acked,
+            "failed": self.failed,
+            "timedOut": self.timed_out,
+            "ackedTwice": self.acked_twice,
+            "errors": self.errors,
+            "executeLatencyMs": round(self.latency_ms, 3),
+            "lastError": self.last_error,
+        }

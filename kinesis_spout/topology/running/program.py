@@ -44,6 +44,7 @@ def program_of(
     name: str,
     graph: ComponentGraph,
     spout: str,
+    *,
     options: TopologyConf,
     conf: Mapping[str, Any],
     parallelism: int,

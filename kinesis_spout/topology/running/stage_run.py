@@ -53,7 +53,7 @@ class StageRun:
         clock: Callable[[], float],
         record: Record | None = None,
     ) -> None:
-        self._program = program
+        self.program = program
         self._graph = program.graph
         self._plan = program.plan
         self.stage = stage
@@ -122,7 +122,7 @@ class StageRun:
                 task.tick()
                 task.flush()
         self.outbox.close()
-        if self._program.ackers and self._plan.exchanges:
+        if self.program.ackers and self._plan.exchanges:
             self._tell_ackers()
         self.outbox.add(0, CountsBlock(counts=self._taken_counts()))
 
@@ -150,15 +150,15 @@ class StageRun:
         if task is None:
             collector = Collector(component, self.trees)
             self._wire(collector, component, index)
-            graph, program = self._graph, self._program
+            graph, program = self._graph, self.program
             made = graph[component]
             task = BoltTask(
                 program.new_bolt(component),
-                context_of(graph, program.topology, made, index),
-                {**program.conf, **made.conf},
-                collector,
-                self.trees,
-                self._clock,
+                context=context_of(graph, program.topology, made, index),
+                conf={**program.conf, **made.conf},
+                collector=collector,
+                trees=self.trees,
+                clock=self._clock,
             )
             self._tasks[component, index] = task
         return task
@@ -203,7 +203,7 @@ class StageRun:
     # Ackers
 
     def _tell_ackers(self) -> None:
-        trees, ackers = self.trees, self._program.ackers
+        trees, ackers = self.trees, self.program.ackers
         roots = np.fromiter(trees.values.keys(), np.uint64, len(trees.values))
         values = np.fromiter(trees.values.values(), np.uint64, len(trees.values))
         of_acker = roots % np.uint64(ackers)

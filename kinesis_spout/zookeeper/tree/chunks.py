@@ -19,6 +19,8 @@ class ChunkLimits:
 
     max_bytes: int = 512 * 1024
     max_writes: int = 2_000
+    max_indivisible_bytes: int = 960 * 1024
+    """Of a transaction that cannot be cut: what the server takes, less what is estimated too low."""
 
 
 def chunked(items: Iterable[T], size_bytes: Callable[[T], int], limits: ChunkLimits) -> Iterator[list[T]]:

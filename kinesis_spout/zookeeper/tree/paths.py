@@ -8,6 +8,7 @@
     draining/{member}            this member should own nothing; kept until it leaves
     owners/{shardId}             ephemeral: the fence of every checkpoint write
     paused/{member}              ephemeral: this member pauses; to remove the node tells it to go on
+    attached/{name}              what is stored with the checkpoints in one transaction, such as a topology's state
 
 /{root}/~leaders/{name}          where processes stand for election; no application can be called so
 """
@@ -89,6 +90,15 @@ class Paths:
     def paused(self) -> str:
         """Parent of the notices of members that have paused."""
         return f"{self.base}/paused"
+
+    @property
+    def attached(self) -> str:
+        """Parent of the attachments."""
+        return f"{self.base}/attached"
+
+    def attachment(self, name: str) -> str:
+        """Where an attachment is."""
+        return f"{self.attached}/{name}"
 
     def shard(self, shard_id: str) -> str:
         """Where a shard's checkpoint is."""

@@ -9,7 +9,7 @@ import pytest
 from kinesis_spout.consumer import burying, consumer
 from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.errors import DeadLetterError, StoreUnavailable
-from kinesis_spout.ports import CheckpointStore, CheckpointWrite, CommitResult
+from kinesis_spout.ports import Attachment, CheckpointStore, CheckpointWrite, CommitResult
 from kinesis_spout.testing import InMemoryDeadLetterSink, InMemoryShardLister, InMemoryStream
 from kinesis_spout.tuples.record_spout import RecordSpout
 from shard_state import SHARD_START, Checkpoint, Shard
@@ -70,11 +70,11 @@ class StoreThatFails:
     def __getattr__(self, name: str) -> object:
         return getattr(self._store, name)
 
-    def commit(self, writes: Sequence[CheckpointWrite]) -> CommitResult:
+    def commit(self, writes: Sequence[CheckpointWrite], attachment: Attachment | None = None) -> CommitResult:
         if self.failures:
             self.failures -= 1
             raise StoreUnavailable("the connection dropped")
-        return self._store.commit(writes)
+        return self._store.commit(writes, attachment)
 
 
 def test_a_checkpoint_names_the_member_that_owns_its_shard(world: World) -> None:
@@ -241,7 +241,7 @@ class StoreThatFences(StoreThatFails):
 
     fences_next = False
 
-    def commit(self, writes: Sequence[CheckpointWrite]) -> CommitResult:
+    def commit(self, writes: Sequence[CheckpointWrite], attachment: Attachment | None = None) -> CommitResult:
         if self.fences_next:
             self.fences_next = False
             return CommitResult(fenced=frozenset(write.shard_id for write in writes))

@@ -90,9 +90,12 @@ class TestRecordByRecord:
         assert manager.ack("a", retry.sequence, 1.0)
         assert manager.pause is None
         assert manager.may_read("a", 1.0)
-        again = manager.take_retry("a", 1.0)
-        assert again is not None
-        assert isinstance(manager.fail("a", again.sequence, 1.0, attempt=again.attempt), Exhausted)
+        decisions = []
+        for now in (1.0, 1.0, 1.0, 1.0, 10.0):
+            again = manager.take_retry("a", now)
+            assert again is not None
+            decisions.append(type(manager.fail("a", again.sequence, now, attempt=again.attempt)))
+        assert decisions == [Retry] * 4 + [Exhausted]
 
     def test_the_ack_of_another_record_does_not_close_it(self) -> None:
         manager = owner_of("a", limit=3)
@@ -188,7 +191,7 @@ class TestRecordByRecord:
         assert manager.take_retry("a", 0.6) is not None
         assert not manager.resume()
 
-    def test_deliveries_that_failed_while_it_was_open_are_not_stored_as_attempts(self) -> None:
+    def test_deliveries_that_failed_while_it_was_open_or_opened_it_are_not_stored_as_attempts(self) -> None:
         manager = owner_of("a", limit=3)
         broken(manager)
         for now in (1.0, 10.0, 100.0):
@@ -196,7 +199,28 @@ class TestRecordByRecord:
             if retry is not None:
                 manager.fail("a", retry.sequence, now, attempt=retry.attempt)
         (commit,) = manager.to_commit()
-        assert dict(commit.checkpoint.attempts) == {n(number): 1 for number in range(1, 5)}
+        assert commit.checkpoint.attempts == ()
+
+    def test_only_the_failures_that_opened_it_are_forgiven(self) -> None:
+        manager = owner_of("a", limit=1)
+        manager.emit("a", n(1), None, 0.0)
+        fail(manager, 1)
+        for number in range(2, 22):
+            manager.emit("a", n(number), None, 0.0)
+            manager.ack("a", n(number), 0.0)
+        for number in range(22, 40):
+            manager.emit("a", n(number), None, 0.0)
+            fail(manager, number)
+        assert manager.pause is not None
+        (commit,) = manager.to_commit()
+        assert dict(commit.checkpoint.attempts) == {n(1): 1}
+
+    def test_what_was_given_up_before_it_opened_stays_given_up(self) -> None:
+        manager = owner_of("a", limit=0)
+        broken(manager)
+        assert manager.pause is not None
+        assert manager.dead_lettered("a", n(1), 0.0)
+        assert not manager.dead_lettered("a", n(5), 0.0)
 
 
 def failed(number: int, index: int, **how: Any) -> FailedRecord:

@@ -311,6 +311,14 @@ class TestDeaths:
         assert slices.state.tracker.state(n(3)) is RecordState.WAITING
         assert slices.state.tracker.attempts(n(3)) == 1
 
+    def test_a_page_under_suspicion_is_no_larger_than_what_can_be_held_of_it(self) -> None:
+        slices = owned(capacity=Capacity(records=1_000, holes=4))
+        settle(slices, fresh(slices), read(1, 4, failed(0, 1), failed(2, 3)))
+        die(slices, fresh(slices))
+        plan = fresh(slices, carried=8)
+        assert plan.alone
+        assert plan.limit == plan.max_failures == 1
+
     def test_the_shard_goes_on_while_a_page_of_it_is_halved(self) -> None:
         slices = owned()
         die(slices, fresh(slices))

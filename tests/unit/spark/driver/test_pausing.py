@@ -82,6 +82,32 @@ def test_while_it_pauses_one_record_is_tried_at_a_time_and_nothing_is_given_up(w
     assert world.dead_letters.letters == []
 
 
+def test_the_next_query_does_not_pause_for_what_failed_at_the_one_before(world: EngineWorld) -> None:
+    put(world, 400)
+    acked: set[str] = set()
+    deliveries: list[str] = []
+
+    def handle(record: Record) -> None:
+        payload = record.data.decode()
+        deliveries.append(payload)
+        if int(payload.partition("-")[2]) % 2:
+            raise ValueError("bad for ever")
+        acked.add(payload)
+
+    running = world.start(handle, retry_backoff_seconds=60.0)
+    wait_until(lambda: len(deliveries) == 400, "all were delivered")
+    wait_until(lambda: running.consumer.manager.idle, "all have settled")
+    running.stop()
+    again = world.start(handle, retry_backoff_seconds=60.0)
+    wait_until(lambda: len(deliveries) == 600, "what failed was delivered again")
+    wait_until(lambda: again.consumer.manager.idle, "it has settled")
+    assert again.query.pause is None
+    world.put("secret-1000", key="fresh")
+    wait_until(lambda: "secret-1000" in acked, "a fresh record goes through")
+    assert again.query.pause is None
+    again.stop()
+
+
 def test_an_operator_ends_the_pause_by_the_handle(world: EngineWorld) -> None:
     payloads, handler = put(world, 300), Mendable()
     running = world.start(handler, retry_limit=3)

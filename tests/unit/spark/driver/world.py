@@ -136,6 +136,9 @@ class InProcessRunner:
         self.begun: set[str] = set()
         self.queueing = False
         """Whether others have the cluster."""
+        self.settled_whole: dict[str, bool] = {}
+        """Whether all shards were still owned when outcomes were about to be taken in, by tag."""
+        self.refuses_outcomes = False
         self.cancels_missed = 0
         """So many cancels come before Spark knows the job."""
         self._met: set[str] = set()
@@ -152,6 +155,10 @@ class InProcessRunner:
         results = [result for pack in travelled for result in self._run_task(pack)]
         returned: list[WorkResult] = pickle.loads(pickle.dumps(results))
         return returned
+
+    def settled(self, tag: str, *, is_whole: bool) -> bool:
+        self.settled_whole[tag] = is_whole
+        return not self.refuses_outcomes
 
     def _run_task(self, pack: Sequence[WorkSlice]) -> list[WorkResult]:
         def deliver(work: WorkSlice, rules: DeliverySettings) -> SliceDelivery:

@@ -257,3 +257,17 @@ def test_outcomes_that_are_missing_blame_no_record_and_those_given_twice_mean_th
 
     with pytest.raises(error, match=f"the outcomes of 2 slices, got {outcomes}"):
         made._kept(TAG, 2)
+
+
+def test_of_a_probe_one_row_is_kept_that_never_failed_however_many_come_before_it(world: World) -> None:
+    records = world.put(7)
+    finished = ((records[0].sequence, records[1].sequence),)
+    attempts = tuple((records[at].sequence, 1) for at in (0, 2, 3, 4))
+    probe = plan(holes=finished, attempts=attempts, room=1, probe=True)
+    kept = world.keep(WorkSlice(plan=probe), records_per_fetch=2)
+
+    assert kept.data == [records[5].data]
+    (result,) = kept.results
+    assert (result.outcome.count, result.delivered) == (6, 1)
+    held = [(each.sequence, each.held, each.attempt) for each in result.outcome.failures]
+    assert held == [(sequence, True, 1) for sequence, _ in attempts]

@@ -1,0 +1,186 @@
+"""What a tuple costs on its way through a topology: CPU of all processes, by the kind of way.
+
+Every topology reads the same records of 100 bytes from 8 shards of one endpoint on loopback, in the way of
+``backlog_reading``; Kinesis' own read limits are lifted. The first row is ``foreach_record`` with a handler that does
+nothing: what is above it is the topology's.
+
+Every row is checked: the spout acked exactly the records that were sent, and each bolt executed as many tuples as it
+must.
+"""
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from backlog_reading import DEADLINE_SECONDS, Cost, Load, cost_of, let_processes_import_benchmarks
+from canned_kinesis import CannedKinesis
+from figures import Figure, ProcessTree, Step
+from local_spark import local_session, spark_processes, spout_config
+from other_services import other_services
+from pyspark.sql import SparkSession
+from read_limits import UNPACED_WORKERS, lift_read_limits
+from topology_components import Ack, Count, Key, PassOn, Repeat
+
+from kinesis_spout import KinesisSpout
+from kinesis_spout.spark.driver.query import SpoutQuery
+from kinesis_spout.topology import TopologyBuilder
+from kinesis_spout.zookeeper import EmbeddedZooKeeper
+
+SHARDS: Final = 8
+SIZE_BYTES: Final = 100
+CORES: Final = 2
+HANDLER: Final = "foreach_record, nothing done"
+_LOOK_EVERY_SECONDS: Final = 0.02
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """A topology, from the spout "orders" on."""
+
+    wire: Callable[[TopologyBuilder], None] | None
+    """None: no topology but a handler."""
+    tuples: Mapping[str, int] = field(default_factory=dict)
+    """How many tuples each bolt executes for each record."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    goal_tuples_per_second: int | None = None
+
+
+def _fused(bolts: int) -> Callable[[TopologyBuilder], None]:
+    def wire(builder: TopologyBuilder) -> None:
+        before = "orders"
+        for number in range(1, bolts):
+            builder.set_bolt(f"pass{number}", PassOn(), CORES).shuffle_grouping(before)
+            before = f"pass{number}"
+        builder.set_bolt("end", Ack(), CORES).shuffle_grouping(before)
+
+    return wire
+
+
+def _tree(builder: TopologyBuilder) -> None:
+    builder.set_bolt("repeat", Repeat(9), CORES).shuffle_grouping("orders")
+    builder.set_bolt("end", Ack(), CORES).shuffle_grouping("repeat")
+
+
+def _exchanged(builder: TopologyBuilder) -> None:
+    builder.set_bolt("key", Key(), CORES).shuffle_grouping("orders")
+    builder.set_bolt("end", Ack(), CORES).fields_grouping("key", ["key"])
+
+
+def _counted(builder: TopologyBuilder) -> None:
+    builder.set_bolt("key", Key(), CORES).shuffle_grouping("orders")
+    builder.set_bolt("end", Count(), CORES).fields_grouping("key", ["key"])
+
+
+WAYS: Final = {
+    HANDLER: Way(wire=None),
+    "1 fused bolt": Way(wire=_fused(1), tuples={"end": 1}, goal_tuples_per_second=500_000),
+    "1 fused bolt, no ackers": Way(wire=_fused(1), tuples={"end": 1}, options={"ackers": 0}),
+    "3 fused bolts": Way(wire=_fused(3), tuples={"pass1": 1, "pass2": 1, "end": 1}),
+    "trees of 10 tuples, fused": Way(wire=_tree, tuples={"repeat": 1, "end": 9}),
+    "a fused bolt, then fields grouping": Way(
+        wire=_exchanged, tuples={"key": 1, "end": 1}, goal_tuples_per_second=300_000
+    ),
+    "a fused bolt, then fields grouping, no ackers": Way(
+        wire=_exchanged, tuples={"key": 1, "end": 1}, options={"ackers": 0}
+    ),
+}
+
+
+def figures(*, quick: bool, only: Sequence[str] = ()) -> Iterator[Figure | Step]:
+    known = {name for name in WAYS if not only or any(word in name for word in only)}
+    load = Load(
+        shards=SHARDS,
+        size_bytes=SIZE_BYTES,
+        records=320_000 if quick else 2_400_000,
+        warm_up_records=160_000 if quick else 800_000,
+        kind="orders",
+    )
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        yield Step("starting Spark and ZooKeeper")
+        let_processes_import_benchmarks()
+        lift_read_limits()
+        kinesis = stack.enter_context(CannedKinesis(stack.enter_context(other_services())))
+        zookeeper = stack.enter_context(EmbeddedZooKeeper(Path(name) / "zookeeper"))
+        spark = stack.enter_context(local_session(**UNPACED_WORKERS))
+        costs: dict[str, Cost] = {}
+        for at, (what, way) in enumerate(WAYS.items()):
+            if what not in known and what != HANDLER:
+                continue
+            yield Step(what)
+            directory = Path(name) / str(at)
+            config = spout_config(
+                kinesis.settings,
+                load.stream(f"way{at}"),
+                directory,
+                app=f"way{at}",
+                zookeeper=zookeeper.connect_string,
+                **way.settings,
+            )
+            with _Reading(KinesisSpout(config), spark, way, directory) as reading:
+                costs[what] = cost_of(reading, kinesis, f"way{at}", load)
+            yield _figure(what, way, costs)
+
+
+def _figure(what: str, way: Way, costs: Mapping[str, Cost]) -> Figure:
+    cost, handler = costs[what], costs[HANDLER]
+    tuples = sum(way.tuples.values())
+    above = cost.cpu_micros - handler.cpu_micros
+    notes = [f"{cost.records_per_second:,.0f} records/s"]
+    if tuples:
+        notes += [
+            f"{cost.records_per_second * tuples:,.0f} tuples/s",
+            f"{above:.2f} above the handler, {above / tuples:.2f} a tuple",
+        ]
+    goal = way.goal_tuples_per_second
+    return Figure(
+        what=what,
+        value=cost.cpu_micros,
+        unit="CPU s/million records",
+        at_most=None if goal is None else round(CORES * 1e6 / goal, 2),
+        note="; ".join(notes),
+    )
+
+
+class _Reading(AbstractContextManager["_Reading"]):
+    """A topology at work, or a handler, which ends with the block; see ``backlog_reading.Reading``."""
+
+    def __init__(self, spout: KinesisSpout, spark: SparkSession, way: Way, directory: Path) -> None:
+        self._way = way
+        self._jvm: ProcessTree = spark_processes(spark)
+        if way.wire is None:
+            self._query: Any = spout.foreach_record(spark, _nothing)
+            self._spout: SpoutQuery = self._query
+        else:
+            builder = TopologyBuilder()
+            builder.set_spout("orders", spout, fields=["order"])
+            way.wire(builder)
+            topology = builder.build("benchmark", state=str(directory / "state"), **way.options)
+            self._query = topology.run(spark)
+            self._spout = self._query.spouts["orders"]
+
+    def __exit__(self, *_error: object) -> None:
+        self._query.stop()
+
+    def cpu_seconds(self) -> float:
+        return time.process_time() + self._jvm.cpu_seconds()
+
+    def wait_for(self, records: int) -> None:
+        spout, deadline = self._spout, time.monotonic() + DEADLINE_SECONDS
+        while spout.counters.acked < records:
+            assert spout.isActive, str(spout.exception())
+            assert time.monotonic() < deadline, f"expected {records} acks, got {spout.counters}"
+            time.sleep(_LOOK_EVERY_SECONDS)
+        assert spout.counters.acked == spout.counters.delivered == records, spout.counters
+        if self._way.wire is not None:
+            for component, tuples in self._way.tuples.items():
+                executed = self._query.components[component].executed
+                assert executed == records * tuples, (component, executed, records)
+
+
+def _nothing(_record: Any) -> None:
+    pass

@@ -1,0 +1,228 @@
+"""A running topology: how it is started, and the handle on it, shaped like PySpark's ``StreamingQuery``."""
+
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import msgspec
+
+from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.kinesis_spout import KinesisSpout
+from kinesis_spout.spark.driver.query import SpoutQuery
+from kinesis_spout.spark.tasks.jobs import classic_context
+from kinesis_spout.spark.tasks.task import TaskSettings
+from kinesis_spout.topology.graph.component_graph import Component
+from kinesis_spout.topology.running.component_counts import ComponentCounts
+from kinesis_spout.topology.running.program import Program, program_of
+from kinesis_spout.topology.spark.keyed_state import KeyedState
+from kinesis_spout.topology.spark.runner import TopologyRunner
+from kinesis_spout.topology.spark.spout_values import SpoutValues
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    from kinesis_spout.topology.topology import Topology
+
+_JOB_TIMEOUTS: Final = 3.0
+"""A job may take so many message time-outs, for a tree's may be reset. What hangs longer is cancelled."""
+_LOOK_SECONDS: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class RunningSpout:
+    """One spout of a running topology."""
+
+    query: SpoutQuery
+    counts: Callable[[], Mapping[str, ComponentCounts]]
+
+
+class TopologyQuery:
+    """One running topology. Its methods may be called from any thread.
+
+    With several spouts each runs its own micro-batches through the graph, and this speaks for all of them.
+    """
+
+    def __init__(self, name: str, spouts: Mapping[str, RunningSpout]) -> None:
+        self._name = name
+        self._spouts = dict(spouts)
+        self._run_id = str(uuid.uuid4())
+
+    @property
+    def id(self) -> str:
+        """The same for every run of this topology on the same streams."""
+        ids = "/".join(sorted(spout.query.id for spout in self._spouts.values()))
+        return str(uuid.uuid5(uuid.NAMESPACE_URL, f"kinesis-spout:topology/{ids}"))
+
+    @property
+    def runId(self) -> str:  # noqa: N802 - as StreamingQuery spells it
+        """Another for every run."""
+        return self._run_id
+
+    @property
+    def name(self) -> str:
+        """The query's name: the topology's, unless another was given."""
+        return self._name
+
+    @property
+    def spouts(self) -> dict[str, SpoutQuery]:
+        """The query of each spout, by the spout's id: its shards, its counters, its pause."""
+        return {name: spout.query for name, spout in self._spouts.items()}
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802
+        """Whether all of it runs: it was neither stopped nor ended by an error."""
+        return all(query.isActive for query in self.spouts.values())
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """What the topology is doing now, or how it ended; of several spouts, of the first that tells of an end."""
+        ended = [query for query in self.spouts.values() if not query.isActive]
+        return (ended or list(self.spouts.values()))[0].status
+
+    @property
+    def components(self) -> dict[str, ComponentCounts]:
+        """What each component has done since the start: executed, emitted, acked, failed, latency."""
+        together: dict[str, ComponentCounts] = defaultdict(ComponentCounts)
+        for spout in self._spouts.values():
+            for component, counts in spout.counts().items():
+                together[component].add(counts)
+        return dict(together)
+
+    @property
+    def lastProgress(self) -> dict[str, Any] | None:  # noqa: N802
+        """The progress of the newest micro-batch, with the components' totals; None before the first."""
+        progress = self.recentProgress
+        return progress[-1] if progress else None
+
+    @property
+    def recentProgress(self) -> list[dict[str, Any]]:  # noqa: N802
+        """The progress of the newest micro-batches of all spouts, oldest first, the newest with ``components``."""
+        of_all = [
+            progress | {"name": self._name, "spout": name}
+            for name, query in self.spouts.items()
+            for progress in query.recentProgress
+        ]
+        of_all.sort(key=lambda progress: str(progress["timestamp"]))
+        if of_all:
+            of_all[-1]["components"] = {
+                component: counts.told() for component, counts in self.components.items()
+            }
+        return of_all
+
+    def exception(self) -> BaseException | None:
+        """The error that ended the topology, if one did."""
+        errors = (query.exception() for query in self.spouts.values())
+        return next((error for error in errors if error is not None), None)
+
+    def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802
+        """Wait until the topology ends, with the first of its spouts that does; see ``SpoutQuery``."""
+        until = None if timeout is None else monotonic() + timeout
+        while True:
+            for query in self.spouts.values():
+                left = _LOOK_SECONDS if until is None else min(_LOOK_SECONDS, until - monotonic())
+                if query.awaitTermination(max(0.001, left)):
+                    return None if timeout is None else True
+            if until is not None and monotonic() >= until:
+                return False
+
+    def processAllAvailable(self) -> None:  # noqa: N802
+        """Wait until everything that is in the streams now is finished; see ``SpoutQuery``."""
+        for query in self.spouts.values():
+            query.processAllAvailable()
+
+    def stop(self) -> None:
+        """End all spouts, as ``SpoutQuery.stop``. May be called twice.
+
+        Raises:
+            KinesisSpoutError: what the first of them that could not store its last progress raised.
+        """
+        with ExitStack() as stopping:
+            for query in self.spouts.values():
+                stopping.callback(query.stop)
+
+    def __repr__(self) -> str:
+        return f"TopologyQuery(name={self._name!r}, status={self.status['message']!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def start_topology(topology: "Topology", spark: "SparkSession", name: str) -> TopologyQuery:
+    """Start every spout of a topology. See ``Topology.run``."""
+    context = classic_context(spark)
+    for component in topology.graph.spouts:
+        _check(component)
+    started: dict[str, RunningSpout] = {}
+    try:
+        for component in topology.graph.spouts:
+            started[component.name] = _start(topology, component, spark, context, name)
+    except BaseException:
+        for spout in started.values():
+            spout.query.stop()
+        raise
+    return TopologyQuery(name, started)
+
+
+def _check(component: Component) -> None:
+    spout = component.made_of
+    if not isinstance(spout, KinesisSpout):
+        raise InvalidConfig(f"spout {component.name!r}: expected a KinesisSpout, got {type(spout).__name__}")
+    spout.refuse_order("a topology")
+
+
+def _state(topology: "Topology", program: Program) -> KeyedState | None:
+    if not program.stateful:
+        return None
+    if topology.options.state is None:
+        raise InvalidConfig(
+            f"topology {topology.name!r}: expected the option state, an address for the state of "
+            f'{", ".join(program.stateful)}, got none; as in build(..., state="file:///var/lib/app/state")'
+        )
+    if not program.ackers:
+        raise InvalidConfig(
+            f"topology {topology.name!r}: expected ackers with the state of {program.stateful[0]!r}, got none: "
+            "without them nobody knows which records failed"
+        )
+    if len(topology.graph.spouts) > 1:
+        raise InvalidConfig(
+            f"topology {topology.name!r}: expected one spout, as {program.stateful[0]!r} keeps state that is "
+            f"stored with the progress of its spout, got {len(topology.graph.spouts)}"
+        )
+    parallelism = {component: topology.graph[component].parallelism for component in program.stateful}
+    return KeyedState(topology.name, topology.options.state, parallelism)
+
+
+def _start(
+    topology: "Topology", component: Component, spark: "SparkSession", context: "SparkContext", name: str
+) -> RunningSpout:
+    spout: KinesisSpout = component.made_of
+    options = topology.options
+    program = program_of(
+        topology.name,
+        topology.graph,
+        component.name,
+        options=options,
+        conf=topology.conf,
+        parallelism=context.defaultParallelism,
+    )
+    config = msgspec.structs.replace(
+        spout.config, message_timeout_seconds=_JOB_TIMEOUTS * options.message_timeout_seconds
+    )
+    fields = next(iter(component.streams.values())).fields
+    state = _state(topology, program)
+    runners: list[TopologyRunner] = []
+
+    def runner(context: "SparkContext", settings: TaskSettings) -> TopologyRunner:
+        runners.append(TopologyRunner(context, settings, program, SpoutValues(spout.scheme, fields), state))
+        return runners[0]
+
+    query = spout.start_batches(spark, runner, name, door="topology", config=config, companion=state)
+    return RunningSpout(query, lambda: runners[0].counts)

@@ -1,0 +1,68 @@
+"""The parts of keyed state that one task of Spark has, kept by its Python worker."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from kinesis_spout.clock import SystemClock
+from kinesis_spout.kinesis.patience import Patience, Tries
+from kinesis_spout.topology.components.state import KeyValueState
+from kinesis_spout.topology.running.blocks import ForDriver
+from kinesis_spout.topology.state import StateFiles, StateManifest, StatePartition, StateUpdate
+
+_T = TypeVar("_T")
+
+_PATIENCE: Final = Patience(
+    deadline_seconds=20.0, first_backoff_seconds=0.2, backoff_cap_seconds=3.0, clock=SystemClock()
+)
+"""With a store of files that cannot be reached; then the query ends, and what it has not committed comes again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateBlock(ForDriver):
+    """What a task's part of a state is after this job, if the job counts."""
+
+    update: StateUpdate
+
+
+class StateParts:
+    """Parts of state, by component and index. Mutable.
+
+    Args:
+        address: where the files are.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._files: StateFiles | None = None
+        self._parts: dict[tuple[str, str, int, int], StatePartition] = {}
+        self._in_use: list[StatePartition] = []
+
+    def begin(self, manifest: StateManifest) -> Callable[[str, int], KeyValueState]:
+        """Begin a micro-batch; gives what loads the state of a task."""
+        self._in_use = []
+
+        def open_state(component: str, index: int) -> KeyValueState:
+            place = manifest.place(component, index)
+            if self._files is None:
+                self._files = StateFiles(self._address)
+            key = (manifest.life, component, place.parallelism, index)
+            if key not in self._parts:
+                self._parts[key] = StatePartition(self._files, place)
+            part = self._parts[key]
+            _patiently(lambda: part.load(manifest.files(component, index)))
+            self._in_use.append(part)
+            return part.state
+
+        return open_state
+
+    def end_batch(self) -> Iterator[UpdateBlock]:
+        """Write what has changed."""
+        for part in self._in_use:
+            update = _patiently(part.end_batch)
+            if update is not None:
+                yield UpdateBlock(update=update)
+
+
+def _patiently(work: Callable[[], _T]) -> _T:
+    return Tries(_PATIENCE, "the state").call(work)

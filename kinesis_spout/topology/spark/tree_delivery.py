@@ -1,0 +1,227 @@
+"""Delivers the records of a slice into a topology, and remembers those whose trees are not done at once."""
+
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from random import getrandbits
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from kinesis_spout.handler import Failure, failure_of
+from kinesis_spout.ports import Page
+from kinesis_spout.record import Record
+from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
+from kinesis_spout.spark.tasks.work import Unfinished as UnfinishedRecord
+from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
+from kinesis_spout.topology.acking import TreeEnd
+from kinesis_spout.topology.running.blocks import ForDriver, OpenTrees
+from kinesis_spout.topology.running.collecting import Collector
+from kinesis_spout.topology.running.trees import Trees
+from kinesis_spout.topology.running.verdicts import Unfinished, decide_here
+from shard_state import FailedRecord, SequenceNumber
+
+if TYPE_CHECKING:
+    from kinesis_spout.kinesis import PollingShardGetter
+
+ToValues = Callable[[Record], Sequence[Any]]
+RecordId = tuple[str, str]
+"""Shard and sequence number."""
+
+_LOOK_UP: Final = 64
+"""Records between two looks at the clock."""
+
+
+class _OpenRecord(msgspec.Struct, array_like=True):
+    """A record whose tree is open, with what the books need if it fails."""
+
+    record: Record
+    previous: str | None
+
+
+_ENCODE: Final = msgspec.msgpack.Encoder()
+_DECODE: Final = msgspec.msgpack.Decoder(list[_OpenRecord])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedTree:
+    """A record whose tree did not complete."""
+
+    index: int
+    """Among the records of the slice."""
+    record: Record
+    previous: SequenceNumber | None
+    end: TreeEnd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceBlock(ForDriver):
+    """What came of a slice in the first stage, on its way to the driver."""
+
+    batch: int
+    result: WorkResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedTrees(ForDriver):
+    """The records of a slice whose trees did not complete, on their way to the driver."""
+
+    batch: int
+    failed: tuple[FailedTree, ...]
+    touched: frozenset[int]
+    """The indexes of those that came to a bolt with state."""
+
+
+@dataclass(slots=True)
+class _Opened:
+    """The open trees of a slice. Mutable."""
+
+    roots: list[int] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    tuples: list[_OpenRecord] = field(default_factory=list)
+
+
+class TreeDelivery(SliceDelivery):
+    """Emits each record of a slice as the root of a tree. Mutable.
+
+    Every record may fail in a later stage, so there are no more of them than failures can be kept.
+
+    Args:
+        work: the slice.
+        settings: the rules.
+        spout: emits.
+        trees: of this process.
+        to_values: makes a tuple's values of a record.
+        refused: the records that are not to be run, with how their trees ended before.
+        tracks: whether trees are tracked.
+    """
+
+    def __init__(
+        self,
+        work: WorkSlice,
+        settings: DeliverySettings,
+        *,
+        spout: Collector,
+        trees: Trees,
+        to_values: ToValues,
+        refused: Mapping[RecordId, TreeEnd],
+        tracks: bool,
+    ) -> None:
+        super().__init__(work, settings)
+        self._spout = spout
+        self._trees = trees
+        self._to_values = to_values
+        self._refused = refused
+        self._tracks = tracks
+        self._most = work.plan.max_failures if work.plan.room is None else work.plan.room
+        self._opened = _Opened()
+
+    @property
+    def room(self) -> bool:
+        """See ``SliceDelivery``."""
+        return super().room and self.delivered < self._most
+
+    def fetch(self, getter: "PollingShardGetter", limit: int) -> Page:
+        """See ``SliceDelivery``."""
+        return getter.read(min(limit, max(1, min(self._plan.limit, self._most))))
+
+    def wants_more_than(self, page: Page) -> bool:
+        """See ``SliceDelivery``."""
+        return self.count + len(page.records) < min(self._plan.limit, self._most)
+
+    def deliver_run(self, run: Sequence[Record], until: float) -> int:
+        """See ``SliceDelivery``."""
+        clock, opened, values_of = self._settings.clock, self._opened, self._trees.values
+        reached = 0
+        for reached, record in enumerate(run[: self._most - self.delivered], 1):
+            previous = run[reached - 2] if reached > 1 else None
+            refused = self._refused.get((record.shard_id, record.sequence_number)) if self._refused else None
+            root = (getrandbits(64) or 1) if self._tracks else 0
+            failure = self._emit(record, root) if refused is None else refused.failure
+            if failure is not None:
+                self._trees.values.pop(root, None)
+                self.note_failed(record, failure.error_text, self.count + reached - 1, previous, failure)
+                if not super().room:
+                    break
+            elif root in values_of:
+                before = (
+                    previous.sequence_number
+                    if previous is not None
+                    else (None if self.last is None else str(self.last))
+                )
+                opened.roots.append(root)
+                opened.numbers.append(self.count + reached - 1)
+                opened.tuples.append(_OpenRecord(record, before))
+            if not reached % _LOOK_UP and clock() >= until:
+                break
+        self.delivered += reached
+        self.count += reached
+        self.last = run[reached - 1].sequence
+        return reached
+
+    def failed_here(self) -> Iterator[FailedTree]:
+        """Decide the open trees at the end of the only stage; give those that did not complete."""
+        for root, number, opened in zip(
+            self._opened.roots, self._opened.numbers, self._opened.tuples, strict=True
+        ):
+            end = decide_here(self._trees, root)
+            if end is not None:
+                yield _failed(number, opened, end)
+
+    def open_trees(self, batch: int, ackers: int) -> Iterator[OpenTrees]:
+        """Give the open trees, for the ackers to decide."""
+        opened = self._opened
+        for acker in range(ackers):
+            here = [at for at, root in enumerate(opened.roots) if root % ackers == acker]
+            if here:
+                yield OpenTrees(
+                    acker=acker,
+                    batch=batch,
+                    roots=array("Q", (opened.roots[at] for at in here)).tobytes(),
+                    numbers=array("Q", (opened.numbers[at] for at in here)).tobytes(),
+                    tuples=_ENCODE.encode([opened.tuples[at] for at in here]),
+                )
+
+    def _emit(self, record: Record, root: int) -> Failure | None:
+        try:
+            self._spout.emit_root(self._to_values(record), root)
+        except BaseException as error:  # noqa: BLE001 - whatever the scheme raises fails its record
+            return failure_of(error)
+        return None
+
+
+def failed_trees(unfinished: Unfinished) -> FailedTrees:
+    """Find the records of trees that did not complete."""
+    tuples = dict(
+        zip(array("Q", unfinished.opened.numbers), _DECODE.decode(unfinished.opened.tuples), strict=True)
+    )
+    failed = (_failed(number, tuples[number], end) for number, end in unfinished.ends.items())
+    return FailedTrees(batch=unfinished.batch, failed=tuple(failed), touched=unfinished.touched)
+
+
+def with_failed(result: WorkResult, failed: Sequence[FailedTree]) -> WorkResult:
+    """Cut the records whose trees did not complete out of a slice's outcome."""
+    failures = list(result.outcome.failures)
+    unfinished = list(result.unfinished)
+    for tree in failed:
+        record, failure = tree.record, tree.end.failure
+        failures.append(
+            FailedRecord(
+                index=tree.index,
+                sequence=record.sequence,
+                previous=tree.previous,
+                attempt=record.attempt,
+                partition_key=record.partition_key,
+                rejected=failure.rejected,
+                delay_seconds=failure.delay_seconds,
+            )
+        )
+        unfinished.append(UnfinishedRecord(record=record, error=tree.end.reason, raised=failure.raised))
+    failures.sort(key=lambda each: each.index)
+    outcome = replace(result.outcome, failures=tuple(failures))
+    return replace(result, outcome=outcome, unfinished=tuple(unfinished))
+
+
+def _failed(number: int, opened: _OpenRecord, end: TreeEnd) -> FailedTree:
+    previous = None if opened.previous is None else SequenceNumber.parse(opened.previous)
+    return FailedTree(index=number, record=opened.record, previous=previous, end=end)

@@ -1,0 +1,27 @@
+"""Keyed state of stateful bolts: its files on executors, and on the driver the manifest that says which of them count.
+
+How it is committed with the checkpoints is not here but in ``kinesis_spout.consumer.companion`` and the stores.
+Begin with ``manifest``, then ``partition`` (an executor's part) and ``versions`` (the driver's).
+"""
+
+from kinesis_spout.topology.state.files import StateFiles
+from kinesis_spout.topology.state.garbage import Sweeper, collect_garbage
+from kinesis_spout.topology.state.key_values import PartitionState
+from kinesis_spout.topology.state.manifest import ComponentState, PartitionPlace, StateManifest, StateUpdate
+from kinesis_spout.topology.state.partition import StatePartition
+from kinesis_spout.topology.state.rescale import rescale
+from kinesis_spout.topology.state.versions import StateVersions
+
+__all__ = [
+    "ComponentState",
+    "PartitionPlace",
+    "PartitionState",
+    "StateFiles",
+    "StateManifest",
+    "StatePartition",
+    "StateUpdate",
+    "StateVersions",
+    "Sweeper",
+    "collect_garbage",
+    "rescale",
+]

@@ -1,0 +1,77 @@
+"""Topologies on real Spark, with the real ZooKeeper and a Kinesis endpoint."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from kinesis_spout.topology import Topology, TopologyBuilder
+from tests.micro_batch_world import DeliveryLog, MicroBatchWorld
+from tests.topology_components import CountWords, LogWords, Split
+
+pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.endpoint]
+
+
+def word_log(world: MicroBatchWorld, **settings: object) -> Topology:
+    builder = TopologyBuilder()
+    builder.set_spout("sentences", world.spout(scheme="text", **settings), fields=["sentence"])
+    builder.set_bolt("split", Split(), 2).shuffle_grouping("sentences")
+    builder.set_bolt("log", LogWords(world.log), 2).fields_grouping("split", ["word"])
+    return builder.build("words")
+
+
+def test_a_record_is_done_when_its_whole_tree_is(spark: SparkSession, world: MicroBatchWorld) -> None:
+    world.put(
+        [f"sentence {number}" for number in range(200)] + ["good poison", "unsplittable", "is forgotten"]
+    )
+
+    with word_log(world, retry_limit=1).run(spark) as query:
+        query.processAllAvailable()
+        counts = world.log.counts()
+        components = query.components
+
+    assert counts["sentence"] == 200
+    assert counts["poison"] == counts["good"] == counts["forgotten"] == 2
+    tasks = {delivery.payload: set() for delivery in world.log.deliveries()}
+    for delivery in world.log.deliveries():
+        tasks[delivery.payload].add(delivery.attempt)
+    assert all(len(each) == 1 for each in tasks.values())
+    letters = {letter.data: letter for letter in world.dead_letters()}
+    assert {data: letter.error for data, letter in letters.items()} == {
+        b"good poison": "log: poisoned",
+        b"unsplittable": "split: cannot be split",
+        b"is forgotten": "log: neither acked nor failed by the end of the micro-batch",
+    }
+    assert components["split"].executed == 203 + 3
+    assert (components["split"].failed, components["log"].failed, components["log"].timed_out) == (2, 2, 2)
+    assert query.spouts["sentences"].counters.acked == 200
+
+
+def word_count(world: MicroBatchWorld, folder: Path, parallelism: int = 2, **settings: object) -> Topology:
+    builder = TopologyBuilder()
+    builder.set_spout("sentences", world.spout(scheme="text", **settings), fields=["sentence"])
+    builder.set_bolt("split", Split(), 2).shuffle_grouping("sentences")
+    builder.set_bolt("count", CountWords(world.log), parallelism).fields_grouping("split", ["word"])
+    return builder.build("word count", state=str(folder))
+
+
+def counted(world: MicroBatchWorld, words: Iterable[str]) -> dict[str, int]:
+    """Give the last count of each word that was written."""
+    counts = dict(line.split("=") for line in world.log.payloads())
+    return {word: int(counts[word]) for word in words}
+
+
+def test_state_counts_a_record_once_however_often_it_fails_and_over_restarts(
+    spark: SparkSession, world: MicroBatchWorld, tmp_path: Path
+) -> None:
+    world.put(["a b", "a poison b", "b c", "unsplittable a"])
+
+    with word_count(world, tmp_path / "state", retry_limit=2).run(spark) as query:
+        query.processAllAvailable()
+    world.put(["a b c"])
+    with word_count(world, tmp_path / "state", parallelism=3).run(spark) as query:
+        query.processAllAvailable()
+
+    assert counted(world, "abc") == {"a": 2, "b": 3, "c": 2}
+    assert {letter.data for letter in world.dead_letters()} == {b"a poison b", b"unsplittable a"}

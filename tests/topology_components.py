@@ -1,0 +1,85 @@
+"""Components that the tests of topologies wire up. In a module, so that executors can import them."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from kinesis_spout.topology import (
+    BasicBolt,
+    Bolt,
+    FailedException,
+    KeyValueState,
+    OutputCollector,
+    Spout,
+    StatefulBolt,
+    TaskContext,
+    Tuple,
+)
+from tests.micro_batch_world import DeliveryLog
+
+
+class Sentences(Spout):
+    """A spout that only declares: local runs put their own tuples in its place."""
+
+    def declare_output_fields(self) -> list[str]:
+        return ["sentence"]
+
+    def next_tuple(self) -> None:
+        raise AssertionError("a local run asks no spout")
+
+
+class Split(BasicBolt):
+    """Splits sentences into words; fails those that cannot be split."""
+
+    def declare_output_fields(self) -> list[str]:
+        return ["word"]
+
+    def process(self, tup: Tuple) -> None:
+        if "unsplittable" in tup["sentence"]:
+            raise FailedException("cannot be split")
+        for word in tup["sentence"].split():
+            self.emit([word])
+
+
+class LogWords(Bolt):
+    """Writes every word it is given to a file, with its task; fails and forgets words on request."""
+
+    def __init__(self, log: DeliveryLog) -> None:
+        self._log = log
+
+    def prepare(self, conf: Mapping[str, Any], context: TaskContext, collector: OutputCollector) -> None:
+        super().prepare(conf, context, collector)
+        self._context = context
+
+    def execute(self, tup: Tuple) -> None:
+        self._log.add(tup["word"], self._context.task, self._context.component)
+        if tup["word"] == "poison":
+            self.collector.fail(tup, "poisoned")
+        elif tup["word"] != "forgotten":
+            self.collector.ack(tup)
+
+
+class CountWords(StatefulBolt):
+    """Counts words in its state; what a word has come to is written to a file as ``word=count``.
+
+    After the word was counted, "poison" fails always, and "fickle" in the first micro-batch that brings it here.
+    """
+
+    def __init__(self, log: DeliveryLog) -> None:
+        self._log = log
+
+    def declare_output_fields(self) -> list[str]:
+        return ["word", "count"]
+
+    def init_state(self, state: KeyValueState) -> None:
+        self._state = state
+
+    def execute(self, tup: Tuple) -> None:
+        word = tup["word"]
+        count = self._state.get(word, 0) + 1
+        self._state.put(word, count)
+        self._log.add(f"{word}={count}", os.getpid(), "count")
+        if word == "poison":
+            raise FailedException("poisoned")
+        self.collector.emit([word, count], tup)
+        self.collector.ack(tup)
