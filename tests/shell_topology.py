@@ -8,9 +8,10 @@ from typing import Any, Final
 
 from kinesis_spout.multilang import ShellBolt
 from kinesis_spout.multilang.host.processes.children import ChildKey
-from kinesis_spout.topology.components import DEFAULT_STREAM, Spout, Stream
+from kinesis_spout.topology.components import DEFAULT_STREAM, BasicBolt, Spout, Stream, Tuple
 from kinesis_spout.topology.graph import TopologyBuilder
 from kinesis_spout.topology.local import LocalTopology
+from tests.micro_batch_world import DeliveryLog
 
 ROOT: Final = Path(__file__).parent.parent
 COMPONENTS: Final = ROOT / "tests/shell_components"
@@ -26,6 +27,16 @@ class Words(Spout):
 
     def next_tuple(self) -> None:
         raise AssertionError("a test gives the tuples")
+
+
+class LogCounts(BasicBolt):
+    """Writes what the behaviour "counts" says of each word: how many it has seen, in which process."""
+
+    def __init__(self, log: DeliveryLog) -> None:
+        self._log = log
+
+    def process(self, tup: Tuple) -> None:
+        self._log.add(f"{tup['word']} {tup['seen']}", 1, str(tup["pid"]))
 
 
 class Collected:

@@ -185,6 +185,9 @@ def main(folder: Path) -> None:
         with socket.socket(socket.AF_UNIX) as listening:
             listening.bind(str(place))
             listening.listen(128)
+            if os.fork():
+                # Whoever started this waits for it no longer: it serves, in a process that is nobody's child.
+                os._exit(0)
             server = HostServer(listening)
             signal.signal(signal.SIGTERM, lambda *_: server.stop())
             server.serve()

@@ -41,10 +41,7 @@ HOST: Final = "kinesis_spout.shell.host"
 """The name in a component's conf; see ``host_conf``."""
 
 _START_SECONDS: Final = 60.0
-_LOOK_SECONDS: Final = 0.02
 _log = logging.getLogger(__name__)
-_started: list[subprocess.Popen[bytes]] = []
-"""Host processes that this one has started; kept, so that they are waited for when they have ended."""
 
 
 def host_conf(application: str) -> dict[str, str]:
@@ -166,8 +163,12 @@ def connect(application: str) -> socket.socket:
             raise TimeoutError(
                 f"expected the host process of shell components to start in {_START_SECONDS:g} s"
             )
-        with contextlib.suppress(FileNotFoundError):  # the one before removed its folder just now
+        try:
             _start(folder, until)
+        except FileNotFoundError:
+            continue  # the one before removed its folder just now
+        except subprocess.TimeoutExpired as error:
+            raise TimeoutError(f"expected the host process to start in {_START_SECONDS:g} s") from error
 
 
 def _connect(folder: Path) -> socket.socket | None:
@@ -181,27 +182,27 @@ def _connect(folder: Path) -> socket.socket | None:
 
 
 def _start(folder: Path, until: float) -> None:
-    """Start the host process, unless another worker does so now; return when it may be there."""
+    """Start the host process, unless another worker has done so; return when it serves."""
     with _only_one(folder / "start"):
         probe = _connect(folder)
         if probe is not None:
             probe.close()
             return
-        process = subprocess.Popen(  # noqa: S603 - a module of this package
+        starting = subprocess.run(  # noqa: S603 - a module of this package
             [sys.executable, "-m", "kinesis_spout.multilang.host.processes.host_process", str(folder)],
+            check=False,
+            timeout=max(1.0, until - time.monotonic()),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             # Spark's daemon ends its own process group when it ends.
             start_new_session=True,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
         )
-        _started[:] = [each for each in (*_started, process) if each.poll() is None]
-        while time.monotonic() < until and process.poll() is None:
-            probe = _connect(folder)
-            if probe is not None:
-                probe.close()
-                return
-            time.sleep(_LOOK_SECONDS)
+        if starting.returncode:
+            raise ChildProcessError(
+                f"the host process of shell components did not start (exit code {starting.returncode}); its "
+                "standard error, which is this process's, says why"
+            )
 
 
 @contextlib.contextmanager
