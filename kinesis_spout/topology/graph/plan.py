@@ -100,6 +100,14 @@ def context_of(graph: ComponentGraph, topology: str, component: Component, index
             stream: tuple(target.name for target, _ in graph.subscribers(component.name, stream))
             for stream in component.streams
         },
+        sources={
+            source: {
+                each.stream: graph[source].streams[each.stream].fields
+                for each in component.inputs
+                if each.component == source
+            }
+            for source in dict.fromkeys(each.component for each in component.inputs)
+        },
     )
 
 
