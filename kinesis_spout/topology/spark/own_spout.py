@@ -149,6 +149,11 @@ class OwnSpoutQuery:
         return {"message": message, "isDataAvailable": False, "isTriggerActive": bool(self._tag)}
 
     @property
+    def pause(self) -> None:
+        """None: the spout decides itself when a tuple that failed comes again."""
+        return
+
+    @property
     def counts(self) -> dict[str, ComponentCounts]:
         """What the components have done since the start."""
         counts = self._jobs.counts
