@@ -311,3 +311,27 @@ def ended(process: subprocess.Popen[str], exit_code: int = 0) -> list[dict[str, 
     out, err = process.communicate(timeout=DEADLINE_SECONDS)
     assert process.returncode == exit_code, f"ended with {process.returncode}: {out}\n{err}"
     return [json.loads(line) for line in out.splitlines()]
+
+
+def test_a_topology_runs_until_it_has_caught_up_and_is_drawn_with_what_it_did(shell: Shell) -> None:
+    wired = "examples.topologies.word_count:word_count"
+    explained, _ = shell.call("topology", "explain", wired)
+    assert explained.startswith("topology word_count: 3 components\n")
+    shell.put("to be or not to be", *(f"sentence {number}" for number in range(RECORDS)), " ")
+    arguments = ("--until-caught-up", "--json", "--progress", "progress")
+    with_settings = {"retry_limit": "1", "retry_backoff_seconds": "0.1"}
+    shell.settings.update(with_settings)
+
+    out, err = shell.call("topology", "run", wired, *arguments)
+
+    last = json.loads(out.splitlines()[-1])
+    assert (last["state"], last["acked"], last["dead_lettered"]) == ("stopped", RECORDS + 1, 1)
+    assert last["components"]["split"]["executed"] == RECORDS + 3
+    assert last["components"]["count"]["acked"] == 2 * RECORDS + 6
+    assert "1 record was dead-lettered" in err
+    (letter,) = shell.json("dead-letters", "list")
+    assert letter["error"] == "split: no words"
+    drawn, _ = shell.call("topology", "show", wired, "--progress", "progress")
+    assert f"executed {2 * RECORDS + 6}<br/>emitted 0<br/>acked {2 * RECORDS + 6}<br/>failed 0" in drawn
+    svg, _ = shell.call("topology", "show", wired, "--format", "svg", "--progress", "progress")
+    assert f">{RECORDS + 3}<" in svg
