@@ -4,8 +4,10 @@ Consumers that get a signal are processes of their own, with a Spark of their ow
 in this process, where one Spark serves them all; one of each kind of end proves that a shell sees the same.
 """
 
+import importlib.util
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -335,3 +337,21 @@ def test_a_topology_runs_until_it_has_caught_up_and_is_drawn_with_what_it_did(sh
     assert f"executed {2 * RECORDS + 6}<br/>emitted 0<br/>acked {2 * RECORDS + 6}<br/>failed 0" in drawn
     svg, _ = shell.call("topology", "show", wired, "--format", "svg", "--progress", "progress")
     assert f">{RECORDS + 3}<" in svg
+
+
+def test_sigterm_ends_a_topology_of_the_working_directory_in_order(shell: Shell) -> None:
+    sample = importlib.util.find_spec("examples.topologies.word_count")
+    assert sample is not None and sample.origin is not None  # noqa: PT018
+    shutil.copy(sample.origin, shell.directory / "word_count.py")
+    shell.put(*(f"sentence {number}" for number in range(RECORDS)))
+    process = shell.start(
+        "topology", "run", "word_count:word_count", "--master", "local[2]", "--json", "--progress", "progress"
+    )
+    await_line(process, lambda line: line["acked"] == RECORDS)
+
+    process.send_signal(signal.SIGTERM)
+
+    last = ended(process)[-1]
+    assert (last["state"], last["components"]["count"]["acked"]) == ("stopped", 2 * RECORDS)
+    newest = json.loads((shell.directory / "progress").read_text().splitlines()[-1])
+    assert newest["components"] == last["components"]
