@@ -1,7 +1,7 @@
 """A process that counts records in keyed state, and commits it with its progress, until it is killed.
 
-Arguments: where ZooKeeper is, its root, a member's name, the address of the state, how many tasks. Record number n is
-of customer n modulo 7; so the counts say how many records there were, whoever counted them.
+Arguments: where ZooKeeper is, its root, a member's name, the address of the state, how many tasks. Record number n
+is of customer n modulo 7; so the counts say how many records there were, whoever counted them.
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""A process killed anywhere between the files of keyed state and the commit: state and progress are of one moment."""
+"""A process killed anywhere between the files of keyed state and the commit: both are of one moment."""
 
 import random
 import subprocess
