@@ -154,8 +154,8 @@ def _opened(address: str) -> tuple[Any, str]:
         filesystem, root = fs.FileSystem.from_uri(address)
     except (ValueError, OSError, ImportError) as error:
         raise InvalidConfig(
-            "expected the address of keyed state to be an absolute path that every machine has, or an address such "
-            f"as s3://bucket/folder, gs://bucket/folder or hdfs://host:port/folder, got {address!r}: {error}"
+            "expected the address of keyed state to be an absolute path that every machine has, or an address "
+            f"such as s3://bucket/folder, gs://bucket/folder or hdfs://host:port/folder, got {address!r}: {error}"
         ) from error
     return filesystem, root.rstrip("/")
 
