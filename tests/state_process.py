@@ -87,4 +87,5 @@ def main(hosts: str, root: str, member: str, address: str, parallelism: int) -> 
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:5], int(sys.argv[5]))
+    *places, tasks = sys.argv[1:]
+    main(*places, parallelism=int(tasks))
