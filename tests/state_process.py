@@ -87,5 +87,5 @@ def main(hosts: str, root: str, member: str, address: str, parallelism: int) -> 
 
 
 if __name__ == "__main__":
-    *places, tasks = sys.argv[1:]
-    main(*places, parallelism=int(tasks))
+    hosts_, root_, member_, address_, tasks = sys.argv[1:]
+    main(hosts_, root_, member_, address_, int(tasks))
