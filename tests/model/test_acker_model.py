@@ -17,7 +17,13 @@ from kinesis_spout.topology.running.collecting import Collector, Output
 from kinesis_spout.topology.running.trees import Trees
 from kinesis_spout.topology.running.verdicts import Unfinished, decide
 
-ACKED, FAILED, FORGOTTEN, ACKED_TWICE, FAILED_AFTER_ACK = "acked", "failed", "forgotten", "twice", "fail after ack"
+ACKED, FAILED, FORGOTTEN, ACKED_TWICE, FAILED_AFTER_ACK = (
+    "acked",
+    "failed",
+    "forgotten",
+    "twice",
+    "fail after ack",
+)
 FATES = (ACKED,) * 8 + (FAILED, FORGOTTEN, ACKED_TWICE, FAILED_AFTER_ACK)
 ACKERS = 3
 

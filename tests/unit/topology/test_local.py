@@ -171,7 +171,11 @@ def test_counts_say_what_each_component_did_and_are_of_one_batch() -> None:
     [
         ([(1, 2)], {}, "component 'numbers', stream 'default': expected 1 values, .* got 2"),
         (["x"], {}, "component 'numbers', stream 'default': expected a list or tuple of values, got str"),
-        ([], {"stream": "odd"}, r"component 'numbers': expected a stream that it declares \(default\), got 'odd'"),
+        (
+            [],
+            {"stream": "odd"},
+            r"component 'numbers': expected a stream that it declares \(default\), got 'odd'",
+        ),
         ([], {"spout": "number"}, r"expected one of the topology's spouts \(numbers\), got 'number'"),
     ],
 )
@@ -188,7 +192,9 @@ def test_one_of_several_spouts_must_be_named() -> None:
     builder = begin()
     builder.set_spout("more", Declared())
     builder.set_bolt("bolt", Scripted(acks)).shuffle_grouping("numbers").shuffle_grouping("more")
-    with pytest.raises(InvalidConfig, match=r"expected one of the topology's spouts \(numbers, more\), got None"):
+    with pytest.raises(
+        InvalidConfig, match=r"expected one of the topology's spouts \(numbers, more\), got None"
+    ):
         builder.build().run_local(singles(1))
 
 

@@ -153,7 +153,9 @@ def test_a_tick_comes_at_the_end_of_the_first_batch_after_its_time() -> None:
     assert result.counts["ticking"].executed == 1
 
 
-def test_what_a_bolt_raises_at_a_tick_is_an_error_that_fails_no_tuple(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_a_bolt_raises_at_a_tick_is_an_error_that_fails_no_tuple(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     clock = ManualClock()
     builder = begin()
     builder.set_bolt("ticking", Ticking()).shuffle_grouping("numbers")
@@ -201,7 +203,9 @@ def test_what_flush_raises_fails_what_the_bolt_still_holds() -> None:
     result = builder.build().run_local(singles(4))
     assert result.acked == [(0,), (1,)]
     assert values_of(result.failed) == [2, 3]
-    assert {(end.reason, end.failure.rejected) for _, end in result.failed} == {("bolt: not at the end", True)}
+    assert {(end.reason, end.failure.rejected) for _, end in result.failed} == {
+        ("bolt: not at the end", True)
+    }
     assert result.counts["bolt"].errors == 0
 
 
@@ -233,7 +237,13 @@ def test_prepare_gets_the_conf_of_the_topology_with_that_of_the_component_over_i
 def test_a_value_is_found_by_its_fields_name_or_place_and_a_wrong_name_lists_the_fields() -> None:
     def reads(bolt: Scripted, tup: Tuple) -> None:
         assert tup["b"] == tup[1] == 2
-        assert (tup.component, tup.stream, tup.task, tup.fields, len(tup)) == ("numbers", "default", 1, ("a", "b"), 2)
+        assert (tup.component, tup.stream, tup.task, tup.fields, len(tup)) == (
+            "numbers",
+            "default",
+            1,
+            ("a", "b"),
+            2,
+        )
         assert repr(tup) == "Tuple(numbers/default: a=1, b=2)"
         tup["c"]
 

@@ -116,7 +116,10 @@ WRONG: dict[str, tuple[Callable[[TopologyBuilder], Any], str]] = {
         lambda to: to.set_spout("s", Declared(), fields=["a"]),
         r"spout 's': expected fields only for a KinesisSpout, got \['a'\]",
     ),
-    "no tasks": (lambda to: to.set_bolt("a", Scripted(), 0), r"bolt 'a': expected a parallelism of 1 or more, got 0"),
+    "no tasks": (
+        lambda to: to.set_bolt("a", Scripted(), 0),
+        r"bolt 'a': expected a parallelism of 1 or more, got 0",
+    ),
     "a parallelism that is no number": (lambda to: to.set_bolt("a", Scripted(), True), r"got True"),
     "ticks before their time": (
         lambda to: to.set_bolt("a", Often()),
@@ -160,7 +163,9 @@ def test_what_cannot_work_is_refused_with_its_name(name: str) -> None:
 
 
 def test_a_topology_needs_a_spout() -> None:
-    with pytest.raises(InvalidConfig, match="expected a topology with a spout, got none: call set_spout first"):
+    with pytest.raises(
+        InvalidConfig, match="expected a topology with a spout, got none: call set_spout first"
+    ):
         TopologyBuilder().build()
 
 
@@ -185,7 +190,9 @@ def test_a_bolt_that_cannot_be_pickled_is_named_before_anything_runs() -> None:
     bolt = Scripted()
     bolt.connection = (each for each in ())  # type: ignore[attr-defined]
     builder.set_bolt("sink", bolt).shuffle_grouping("numbers")
-    with pytest.raises(InvalidConfig, match="bolt 'sink': expected an object that can be pickled, got TypeError"):
+    with pytest.raises(
+        InvalidConfig, match="bolt 'sink': expected an object that can be pickled, got TypeError"
+    ):
         builder.build().local()
 
 

@@ -79,7 +79,9 @@ def test_a_diamond_is_done_when_both_of_its_sides_are() -> None:
     builder = begin()
     builder.set_bolt("left", Scripted(passes_on, ["value"])).shuffle_grouping("numbers")
     builder.set_bolt("right", Scripted(passes_on, ["value"]), 3).fields_grouping("numbers", ["value"])
-    builder.set_bolt("join", Scripted(fails_odd), 2).fields_grouping("left", ["value"]).shuffle_grouping("right")
+    builder.set_bolt("join", Scripted(fails_odd), 2).fields_grouping("left", ["value"]).shuffle_grouping(
+        "right"
+    )
     result = builder.build().run_local(singles(6))
     assert values_of(result.failed) == [1, 3, 5]
     assert len(given("join")) == 12
@@ -226,7 +228,9 @@ def test_nothing_can_be_anchored_to_a_tuple_that_was_acked_or_failed(say: Script
     def too_late(bolt: Scripted, tup: Tuple) -> None:
         say(bolt, tup)
         for anchors in (tup, [tup]):
-            with pytest.raises(InvalidConfig, match=f"got one that (was )?{said} before: emit first, then ack"):
+            with pytest.raises(
+                InvalidConfig, match=f"got one that (was )?{said} before: emit first, then ack"
+            ):
                 bolt.collector.emit(tup.values, anchors)
         see("refused", 0, tup.values)
 
@@ -244,14 +248,22 @@ def test_nothing_can_be_anchored_to_a_tuple_that_was_acked_or_failed(say: Script
         (lambda to, tup: to.emit("x", tup), "'default': expected a list or tuple of values, got str"),
         (lambda to, tup: to.emit({"value": 1}, tup), "expected a list or tuple of values, got dict"),
         (lambda to, tup: to.emit(5, tup), "expected a list or tuple of values, got int"),
-        (lambda to, tup: to.emit((1,), tup, "other"), r"expected a stream that it declares \(default\), got 'other'"),
-        (lambda to, tup: to.emit_direct(1, (1,), tup), "'default': expected emit, because the stream is not declared"),
+        (
+            lambda to, tup: to.emit((1,), tup, "other"),
+            r"expected a stream that it declares \(default\), got 'other'",
+        ),
+        (
+            lambda to, tup: to.emit_direct(1, (1,), tup),
+            "'default': expected emit, because the stream is not declared",
+        ),
         (lambda to, _: to.emit((1,), ["id"]), "expected tuples that execute was given as anchors, got str"),
         (lambda to, _: to.emit((1,), "id"), "expected tuples that execute was given as anchors, got str"),
         (lambda to, tup: to.emit_telling_tasks((1, 2), tup), "expected 1 values"),
     ],
 )
-def test_what_cannot_be_emitted_is_refused_by_name_and_fails_the_tuple_at_hand(emit: Script, message: str) -> None:
+def test_what_cannot_be_emitted_is_refused_by_name_and_fails_the_tuple_at_hand(
+    emit: Script, message: str
+) -> None:
     builder = one_bolt(lambda bolt, tup: emit(bolt.collector, tup))  # type: ignore[arg-type]
     builder.set_bolt("sink", Scripted(acks)).shuffle_grouping("bolt")
     result = builder.build().run_local(singles(1))
@@ -275,9 +287,7 @@ def test_other_sequences_of_values_than_lists_and_tuples_are_sent_as_they_are() 
 
 def test_a_tree_is_overdue_when_the_message_time_out_is_over_and_not_when_it_was_reset() -> None:
     clock = ManualClock()
-    run = first_stage(
-        one_bolt(holds, at_flush=acks).build(message_timeout_seconds=30), clock.monotonic
-    )
+    run = first_stage(one_bolt(holds, at_flush=acks).build(message_timeout_seconds=30), clock.monotonic)
     task = run._task("bolt", 0)
     run.begin()
     for number in (1, 2):

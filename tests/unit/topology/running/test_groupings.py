@@ -11,7 +11,17 @@ from kinesis_spout.topology import Stream, Tuple
 from kinesis_spout.topology.graph.builder import BoltDeclarer
 from kinesis_spout.topology.graph.stable_hash import stable_hash
 from kinesis_spout.topology.local import LocalResult
-from tests.scripted_topology import SEEN, Scripted, acks, begin, given, passes_on, see, singles, tasks_by_value
+from tests.scripted_topology import (
+    SEEN,
+    Scripted,
+    acks,
+    begin,
+    given,
+    passes_on,
+    see,
+    singles,
+    tasks_by_value,
+)
 
 KEYS = [(f"key {number % 7}",) for number in range(70)]
 
@@ -83,7 +93,9 @@ def test_a_key_that_has_no_lasting_hash_fails_its_tuple_with_the_type_named() ->
     result = builder.build().run_local([([1],), ("good",)])
 
     assert result.acked == [("good",)]
-    assert "expected to group by str, bytes, int, float, None, or tuples of these, got list" in result.reasons[0]
+    assert (
+        "expected to group by str, bytes, int, float, None, or tuples of these, got list" in result.reasons[0]
+    )
     assert result.reasons[0].startswith("pass: ")
 
 
@@ -189,9 +201,9 @@ def test_emit_direct_names_the_task() -> None:
         bolt.collector.ack(tup)
 
     builder = begin()
-    builder.set_bolt("route", Scripted(to_parity, {"pick": Stream(("value",), direct=True)})).shuffle_grouping(
-        "numbers"
-    )
+    builder.set_bolt(
+        "route", Scripted(to_parity, {"pick": Stream(("value",), direct=True)})
+    ).shuffle_grouping("numbers")
     builder.set_bolt("bolt", Scripted(acks), 2).direct_grouping("route", "pick")
     result = builder.build().run_local(singles(10))
 
@@ -205,9 +217,9 @@ def test_emit_direct_to_a_task_that_does_not_subscribe_names_those_that_do() -> 
         bolt.collector.emit_direct(bolt.context.task, tup.values, tup, "pick")
 
     builder = begin()
-    builder.set_bolt("route", Scripted(to_itself, {"pick": Stream(("value",), direct=True)})).shuffle_grouping(
-        "numbers"
-    )
+    builder.set_bolt(
+        "route", Scripted(to_itself, {"pick": Stream(("value",), direct=True)})
+    ).shuffle_grouping("numbers")
     builder.set_bolt("bolt", Scripted(acks), 2).direct_grouping("route", "pick")
 
     reasons = builder.build().run_local(singles(1)).reasons
