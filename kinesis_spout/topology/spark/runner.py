@@ -139,6 +139,10 @@ class TopologyRunner:
                 found = travelling.partitionBy(program.ackers, _as_told).mapPartitions(run_acker).collect()
             else:
                 found = travelling.values().collect()
+        # Of every run: in the last one of several nothing fails that had touched state.
+        for block in found:
+            if isinstance(block, CountsBlock):
+                self._add(block)
         if contradict(block for block in found if isinstance(block, Seen)):
             raise HandlerKilledWorker(
                 f"job {tag}: an executor was lost, and Spark ran a part of the job again"
@@ -150,8 +154,6 @@ class TopologyRunner:
         for block in found:
             if isinstance(block, FailedTrees):
                 failed[block.batch] += block.failed
-            elif isinstance(block, CountsBlock):
-                self._add(block)
         slices = [block for block in found if isinstance(block, SliceBlock)]
         return [with_failed(block.result, failed[block.batch]) for block in slices]
 
