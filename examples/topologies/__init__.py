@@ -1,0 +1,1 @@
+"""Topologies to begin with: each one is what a user would write, in one module."""
