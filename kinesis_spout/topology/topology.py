@@ -112,6 +112,28 @@ class Topology:
         """
         return svg(self.graph, counts, title=self.name)
 
+    def read_state(self, component: str) -> dict[Any, Any]:
+        """Read the keyed state of a bolt as it is stored: every key with its value, all in memory.
+
+        It is what the records have done that are finished and committed by now, each of them once. Nothing of the
+        topology has to run; while it runs, this is its state of a moment ago. Asks ZooKeeper, and reads the files
+        at the address of the option ``state``.
+
+        Args:
+            component: a ``StatefulBolt``.
+
+        Returns:
+            Nothing where nothing is stored.
+
+        Raises:
+            InvalidConfig: the bolt keeps no state, or the topology does not say where.
+            StateUnreadable: what is stored is damaged or gone.
+            StateUnavailable, StoreUnavailable: retriable.
+        """
+        from kinesis_spout.topology.stored_state import read_state  # noqa: PLC0415 - tests need no ZooKeeper
+
+        return read_state(self, component)
+
     def _programs(self, parallelism: int) -> dict[str, Program]:
         return {
             spout.name: program_of(

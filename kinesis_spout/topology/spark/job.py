@@ -74,6 +74,7 @@ class TopologyJobs:
                 found = travelling.partitionBy(program.ackers, _as_told).mapPartitions(run_acker).collect()
             else:
                 found = travelling.values().collect()
+        self._add(block for block in found if isinstance(block, CountsBlock))
         if contradict(block for block in found if isinstance(block, Seen)):
             raise HandlerKilledWorker(
                 f"job {tag}: an executor was lost, and Spark ran a part of the job again"

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyarrow import fs, ipc
 
 from kinesis_spout.errors import InvalidConfig, StateUnavailable, StateUnreadable
-from kinesis_spout.topology.state.manifest import PartitionPlace
+from kinesis_spout.topology.state.manifest import PartitionPlace, StateManifest
 
 FORMAT: Final = 1
 PICKLE_PROTOCOL: Final = 5
@@ -145,6 +145,25 @@ class StateFiles:
             OSError: the storage does not answer, or refuses.
         """
         self.filesystem.delete_file(f"{self.root}/{path}")
+
+
+def merged_rows(files: StateFiles, manifest: StateManifest, component: str, index: int) -> dict[Key, bytes]:
+    """Read one task's part: its keys, with their values as they are pickled.
+
+    Raises:
+        StateUnreadable: a file is gone or damaged.
+        StateUnavailable: retriable.
+    """
+    place = manifest.place(component, index)
+    merged: dict[Key, bytes] = {}
+    for name in manifest.files(component, index):
+        content = files.read(place, name)
+        for key, value in zip(content.keys, content.values, strict=True):
+            if value is None:
+                merged.pop(key, None)
+            else:
+                merged[key] = value
+    return merged
 
 
 def _opened(address: str) -> tuple[Any, str]:
