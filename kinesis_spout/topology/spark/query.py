@@ -74,25 +74,34 @@ class TopologyQuery:
         return self._name
 
     @property
-    def spouts(self) -> dict[str, SpoutQuery | OwnSpoutQuery]:
-        """The query of each spout, by the spout's id: its shards, its counters, its pause."""
+    def spouts(self) -> dict[str, SpoutQuery]:
+        """The queries of the ``KinesisSpout``s, by the spouts' ids: shards, counters, pauses."""
+        return {name: query for name, query in self._queries.items() if isinstance(query, SpoutQuery)}
+
+    @property
+    def own_spouts(self) -> dict[str, OwnSpoutQuery]:
+        """The queries of the spouts of your own, by the spouts' ids."""
+        return {name: query for name, query in self._queries.items() if isinstance(query, OwnSpoutQuery)}
+
+    @property
+    def _queries(self) -> dict[str, SpoutQuery | OwnSpoutQuery]:
         return {name: spout.query for name, spout in self._spouts.items()}
 
     @property
     def isActive(self) -> bool:  # noqa: N802
         """Whether all of it runs: it was neither stopped nor ended by an error."""
-        return all(query.isActive for query in self.spouts.values())
+        return all(query.isActive for query in self._queries.values())
 
     @property
     def status(self) -> dict[str, Any]:
         """What the topology is doing now, or how it ended; of several spouts, of the first that tells of an end."""
-        ended = [query for query in self.spouts.values() if not query.isActive]
-        return (ended or list(self.spouts.values()))[0].status
+        ended = [query for query in self._queries.values() if not query.isActive]
+        return (ended or list(self._queries.values()))[0].status
 
     @property
     def pause(self) -> Pause | None:
         """Why deliveries pause, of the first spout whose do; None while none does."""
-        return next((query.pause for query in self.spouts.values() if query.pause is not None), None)
+        return next((query.pause for query in self._queries.values() if query.pause is not None), None)
 
     def mermaid(self) -> str:
         """Draw the topology with the components' counts as they are now; see ``Topology.mermaid``."""
@@ -122,7 +131,7 @@ class TopologyQuery:
         """The progress of the newest micro-batches of all spouts, oldest first, the newest with ``components``."""
         of_all = [
             progress | {"name": self._name, "spout": name}
-            for name, query in self.spouts.items()
+            for name, query in self._queries.items()
             for progress in query.recentProgress
         ]
         of_all.sort(key=lambda progress: str(progress["timestamp"]))
@@ -134,14 +143,14 @@ class TopologyQuery:
 
     def exception(self) -> BaseException | None:
         """The error that ended the topology, if one did."""
-        errors = (query.exception() for query in self.spouts.values())
+        errors = (query.exception() for query in self._queries.values())
         return next((error for error in errors if error is not None), None)
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802
         """Wait until the topology ends, with the first of its spouts that does; see ``SpoutQuery``."""
         until = None if timeout is None else monotonic() + timeout
         while True:
-            for query in self.spouts.values():
+            for query in self._queries.values():
                 left = _LOOK_SECONDS if until is None else min(_LOOK_SECONDS, until - monotonic())
                 if query.awaitTermination(max(0.001, left)):
                     return None if timeout is None else True
@@ -150,7 +159,7 @@ class TopologyQuery:
 
     def processAllAvailable(self) -> None:  # noqa: N802
         """Wait until everything that is in the streams now is finished; see ``SpoutQuery``."""
-        for query in self.spouts.values():
+        for query in self._queries.values():
             query.processAllAvailable()
 
     def stop(self) -> None:
@@ -160,7 +169,7 @@ class TopologyQuery:
             KinesisSpoutError: what the first of them that could not store its last progress raised.
         """
         with ExitStack() as stopping:
-            for query in self.spouts.values():
+            for query in self._queries.values():
                 stopping.callback(query.stop)
 
     def __repr__(self) -> str:
