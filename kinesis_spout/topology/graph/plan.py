@@ -44,7 +44,7 @@ class Plan:
         return len(self.stages) - 1
 
     def most_tasks(self, graph: ComponentGraph) -> int:
-        """Say how many tasks the widest bolt has that tuples come to through an exchange; 1 without an exchange."""
+        """Say how many tasks the widest bolt has that tuples come to by an exchange; 1 without an exchange."""
         return max((graph[component].parallelism for component in self.exchanged), default=1)
 
 
