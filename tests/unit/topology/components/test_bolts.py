@@ -104,7 +104,7 @@ class TestABatchBolt:
         builder = begin()
         builder.set_bolt("sums", Sums()).shuffle_grouping("numbers")
         builder.set_bolt("sink", Scripted(acks)).shuffle_grouping("sums")
-        result = builder.build().run_local(singles(4) + [(10,)])
+        result = builder.build().run_local([*singles(4), (10,)])
         assert result.emitted["sums"] == {"default": [(6,), (10,)]}
         assert len(result.acked) == 5
 
@@ -235,7 +235,7 @@ def test_prepare_gets_the_conf_of_the_topology_with_that_of_the_component_over_i
 
 
 def test_a_value_is_found_by_its_fields_name_or_place_and_a_wrong_name_lists_the_fields() -> None:
-    def reads(bolt: Scripted, tup: Tuple) -> None:
+    def reads(_: Scripted, tup: Tuple) -> None:
         assert tup["b"] == tup[1] == 2
         assert (tup.component, tup.stream, tup.task, tup.fields, len(tup)) == (
             "numbers",
