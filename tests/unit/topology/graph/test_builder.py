@@ -1,6 +1,7 @@
 """What a builder refuses: one error, which names what is wrong."""
 
 from collections.abc import Callable
+from threading import Lock
 from typing import Any
 
 import pytest
@@ -188,7 +189,7 @@ def test_options_that_are_not_allowed_are_named(options: dict[str, Any], message
 def test_a_bolt_that_cannot_be_pickled_is_named_before_anything_runs() -> None:
     builder = begin()
     bolt = Scripted()
-    bolt.held = iter(lambda: None, 0)  # type: ignore[assignment]
+    bolt.held = Lock()  # type: ignore[assignment]
     builder.set_bolt("sink", bolt).shuffle_grouping("numbers")
     with pytest.raises(
         InvalidConfig, match="bolt 'sink': expected an object that can be pickled, got TypeError"
