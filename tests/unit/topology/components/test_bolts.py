@@ -153,6 +153,23 @@ def test_a_tick_comes_at_the_end_of_the_first_batch_after_its_time() -> None:
     assert result.counts["ticking"].executed == 1
 
 
+def test_a_tick_comes_before_the_flush_so_it_can_finish_what_is_held() -> None:
+    class Window(Scripted):
+        tick_seconds = 0
+
+    def acks_at_a_tick(bolt: Scripted, tup: Tuple) -> None:
+        if not tup.is_tick:
+            bolt.held.append(tup)
+        else:
+            for held in bolt.held:
+                bolt.collector.ack(held)
+            bolt.held = []
+
+    builder = begin()
+    builder.set_bolt("window", Window(acks_at_a_tick)).shuffle_grouping("numbers")
+    assert len(builder.build().run_local(singles(3)).acked) == 3
+
+
 def test_what_a_bolt_raises_at_a_tick_is_an_error_that_fails_no_tuple(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
