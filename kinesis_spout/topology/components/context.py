@@ -21,3 +21,5 @@ class TaskContext:
     """The tasks of every component."""
     targets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Which components subscribe to each of this one's streams."""
+    sources: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    """The fields of each stream that it subscribes to, by component."""

@@ -43,6 +43,10 @@ class Plan:
         """How many exchanges tuples pass at most; acks may need one more."""
         return len(self.stages) - 1
 
+    def most_tasks(self, graph: ComponentGraph) -> int:
+        """Say how many tasks the widest bolt has that tuples come to through an exchange; 1 without an exchange."""
+        return max((graph[component].parallelism for component in self.exchanged), default=1)
+
 
 def plan_of(graph: ComponentGraph, spout: str) -> Plan:
     """Plan what happens to the tuples of a spout."""
@@ -95,6 +99,14 @@ def context_of(graph: ComponentGraph, topology: str, component: Component, index
         targets={
             stream: tuple(target.name for target, _ in graph.subscribers(component.name, stream))
             for stream in component.streams
+        },
+        sources={
+            source: {
+                each.stream: graph[source].streams[each.stream].fields
+                for each in component.inputs
+                if each.component == source
+            }
+            for source in dict.fromkeys(each.component for each in component.inputs)
         },
     )
 

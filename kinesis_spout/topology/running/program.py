@@ -64,8 +64,7 @@ def program_of(
         InvalidConfig: a bolt cannot be pickled.
     """
     plan = plan_of(graph, spout)
-    tasks = max((graph[component].parallelism for component in plan.exchanged), default=1)
-    partitions = options.partitions or max(1, min(tasks, parallelism))
+    partitions = options.partitions or max(1, min(plan.most_tasks(graph), parallelism))
     return Program(
         topology=name,
         graph=graph.without_objects(),
