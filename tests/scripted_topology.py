@@ -9,8 +9,9 @@ from kinesis_spout.topology.components.output import OutputFields
 Script = Callable[["Scripted", Tuple], None]
 
 SEEN: list[tuple[str, int, tuple[Any, ...]]] = []
-"""What scripted bolts were given since the last ``begin``: component, task id, values. In this module, because each
-task of a bolt is a copy; a script finds it by calling ``see``."""
+"""What scripted bolts were given since the last ``begin``: component, task id, values.
+
+Each task of a bolt is a copy, with the script and all that it closes over; by ``see`` it finds this list."""
 
 
 class Declared(Spout):

@@ -100,9 +100,9 @@ def handle(tasks: Tasks, drawn: Drawn) -> None:
             trees.end(root, end)
 
 
-@given(forests(), st.randoms(use_true_random=False), st.booleans())
+@given(forest=forests(), order=st.randoms(use_true_random=False), depth_first=st.booleans())
 def test_a_tree_is_complete_if_and_only_if_every_tuple_of_it_was_acked(
-    forest: tuple[int, list[Drawn]], order: Random, depth_first: bool
+    *, forest: tuple[int, list[Drawn]], order: Random, depth_first: bool
 ) -> None:
     count, drawn = forest
     tasks = Tasks()

@@ -1,11 +1,11 @@
 """Whole topologies in one process, drawn at random, against an oracle that follows every tuple by hand.
 
-A spout's tuple is a number. What a bolt does with a tuple depends on that number and on the bolt only, so the oracle
-can tell, without running anything, how often each bolt executes and how each spout's tuple ends.
+A spout's tuple is a number. What a bolt does with a tuple depends on that number and on the bolt only. So the
+oracle can tell, without running anything, how often each bolt executes and how each spout's tuple ends.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
@@ -69,7 +69,7 @@ class Drawn:
 class Chosen:
     """Chooses none, one or two tasks."""
 
-    def choose_tasks(self, tasks: tuple[int, ...], values: tuple[int]) -> list[int]:
+    def choose_tasks(self, tasks: Sequence[int], values: Sequence[Any]) -> Sequence[int]:
         return list(tasks[: values[0] % 3])
 
 

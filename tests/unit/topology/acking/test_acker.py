@@ -24,9 +24,9 @@ def ended(ending: Ending, component: str = "bolt") -> TreeEnd:
 
 
 def test_the_xor_derivation_of_a_tree_of_six_tuples_ends_at_zero() -> None:
-    # The spout emits T1 to bolt A. A emits T2 and T3 to bolts B and C, anchored to T1. B emits T4 to D, anchored to
-    # T2. C emits T5 and T6 to D, anchored to T3. D emits nothing. Each bolt acks what it was given, and tells the
-    # XOR of that edge with those that it made.
+    # The spout emits T1 to bolt A. A emits T2 and T3 to bolts B and C, anchored to T1. B emits T4 to D, anchored
+    # to T2. C emits T5 and T6 to D, anchored to T3. D emits nothing. Each bolt acks what it was given, and tells
+    # the XOR of that edge with those that it made.
     acker = Acker()
     steps = [
         # who                    tells               the acker's value then

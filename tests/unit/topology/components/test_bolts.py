@@ -104,7 +104,7 @@ class TestABatchBolt:
         builder = begin()
         builder.set_bolt("sums", Sums()).shuffle_grouping("numbers")
         builder.set_bolt("sink", Scripted(acks)).shuffle_grouping("sums")
-        result = builder.build().run_local(singles(4) + [(10,)])
+        result = builder.build().run_local([*singles(4), (10,)])
         assert result.emitted["sums"] == {"default": [(6,), (10,)]}
         assert len(result.acked) == 5
 
@@ -151,6 +151,23 @@ def test_a_tick_comes_at_the_end_of_the_first_batch_after_its_time() -> None:
         ticks.append(len(given("tick")))
     assert ticks == [0, 0, 1, 1, 2, 3, 3]
     assert result.counts["ticking"].executed == 1
+
+
+def test_a_tick_comes_before_the_flush_so_it_can_finish_what_is_held() -> None:
+    class Window(Scripted):
+        tick_seconds = 0
+
+    def acks_at_a_tick(bolt: Scripted, tup: Tuple) -> None:
+        if not tup.is_tick:
+            bolt.held.append(tup)
+        else:
+            for held in bolt.held:
+                bolt.collector.ack(held)
+            bolt.held = []
+
+    builder = begin()
+    builder.set_bolt("window", Window(acks_at_a_tick)).shuffle_grouping("numbers")
+    assert len(builder.build().run_local(singles(3)).acked) == 3
 
 
 def test_what_a_bolt_raises_at_a_tick_is_an_error_that_fails_no_tuple(
@@ -235,7 +252,7 @@ def test_prepare_gets_the_conf_of_the_topology_with_that_of_the_component_over_i
 
 
 def test_a_value_is_found_by_its_fields_name_or_place_and_a_wrong_name_lists_the_fields() -> None:
-    def reads(bolt: Scripted, tup: Tuple) -> None:
+    def reads(_: Scripted, tup: Tuple) -> None:
         assert tup["b"] == tup[1] == 2
         assert (tup.component, tup.stream, tup.task, tup.fields, len(tup)) == (
             "numbers",

@@ -1,13 +1,14 @@
 """What a builder refuses: one error, which names what is wrong."""
 
 from collections.abc import Callable
+from threading import Lock
 from typing import Any
 
 import pytest
 
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.topology import KeyValueState, StatefulBolt, Stream, TopologyBuilder, Tuple
-from tests.scripted_topology import Declared, Scripted, begin
+from tests.scripted_topology import Declared, Scripted, acks, begin
 
 
 class Counts(StatefulBolt):
@@ -39,20 +40,20 @@ WRONG: dict[str, tuple[Callable[[TopologyBuilder], Any], str]] = {
     ),
     "a cycle": (
         lambda to: (
-            to.set_bolt("a", Scripted((), ["x"])).shuffle_grouping("numbers").shuffle_grouping("c"),
-            to.set_bolt("b", Scripted((), ["x"])).shuffle_grouping("a"),
-            to.set_bolt("c", Scripted((), ["x"])).shuffle_grouping("b"),
+            to.set_bolt("a", Scripted(acks, ["x"])).shuffle_grouping("numbers").shuffle_grouping("c"),
+            to.set_bolt("b", Scripted(acks, ["x"])).shuffle_grouping("a"),
+            to.set_bolt("c", Scripted(acks, ["x"])).shuffle_grouping("b"),
             to.set_bolt("behind", Scripted()).shuffle_grouping("c"),
         ),
         r"without cycles, in which tuples come to an end; got a > b > c > a$",
     ),
     "a bolt that subscribes to itself": (
-        lambda to: to.set_bolt("a", Scripted((), ["x"])).shuffle_grouping("a"),
+        lambda to: to.set_bolt("a", Scripted(acks, ["x"])).shuffle_grouping("a"),
         r"got a > a$",
     ),
     "an id twice": (
-        lambda to: (to.set_bolt("a", Scripted()), to.set_spout("a", Declared())),
-        r"expected ids that are unique, got 'a' for a second component",
+        lambda to: to.set_bolt("numbers", Scripted()),
+        r"expected ids that are unique, got 'numbers' for a second component",
     ),
     "an id of the system": (lambda to: to.set_bolt("__a", Scripted()), r"not beginning with __, got '__a'"),
     "no id": (lambda to: to.set_bolt("", Scripted()), r"expected an id for a component.* got ''"),
@@ -66,7 +67,7 @@ WRONG: dict[str, tuple[Callable[[TopologyBuilder], Any], str]] = {
     ),
     "a direct stream by a shuffle": (
         lambda to: (
-            to.set_bolt("a", Scripted((), DIRECT)).shuffle_grouping("numbers"),
+            to.set_bolt("a", Scripted(acks, DIRECT)).shuffle_grouping("numbers"),
             to.set_bolt("b", Scripted()).shuffle_grouping("a", "pick"),
         ),
         r"bolt 'b': expected direct_grouping, because it is declared as direct, got shuffle on 'a', stream 'pick'",
@@ -126,23 +127,23 @@ WRONG: dict[str, tuple[Callable[[TopologyBuilder], Any], str]] = {
         r"bolt 'a': expected tick_seconds of 0 or more, or None, got -1.0",
     ),
     "output fields as text": (
-        lambda to: to.set_bolt("a", Scripted((), "word")).shuffle_grouping("numbers"),
+        lambda to: to.set_bolt("a", Scripted(acks, "word")).shuffle_grouping("numbers"),
         r"component 'a', stream 'default': expected the names of its fields in their order.* got 'word'",
     ),
     "output fields without an order": (
-        lambda to: to.set_bolt("a", Scripted((), {"b": {"x", "y"}})).shuffle_grouping("numbers"),  # type: ignore[dict-item]
+        lambda to: to.set_bolt("a", Scripted(acks, {"b": {"x", "y"}})).shuffle_grouping("numbers"),  # type: ignore[dict-item]
         r"component 'a', stream 'b': expected the names of its fields in their order",
     ),
     "output fields that are none": (
-        lambda to: to.set_bolt("a", Scripted((), 5)).shuffle_grouping("numbers"),  # type: ignore[arg-type]
+        lambda to: to.set_bolt("a", Scripted(acks, 5)).shuffle_grouping("numbers"),  # type: ignore[arg-type]
         r"component 'a', stream 'default': expected the names .* got 5",
     ),
     "a field twice": (
-        lambda to: to.set_bolt("a", Scripted((), ["x", "y", "x"])).shuffle_grouping("numbers"),
+        lambda to: to.set_bolt("a", Scripted(acks, ["x", "y", "x"])).shuffle_grouping("numbers"),
         r"component 'a', stream 'default': expected each field once, got x twice",
     ),
     "a stream of the system": (
-        lambda to: to.set_bolt("a", Scripted((), {"__tick": ["x"]})).shuffle_grouping("numbers"),
+        lambda to: to.set_bolt("a", Scripted(acks, {"__tick": ["x"]})).shuffle_grouping("numbers"),
         r"component 'a': expected ids of streams that do not begin with __, got '__tick'",
     ),
 }
@@ -188,7 +189,7 @@ def test_options_that_are_not_allowed_are_named(options: dict[str, Any], message
 def test_a_bolt_that_cannot_be_pickled_is_named_before_anything_runs() -> None:
     builder = begin()
     bolt = Scripted()
-    bolt.connection = (each for each in ())  # type: ignore[attr-defined]
+    bolt.held = Lock()  # type: ignore[assignment]
     builder.set_bolt("sink", bolt).shuffle_grouping("numbers")
     with pytest.raises(
         InvalidConfig, match="bolt 'sink': expected an object that can be pickled, got TypeError"
@@ -198,6 +199,6 @@ def test_a_bolt_that_cannot_be_pickled_is_named_before_anything_runs() -> None:
 
 def test_task_ids_go_up_from_one_in_the_order_the_components_were_set() -> None:
     builder = begin()
-    builder.set_bolt("b", Scripted((), ["x"]), 3).shuffle_grouping("numbers")
+    builder.set_bolt("b", Scripted(acks, ["x"]), 3).shuffle_grouping("numbers")
     builder.set_bolt("a", Scripted(), 2).shuffle_grouping("b")
     assert builder.graph().tasks == {"numbers": (1,), "b": (2, 3, 4), "a": (5, 6)}

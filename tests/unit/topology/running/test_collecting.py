@@ -312,7 +312,7 @@ def test_a_reason_is_one_line_whatever_it_was_given_as() -> None:
     reasons = ["two\nlines", "", 5, None, "x" * 5_000]
 
     def fails(bolt: Scripted, tup: Tuple) -> None:
-        bolt.collector.fail(tup, reasons[tup[0]])  # type: ignore[arg-type]
+        bolt.collector.fail(tup, reasons[tup[0]])
 
     result = one_bolt(fails).build().run_local(singles(5))
     texts = [end.failure.error_text for _, end in result.failed]

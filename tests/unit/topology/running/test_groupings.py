@@ -128,7 +128,9 @@ def test_all_tasks_get_every_tuple_and_its_tree_waits_for_all_of_them() -> None:
     result = builder.build().run_local(singles(10))
 
     tasks = tasks_by_value("bolt")
-    assert {number: sorted(each) for number, each in tasks.items()} == dict.fromkeys(range(10), [2, 3, 4, 5])
+    assert {number: sorted(each) for number, each in tasks.items()} == {
+        number: [2, 3, 4, 5] for number in range(10)
+    }
     assert result.failed[0][0] == (5,)
     assert result.reasons == ["bolt: not here"]
 
@@ -222,12 +224,12 @@ def test_emit_direct_to_a_task_that_does_not_subscribe_names_those_that_do() -> 
     ).shuffle_grouping("numbers")
     builder.set_bolt("bolt", Scripted(acks), 2).direct_grouping("route", "pick")
 
-    reasons = builder.build().run_local(singles(1)).reasons
+    (reason,) = builder.build().run_local(singles(1)).reasons
 
-    assert reasons == [
+    assert reason == (
         "route: InvalidConfig: component 'route': expected emit_direct to a task that subscribes to stream 'pick' "
         "(3, 4), got 2"
-    ]
+    )
 
 
 def test_emit_telling_tasks_says_which_tasks_a_tuple_went_to() -> None:
