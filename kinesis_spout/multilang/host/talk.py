@@ -7,7 +7,6 @@ whoever listens hears of tuples only.
 from typing import Any, Final
 
 from kinesis_spout.clock import Clock
-from kinesis_spout.errors import KinesisSpoutError
 from kinesis_spout.multilang.conversation import FAILED, Event, State, said
 from kinesis_spout.multilang.frames import Codec
 from kinesis_spout.multilang.host.pipes import Pipes
@@ -35,7 +34,7 @@ _OFTEN: Final[dict[type, Event]] = {Ack: Event.ACK, Emit: Event.EMIT, Fail: Even
 _REMARKS: Final = frozenset({Log, Metrics, Pid})
 
 
-class ChildFailed(KinesisSpoutError):  # noqa: N818 - the names of our errors say what happened
+class ChildFailed(Exception):  # noqa: N818 - the names of our errors say what happened; it never leaves this room
     """The child has died, hangs, or said what cannot be true. It must be condemned."""
 
 

@@ -133,7 +133,9 @@ class ChildProcess:
         words = self._ended(_DEATH_SECONDS)
         if len(self._tail) > _SHOWN_CHARACTERS:
             _log.warning(
-                "the standard error of process %d ends with:\n%s", self.pid, self._tail.decode(errors="replace")
+                "the standard error of process %d ends with:\n%s",
+                self.pid,
+                self._tail.decode(errors="replace"),
             )
         return words
 

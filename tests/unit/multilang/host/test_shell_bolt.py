@@ -274,3 +274,10 @@ def _is_zombie_or_gone(pid: int) -> bool:
         return ") Z " in Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return True
+
+
+def test_a_tuple_that_is_larger_than_any_pipe_goes_through() -> None:
+    word = "x" * 5_000_000
+    result = run(shell_bolt("upper"), "a", word, "b")
+    assert [len(value) for (value,) in emitted(result)] == [1, 5_000_000, 1]
+    assert not result.failed
