@@ -83,3 +83,45 @@ class CountWords(StatefulBolt):
             raise FailedException("poisoned")
         self.collector.emit([word, count], tup)
         self.collector.ack(tup)
+
+
+class Numbers(Spout):
+    """Emits the numbers below a limit; one that fails comes once more. Remembers what it was told."""
+
+    def __init__(self, limit: int) -> None:
+        self._waiting = [(number, 1) for number in range(limit)]
+        self.acked: list[tuple[int, int]] = []
+        self.failed: list[tuple[tuple[int, int], str]] = []
+        self.late: list[tuple[tuple[int, int], str]] = []
+        self.calls: list[str] = []
+        self.most_pending = 0
+
+    def declare_output_fields(self) -> list[str]:
+        return ["sentence"]
+
+    def activate(self) -> None:
+        self.calls.append("activate")
+
+    def deactivate(self) -> None:
+        self.calls.append("deactivate")
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+    def next_tuple(self) -> None:
+        if self._waiting:
+            number, attempt = self._waiting.pop(0)
+            words = {7: "poison", 8: "forgotten", 9: "unsplittable"}.get(number, "fine")
+            words = words if attempt == 1 else "fine"
+            self.collector.emit([f"n{number} {words}"], (number, attempt))
+
+    def ack(self, message_id: Any) -> None:
+        self.acked.append(message_id)
+
+    def fail(self, message_id: Any, reason: str) -> None:
+        self.failed.append((message_id, reason))
+        self._waiting.append((message_id[0], 2))
+
+    def timed_out(self, message_id: Any, reason: str) -> None:
+        self.late.append((message_id, reason))
+        self._waiting.append((message_id[0], 2))

@@ -10,7 +10,8 @@ def main() -> int:
     """Run the component that the arguments name; give the exit code."""
     parser = argparse.ArgumentParser(prog="python -m kinesis_spout.multilang")
     components = parser.add_subparsers(required=True, metavar="COMPONENT")
-    command_line.add_options(components.add_parser("spout", help="read a Kinesis stream for a topology"))
+    spout = components.add_parser("spout", help="read a Kinesis stream for a topology", allow_abbrev=False)
+    command_line.add_options(spout)
     return command_line.run(parser.parse_args())
 
 

@@ -140,7 +140,7 @@ def directory(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPat
     (tmp_path / "handlers.py").write_text(HANDLERS)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr("kinesis_spout.cli.commands.run.start_spark", lambda *_: spark)
+    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", lambda *_: spark)
     monkeypatch.setattr(spark, "stop", lambda: None)  # other tests go on with it
     yield tmp_path
     sys.modules.pop("handlers", None)

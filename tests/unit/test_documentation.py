@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kinesis_spout.cli.commands.run_progress import Snapshot
+from kinesis_spout.cli.runs.snapshot import Snapshot
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark import KinesisProgress

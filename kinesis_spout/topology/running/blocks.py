@@ -6,12 +6,12 @@ costs a third of what it costs alone.
 
 import pickle
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kinesis_spout.topology.acking import TreeEnd
-from kinesis_spout.topology.components.tuples import Source, Tuple
+from kinesis_spout.topology.components.tuples import Source
 from kinesis_spout.topology.running.component_counts import ComponentCounts
 
 FULL_BLOCK: Final = 5_000
@@ -32,17 +32,14 @@ class TupleBlock:
     edges: bytes = field(repr=False)
     in_many_trees: Mapping[int, dict[int, int]] = field(default_factory=dict)
     """The edges by root of those tuples that are part of several trees, by their number in the block."""
-    count: int
 
-    def tuples(self) -> Iterator[Tuple]:
-        """Unpack the tuples."""
-        source = self.source
-        roots, edges = array("Q", self.roots), array("Q", self.edges)
+    def send(self, send: Callable[[Sequence[Any], dict[int, int]], None]) -> None:
+        """Unpack the tuples, and send each on: its values, and its edge in each of its trees."""
         many = self.in_many_trees
         # The bytes are our own, made a moment ago by another task of the same job.
-        for at, values in enumerate(pickle.loads(self.values)):  # noqa: S301
-            root = roots[at]
-            yield Tuple(values, source, {root: edges[at]} if root else dict(many[at]) if at in many else {})
+        packed = zip(pickle.loads(self.values), array("Q", self.roots), array("Q", self.edges), strict=True)  # noqa: S301
+        for at, (values, root, edge) in enumerate(packed):
+            send(values, {root: edge} if root else dict(many.get(at, ())))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +104,7 @@ class Parcel:
         self.in_many_trees: dict[int, dict[int, int]] = {}
 
     def add(self, values: Sequence[Any], edges: dict[int, int]) -> bool:
-        """Add a tuple. Tells whether the parcel is full."""
+        """Add a tuple, tracked or not. Tells whether the parcel is full."""
         if len(edges) == 1:
             for root, edge in edges.items():
                 self.roots.append(root)
@@ -130,5 +127,4 @@ class Parcel:
             roots=array("Q", self.roots).tobytes(),
             edges=array("Q", self.edges).tobytes(),
             in_many_trees=self.in_many_trees,
-            count=len(self.values),
         )

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from kinesis_spout.topology.acking import Ending, TreeEnd
+from kinesis_spout.topology.acking import TreeEnd, note_end
 
 
 class Trees:
@@ -21,7 +21,7 @@ class Trees:
         self.values: dict[int, int] = {}
         """By root: the ids of the edges that were made or acked, XORed; without those where that is 0."""
         self.ends: dict[int, TreeEnd] = {}
-        """The trees of which it was seen here that they cannot complete. A fail counts before a time-out."""
+        """The trees that cannot complete, as was seen here."""
         self.touched: set[int] = set()
         """The roots whose tuples came to a bolt with state."""
 
@@ -35,9 +35,7 @@ class Trees:
 
     def end(self, root: int, end: TreeEnd) -> None:
         """Take in that a tree cannot complete."""
-        known = self.ends.get(root)
-        if known is None or (known.ending is Ending.TIMED_OUT and end.ending is Ending.FAILED):
-            self.ends[root] = end
+        note_end(self.ends, root, end)
 
     def reset_timeout(self, roots: Iterable[int]) -> None:
         """Let the time-out of trees begin now."""
