@@ -1,7 +1,5 @@
 """A bolt that is written with our own library for components."""
 
-import sys
-
 from kinesis_spout.multilang.component import BasicBolt, TupleIn
 
 
