@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from pyspark import SparkContext
 
+from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.errors import HandlerKilledWorker, InvalidConfig
 from kinesis_spout.handler import failure_of
 from kinesis_spout.spark.tasks.jobs import cancel
@@ -100,7 +101,8 @@ class OwnSpoutQuery:
         self._idle_since: float | None = None
         self._tag = ""
         self._error: BaseException | None = None
-        self._totals = {"acked": 0, "failed": 0, "timedOut": 0}
+        self.counters = Counters()
+        """What happened since the start. What failed or timed out is for the spout to emit again: nothing is given up."""
         self._batches = 0
         self._progress: deque[dict[str, Any]] = deque(maxlen=_RECENT_PROGRESS)
         self._thread = threading.Thread(target=self._run, name=f"kinesis-spout-{name}", daemon=True)
@@ -147,6 +149,11 @@ class OwnSpoutQuery:
         else:
             message = "Running a micro-batch" if self._tag else "Waiting for tuples"
         return {"message": message, "isDataAvailable": False, "isTriggerActive": bool(self._tag)}
+
+    @property
+    def pause(self) -> None:
+        """None: the spout decides itself when a tuple that failed comes again."""
+        return
 
     @property
     def counts(self) -> dict[str, ComponentCounts]:
@@ -232,19 +239,19 @@ class OwnSpoutQuery:
         began, number = monotonic(), self._batches
         self._batches += 1
         self._idle_since = None
+        self.counters.delivered += len(gathered)
         ends = self._run_job(gathered, f"{self._name}-{self._context.component}-{number}")
         for at, (_, message_id, _) in enumerate(gathered):
             if message_id is None:
                 continue
             end = ends.get(at)
             if end is None:
-                self._totals["acked"] += 1
+                self.counters.acked += 1
                 self._spout.ack(message_id)
             elif end.ending is Ending.FAILED:
-                self._totals["failed"] += 1
                 self._spout.fail(message_id, end.reason)
             else:
-                self._totals["timedOut"] += 1
+                self.counters.timed_out += 1
                 self._spout.timed_out(message_id, end.reason)
         self._progress.append(
             {
@@ -255,7 +262,11 @@ class OwnSpoutQuery:
                 "batchId": number,
                 "numInputRows": len(gathered),
                 "durationMs": {"triggerExecution": round(1000 * (monotonic() - began))},
-                "totals": dict(self._totals),
+                "totals": {
+                    "delivered": self.counters.delivered,
+                    "acked": self.counters.acked,
+                    "timedOut": self.counters.timed_out,
+                },
             }
         )
 

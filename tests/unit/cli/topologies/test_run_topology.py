@@ -113,7 +113,16 @@ def test_a_log_gets_the_sums_of_all_spouts_and_a_table_of_the_components(query: 
     assert out == ""
     assert "stopped: delivered 5  acked 5  retried 0  dead-lettered 0" in err
     heading, row = err.splitlines()[-2:]
-    assert heading.split() == ["component", "executed", "emitted", "acked", "failed", "timed", "out", "latency"]
+    assert heading.split() == [
+        "component",
+        "executed",
+        "emitted",
+        "acked",
+        "failed",
+        "timed",
+        "out",
+        "latency",
+    ]
     assert row.split() == ["split", "1,200", "9", "1,199", "1", "0", "-"]
     assert query.stopped.is_set()
 

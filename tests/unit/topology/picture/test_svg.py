@@ -106,8 +106,8 @@ def topologies(draw: st.DrawFn) -> TopologyBuilder:
     for number in range(draw(st.integers(1, 9))):
         name = f"bolt-{number}" + "-of-a-long-name" * draw(st.integers(0, 2))
         declarer = builder.set_bolt(name, Step({"default": ["key"], "other": ["key"]}))
-        for source in draw(st.lists(st.sampled_from(names), min_size=1, max_size=4)):
-            stream = draw(st.sampled_from(["default", "other"]))
+        sources = st.tuples(st.sampled_from(names), st.sampled_from(["default", "other"]))
+        for source, stream in draw(st.lists(sources, min_size=1, max_size=4, unique=True)):
             if draw(st.booleans()):
                 declarer.shuffle_grouping(source, stream)
             else:
