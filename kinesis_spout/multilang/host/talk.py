@@ -63,6 +63,8 @@ class Talk:
         self._component = component
         self._decoder = codec.decoder()
         self._pipes = Pipes(lease.stdin, lease.stdout)
+        self.put = self._pipes.put
+        """Has a frame sent by the next ``push`` or ``hear``."""
         self._remarks = remarks
         self._clock = clock
         self._timeout_seconds = timeout_seconds
@@ -103,10 +105,6 @@ class Talk:
             UnsendableValue: one of its values cannot be sent.
         """
         return self._codec.encode(message, self._component)
-
-    def put(self, frame: bytes) -> None:
-        """Have a frame sent by the next ``push`` or ``hear``."""
-        self._pipes.put(frame)
 
     def say(self, message: Message) -> None:
         """Have a message sent."""
@@ -198,6 +196,8 @@ class Talk:
         return found
 
     def _parsed(self, raw: Any) -> Message | None:
+        if type(raw) is dict and raw.get("command") == "ack" and type(raw.get("id")) is str:
+            return Ack(id=raw["id"])  # the most of all messages
         if type(raw) is Junk:
             self._put_aside(raw)
             return None

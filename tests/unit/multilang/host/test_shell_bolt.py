@@ -134,6 +134,7 @@ def test_a_component_that_names_an_unknown_id_is_replaced_and_the_worker_lives_o
 
 def test_an_anchor_that_was_acked_before_ends_the_component() -> None:
     result = run(shell_bolt("anchors_after_the_ack"), "a", "b")
+    assert result.acked == words("a")
     assert "acked or failed before" in result.reasons[0]
 
 
