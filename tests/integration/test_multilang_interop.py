@@ -1,6 +1,7 @@
 """Components that were written for Storm run as they are: pystorm's, streamparse's, and bare JavaScript."""
 
 import logging
+import os
 import shutil
 import sys
 import zipfile
@@ -105,6 +106,18 @@ def test_a_bolt_of_streamparse_counts_words(serializer: str, tmp_path: Path) -> 
     result = run(bolt, WORDS, "word")
     assert emitted(result)[-2:] == [["the", 3], ["moon", 2]]
     assert len(result.acked) == len(WORDS)
+
+
+@pytest.mark.parametrize("serializer", ["json", "msgpack"])
+def test_a_bolt_of_our_own_library_splits_sentences(serializer: str) -> None:
+    command = [sys.executable, "with_ours.py"]
+    package = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    bolt = ShellBolt(
+        command, fields=("word",), resources=COMPONENTS, serializer=serializer, environment=package
+    )
+    result = run(bolt, SENTENCES)
+    assert emitted(result) == [[word] for word in WORDS]
+    assert len(result.acked) == len(SENTENCES)
 
 
 @needs_node

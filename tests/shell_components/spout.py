@@ -9,7 +9,9 @@ from tests.shell_components.protocol import hello, read, send
 
 _how, *_words = sys.argv[1:]
 _told: list[list[Any]] = []
-_waiting = [{"id": {"number": number}, "tuple": [word]} for number, word in enumerate(_words)]
+_waiting: list[dict[str, Any]] = [
+    {"id": {"number": number}, "tuple": [word]} for number, word in enumerate(_words)
+]
 _emitted: dict[str, Any] = {}
 
 

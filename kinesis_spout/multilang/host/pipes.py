@@ -1,16 +1,15 @@
 """The two pipes of a child, at the end of whoever leases it.
 
-A write of at most ``PIPE_BUF`` bytes is all or nothing. So frames are written in pieces of that size that end with
-a frame: whoever is killed in the middle leaves no half a frame behind, but for one that is larger than that.
-Source: POSIX, write().
+A write to a pipe that has room for all of it is not interrupted, not even by a kill; and there is room, unless a
+child reads less than it is given. So whole frames are written at once, and who is killed leaves no half a frame
+behind. Each write may wake the child, which costs more than all else: few are better than many.
+Source: pipe(7).
 """
 
 import os
 import select
 from collections import deque
 from typing import Final
-
-ATOMIC_BYTES: Final = select.PIPE_BUF
 
 _READ_BYTES: Final = 1024 * 1024
 
@@ -21,7 +20,9 @@ class Pipes:
     def __init__(self, stdin: int, stdout: int) -> None:
         self._stdin, self._stdout = stdin, stdout
         self._pieces: deque[bytes | memoryview] = deque()
-        self._piece = bytearray()
+        self._frames: list[bytes] = []
+        self.put = self._frames.append
+        """Takes a frame; it is written by ``push``."""
         self._is_input_closed = False
         self.is_inside_a_frame = False
         """Whether a frame was begun to be written, and not finished."""
@@ -31,18 +32,11 @@ class Pipes:
         self._either.register(stdout, select.POLLIN)
         self._either.register(stdin, select.POLLOUT)
 
-    def put(self, frame: bytes) -> None:
-        """Take a frame; it is written by ``push``."""
-        if self._piece and len(self._piece) + len(frame) > ATOMIC_BYTES:
-            self._pieces.append(bytes(self._piece))
-            self._piece.clear()
-        self._piece += frame
-
     def push(self) -> None:
         """Write as much as goes. What a child does not read any more is dropped: its output is about to end."""
-        if self._piece:
-            self._pieces.append(bytes(self._piece))
-            self._piece.clear()
+        if self._frames:
+            self._pieces.append(b"".join(self._frames))
+            self._frames.clear()
         pieces = self._pieces
         while pieces:
             if self._is_input_closed:
@@ -67,7 +61,7 @@ class Pipes:
         """Drop what was put and not written, but for the rest of a frame that was begun."""
         begun = self._pieces[0] if self.is_inside_a_frame else None
         self._pieces.clear()
-        self._piece.clear()
+        self._frames.clear()
         if begun is not None:
             self._pieces.append(begun)
 

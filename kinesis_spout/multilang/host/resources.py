@@ -36,8 +36,8 @@ def find_resources(resources: str | os.PathLike[str]) -> Path:
             return _unpacked(place)
     raise InvalidConfig(
         f"resources: expected a folder or an archive, but there is none at {' or '.join(map(str, places))}; give "
-        "a path that exists on every machine, or ship it with the job (spark.archives, or spark.sparkContext.addFile"
-        "(folder, recursive=True)) and give its name"
+        "a path that exists on every machine, or ship it with the job (spark.archives, or "
+        "spark.sparkContext.addFile(folder, recursive=True)) and give its name"
     )
 
 

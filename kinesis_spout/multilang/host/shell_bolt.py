@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.multilang.component.component import SERIALIZER_VARIABLE
 from kinesis_spout.multilang.frames import CODECS
 from kinesis_spout.multilang.host.handshake import (
     MAX_PENDING,
@@ -191,7 +192,8 @@ class ShellSettings:
         self.output: OutputFields = tuple(fields) if streams is None else streams
         self.serializer = serializer
         self.timeout_seconds = timeout_seconds
-        self._environment = dict(environment or {})
+        # Our own library for components reads it; others have an argument for it, or none.
+        self._environment = {SERIALIZER_VARIABLE: serializer, **(environment or {})}
         self._resources = None if resources is None else os.fspath(resources)
 
     def child_settings(self) -> ChildSettings:

@@ -36,8 +36,6 @@ from kinesis_spout.multilang.messages import (
 from kinesis_spout.topology.components.collector import OutputCollector
 from kinesis_spout.topology.components.tuples import Tuple
 
-BLOCK_TUPLES: Final = 32
-"""So many tuples go to the child at once, while it has others to work on."""
 LOOK_SECONDS: Final = 0.5
 """How often a wait looks whether tuples are overdue, or the child silent for too long."""
 PROBE_SECONDS: Final = 5.0
@@ -96,6 +94,8 @@ class ShellTask:
         self._codec = CODECS[settings.serializer]
         nap_seconds = _NAP_SECONDS * settings.max_pending
         self._nap_seconds = min(nap_seconds, _MOST_NAP_SECONDS) if nap_seconds >= _LEAST_NAP_SECONDS else 0.0
+        # Half of them go at once, while the child works on the other half.
+        self._block_tuples = (settings.max_pending + 1) // 2
         self._talk: Talk | None = None
         self._pending: dict[str, Tuple] = {}
         self._first = 0
@@ -143,7 +143,7 @@ class ShellTask:
         self._unsent += 1
         if len(pending) - self._held >= self._settings.max_pending:
             self._attempt(self._make_room)
-        elif self._unsent >= BLOCK_TUPLES or self._clock.monotonic() - self._sent_at > _IDLE_SECONDS:
+        elif self._unsent >= self._block_tuples or self._clock.monotonic() - self._sent_at > _IDLE_SECONDS:
             self._attempt(self._exchange)
 
     def tick(self) -> None:
@@ -183,7 +183,6 @@ class ShellTask:
             self._ticks.clear()
             self._beat = None
             self._is_proven = False
-            self._ticked_at = self._sent_at = self._clock.monotonic()
             try:
                 if lease.is_fresh:
                     talk.shake_hands(dict(self._settings.conf), dict(self._settings.context))
@@ -196,6 +195,7 @@ class ShellTask:
                 if lease.is_fresh:
                     raise failed from error
                 continue
+            self._ticked_at = self._sent_at = self._clock.monotonic()
             return talk
 
     def _probe(self, talk: Talk) -> None:

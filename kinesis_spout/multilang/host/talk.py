@@ -7,7 +7,6 @@ whoever listens hears of tuples only.
 from typing import Any, Final
 
 from kinesis_spout.clock import Clock
-from kinesis_spout.errors import KinesisSpoutError
 from kinesis_spout.multilang.conversation import FAILED, Event, State, said
 from kinesis_spout.multilang.frames import Codec
 from kinesis_spout.multilang.host.pipes import Pipes
@@ -35,7 +34,7 @@ _OFTEN: Final[dict[type, Event]] = {Ack: Event.ACK, Emit: Event.EMIT, Fail: Even
 _REMARKS: Final = frozenset({Log, Metrics, Pid})
 
 
-class ChildFailed(KinesisSpoutError):  # noqa: N818 - the names of our errors say what happened
+class ChildFailed(Exception):  # noqa: N818 - the names of our errors say what happened; it never leaves this room
     """The child has died, hangs, or said what cannot be true. It must be condemned."""
 
 
@@ -64,6 +63,8 @@ class Talk:
         self._component = component
         self._decoder = codec.decoder()
         self._pipes = Pipes(lease.stdin, lease.stdout)
+        self.put = self._pipes.put
+        """Has a frame sent by the next ``push`` or ``hear``."""
         self._remarks = remarks
         self._clock = clock
         self._timeout_seconds = timeout_seconds
@@ -104,10 +105,6 @@ class Talk:
             UnsendableValue: one of its values cannot be sent.
         """
         return self._codec.encode(message, self._component)
-
-    def put(self, frame: bytes) -> None:
-        """Have a frame sent by the next ``push`` or ``hear``."""
-        self._pipes.put(frame)
 
     def say(self, message: Message) -> None:
         """Have a message sent."""
@@ -199,6 +196,8 @@ class Talk:
         return found
 
     def _parsed(self, raw: Any) -> Message | None:
+        if type(raw) is dict and raw.get("command") == "ack" and type(raw.get("id")) is str:
+            return Ack(id=raw["id"])  # the most of all messages
         if type(raw) is Junk:
             self._put_aside(raw)
             return None

@@ -6,19 +6,19 @@ import time
 from kinesis_spout.clock import SystemClock
 from kinesis_spout.multilang.conversation import BOLT
 from kinesis_spout.multilang.frames import CODECS
-from kinesis_spout.multilang.host.processes.child_process import ChildSettings
 from kinesis_spout.multilang.host.processes.children import Lease
 from kinesis_spout.multilang.host.processes.hosted_children import HostedChildren
 from kinesis_spout.multilang.host.remarks import Remarks
 from kinesis_spout.multilang.host.talk import Talk
 from kinesis_spout.multilang.messages import TupleIn
-from tests.shell_topology import ENVIRONMENT, KEY, command
+from tests.shell_topology import KEY, shell_bolt
 
 
 def give_and_wait(application: str) -> None:
     clock = SystemClock()
     children = HostedChildren(application)
-    settings = ChildSettings(command=tuple(command("counts")), environment=ENVIRONMENT)
+    # With other settings than the next worker's, the next one would have the child replaced.
+    settings = shell_bolt("counts")._shell.child_settings()
     lease = children.lease(KEY, settings, 20)
     assert isinstance(lease, Lease)
     talk = Talk(

@@ -134,6 +134,7 @@ def test_a_component_that_names_an_unknown_id_is_replaced_and_the_worker_lives_o
 
 def test_an_anchor_that_was_acked_before_ends_the_component() -> None:
     result = run(shell_bolt("anchors_after_the_ack"), "a", "b")
+    assert result.acked == words("a")
     assert "acked or failed before" in result.reasons[0]
 
 
@@ -274,3 +275,10 @@ def _is_zombie_or_gone(pid: int) -> bool:
         return ") Z " in Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return True
+
+
+def test_a_tuple_that_is_larger_than_any_pipe_goes_through() -> None:
+    word = "x" * 5_000_000
+    result = run(shell_bolt("upper"), "a", word, "b")
+    assert [len(value) for (value,) in emitted(result)] == [1, 5_000_000, 1]
+    assert not result.failed
