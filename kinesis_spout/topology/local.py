@@ -4,6 +4,7 @@ Stages, exchanges and ackers are those that run on Spark; only the way between t
 """
 
 import pickle
+import time
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -51,12 +52,13 @@ class LocalTopology:
 
     Args:
         programs: the topology, by spout.
-        clock: monotonic; a test's own, if it decides what time it is.
+        clock: a test's own, if it decides what time it is; the machine's otherwise.
     """
 
-    def __init__(self, programs: Mapping[str, Program], clock: Callable[[], float]) -> None:
+    def __init__(self, programs: Mapping[str, Program], clock: Callable[[], float] | None = None) -> None:
         self._programs = programs
-        self._clock = clock
+        self._clock = clock or time.monotonic
+        self._wall_clock = clock or time.time
         self._runs: dict[tuple[str, int, int], StageRun] = {}
         self._emitted: dict[str, dict[str, list[Values]]] = {}
         self._counts: dict[str, ComponentCounts] = {}
@@ -172,7 +174,7 @@ class LocalTopology:
     def _stage(self, program: Program, stage: int, partition: int) -> StageRun:
         key = (program.plan.spout, stage, partition)
         if key not in self._runs:
-            self._runs[key] = StageRun(program, stage, partition, self._clock, self._record)
+            self._runs[key] = StageRun(program, stage, partition, self._clock, self._record, self._wall_clock)
         return self._runs[key]
 
     def _record(self, component: str, stream: str, values: Values) -> None:

@@ -1,7 +1,6 @@
 """A topology that was built: runs in this process for tests, on Spark for real."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from kinesis_spout.topology.components.output import DEFAULT_STREAM
@@ -35,11 +34,12 @@ class Topology:
     def __repr__(self) -> str:
         return f"Topology({self.name!r}, {' > '.join(self.graph.order)})"
 
-    def local(self, clock: Callable[[], float] = monotonic) -> LocalTopology:
+    def local(self, clock: Callable[[], float] | None = None) -> LocalTopology:
         """Give the topology as it runs in this process, micro-batch by micro-batch; for tests.
 
         Args:
-            clock: monotonic; a function of yours decides what time it is for ticks and time-outs.
+            clock: a function of yours that says how many seconds it is since the epoch, for ticks, time-outs and
+                windows; it never goes back. The machine's clocks unless given.
         """
         return LocalTopology(self._programs(_LOCAL_PARALLELISM), clock)
 
@@ -49,7 +49,7 @@ class Topology:
         *,
         spout: str | None = None,
         stream: str = DEFAULT_STREAM,
-        clock: Callable[[], float] = monotonic,
+        clock: Callable[[], float] | None = None,
     ) -> LocalResult:
         """Run tuples as one micro-batch in this process, without Spark, and clean up; for tests.
 

@@ -12,6 +12,7 @@ from kinesis_spout.topology.components.output import (
     declared_streams,
 )
 from kinesis_spout.topology.components.spout import Spout
+from kinesis_spout.topology.components.windowed_bolt import WindowedBolt, windows_of
 from kinesis_spout.topology.graph.component_graph import Component, ComponentGraph, Subscription
 from kinesis_spout.topology.graph.grouping import CustomGrouping, Grouping, GroupingKind
 from kinesis_spout.topology.topology_conf import TopologyConf
@@ -147,8 +148,8 @@ class TopologyBuilder:
             What says where its tuples come from.
 
         Raises:
-            InvalidConfig: the id is taken, that is no bolt, the parallelism is below 1, or the bolt's
-                ``tick_seconds`` are negative.
+            InvalidConfig: the id is taken, that is no bolt, the parallelism is below 1, the bolt's
+                ``tick_seconds`` are negative, or its windows are not as ``WindowedBolt`` says.
         """
         if not isinstance(bolt, Bolt):
             raise InvalidConfig(f"bolt {name!r}: expected a Bolt, got {_kind(bolt)}")
@@ -157,6 +158,8 @@ class TopologyBuilder:
         every = bolt.tick_seconds
         if every is not None and (not isinstance(every, (int, float)) or not every >= 0):
             raise InvalidConfig(f"bolt {name!r}: expected tick_seconds of 0 or more, or None, got {every!r}")
+        if isinstance(bolt, WindowedBolt):
+            windows_of(bolt, name)
         declarer = BoltDeclarer()
 
         def component() -> Component:

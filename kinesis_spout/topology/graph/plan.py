@@ -6,7 +6,8 @@ later. All that leaves a stage travels in one exchange, also what is for a stage
 exchange for each stage, and nothing is computed twice.
 """
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from kinesis_spout.topology.components.context import TaskContext
@@ -87,7 +88,13 @@ def plan_of(graph: ComponentGraph, spout: str) -> Plan:
     )
 
 
-def context_of(graph: ComponentGraph, topology: str, component: Component, index: int) -> TaskContext:
+def context_of(
+    graph: ComponentGraph,
+    topology: str,
+    component: Component,
+    index: int,
+    wall_clock: Callable[[], float] = time.time,
+) -> TaskContext:
     """Say what a task knows of itself."""
     return TaskContext(
         topology=topology,
@@ -108,6 +115,11 @@ def context_of(graph: ComponentGraph, topology: str, component: Component, index
             }
             for source in dict.fromkeys(each.component for each in component.inputs)
         },
+        grouped_by={
+            (subscription.component, subscription.stream): subscription.grouping.fields
+            for subscription in component.inputs
+        },
+        wall_clock=wall_clock,
     )
 
 

@@ -10,6 +10,7 @@ timed out, then it is the next bolt's turn. Then what was done to trees is packe
 A run is kept by its process and used for micro-batch after micro-batch, with the user's objects in it.
 """
 
+import time
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -44,6 +45,7 @@ class StageRun:
         partition: which partition of the stage; says which task a bolt is here that any task will do for.
         clock: monotonic.
         record: is told of all that is emitted, if given: component, stream, values.
+        wall_clock: seconds since the epoch.
     """
 
     def __init__(
@@ -52,7 +54,9 @@ class StageRun:
         stage: int,
         partition: int,
         clock: Callable[[], float],
+        *,
         record: Record | None = None,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self.program = program
         self._graph = program.graph
@@ -61,6 +65,7 @@ class StageRun:
         self._partition = partition
         self._clock = clock
         self._record = record
+        self._wall_clock = wall_clock
         self.trees = Trees(clock, program.timeout_seconds)
         self.outbox = Outbox(program.partitions)
         self._tasks: dict[tuple[str, int], BoltTask] = {}
@@ -154,7 +159,7 @@ class StageRun:
             made = graph[component]
             task = BoltTask(
                 program.new_bolt(component),
-                context=context_of(graph, program.topology, made, index),
+                context=context_of(graph, program.topology, made, index, self._wall_clock),
                 conf={**program.conf, **made.conf},
                 collector=collector,
                 trees=self.trees,

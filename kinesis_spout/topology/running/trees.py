@@ -19,7 +19,7 @@ class Trees:
         self._began = clock()
         self._resets: dict[int, float] = {}
         self.current = 0
-        """The root at hand, if there is one: what is done to its tree is XORed into ``value``, which costs less."""
+        """The root at hand, or 0: what is done to its tree is XORed into ``value``, which costs less."""
         self.value = 0
         self.values: dict[int, int] = {}
         """By root: the ids of the edges that were made or acked, XORed; without those where that is 0."""

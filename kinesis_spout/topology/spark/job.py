@@ -1,4 +1,4 @@
-"""One Spark job for a micro-batch, whatever its spout is: stages, with an exchange between two of them, and ackers.
+"""One Spark job for a micro-batch, whatever its spout is: stages, an exchange between each two, and ackers.
 
     first stage > exchange > stage ... > exchange > ackers > what came of it
 

@@ -1,7 +1,8 @@
 """A spout of the user's own, on the driver: asked for tuples, run as micro-batches, told what became of each.
 
-One thread does it all, so that the spout is never called by two: it asks for tuples until there are none or enough,
-runs them as one job, and tells of each how it ended. At most ``max_spout_pending`` tuples are out at a time.
+One thread does it all, so that the spout is never called by two: it asks for tuples until there are none or
+enough, runs them as one job, and tells of each how it ended. At most ``max_spout_pending`` tuples are out at
+a time.
 """
 
 import logging
@@ -102,7 +103,7 @@ class OwnSpoutQuery:
         self._tag = ""
         self._error: BaseException | None = None
         self.counters = Counters()
-        """What happened since the start. What failed or timed out is for the spout to emit again: nothing is given up."""
+        """What happened since the start. Nothing is given up: the spout decides what comes again."""
         self._batches = 0
         self._progress: deque[dict[str, Any]] = deque(maxlen=_RECENT_PROGRESS)
         self._thread = threading.Thread(target=self._run, name=f"kinesis-spout-{name}", daemon=True)
@@ -189,7 +190,7 @@ class OwnSpoutQuery:
             raise self._error
 
     def stop(self) -> None:
-        """End: the micro-batch that runs may end, then the spout is deactivated and closed. May be called twice."""
+        """End: what runs may end, then the spout is deactivated and closed. May be called twice."""
         self._stopping.set()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(_JOIN_SECONDS)

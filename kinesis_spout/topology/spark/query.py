@@ -94,7 +94,7 @@ class TopologyQuery:
 
     @property
     def status(self) -> dict[str, Any]:
-        """What the topology is doing now, or how it ended; of several spouts, of the first that tells of an end."""
+        """What the topology is doing now, or how it ended; of several spouts, of one that has ended."""
         ended = [query for query in self._queries.values() if not query.isActive]
         return (ended or list(self._queries.values()))[0].status
 
