@@ -105,14 +105,14 @@ def begun(children: Children, how: str) -> tuple[Lease, Talk]:
         clock=CLOCK,
         component="shell",
     )
-    talk.shake_hands({}, {})
+    talk.shake_hands({})
     children.greeted(KEY, lease)
     return lease, talk
 
 
 def run(shell: ShellTask, *words: str) -> None:
     for word in words:
-        shell.hand_over(Tuple((word,), SOURCE, {}))
+        shell.hand_over(Tuple((word,), SOURCE))
     shell.finish()
 
 
