@@ -88,6 +88,7 @@ WAYS: Final = {
     "a fused bolt, then fields grouping, no ackers": Way(
         wire=_exchanged, tuples={"key": 1, "end": 1}, options={"ackers": 0}
     ),
+    "a fused bolt, then keyed state": Way(wire=_counted, tuples={"key": 1, "end": 1}),
 }
 
 

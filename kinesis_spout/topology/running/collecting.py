@@ -135,7 +135,7 @@ class Collector:
                 send(values, 0, 0, None)
             return
         trees = self._trees
-        trees.enter(root)
+        trees.current, trees.value = root, 0
         for _, send in targets:
             edge = getrandbits(64)
             trees.value ^= edge

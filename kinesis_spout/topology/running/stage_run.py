@@ -104,7 +104,7 @@ class StageRun:
         """Execute the tuples of a block that is for this stage."""
         send, trees = self._task(block.component, block.index).sender(block.source), self.trees
         for values, root, edge, others in block.tuples():
-            trees.enter(root)
+            trees.current, trees.value = root, 0
             send(values, root, edge, others)
             trees.leave()
 

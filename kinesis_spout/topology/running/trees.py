@@ -37,15 +37,15 @@ class Trees:
         self.ends.clear()
         self.touched.clear()
 
-    def enter(self, root: int) -> None:
-        """Begin with a tuple of a tree. Its tuples come depth first, so most of what follows is of the same."""
-        self.current, self.value = root, 0
-
     def leave(self) -> None:
-        """End with it."""
+        """End with the root at hand. It is set, with a ``value`` of 0, before one of its tuples is sent.
+
+        Tuples come depth first, so most of what follows then is of the same tree.
+        """
         if self.value:
             self.xor(self.current, self.value)
-        self.current = self.value = 0
+            self.value = 0
+        self.current = 0
 
     def xor(self, root: int, value: int) -> None:
         """Take in edges that were made or acked."""
