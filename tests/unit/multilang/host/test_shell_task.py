@@ -112,7 +112,7 @@ def begun(children: Children, how: str) -> tuple[Lease, Talk]:
 
 def run(shell: ShellTask, *words: str) -> None:
     for word in words:
-        shell.hand_over(Tuple((word,), SOURCE, {}))
+        shell.hand_over(Tuple((word,), SOURCE))
     shell.finish()
 
 
