@@ -122,7 +122,7 @@ class _Shell:
         def work() -> None:
             execute = self._bolt.execute
             for _ in range(TUPLES):
-                execute(Tuple(_VALUES, _SOURCE, {}))
+                execute(Tuple(_VALUES, _SOURCE))
             self._bolt.flush()
 
         run = _measured(work)
