@@ -56,14 +56,14 @@ class Tasks:
     def __init__(self) -> None:
         self.trees = [Trees(lambda: 0.0, 30.0) for _ in range(4)]
         self.collectors = [Collector(f"bolt {number}", trees) for number, trees in enumerate(self.trees)]
-        self.sent: list[dict[int, int]] = []
+        self.sent: list[tuple[int, int, dict[int, int] | None]] = []
         for collector in self.collectors:
             output = Output(1, direct=False)
-            output.to_all.append((1, lambda _, edges: self.sent.append(edges)))
+            output.to_all.append((1, lambda _, *edges: self.sent.append(edges)))
             collector.outputs["default"] = output
 
     def take(self) -> Tuple:
-        return Tuple((0,), Source("any", "default", 1, ("value",)), self.sent.pop())
+        return Tuple((0,), Source("any", "default", 1, ("value",)), *self.sent.pop())
 
     def blocks(self, opened: Mapping[int, int]) -> list[tuple[int, Block]]:
         """Give every message on its way to an acker, as small as it can be: one root each."""
