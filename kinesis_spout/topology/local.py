@@ -174,7 +174,9 @@ class LocalTopology:
     def _stage(self, program: Program, stage: int, partition: int) -> StageRun:
         key = (program.plan.spout, stage, partition)
         if key not in self._runs:
-            self._runs[key] = StageRun(program, stage, partition, self._clock, record=self._record, wall_clock=self._wall_clock)
+            self._runs[key] = StageRun(
+                program, stage, partition, self._clock, record=self._record, wall_clock=self._wall_clock
+            )
         return self._runs[key]
 
     def _record(self, component: str, stream: str, values: Values) -> None:

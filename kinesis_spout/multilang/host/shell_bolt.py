@@ -19,7 +19,7 @@ from kinesis_spout.multilang.host.handshake import (
 )
 from kinesis_spout.multilang.host.processes.child_process import ChildSettings, check_command
 from kinesis_spout.multilang.host.processes.children import ChildKey, Children, Keeper
-from kinesis_spout.multilang.host.processes.hosted_children import HOST, HostedChildren
+from kinesis_spout.multilang.host.processes.hosted_children import HostedChildren
 from kinesis_spout.multilang.host.remarks import Remarks, ShellMetric
 from kinesis_spout.multilang.host.resources import find_resources
 from kinesis_spout.multilang.host.shell_task import ShellTask, ShellTaskSettings
@@ -28,6 +28,7 @@ from kinesis_spout.topology.components.collector import OutputCollector
 from kinesis_spout.topology.components.context import TaskContext
 from kinesis_spout.topology.components.output import OutputFields, declared_streams
 from kinesis_spout.topology.components.tuples import Tuple
+from kinesis_spout.topology.running.program import SHELL_HOST
 
 DEFAULT_MAX_PENDING: Final = 100
 DEFAULT_TIMEOUT_SECONDS: Final = 30.0
@@ -220,5 +221,5 @@ class ShellSettings:
 
 def keeper_of(conf: Mapping[str, Any], clock: Clock) -> Keeper:
     """Give what owns the processes: the machine's host process where ``host_conf`` names it, else this process."""
-    host = conf.get(HOST)
+    host = conf.get(SHELL_HOST)
     return Children(clock) if host is None else HostedChildren(str(host))

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from pyspark import cloudpickle
 
@@ -11,6 +11,9 @@ from kinesis_spout.topology.components.bolt import Bolt
 from kinesis_spout.topology.graph.component_graph import ComponentGraph
 from kinesis_spout.topology.graph.plan import Plan, plan_of
 from kinesis_spout.topology.topology_conf import TopologyConf
+
+SHELL_HOST: Final = "kinesis_spout.shell.host"
+"""The name in a component's conf of who shares the processes of shell components; see ``multilang.host``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

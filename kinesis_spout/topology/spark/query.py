@@ -19,7 +19,7 @@ from kinesis_spout.topology.components.spout import Spout
 from kinesis_spout.topology.graph.component_graph import Component
 from kinesis_spout.topology.graph.plan import context_of
 from kinesis_spout.topology.running.component_counts import ComponentCounts
-from kinesis_spout.topology.running.program import Program, program_of
+from kinesis_spout.topology.running.program import SHELL_HOST, Program, program_of
 from kinesis_spout.topology.spark.keyed_state import KeyedState
 from kinesis_spout.topology.spark.own_spout import OwnSpoutQuery
 from kinesis_spout.topology.spark.runner import TopologyRunner
@@ -253,12 +253,13 @@ def _start(
     topology: "Topology", component: Component, spark: "SparkSession", context: "SparkContext", name: str
 ) -> RunningSpout:
     options = topology.options
+    started = {"storm.id": f"{topology.name}-{uuid.uuid4()}", SHELL_HOST: context.applicationId}
     program = program_of(
         topology.name,
         topology.graph,
         component.name,
         options=options,
-        conf=topology.conf,
+        conf={**started, **topology.conf},
         parallelism=context.defaultParallelism,
     )
     state = _state(topology, program)

@@ -36,9 +36,7 @@ from kinesis_spout.multilang.host.processes.host_socket import (
     receive_answer,
     send,
 )
-
-HOST: Final = "kinesis_spout.shell.host"
-"""The name in a component's conf; see ``host_conf``."""
+from kinesis_spout.topology.running.program import SHELL_HOST
 
 _START_SECONDS: Final = 60.0
 _log = logging.getLogger(__name__)
@@ -52,7 +50,7 @@ def host_conf(application: str) -> dict[str, str]:
     Args:
         application: an id, such as Spark's of the application: who has the same shares the processes.
     """
-    return {HOST: application}
+    return {SHELL_HOST: application}
 
 
 class HostedChildren:
