@@ -6,7 +6,6 @@ later. All that leaves a stage travels in one exchange, also what is for a stage
 exchange for each stage, and nothing is computed twice.
 """
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -93,7 +92,7 @@ def context_of(
     topology: str,
     component: Component,
     index: int,
-    wall_clock: Callable[[], float] = time.time,
+    wall_clock: Callable[[], float],
 ) -> TaskContext:
     """Say what a task knows of itself."""
     return TaskContext(

@@ -79,7 +79,6 @@ class TopologyJobs:
             raise HandlerKilledWorker(
                 f"job {tag}: an executor was lost, and Spark ran a part of the job again"
             )
-        self._add(block for block in found if isinstance(block, CountsBlock))
         return found
 
     def _add(self, blocks: Iterable[CountsBlock]) -> None:

@@ -1,5 +1,6 @@
 """A running topology: how it is started, and the handle on it, shaped like PySpark's ``StreamingQuery``."""
 
+import time
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -237,7 +238,7 @@ def _start_own(
     options = topology.options
     query = OwnSpoutQuery(
         component.made_of,
-        context_of(topology.graph, topology.name, component, 0),
+        context_of(topology.graph, topology.name, component, 0, time.time),
         context,
         program=program,
         streams=dict(component.streams),
