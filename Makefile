@@ -32,13 +32,16 @@ MAIN_TESTS := tests/integration tests/wheel
 ARGS ?=
 CANDIDATES := $(or $(PYTHON),python3.13 python3.12 python3.11 python3)
 
-.PHONY: help demo test test-oldest fault bench docs lint clean set-up java engine mermaid
+.PHONY: help demo demo-topology test test-oldest fault bench docs lint clean set-up java engine mermaid
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: set-up  ## the whole pipeline on this machine, from a Kinesis endpoint to acked records
 	@$(BIN)/python -m examples.demo $(ARGS)
+
+demo-topology: set-up  ## Storm's word count on Spark, over Kinesis, with failures and kills, and its counts checked
+	@$(BIN)/python -m examples.demo_topology $(ARGS)
 
 test: lint docs  ## formatting, lint, types, import contract, documentation and all tests, as in CI
 	@echo '== tests (pytest): integration and wheel; the others run beside them, and are shown after'

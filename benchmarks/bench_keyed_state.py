@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from kinesis_spout.topology.state import PartitionPlace, StateFiles, StatePartition
@@ -47,12 +48,12 @@ def main() -> None:
         print(f"file: {size_bytes / 1e6:.1f} MB")
         timed("to take over what was just written", lambda: partition.load(names))
         chosen = keys[:: KEYS // CHANGES][:CHANGES]
-        for number in range(3):
+        for _ in range(3):
             timed(f"get and put of {CHANGES:,} stored keys", lambda: count(chosen), CHANGES)
             timed("the same once more in the micro-batch", lambda: count(chosen), CHANGES)
             update = timed(f"end of the micro-batch, {CHANGES:,} changed keys", partition.end_batch, CHANGES)
             names = update.files  # type: ignore[union-attr]
-            timed(f"to take it over ({len(names)} files, batch {number})", lambda: partition.load(names))
+            timed(f"to take it over ({len(names)} files)", partial(partition.load, names))
         timed(
             f"to load {KEYS:,} keys in another worker", lambda: StatePartition(files, PLACE).load(names), KEYS
         )

@@ -85,7 +85,7 @@ def demo(
     directory = Path(tempfile.mkdtemp(prefix="kinesis-spout-demo-"))
     kept = keep
     try:
-        with _ended_in_order(), display_on(console) as display:
+        with ended_in_order(), display_on(console) as display:
             summary = run_demo(settings, directory, display)
         kept = keep or summary.exit_code != 0
     except KinesisSpoutError as error:
@@ -190,11 +190,13 @@ def run_demo(settings: DemoSettings, directory: Path, display: Display) -> Summa
 def _start_consumer(
     module: str, run: int, *, endpoint: Endpoint, settings: ConsumerSettings
 ) -> ConsumerProcess:
-    return ConsumerProcess(module, msgspec.structs.replace(settings, run=run), endpoint.environment)
+    return ConsumerProcess(
+        f"examples.demo.consumers.{module}", msgspec.structs.replace(settings, run=run), endpoint.environment
+    )
 
 
 @contextmanager
-def _ended_in_order() -> Iterator[None]:
+def ended_in_order() -> Iterator[None]:
     """Let SIGTERM unwind as Ctrl-C does, so that everything started here is ended."""
 
     def unwind(number: int, frame: FrameType | None) -> None:

@@ -175,7 +175,7 @@ class LocalTopology:
         key = (program.plan.spout, stage, partition)
         if key not in self._runs:
             self._runs[key] = StageRun(
-                program, stage, partition, self._clock, self._record, self._wall_clock
+                program, stage, partition, self._clock, record=self._record, wall_clock=self._wall_clock
             )
         return self._runs[key]
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 from kinesis_spout.topology.components.output import DEFAULT_STREAM
 from kinesis_spout.topology.graph.component_graph import ComponentGraph
 from kinesis_spout.topology.local import LocalResult, LocalTopology
+from kinesis_spout.topology.picture import explanation_of, mermaid, svg
+from kinesis_spout.topology.running.component_counts import ComponentCounts
 from kinesis_spout.topology.running.program import Program, program_of
 from kinesis_spout.topology.topology_conf import TopologyConf
 
@@ -85,6 +87,52 @@ class Topology:
         from kinesis_spout.topology.spark.query import start_topology  # noqa: PLC0415 - tests need no Spark
 
         return start_topology(self, spark, name or self.name)
+
+    def explain(self) -> str:
+        """Say in words how it runs: stages, components, groupings, exchanges, ackers, tasks of Spark.
+
+        Nothing is run or opened. ``kinesis-spout topology explain`` prints this, and gives it as JSON.
+        """
+        return explanation_of(self.name, self.graph, self.options).text()
+
+    def mermaid(self, counts: Mapping[str, ComponentCounts] | None = None) -> str:
+        """Draw it as a Mermaid flowchart, for Markdown.
+
+        Args:
+            counts: what its components have done, as ``TopologyQuery.components`` or ``LocalResult.counts`` gives
+                it; written into their boxes.
+        """
+        return mermaid(self.graph, counts)
+
+    def svg(self, counts: Mapping[str, ComponentCounts] | None = None) -> str:
+        """Draw it as an SVG document that stands for itself.
+
+        Args:
+            counts: see ``mermaid``.
+        """
+        return svg(self.graph, counts, title=self.name)
+
+    def read_state(self, component: str) -> dict[Any, Any]:
+        """Read the keyed state of a bolt as it is stored: every key with its value, all in memory.
+
+        It is what the records have done that are finished and committed by now, each of them once. Nothing of the
+        topology has to run; while it runs, this is its state of a moment ago. Asks ZooKeeper, and reads the files
+        at the address of the option ``state``.
+
+        Args:
+            component: a ``StatefulBolt``.
+
+        Returns:
+            Nothing where nothing is stored.
+
+        Raises:
+            InvalidConfig: the bolt keeps no state, or the topology does not say where.
+            StateUnreadable: what is stored is damaged or gone.
+            StateUnavailable, StoreUnavailable: retriable.
+        """
+        from kinesis_spout.topology.stored_state import read_state  # noqa: PLC0415 - tests need no ZooKeeper
+
+        return read_state(self, component)
 
     def _programs(self, parallelism: int) -> dict[str, Program]:
         return {

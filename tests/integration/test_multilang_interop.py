@@ -1,171 +1,173 @@
-"""Bolts and spouts of pystorm, made for Storm, understand what our codecs write; our codecs understand them."""
+"""Components that were written for Storm run as they are: pystorm's, streamparse's, and bare JavaScript."""
 
+import logging
 import os
-import subprocess
+import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import zipfile
+from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
-from kinesis_spout.multilang.frames import CODECS, Codec
-from kinesis_spout.multilang.junk import Junk
-from kinesis_spout.multilang.messages import (
-    Ack,
-    Emit,
-    Error,
-    Fail,
-    Handshake,
-    Log,
-    Message,
-    Next,
-    Pid,
-    Sync,
-    TaskIds,
-    TupleIn,
-    heartbeat,
-    parse,
-    tick,
-)
+from kinesis_spout.multilang import ShellBolt, ShellSpout
+from kinesis_spout.topology.components import Bolt, Spout, TaskContext
+from kinesis_spout.topology.graph import TopologyBuilder
+from kinesis_spout.topology.local import LocalResult
+from tests.shell_topology import Collected
 
-BOLT = """
-import sys
-from pystorm import Bolt
-
-class Split(Bolt):
-    exit_on_exception = False
-
-    def process(self, tup):
-        for word in tup.values[0].split():
-            self.emit([word, len(word)], need_task_ids=word == "asks")
-
-    def process_tick(self, tup):
-        self.emit(["tick"])
-
-Split(serializer=sys.argv[1]).run()
-"""
-
-SPOUT = """
-import sys
-from pystorm import ReliableSpout
-
-class Words(ReliableSpout):
-    def next_tuple(self):
-        self.emit(["word"], tup_id=7)
-
-Words(serializer=sys.argv[1]).run()
-"""
+COMPONENTS: Final = Path(__file__).parent / "multilang"
+SENTENCES: Final = ["the cow jumped over the moon", "an apple a day", "the moon"]
+WORDS: Final = [word for sentence in SENTENCES for word in sentence.split(" ")]
+NODE: Final = shutil.which("node")
+needs_node = pytest.mark.skipif(NODE is None, reason="there is no node (JavaScript) on this machine")
 
 
-class Component:
-    """A program that was started, and what our codec makes of its output."""
+class Given(Spout):
+    """Stands for the tuples that a test gives."""
 
-    def __init__(self, program: str, codec: Codec, directory: Path) -> None:
-        path = directory / "component.py"
-        path.write_text(program)
-        self._codec = codec
-        self._decoder = codec.decoder()
-        self._heard: list[Message] = []
-        self._errors = (directory / "errors").open("wb")
-        command = [sys.executable, str(path), codec.name]
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, bufsize=0
-        )
-        self._directory = directory
+    def __init__(self, field: str) -> None:
+        self._field = field
 
-    def shake_hands(self) -> None:
-        context = {
-            "taskid": 3,
-            "componentid": "split",
-            "source->stream->fields": {"words": {"default": ["line"]}},
-        }
-        self.say(Handshake(conf={"topology.name": "count"}, context=context, pid_dir=str(self._directory)))
-        assert self.hear() == Pid(pid=self.process.pid)
+    def declare_output_fields(self) -> tuple[str, ...]:
+        return (self._field,)
 
-    def say(self, *messages: Message) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(b"".join(self._codec.encode(message, "test") for message in messages))
-
-    def hear(self) -> Message:
-        """Give the next message that is no line of the log."""
-        assert self.process.stdout is not None
-        while not self._heard:
-            data = os.read(self.process.stdout.fileno(), 65_536)
-            assert data, f"the component ended: {(self._directory / 'errors').read_text()}"
-            found: list[Any] = self._decoder.feed(data)
-            assert not [each for each in found if isinstance(each, Junk)]
-            self._heard += [message for message in map(parse, found) if not isinstance(message, Log)]
-        return self._heard.pop(0)
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait(60)
-        for pipe in (self.process.stdin, self.process.stdout, self._errors):
-            if pipe is not None:
-                pipe.close()
+    def next_tuple(self) -> None:
+        raise AssertionError("a test gives the tuples")
 
 
-@pytest.fixture(params=sorted(CODECS))
-def codec(request: pytest.FixtureRequest) -> Codec:
-    return CODECS[request.param]
+def pystorm(component: str, *, fields: tuple[str, ...], **settings: Any) -> ShellBolt:
+    serializer = settings.get("serializer", "json")
+    return ShellBolt(
+        [sys.executable, "with_pystorm.py", component, serializer],
+        fields=fields,
+        resources=COMPONENTS,
+        **settings,
+    )
 
 
-@contextmanager
-def started(program: str, codec: Codec, directory: Path) -> Iterator[Component]:
-    component = Component(program, codec, directory)
+def run(bolt: Bolt, values: list[str], field: str = "sentence", **options: Any) -> LocalResult:
+    builder = TopologyBuilder()
+    builder.set_spout("given", Given(field))
+    builder.set_bolt("shell", bolt).shuffle_grouping("given")
+    return builder.build("words", **options).run_local([(value,) for value in values])
+
+
+def emitted(result: LocalResult) -> list[list[Any]]:
+    return [list(values) for values in result.emitted["shell"]["default"]]
+
+
+@pytest.mark.parametrize("serializer", ["json", "msgpack"])
+def test_a_bolt_of_pystorm_splits_sentences(serializer: str) -> None:
+    result = run(pystorm("Split", fields=("word",), serializer=serializer), SENTENCES)
+    assert emitted(result) == [[word] for word in WORDS]
+    assert len(result.acked) == len(SENTENCES)
+
+
+def test_a_bolt_of_pystorm_counts_asks_for_tasks_and_logs(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        result = run(pystorm("Count", fields=("word", "count")), WORDS, "word")
+    assert emitted(result)[-2:] == [["the", 3], ["moon", 2]]
+    assert "moon went to []" in caplog.text
+
+
+def test_what_a_bolt_of_pystorm_cannot_handle_fails_alone(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        result = run(pystorm("Picky", fields=("ratio",)), ["a", "!", "b"])
+    assert [values for values, _ in result.failed] == [("!",)]
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_batching_bolt_of_pystorm_gets_its_ticks_until_its_batches_are_done() -> None:
+    bolt = pystorm("CountBatch", fields=("word", "count"), tick_seconds=0.2)
+    result = run(bolt, WORDS, "word")
+    assert dict(map(tuple, emitted(result))) == Counter(WORDS)
+    assert len(result.acked) == len(WORDS)
+
+
+def test_a_bolt_of_pystorm_that_batches_by_itself_is_waited_for() -> None:
+    result = run(pystorm("CountTicklessly", fields=("word", "count")), WORDS, "word")
+    totals: Counter[str] = Counter()
+    for word, count in emitted(result):
+        totals[word] += count
+    assert totals == Counter(WORDS)
+    assert len(result.acked) == len(WORDS)
+
+
+@pytest.mark.parametrize("serializer", ["json", "msgpack"])
+def test_a_bolt_of_streamparse_counts_words(serializer: str, tmp_path: Path) -> None:
+    # As its jobs do: the folder `resources` of the job, and the class by its name.
+    archive = tmp_path / "job.zip"
+    with zipfile.ZipFile(archive, "w") as opened:
+        opened.write(COMPONENTS / "with_streamparse.py", "with_streamparse.py")
+    command = [sys.executable, "-m", "streamparse.run", "with_streamparse.WordCountBolt", "-s", serializer]
+    bolt = ShellBolt(command, fields=("word", "count"), resources=archive, serializer=serializer)
+    result = run(bolt, WORDS, "word")
+    assert emitted(result)[-2:] == [["the", 3], ["moon", 2]]
+    assert len(result.acked) == len(WORDS)
+
+
+@pytest.mark.parametrize("serializer", ["json", "msgpack"])
+def test_a_bolt_of_our_own_library_splits_sentences(serializer: str) -> None:
+    command = [sys.executable, "with_ours.py"]
+    package = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    bolt = ShellBolt(
+        command, fields=("word",), resources=COMPONENTS, serializer=serializer, environment=package
+    )
+    result = run(bolt, SENTENCES)
+    assert emitted(result) == [[word] for word in WORDS]
+    assert len(result.acked) == len(SENTENCES)
+
+
+@needs_node
+def test_a_bolt_in_javascript_on_the_bare_protocol_splits_sentences(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bolt = ShellBolt(["node", "split.js"], fields=("word",), resources=COMPONENTS)
+    with caplog.at_level(logging.INFO):
+        result = run(bolt, SENTENCES)
+    assert emitted(result) == [[word] for word in WORDS]
+    assert len(result.acked) == len(SENTENCES)
+    assert "answers with tasks so far" in caplog.text
+
+
+@pytest.mark.parametrize("serializer", ["json", "msgpack"])
+def test_a_spout_of_pystorm_emits_and_repeats_what_failed(serializer: str) -> None:
+    spout = ShellSpout(
+        [sys.executable, "with_pystorm.py", "Sentences", serializer],
+        fields=("sentence",),
+        resources=COMPONENTS,
+        serializer=serializer,
+    )
+    _check_spout(spout, ["the cow jumped", "over the moon"])
+
+
+@needs_node
+def test_a_spout_in_javascript_on_the_bare_protocol_emits_and_repeats_what_failed() -> None:
+    spout = ShellSpout(["node", "sentences.js", *SENTENCES[:2]], fields=("sentence",), resources=COMPONENTS)
+    _check_spout(spout, SENTENCES[:2])
+    assert spout.metrics["acked"].count == 2
+
+
+def _check_spout(spout: ShellSpout, sentences: list[str]) -> None:
+    collected = Collected()
+    context = TaskContext(topology="words", component="sentences", task=1, index=0, parallelism=1)
+    spout.open({}, context, collected)
+    spout.activate()
     try:
-        component.shake_hands()
-        yield component
+        for _ in range(3):
+            spout.next_tuple()
+        assert collected.values == [[sentence] for sentence in sentences]
+        spout.fail(collected.ids[0], "not now")
+        spout.ack(collected.ids[1])
+        for _ in range(2):
+            spout.next_tuple()
+        assert collected.values[2:] == [[sentences[0]]]
+        assert collected.ids[2] == collected.ids[0]
+        spout.ack(collected.ids[2])
+        spout.deactivate()
+        assert collected.errors == []
+        assert not spout.counts
     finally:
-        component.close()
-
-
-@pytest.fixture
-def bolt(codec: Codec, tmp_path: Path) -> Iterator[Component]:
-    with started(BOLT, codec, tmp_path) as component:
-        yield component
-
-
-@pytest.fixture
-def spout(codec: Codec, tmp_path: Path) -> Iterator[Component]:
-    with started(SPOUT, codec, tmp_path) as component:
-        yield component
-
-
-def line(tuple_id: str, *values: Any) -> TupleIn:
-    return TupleIn(id=tuple_id, component="words", stream="default", task=1, values=list(values))
-
-
-def test_a_bolt_of_pystorm_is_given_tuples_heartbeats_ticks_and_task_ids(bolt: Component) -> None:
-    bolt.say(line("1", "a línea"), heartbeat("2"), tick("3", 10), line("4", "asks"), TaskIds((5, 6)))
-    assert [bolt.hear() for _ in range(8)] == [
-        Emit(values=["a", 1], anchors=["1"], need_task_ids=False),
-        Emit(values=["línea", 5], anchors=["1"], need_task_ids=False),
-        Ack(id="1"),
-        Sync(),
-        Emit(values=["tick"], anchors=["3"], need_task_ids=False),
-        Ack(id="3"),
-        Emit(values=["asks", 4], anchors=["4"]),
-        Ack(id="4"),
-    ]
-
-
-def test_a_bolt_of_pystorm_that_raises_is_understood(bolt: Component) -> None:
-    bolt.say(line("1", 5), line("2", "fine"))
-    error = bolt.hear()
-    assert isinstance(error, Error)
-    assert "object has no attribute 'split'" in error.msg
-    assert [bolt.hear() for _ in range(4)] == [
-        Sync(),
-        Fail(id="1"),
-        Emit(values=["fine", 4], anchors=["2"], need_task_ids=False),
-        Ack(id="2"),
-    ]
-
-
-def test_a_spout_of_pystorm_is_asked_and_told(spout: Component) -> None:
-    spout.say(Next(), Fail(id=7), Ack(id=7))
-    emit = Emit(values=["word"], id=7, need_task_ids=False)
-    assert [spout.hear() for _ in range(5)] == [emit, Sync(), emit, Sync(), Sync()]
+        spout.close()

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from kinesis_spout.spark.driver.query import SpoutQuery
 from kinesis_spout.topology import Topology, TopologyBuilder
 from tests.micro_batch_world import DeliveryLog, MicroBatchWorld
 from tests.topology_components import CountWords, LogWords, Numbers, Split
@@ -44,9 +43,7 @@ def test_a_record_is_done_when_its_whole_tree_is(spark: SparkSession, world: Mic
     }
     assert components["split"].executed == 203 + 3
     assert (components["split"].failed, components["log"].failed, components["log"].timed_out) == (2, 2, 2)
-    spout = query.spouts["sentences"]
-    assert isinstance(spout, SpoutQuery)
-    assert spout.counters.acked == 200
+    assert query.spouts["sentences"].counters.acked == 200
 
 
 def word_count(world: MicroBatchWorld, folder: Path, parallelism: int = 2, **settings: object) -> Topology:

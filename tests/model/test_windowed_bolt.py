@@ -132,8 +132,14 @@ class WindowedBolts(RuleBasedStateMachine):
         event_time=st.booleans(),
         ticks=st.booleans(),
     )
-    def starts(  # noqa: PLR0913, PLR0917 - one argument for each choice
-        self, by_time: bool, length: int, slide: int, lateness: int, event_time: bool, ticks: bool  # noqa: FBT001
+    def starts(  # noqa: PLR0917 - one argument for each choice
+        self,
+        by_time: bool,
+        length: int,
+        slide: int,
+        lateness: int,
+        event_time: bool,
+        ticks: bool,  # noqa: FBT001
     ) -> None:
         slide = min(slide, length)
         self.event_time = event_time
@@ -161,7 +167,8 @@ class WindowedBolts(RuleBasedStateMachine):
 
     @rule(
         drawn=st.lists(
-            st.lists(st.tuples(st.sampled_from(KEYS), st.integers(-3, 30)), min_size=1, max_size=3), max_size=6
+            st.lists(st.tuples(st.sampled_from(KEYS), st.integers(-3, 30)), min_size=1, max_size=3),
+            max_size=6,
         ),
         retried=st.integers(0, 3),
     )
@@ -189,7 +196,8 @@ class WindowedBolts(RuleBasedStateMachine):
             failed = {
                 at
                 for at, record in enumerate(batch)
-                if at not in refused and [key for key, number, time in record if self.takes(after, key, number, time)]
+                if at not in refused
+                and [key for key, number, time in record if self.takes(after, key, number, time)]
             }
             if self.ticks:
                 after.tick(self.topology.clock.time())

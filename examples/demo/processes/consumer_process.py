@@ -22,7 +22,7 @@ class ConsumerProcess:
     """A consumer in a session of its own, on Spark with JVM and Python workers. Mutable. A context manager.
 
     Args:
-        module: of ``examples.demo.consumers``, which is run.
+        module: is run; it takes ``ConsumerSettings.of_command_line``, and stops when its standard input ends.
         settings: what it is told.
         environment: what it needs besides that of this process.
     """
@@ -36,7 +36,7 @@ class ConsumerProcess:
                 [
                     sys.executable,
                     "-m",
-                    f"examples.demo.consumers.{module}",
+                    module,
                     msgspec.json.encode(settings).decode(),
                 ],
                 stdin=subprocess.PIPE,
@@ -56,6 +56,11 @@ class ConsumerProcess:
     def run(self) -> int:
         """Which start of a consumer this is."""
         return self._settings.run
+
+    @property
+    def exit_status(self) -> int | None:
+        """How it ended, as ``subprocess`` tells it; None while it runs."""
+        return self._process.poll()
 
     def status(self) -> ConsumerStatus:
         """Give what it last said of itself."""

@@ -32,7 +32,7 @@ class Bolt(ABC):
     What ``execute`` raises fails the tuple that it was given, unless that was acked or failed before.
     """
 
-    tick_seconds: ClassVar[float | None] = None
+    tick_seconds: float | None = None
     """If set, ``execute`` gets a tick tuple (``tup.is_tick``) after so many seconds, as far as micro-
     batches allow: at the end of the first one that ends after them; with 0 at the end of every one. A task
     behind an exchange begins with its first tuple."""

@@ -22,6 +22,8 @@ class TaskContext:
     """The tasks of every component."""
     targets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Which components subscribe to each of this one's streams."""
+    sources: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    """The fields of each stream that it subscribes to, by component."""
     grouped_by: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     """By which fields the tuples of a component and stream are grouped that it subscribes to; none if by none."""
     wall_clock: Callable[[], float] = time.time

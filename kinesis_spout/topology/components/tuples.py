@@ -54,13 +54,24 @@ TICK: Final = Source(SYSTEM_COMPONENT, TICK_STREAM, SYSTEM_TASK, ())
 class Tuple:
     """One tuple, as a bolt is given it. Its values must not be changed: other bolts may have the same ones."""
 
-    __slots__ = ("ack_value", "edges", "source", "state", "values")
+    __slots__ = ("ack_value", "edge", "others", "root", "source", "state", "values")
 
-    def __init__(self, values: Sequence[Any], source: Source, edges: dict[int, int]) -> None:
+    def __init__(
+        self,
+        values: Sequence[Any],
+        source: Source,
+        root: int = 0,
+        edge: int = 0,
+        others: dict[int, int] | None = None,
+    ) -> None:
         self.values = values
         self.source = source
-        self.edges = edges
-        """Its edge id in each tree that it is part of, by the tree's root; none, if it is not tracked."""
+        self.root = root
+        """Of the tree that it is part of; 0 if it is not tracked. Nearly every tuple is part of one tree."""
+        self.edge = edge
+        """Its edge id in that tree."""
+        self.others = others
+        """Its edge ids in the other trees that it is part of, if any, by their roots."""
         self.ack_value = 0
         """The edge ids of what was anchored to it, XORed."""
         self.state = _OPEN
@@ -75,6 +86,11 @@ class Tuple:
 
     def __len__(self) -> int:
         return len(self.values)
+
+    @property
+    def edges(self) -> dict[int, int]:
+        """Its edge id in each tree that it is part of, by the tree's root; none, if it is not tracked."""
+        return {self.root: self.edge, **(self.others or {})} if self.root else {}
 
     @property
     def fields(self) -> tuple[str, ...]:

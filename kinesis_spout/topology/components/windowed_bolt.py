@@ -71,7 +71,9 @@ class WindowedBolt(StatefulBolt):
 
         Unless overridden its record is given up, and goes to the dead letters.
         """
-        raise Reject(f"too late: its time is {self.time_of(tup):.6f}, and the windows of that time were executed before")
+        raise Reject(
+            f"too late: its time is {self.time_of(tup):.6f}, and the windows of that time were executed before"
+        )
 
     def emit(self, values: Sequence[Any], stream: str = DEFAULT_STREAM) -> None:
         """Emit a tuple, anchored to the one that completed the window, or that came late; on a tick to none."""

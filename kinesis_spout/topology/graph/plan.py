@@ -6,7 +6,6 @@ later. All that leaves a stage travels in one exchange, also what is for a stage
 exchange for each stage, and nothing is computed twice.
 """
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -43,6 +42,10 @@ class Plan:
     def exchanges(self) -> int:
         """How many exchanges tuples pass at most; acks may need one more."""
         return len(self.stages) - 1
+
+    def most_tasks(self, graph: ComponentGraph) -> int:
+        """Say how many tasks the widest bolt has that tuples come to by an exchange; 1 without an exchange."""
+        return max((graph[component].parallelism for component in self.exchanged), default=1)
 
 
 def plan_of(graph: ComponentGraph, spout: str) -> Plan:
@@ -89,7 +92,7 @@ def context_of(
     topology: str,
     component: Component,
     index: int,
-    wall_clock: Callable[[], float] = time.time,
+    wall_clock: Callable[[], float],
 ) -> TaskContext:
     """Say what a task knows of itself."""
     return TaskContext(
@@ -102,6 +105,14 @@ def context_of(
         targets={
             stream: tuple(target.name for target, _ in graph.subscribers(component.name, stream))
             for stream in component.streams
+        },
+        sources={
+            source: {
+                each.stream: graph[source].streams[each.stream].fields
+                for each in component.inputs
+                if each.component == source
+            }
+            for source in dict.fromkeys(each.component for each in component.inputs)
         },
         grouped_by={
             (subscription.component, subscription.stream): subscription.grouping.fields

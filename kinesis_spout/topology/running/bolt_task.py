@@ -73,11 +73,11 @@ class BoltTask:
         counts, trees, call, hold = self._counts, self._trees, self._call, self._hold
         is_stateful = self._is_stateful
 
-        def send(values: Sequence[Any], edges: dict[int, int]) -> None:
-            tup = Tuple(values, source, edges)
+        def send(values: Sequence[Any], root: int, edge: int, others: dict[int, int] | None) -> None:
+            tup = Tuple(values, source, root, edge, others)
             counts.executed = number = counts.executed + 1
             if is_stateful:
-                trees.touched.update(edges)
+                trees.touched.update(tup.edges)
             began = perf_counter() if number % _SAMPLE == 1 else 0.0
             try:
                 call(tup)
@@ -86,7 +86,7 @@ class BoltTask:
             if began:
                 counts.sampled += 1
                 counts.sampled_seconds += perf_counter() - began
-            if not tup.state and edges:
+            if not tup.state and root:
                 hold(tup)
 
         return send
@@ -98,7 +98,7 @@ class BoltTask:
             return
         self._ticked_at = self._clock()
         try:
-            self._call(Tuple((), TICK, {}))
+            self._call(Tuple((), TICK))
         except BaseException as error:  # noqa: BLE001 - no tuple is at stake
             self.collector.report_error(error)
 

@@ -26,8 +26,8 @@ _PLAIN: Final[frozenset[type]] = frozenset((tuple, list))
 
 _log: Final = logging.getLogger(__name__)
 
-Send = Callable[[Sequence[Any], dict[int, int]], None]
-"""Takes a tuple to one task: its values, and its edge in each of its trees."""
+Send = Callable[[Sequence[Any], int, int, dict[int, int] | None], None]
+"""Takes a tuple to one task: its values, root, edge and other edges; see ``Tuple``."""
 Target = tuple[int, Send]
 """A task's id, and the way to it."""
 
@@ -68,7 +68,6 @@ class Collector:
     def __init__(self, component: str, trees: Trees) -> None:
         self._component = component
         self._trees = trees
-        self._values = trees.values
         self.outputs: dict[str, Output] = {}
         self.counts = ComponentCounts()
 
@@ -84,14 +83,14 @@ class Collector:
             output = self._checked(values, stream, direct=False)
         targets = output.targets(values) if output.chosen else output.to_all
         self.counts.emitted += 1
-        edges = anchors.edges
+        root, others = anchors.root, anchors.others
         for _, send in targets:
-            if edges:
+            if root:
                 edge = getrandbits(64)
                 anchors.ack_value ^= edge
-                send(values, dict.fromkeys(edges, edge))
+                send(values, root, edge, None if others is None else dict.fromkeys(others, edge))
             else:
-                send(values, {})
+                send(values, 0, 0, None)
 
     def emit_telling_tasks(
         self, values: Sequence[Any], anchors: Tuple | Sequence[Tuple] = (), stream: str = DEFAULT_STREAM
@@ -102,7 +101,7 @@ class Collector:
         targets = output.targets(values)
         self.counts.emitted += 1
         for _, send in targets:
-            send(values, _anchored(many))
+            send(values, *_anchored(many))
         return [task for task, _ in targets]
 
     def emit_direct(
@@ -122,7 +121,7 @@ class Collector:
                 f"{stream!r} ({', '.join(map(str, sorted(output.tasks))) or 'none does'}), got {task!r}"
             )
         self.counts.emitted += 1
-        send(values, _anchored(many))
+        send(values, *_anchored(many))
 
     def emit_root(self, values: Sequence[Any], root: int, stream: str = DEFAULT_STREAM) -> None:
         """Emit a spout's tuple, as the root of a tree; root 0 is untracked."""
@@ -133,13 +132,15 @@ class Collector:
         self.counts.emitted += 1
         if not root:
             for _, send in targets:
-                send(values, {})
+                send(values, 0, 0, None)
             return
-        trees = self._values
+        trees = self._trees
+        trees.current, trees.value = root, 0
         for _, send in targets:
             edge = getrandbits(64)
-            trees[root] = trees.get(root, 0) ^ edge
-            send(values, {root: edge})
+            trees.value ^= edge
+            send(values, root, edge, None)
+        trees.leave()
 
     def ack(self, tup: Tuple) -> None:
         """See ``OutputCollector``."""
@@ -148,13 +149,14 @@ class Collector:
             return
         tup.state = _ACKED
         self.counts.acked += 1
-        trees, ack_value = self._values, tup.ack_value
-        for root, edge in tup.edges.items():
-            value = trees.get(root, 0) ^ edge ^ ack_value
-            if value:
-                trees[root] = value
-            else:
-                trees.pop(root, None)
+        trees, root = self._trees, tup.root
+        if root == trees.current:
+            trees.value ^= tup.edge ^ tup.ack_value
+        else:
+            trees.xor(root, tup.edge ^ tup.ack_value)
+        if tup.others is not None:
+            for other, edge in tup.others.items():
+                trees.xor(other, edge ^ tup.ack_value)
 
     def fail(self, tup: Tuple, reason: str | BaseException = "") -> None:
         """See ``OutputCollector``."""
@@ -230,16 +232,19 @@ class Collector:
         return many
 
 
-def _anchored(anchors: Sequence[Tuple]) -> dict[int, int]:
+def _anchored(anchors: Sequence[Tuple]) -> tuple[int, int, dict[int, int] | None]:
     """Draw an edge for each anchor, and XOR it into that and into all of its trees."""
     edges: dict[int, int] = {}
     for anchor in anchors:
-        if anchor.edges:
+        if anchor.root:
             edge = getrandbits(64)
             anchor.ack_value ^= edge
             for root in anchor.edges:
                 edges[root] = edges.get(root, 0) ^ edge
-    return edges
+    if not edges:
+        return 0, 0, None
+    root, edge = edges.popitem()
+    return root, edge, edges or None
 
 
 def _failure(reason: str | BaseException) -> Failure:

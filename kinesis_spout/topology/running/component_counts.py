@@ -1,7 +1,19 @@
 """What a component has done."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Self
+from typing import Any, Final, Self
+
+_WORDS: Final = {
+    "executed": "executed",
+    "emitted": "emitted",
+    "acked": "acked",
+    "failed": "failed",
+    "timed_out": "timedOut",
+    "acked_twice": "ackedTwice",
+    "errors": "errors",
+}
+"""The counts, and what they are called in a query's progress."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -23,6 +35,18 @@ class ComponentCounts:
     sampled_seconds: float = 0.0
     """What these took together, with the bolts that they called in the same process."""
     last_error: str = ""
+
+    @classmethod
+    def from_told(cls, told: Mapping[str, Any]) -> Self:
+        """Read what ``told`` gave, perhaps in another process; a count that is not there is 0."""
+        counts = {name: told.get(word, 0) for name, word in _WORDS.items()}
+        latency_ms = told.get("executeLatencyMs", 0.0)
+        return cls(
+            **counts,
+            sampled=int(latency_ms > 0),
+            sampled_seconds=latency_ms / 1000,
+            last_error=told.get("lastError", ""),
+        )
 
     def add(self, other: Self) -> None:
         """Add what another has counted."""
@@ -46,13 +70,7 @@ class ComponentCounts:
     def told(self) -> dict[str, int | float | str]:
         """Give the counts in the words of a query's progress."""
         return {
-            "executed": self.executed,
-            "emitted": self.emitted,
-            "acked": self.acked,
-            "failed": self.failed,
-            "timedOut": self.timed_out,
-            "ackedTwice": self.acked_twice,
-            "errors": self.errors,
+            **{word: getattr(self, name) for name, word in _WORDS.items()},
             "executeLatencyMs": round(self.latency_ms, 3),
             "lastError": self.last_error,
         }

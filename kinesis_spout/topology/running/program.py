@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from pyspark import cloudpickle
 
@@ -11,6 +11,9 @@ from kinesis_spout.topology.components.bolt import Bolt
 from kinesis_spout.topology.graph.component_graph import ComponentGraph
 from kinesis_spout.topology.graph.plan import Plan, plan_of
 from kinesis_spout.topology.topology_conf import TopologyConf
+
+SHELL_HOST: Final = "kinesis_spout.shell.host"
+"""The name in a component's conf of who shares the processes of shell components; see ``multilang.host``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +67,7 @@ def program_of(
         InvalidConfig: a bolt cannot be pickled.
     """
     plan = plan_of(graph, spout)
-    tasks = max((graph[component].parallelism for component in plan.exchanged), default=1)
-    partitions = options.partitions or max(1, min(tasks, parallelism))
+    partitions = options.partitions or max(1, min(plan.most_tasks(graph), parallelism))
     return Program(
         topology=name,
         graph=graph.without_objects(),

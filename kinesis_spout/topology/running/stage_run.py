@@ -22,7 +22,7 @@ import numpy as np
 from kinesis_spout.topology.components.state import KeyValueState
 from kinesis_spout.topology.components.tuples import Source
 from kinesis_spout.topology.graph.plan import Route, context_of, source_of
-from kinesis_spout.topology.running.blocks import AckBlock, Block, CountsBlock, TupleBlock
+from kinesis_spout.topology.running.blocks import FULL_BLOCK, AckBlock, Block, CountsBlock, TupleBlock
 from kinesis_spout.topology.running.bolt_task import BoltTask
 from kinesis_spout.topology.running.choosing import chooser
 from kinesis_spout.topology.running.collecting import Collector, Output, Send, Target
@@ -54,6 +54,7 @@ class StageRun:
         stage: int,
         partition: int,
         clock: Callable[[], float],
+        *,
         record: Record | None = None,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
@@ -101,7 +102,11 @@ class StageRun:
 
     def receive(self, block: TupleBlock) -> None:
         """Execute the tuples of a block that is for this stage."""
-        block.send(self._task(block.component, block.index).sender(block.source))
+        send, trees = self._task(block.component, block.index).sender(block.source), self.trees
+        for values, root, edge, others in block.tuples():
+            trees.current, trees.value = root, 0
+            send(values, root, edge, others)
+            trees.leave()
 
     def run(
         self, blocks: Iterable[tuple[int, Block]], states: OpenState | None = None
@@ -197,10 +202,16 @@ class StageRun:
     def _posting(self, component: str, index: int, source: Source) -> Send:
         outbox = self.outbox
         parcel = outbox.parcel(component, index, source)
-        add = parcel.add
+        add_values, add_root, add_edge = parcel.values.append, parcel.roots.append, parcel.edges.append
+        in_parcel = parcel.values
 
-        def send(values: Sequence[Any], edges: dict[int, int]) -> None:
-            if add(values, edges):
+        def send(values: Sequence[Any], root: int, edge: int, others: dict[int, int] | None) -> None:
+            if others is not None:
+                parcel.others[len(in_parcel)] = others
+            add_values(values)
+            add_root(root)
+            add_edge(edge)
+            if len(in_parcel) >= FULL_BLOCK:
                 outbox.send(parcel)
 
         return send
@@ -234,9 +245,11 @@ def _record_all(output: Output, record: Callable[[Sequence[Any]], None]) -> None
         record(values)
         return ()
 
-    def recorded(send: Send, values: Sequence[Any], edges: dict[int, int]) -> None:
+    def recorded(
+        send: Send, values: Sequence[Any], root: int, edge: int, others: dict[int, int] | None
+    ) -> None:
         record(values)
-        send(values, edges)
+        send(values, root, edge, others)
 
     output.chosen.append(wants_none)
     output.tasks = {task: partial(recorded, send) for task, send in output.tasks.items()}

@@ -1,4 +1,4 @@
-"""One Spark job for a micro-batch, whatever its spout is: stages, with an exchange between two of them, and ackers.
+"""One Spark job for a micro-batch, whatever its spout is: stages, an exchange between each two, and ackers.
 
     first stage > exchange > stage ... > exchange > ackers > what came of it
 
@@ -74,11 +74,11 @@ class TopologyJobs:
                 found = travelling.partitionBy(program.ackers, _as_told).mapPartitions(run_acker).collect()
             else:
                 found = travelling.values().collect()
+        self._add(block for block in found if isinstance(block, CountsBlock))
         if contradict(block for block in found if isinstance(block, Seen)):
             raise HandlerKilledWorker(
                 f"job {tag}: an executor was lost, and Spark ran a part of the job again"
             )
-        self._add(block for block in found if isinstance(block, CountsBlock))
         return found
 
     def _add(self, blocks: Iterable[CountsBlock]) -> None:

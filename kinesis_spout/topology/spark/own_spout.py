@@ -1,7 +1,8 @@
 """A spout of the user's own, on the driver: asked for tuples, run as micro-batches, told what became of each.
 
-One thread does it all, so that the spout is never called by two: it asks for tuples until there are none or enough,
-runs them as one job, and tells of each how it ended. At most ``max_spout_pending`` tuples are out at a time.
+One thread does it all, so that the spout is never called by two: it asks for tuples until there are none or
+enough, runs them as one job, and tells of each how it ended. At most ``max_spout_pending`` tuples are out at
+a time.
 """
 
 import logging
@@ -15,6 +16,7 @@ from typing import Any, Final
 
 from pyspark import SparkContext
 
+from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.errors import HandlerKilledWorker, InvalidConfig
 from kinesis_spout.handler import failure_of
 from kinesis_spout.spark.tasks.jobs import cancel
@@ -100,7 +102,8 @@ class OwnSpoutQuery:
         self._idle_since: float | None = None
         self._tag = ""
         self._error: BaseException | None = None
-        self._totals = {"acked": 0, "failed": 0, "timedOut": 0}
+        self.counters = Counters()
+        """What happened since the start. Nothing is given up: the spout decides what comes again."""
         self._batches = 0
         self._progress: deque[dict[str, Any]] = deque(maxlen=_RECENT_PROGRESS)
         self._thread = threading.Thread(target=self._run, name=f"kinesis-spout-{name}", daemon=True)
@@ -149,6 +152,11 @@ class OwnSpoutQuery:
         return {"message": message, "isDataAvailable": False, "isTriggerActive": bool(self._tag)}
 
     @property
+    def pause(self) -> None:
+        """None: the spout decides itself when a tuple that failed comes again."""
+        return
+
+    @property
     def counts(self) -> dict[str, ComponentCounts]:
         """What the components have done since the start."""
         counts = self._jobs.counts
@@ -182,7 +190,7 @@ class OwnSpoutQuery:
             raise self._error
 
     def stop(self) -> None:
-        """End: the micro-batch that runs may end, then the spout is deactivated and closed. May be called twice."""
+        """End: what runs may end, then the spout is deactivated and closed. May be called twice."""
         self._stopping.set()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(_JOIN_SECONDS)
@@ -232,19 +240,19 @@ class OwnSpoutQuery:
         began, number = monotonic(), self._batches
         self._batches += 1
         self._idle_since = None
+        self.counters.delivered += len(gathered)
         ends = self._run_job(gathered, f"{self._name}-{self._context.component}-{number}")
         for at, (_, message_id, _) in enumerate(gathered):
             if message_id is None:
                 continue
             end = ends.get(at)
             if end is None:
-                self._totals["acked"] += 1
+                self.counters.acked += 1
                 self._spout.ack(message_id)
             elif end.ending is Ending.FAILED:
-                self._totals["failed"] += 1
                 self._spout.fail(message_id, end.reason)
             else:
-                self._totals["timedOut"] += 1
+                self.counters.timed_out += 1
                 self._spout.timed_out(message_id, end.reason)
         self._progress.append(
             {
@@ -255,7 +263,11 @@ class OwnSpoutQuery:
                 "batchId": number,
                 "numInputRows": len(gathered),
                 "durationMs": {"triggerExecution": round(1000 * (monotonic() - began))},
-                "totals": dict(self._totals),
+                "totals": {
+                    "delivered": self.counters.delivered,
+                    "acked": self.counters.acked,
+                    "timedOut": self.counters.timed_out,
+                },
             }
         )
 

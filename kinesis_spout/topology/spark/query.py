@@ -1,5 +1,6 @@
 """A running topology: how it is started, and the handle on it, shaped like PySpark's ``StreamingQuery``."""
 
+import time
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -19,11 +20,12 @@ from kinesis_spout.topology.components.spout import Spout
 from kinesis_spout.topology.graph.component_graph import Component
 from kinesis_spout.topology.graph.plan import context_of
 from kinesis_spout.topology.running.component_counts import ComponentCounts
-from kinesis_spout.topology.running.program import Program, program_of
+from kinesis_spout.topology.running.program import SHELL_HOST, Program, program_of
 from kinesis_spout.topology.spark.keyed_state import KeyedState
 from kinesis_spout.topology.spark.own_spout import OwnSpoutQuery
 from kinesis_spout.topology.spark.runner import TopologyRunner
 from kinesis_spout.topology.spark.spout_values import SpoutValues
+from shard_state import Pause
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -50,7 +52,8 @@ class TopologyQuery:
     With several spouts each runs its own micro-batches through the graph, and this speaks for all of them.
     """
 
-    def __init__(self, name: str, spouts: Mapping[str, RunningSpout]) -> None:
+    def __init__(self, topology: "Topology", name: str, spouts: Mapping[str, RunningSpout]) -> None:
+        self._topology = topology
         self._name = name
         self._spouts = dict(spouts)
         self._run_id = str(uuid.uuid4())
@@ -72,20 +75,42 @@ class TopologyQuery:
         return self._name
 
     @property
-    def spouts(self) -> dict[str, SpoutQuery | OwnSpoutQuery]:
-        """The query of each spout, by the spout's id: its shards, its counters, its pause."""
+    def spouts(self) -> dict[str, SpoutQuery]:
+        """The queries of the ``KinesisSpout``s, by the spouts' ids: shards, counters, pauses."""
+        return {name: query for name, query in self._queries.items() if isinstance(query, SpoutQuery)}
+
+    @property
+    def own_spouts(self) -> dict[str, OwnSpoutQuery]:
+        """The queries of the spouts of your own, by the spouts' ids."""
+        return {name: query for name, query in self._queries.items() if isinstance(query, OwnSpoutQuery)}
+
+    @property
+    def _queries(self) -> dict[str, SpoutQuery | OwnSpoutQuery]:
         return {name: spout.query for name, spout in self._spouts.items()}
 
     @property
     def isActive(self) -> bool:  # noqa: N802
         """Whether all of it runs: it was neither stopped nor ended by an error."""
-        return all(query.isActive for query in self.spouts.values())
+        return all(query.isActive for query in self._queries.values())
 
     @property
     def status(self) -> dict[str, Any]:
-        """What the topology is doing now, or how it ended; of several spouts, of the first that tells of an end."""
-        ended = [query for query in self.spouts.values() if not query.isActive]
-        return (ended or list(self.spouts.values()))[0].status
+        """What the topology is doing now, or how it ended; of several spouts, of one that has ended."""
+        ended = [query for query in self._queries.values() if not query.isActive]
+        return (ended or list(self._queries.values()))[0].status
+
+    @property
+    def pause(self) -> Pause | None:
+        """Why deliveries pause, of the first spout whose do; None while none does."""
+        return next((query.pause for query in self._queries.values() if query.pause is not None), None)
+
+    def mermaid(self) -> str:
+        """Draw the topology with the components' counts as they are now; see ``Topology.mermaid``."""
+        return self._topology.mermaid(self.components)
+
+    def svg(self) -> str:
+        """Draw the topology with the components' counts as they are now; see ``Topology.svg``."""
+        return self._topology.svg(self.components)
 
     @property
     def components(self) -> dict[str, ComponentCounts]:
@@ -107,7 +132,7 @@ class TopologyQuery:
         """The progress of the newest micro-batches of all spouts, oldest first, the newest with ``components``."""
         of_all = [
             progress | {"name": self._name, "spout": name}
-            for name, query in self.spouts.items()
+            for name, query in self._queries.items()
             for progress in query.recentProgress
         ]
         of_all.sort(key=lambda progress: str(progress["timestamp"]))
@@ -119,14 +144,14 @@ class TopologyQuery:
 
     def exception(self) -> BaseException | None:
         """The error that ended the topology, if one did."""
-        errors = (query.exception() for query in self.spouts.values())
+        errors = (query.exception() for query in self._queries.values())
         return next((error for error in errors if error is not None), None)
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802
         """Wait until the topology ends, with the first of its spouts that does; see ``SpoutQuery``."""
         until = None if timeout is None else monotonic() + timeout
         while True:
-            for query in self.spouts.values():
+            for query in self._queries.values():
                 left = _LOOK_SECONDS if until is None else min(_LOOK_SECONDS, until - monotonic())
                 if query.awaitTermination(max(0.001, left)):
                     return None if timeout is None else True
@@ -135,7 +160,7 @@ class TopologyQuery:
 
     def processAllAvailable(self) -> None:  # noqa: N802
         """Wait until everything that is in the streams now is finished; see ``SpoutQuery``."""
-        for query in self.spouts.values():
+        for query in self._queries.values():
             query.processAllAvailable()
 
     def stop(self) -> None:
@@ -145,7 +170,7 @@ class TopologyQuery:
             KinesisSpoutError: what the first of them that could not store its last progress raised.
         """
         with ExitStack() as stopping:
-            for query in self.spouts.values():
+            for query in self._queries.values():
                 stopping.callback(query.stop)
 
     def __repr__(self) -> str:
@@ -171,7 +196,7 @@ def start_topology(topology: "Topology", spark: "SparkSession", name: str) -> To
         for spout in started.values():
             spout.query.stop()
         raise
-    return TopologyQuery(name, started)
+    return TopologyQuery(topology, name, started)
 
 
 def _check(component: Component) -> None:
@@ -213,7 +238,7 @@ def _start_own(
     options = topology.options
     query = OwnSpoutQuery(
         component.made_of,
-        context_of(topology.graph, topology.name, component, 0),
+        context_of(topology.graph, topology.name, component, 0, time.time),
         context,
         program=program,
         streams=dict(component.streams),
@@ -229,12 +254,13 @@ def _start(
     topology: "Topology", component: Component, spark: "SparkSession", context: "SparkContext", name: str
 ) -> RunningSpout:
     options = topology.options
+    started = {"storm.id": f"{topology.name}-{uuid.uuid4()}", SHELL_HOST: context.applicationId}
     program = program_of(
         topology.name,
         topology.graph,
         component.name,
         options=options,
-        conf=topology.conf,
+        conf={**started, **topology.conf},
         parallelism=context.defaultParallelism,
     )
     state = _state(topology, program)

@@ -1,10 +1,10 @@
-"""Keyed state of stateful bolts: its files on executors, and on the driver the manifest that says which of them count.
+"""Keyed state of stateful bolts: its files on executors; on the driver the manifest that says which of them count.
 
 How it is committed with the checkpoints is not here but in ``kinesis_spout.consumer.companion`` and the stores.
 Begin with ``manifest``, then ``partition`` (an executor's part) and ``versions`` (the driver's).
 """
 
-from kinesis_spout.topology.state.files import StateFiles
+from kinesis_spout.topology.state.files import StateFiles, merged_rows
 from kinesis_spout.topology.state.garbage import Sweeper, collect_garbage
 from kinesis_spout.topology.state.key_values import PartitionState
 from kinesis_spout.topology.state.manifest import ComponentState, PartitionPlace, StateManifest, StateUpdate
@@ -23,5 +23,6 @@ __all__ = [
     "StateVersions",
     "Sweeper",
     "collect_garbage",
+    "merged_rows",
     "rescale",
 ]

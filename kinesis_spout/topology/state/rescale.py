@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
-from kinesis_spout.topology.state.files import Key, StateFiles
+from kinesis_spout.topology.state.files import Key, StateFiles, merged_rows
 from kinesis_spout.topology.state.key_values import task_of
 from kinesis_spout.topology.state.manifest import PartitionPlace, StateManifest, StateUpdate
 
@@ -52,21 +52,8 @@ def _gathered(
     """Collect what the chosen new tasks have of every old one."""
     gathered: dict[int, dict[Key, bytes]] = {index: {} for index in chosen}
     for old_index in manifest.components[component].files:
-        for key, value in _merged(files, manifest, component, old_index).items():
+        for key, value in merged_rows(files, manifest, component, old_index).items():
             rows = gathered.get(task_of(key, parallelism))
             if rows is not None:
                 rows[key] = value
     return gathered
-
-
-def _merged(files: StateFiles, manifest: StateManifest, component: str, index: int) -> dict[Key, bytes]:
-    place = manifest.place(component, index)
-    merged: dict[Key, bytes] = {}
-    for name in manifest.files(component, index):
-        content = files.read(place, name)
-        for key, value in zip(content.keys, content.values, strict=True):
-            if value is None:
-                merged.pop(key, None)
-            else:
-                merged[key] = value
-    return merged

@@ -362,11 +362,17 @@ class TestSettings:
     @pytest.mark.parametrize(
         ("make", "expected"),
         [
-            (lambda: Numbers(None), "expected the length of its windows, as in length = Seconds(60), got None"),
+            (
+                lambda: Numbers(None),
+                "expected the length of its windows, as in length = Seconds(60), got None",
+            ),
             (lambda: Numbers(60), "expected the length of its windows, as in length = Seconds(60), got 60"),
             (lambda: Numbers(Count(2), Count(3)), "got Count(tuples=3)"),
             (lambda: Numbers(Count(2), Seconds(1)), "got Seconds(seconds=1)"),
-            (lambda: Numbers(Seconds(1), lateness_seconds=-1), "expected lateness_seconds of 0 or more, got -1"),
+            (
+                lambda: Numbers(Seconds(1), lateness_seconds=-1),
+                "expected lateness_seconds of 0 or more, got -1",
+            ),
             (lambda: Numbers(Count(2), lateness_seconds=1), "with windows by time only, got Count(tuples=2)"),
             (lambda: Numbers(Count(2), tick_seconds=1), "with windows by time only, got Count(tuples=2)"),
         ],

@@ -1,0 +1,344 @@
+"""Topologies whose workers, drivers and sessions are killed: nothing is lost, and every count is exact.
+
+Each test proves that its fault happened.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from pyspark.sql import SparkSession
+
+from kinesis_spout.topology import Topology
+from kinesis_spout.topology.spark.keyed_state import KeyedState
+from kinesis_spout.topology.state.key_values import task_of
+from tests.faulty_topology import (
+    ACKER,
+    COUNT,
+    COUNTING_TASKS,
+    GATE,
+    SPLIT,
+    Faults,
+    faulty_word_count,
+    recount,
+)
+from tests.kinesis_endpoints import REPOSITORY, wait_until
+from tests.micro_batch_world import MicroBatchWorld
+from tests.spark_cluster import APPLICATION_SETTINGS, SparkWorker, spark_cluster
+from tests.topology_driver import CONTRADICTED, Job
+from tests.zookeeper_proxy import ZooKeeperProxy
+
+pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.endpoint, pytest.mark.timeout(900)]
+
+PATIENCE_SECONDS = 240.0
+"""A busy machine takes a minute to start a driver."""
+NEVER = 3_600.0
+
+
+@pytest.fixture
+def faults(tmp_path: Path) -> Faults:
+    return Faults(folder=tmp_path)
+
+
+def topology(world: MicroBatchWorld, faults: Faults, **settings: Any) -> Topology:
+    return faulty_word_count(faults, world.log, world.settings | settings)
+
+
+def counts(world: MicroBatchWorld, faults: Faults) -> dict[str, int]:
+    """Read the counts that are stored."""
+    return topology(world, faults).read_state("count")
+
+
+def sentences(count: int, *extra: str) -> list[str]:
+    return [f"one more {number % 7} a a" for number in range(count)] + list(extra)
+
+
+def logged_at_least(world: MicroBatchWorld, words: Mapping[str, int]) -> bool:
+    """Tell whether the bolt without state was given each word at least so often."""
+    logged = world.log.counts()
+    return all(logged[word] >= times for word, times in words.items())
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    status = Path(f"/proc/{pid}/stat")
+    return status.exists() and status.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    wait_until(condition, what, seconds=PATIENCE_SECONDS, every_seconds=0.02)
+
+
+# Workers
+
+
+@pytest.mark.parametrize("stage", [SPLIT, COUNT, ACKER])
+def test_a_worker_killed_in_a_stage_loses_no_word_and_counts_none_twice(
+    spark: SparkSession, world: MicroBatchWorld, faults: Faults, stage: str
+) -> None:
+    put = sentences(60, f"a {stage} b")
+    world.put(put)
+
+    with topology(world, faults, retry_limit=5).run(spark) as query:
+        query.processAllAvailable()
+        # Any worker may be the acker: it takes some micro-batches until one is that was told to die.
+        for _ in range(30):
+            if faults.happened(stage):
+                break
+            more = sentences(4, f"a {stage} b")
+            world.put(more)
+            put += more
+            query.processAllAvailable()
+
+    until(lambda: is_gone(faults.victim(stage)), "the worker is gone")
+    assert world.dead_letters() == []
+    assert counts(world, faults) == recount(put)
+    assert logged_at_least(world, recount(put))
+
+
+# Drivers
+
+
+class Driver:
+    """A driver in a process group of its own, so that its JVM goes with it. Mutable."""
+
+    def __init__(self, job: Job, log: Path) -> None:
+        self.job = job
+        self._log = log
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.topology_driver", msgspec.json.encode(job).decode()],
+                cwd=REPOSITORY,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def until(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait for what the driver does."""
+        until(lambda: condition() or self.process.poll() is not None, f"{what}; see {self._log}")
+        assert condition(), f"the driver ended before {what}:\n{self._log.read_text()[-5_000:]}"
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(timeout=60)
+
+    @property
+    def was_killed(self) -> bool:
+        return self.process.returncode == -signal.SIGKILL
+
+
+@contextmanager
+def driver(
+    world: MicroBatchWorld,
+    faults: Faults,
+    *,
+    master: str = "local[2]",
+    conf: Mapping[str, str] | None = None,
+    **settings: Any,
+) -> Iterator[Driver]:
+    spout = world.settings | {"session_timeout_seconds": 4.0} | settings
+    job = Job(
+        folder=str(faults.folder), log=world.log.path, master=master, spout=spout, conf=dict(conf or {})
+    )
+    running = Driver(job, faults.folder / "driver.log")
+    try:
+        yield running
+    finally:
+        running.kill()
+
+
+def state_files(faults: Faults, index: int) -> list[Path]:
+    return list(faults.folder.glob(f"state/*/*/count/{COUNTING_TASKS}/{index}/*"))
+
+
+def gated(put: list[str]) -> tuple[list[str], int]:
+    """Add a sentence that waits at the gate; give the task that counts all the same, too."""
+    at_gate = task_of(GATE, COUNTING_TASKS)
+    assert any(task_of(word, COUNTING_TASKS) != at_gate for word in recount(put))
+    return [*put, GATE], 1 - at_gate
+
+
+def finish(spark: SparkSession, world: MicroBatchWorld, faults: Faults, put: list[str]) -> None:
+    """Have another driver go on, and check all counts."""
+    faults.open_gate()
+    with topology(world, faults).run(spark) as query:
+        query.processAllAvailable()
+    assert counts(world, faults) == recount(put)
+    assert logged_at_least(world, recount(put))
+    assert world.dead_letters() == []
+
+
+def test_a_driver_killed_after_a_part_of_the_state_was_written_counts_nothing_twice(
+    spark: SparkSession, world: MicroBatchWorld, faults: Faults
+) -> None:
+    put, other = gated(sentences(40))
+    world.put(put)
+
+    with driver(world, faults) as running:
+        running.until(
+            lambda: faults.happened("gate-reached") and bool(state_files(faults, other)),
+            "one task waits, and the other one has written its state",
+        )
+        running.kill()
+
+    assert running.was_killed
+    assert state_files(faults, 1 - other) == []
+    assert counts(world, faults) == {}
+    finish(spark, world, faults, put)
+
+
+def test_a_driver_killed_between_the_end_of_a_job_and_its_commit_counts_nothing_twice(
+    spark: SparkSession, world: MicroBatchWorld, faults: Faults
+) -> None:
+    put = sentences(40)
+    world.put(put)
+
+    with driver(world, faults, commit_interval_seconds=NEVER) as running:
+        running.until(lambda: running.job.acked() == len(put), "every sentence is acked")
+        running.kill()
+
+    assert running.was_killed
+    assert state_files(faults, 0)
+    assert state_files(faults, 1)
+    assert counts(world, faults) == {}
+    finish(spark, world, faults, put)
+
+
+def test_a_driver_killed_while_its_commit_is_on_its_way_counts_nothing_twice(
+    spark: SparkSession, world: MicroBatchWorld, faults: Faults
+) -> None:
+    put, _ = gated(sentences(40))
+    world.put(put)
+
+    with ZooKeeperProxy(world.settings["zookeeper"]) as proxy:
+        with driver(world, faults, zookeeper=proxy.connect_string) as running:
+            running.until(lambda: faults.happened("gate-reached"), "a task waits")
+            proxy.before_next_transaction(running.kill)
+            faults.open_gate()
+            until(lambda: running.process.poll() is not None, "the driver was killed amid its commit")
+
+        assert running.was_killed
+        # The proxy has sent it on: it is the commit of all, by a driver that never knew.
+        until(lambda: counts(world, faults) == recount(put), "the commit took effect")
+    more = sentences(5)
+    world.put(more)
+    finish(spark, world, faults, put + more)
+
+
+def test_another_driver_that_stands_by_goes_on_from_the_state_of_the_killed_one(
+    spark: SparkSession, world: MicroBatchWorld, faults: Faults
+) -> None:
+    put = sentences(40)
+    world.put(put)
+
+    with driver(world, faults, mode="standby") as running:
+        running.until(lambda: counts(world, faults) == recount(put), "all of this is counted and stored")
+        before = recount(put)
+        with topology(world, faults, mode="standby").run(spark) as query:
+            (spout,) = query.spouts.values()
+            more, _ = gated(sentences(40))
+            world.put(more)
+            running.until(lambda: faults.happened("gate-reached"), "a task waits")
+            assert not any(shard.epoch for shard in spout.shards())
+            assert counts(world, faults) == before
+            running.kill()
+            faults.open_gate()
+            until(lambda: any(shard.epoch for shard in spout.shards()), "the one that stood by has shards")
+            query.processAllAvailable()
+            assert spout.counters.acked == len(more)
+
+    assert running.was_killed
+    assert counts(world, faults) == recount(put + more)
+
+
+# The session
+
+
+def test_a_lost_session_reloads_the_state_and_counts_nothing_twice(
+    spark: SparkSession, world: MicroBatchWorld, faults: Faults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded: list[bytes | None] = []
+    load = KeyedState.load
+
+    def watched(state: KeyedState, stored: bytes | None) -> None:
+        loaded.append(stored)
+        load(state, stored)
+
+    monkeypatch.setattr(KeyedState, "load", watched)
+    put = sentences(40)
+    world.put(put)
+    with ZooKeeperProxy(world.settings["zookeeper"]) as proxy:
+        cut = {"zookeeper": proxy.connect_string, "session_timeout_seconds": 3.0}
+        with topology(world, faults, **cut).run(spark) as query:
+            query.processAllAvailable()
+            until(lambda: counts(world, faults) == recount(put), "all of this is stored")
+            more, _ = gated(sentences(40))
+            world.put(more)
+            until(lambda: faults.happened("gate-reached"), "a task waits")
+            (spout,) = query.spouts.values()
+            proxy.close_door()
+            until(lambda: not any(shard.epoch for shard in spout.shards()), "the session is lost")
+            faults.open_gate()
+            proxy.open_door()
+            until(lambda: len(loaded) > 1, "the state is loaded again")
+            query.processAllAvailable()
+
+    assert loaded[0] is None
+    assert loaded[1] is not None
+    assert counts(world, faults) == recount(put + more)
+    assert world.dead_letters() == []
+
+
+# Executors
+
+
+def test_a_part_of_a_job_that_spark_runs_again_does_not_count_beside_the_first(
+    spark: SparkSession, world: MicroBatchWorld, faults: Faults
+) -> None:
+    """An executor is lost after a task of another one took in what it had made, and before the other tasks did."""
+    del spark  # no part of this; but it is started before the cluster makes the machine busy
+    put, other = gated(sentences(40))
+    with spark_cluster(faults.folder) as cluster:
+        workers = [cluster.add_worker(), cluster.add_worker()]
+        conf = {**APPLICATION_SETTINGS, "spark.locality.wait": "0"}
+        world.settings |= {"shards_per_task": 1, "retry_limit": 5}
+        with driver(world, faults, master=cluster.master, conf=conf) as running:
+            running.until(lambda: all(worker.executors() for worker in workers), "both have executors")
+            world.put(put)
+            running.until(
+                lambda: faults.happened("gate-reached") and bool(state_files(faults, other)),
+                "one task waits, and the other one has ended",
+            )
+            lost = _worker_of(workers, faults.where("gate-reached"))
+            assert not any(
+                _worker_of(workers, place) is lost for place in faults.notes(f"count-{other}-begins")
+            )
+            [executor] = lost.executors()
+            os.kill(executor, signal.SIGKILL)
+            until(lambda: is_gone(executor), "the executor is gone")
+            faults.open_gate()
+            running.until(lambda: bool(faults.notes(CONTRADICTED)), "the two runs were told apart")
+            running.job.end.touch()
+            until(lambda: running.process.poll() is not None, "the driver has finished")
+            assert running.process.returncode == 0
+
+    assert counts(world, faults) == recount(put)
+    assert logged_at_least(world, recount(put))
+    assert world.dead_letters() == []
+
+
+def _worker_of(workers: list[SparkWorker], place: str) -> SparkWorker:
+    [found] = [worker for worker in workers if place.startswith(f"{worker.work}/")]
+    return found
