@@ -24,7 +24,10 @@ def print_report(console: Console, outcome: Outcome) -> None:
             Text(f"Did not happen, although it should have: {name}.", style="bold red"), width=width
         )
     if outcome.wrong:
-        console.print(Text(f"{len(outcome.wrong):,} words have wrong counts.", style="bold red"), width=width)
+        console.print(
+            Text(f"Wrong counts: of {len(outcome.wrong):,} of {_words(outcome):,} words.", style="bold red"),
+            width=width,
+        )
     if outcome.exit_code == 0:
         verdict = f"Every count is exact. {outcome.seconds:.0f} s in all."
         console.print(Text(verdict, style="bold green"), width=width)
@@ -48,9 +51,9 @@ def _happened(outcome: Outcome) -> Table:
 def _rows(outcome: Outcome) -> list[tuple[str, str]]:
     rows = [
         (f"{outcome.sentences:,}", f"sentences put on a Kinesis stream over HTTP ({outcome.engine})"),
-        (f"{outcome.failed_in_split:,}", "failures in split, before a word was counted"),
-        (f"{outcome.failed_in_count:,}", "failures in count, after a word was counted"),
-        (f"{outcome.retried:,}", "retries of these, after a pause"),
+        (f"{outcome.failed_in_split:,}", "sentences failed in split, before a word was counted"),
+        (f"{outcome.failed_in_count:,}", "words failed in count, right after they were counted"),
+        (f"{outcome.retried:,}", "times a sentence waited for another try"),
         (f"{outcome.dead_lettered:,}", "sentences failed for ever: they are dead letters, and do not count"),
     ]
     if outcome.killed_worker is not None:
@@ -83,8 +86,13 @@ def _counts(outcome: Outcome) -> Table:
         style = "bold red" if word in outcome.wrong else None
         counted, recounted = outcome.counted.get(word, 0), outcome.recounted.get(word, 0)
         table.add_row(word, f"{counted:,}", f"{recounted:,}", style=style)
-    words = len(outcome.counted.keys() | outcome.recounted.keys())
     table.add_row(
-        f"all {words} words", f"{sum(outcome.counted.values()):,}", f"{sum(outcome.recounted.values()):,}"
+        f"all {_words(outcome)} words",
+        f"{sum(outcome.counted.values()):,}",
+        f"{sum(outcome.recounted.values()):,}",
     )
     return table
+
+
+def _words(outcome: Outcome) -> int:
+    return len(outcome.counted.keys() | outcome.recounted.keys())

@@ -1,0 +1,249 @@
+"""What becomes of the records of a slice: those whose trees are done, are open after a stage, or failed."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kinesis_spout.handler import Failure, Reject
+from kinesis_spout.record import Record
+from kinesis_spout.spark.tasks.delivery import DeliverySettings
+from kinesis_spout.spark.tasks.work import Unfinished as UnfinishedRecord
+from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
+from kinesis_spout.topology import Topology, TopologyBuilder
+from kinesis_spout.topology.acking import Ending, TreeEnd
+from kinesis_spout.topology.running.blocks import OpenTrees
+from kinesis_spout.topology.running.stage_run import StageRun
+from kinesis_spout.topology.running.verdicts import Unfinished
+from kinesis_spout.topology.spark.tree_delivery import RecordId, TreeDelivery, failed_trees, with_failed
+from shard_state import Order, Position, Redelivery, SequenceNumber, SliceKind, SliceOutcome, SlicePlan
+from tests.topology_components import Sentences, Split
+
+ACKERS = 2
+NEVER = 1e9
+BEFORE = TreeEnd(ending=Ending.FAILED, component="count", failure=Failure(error_text="in an earlier run"))
+
+
+def records(*sentences: str) -> list[Record]:
+    return [
+        Record(data=text.encode(), sequence_number=str(number), partition_key="key", shard_id="shard")
+        for number, text in enumerate(sentences, 1)
+    ]
+
+
+def plan(**changes: Any) -> SlicePlan:
+    fields: dict[str, Any] = {
+        "kind": SliceKind.READ,
+        "shard_id": "shard",
+        "epoch": 1,
+        "limit": 1_000,
+        "position": Position.trim_horizon(),
+        "max_failures": 1_000,
+        **changes,
+    }
+    return SlicePlan(**fields)
+
+
+def sentence(record: Record) -> Sequence[str]:
+    if record.data == b"no sentence":
+        raise Reject("it is none")
+    return (record.data.decode(),)
+
+
+def topology(*, exchanges: bool) -> Topology:
+    builder = TopologyBuilder()
+    builder.set_spout("sentences", Sentences())
+    split = builder.set_bolt("split", Split(), 2)
+    if exchanges:
+        split.fields_grouping("sentences", ["sentence"])
+    else:
+        split.shuffle_grouping("sentences")
+    return builder.build("words", partitions=2, ackers=ACKERS)
+
+
+class FirstStage:
+    """The first stage of a topology in this process. Mutable."""
+
+    def __init__(
+        self,
+        *,
+        exchanges: bool = False,
+        tracks: bool = True,
+        refused: Mapping[RecordId, TreeEnd] | None = None,
+        **changes: Any,
+    ) -> None:
+        program = topology(exchanges=exchanges)._programs(2)["sentences"]
+        self.run = StageRun(program, 0, 0, lambda: 0.0)
+        self.run.begin()
+        self.plan = plan(**changes)
+        self.delivery = TreeDelivery(
+            WorkSlice(plan=self.plan),
+            DeliverySettings(order=Order.UNORDERED, clock=lambda: 0.0),
+            spout=self.run.spout,
+            trees=self.run.trees,
+            to_values=sentence,
+            refused=refused or {},
+            tracks=tracks,
+        )
+
+    def deliver(self, given: Sequence[Record]) -> int:
+        return self.delivery.deliver(given, NEVER)
+
+    def finish(self) -> None:
+        self.run.finish()
+
+
+def test_a_record_whose_tree_ends_where_it_began_leaves_nothing() -> None:
+    stage = FirstStage()
+    assert stage.deliver(records("a b", "c")) == 2
+    stage.finish()
+
+    assert list(stage.delivery.failed_here()) == []
+    assert stage.delivery.failures == []
+    assert list(stage.delivery.open_trees(0, ACKERS)) == []
+
+
+def test_a_record_whose_tree_failed_in_the_only_stage_is_found_with_its_place_and_its_bolt() -> None:
+    stage = FirstStage()
+    given = records("a b", "unsplittable", "c")
+    stage.deliver(given)
+    stage.finish()
+
+    [failed] = stage.delivery.failed_here()
+    assert (failed.index, failed.record, failed.previous) == (1, given[1], SequenceNumber(1))
+    assert failed.end.reason == "split: cannot be split"
+
+
+def test_what_the_scheme_raises_fails_its_record_at_once_and_no_other() -> None:
+    stage = FirstStage()
+    stage.deliver(records("a", "no sentence", "b"))
+
+    [failure] = stage.delivery.failures
+    assert (failure.index, failure.sequence, failure.rejected) == (1, SequenceNumber(2), True)
+    assert (stage.delivery.count, stage.delivery.last) == (3, SequenceNumber(3))
+
+
+def test_a_record_that_is_refused_is_not_run_and_fails_as_it_did() -> None:
+    stage = FirstStage(refused={("shard", "2"): BEFORE})
+    stage.deliver(records("a", "b", "c"))
+    stage.finish()
+
+    [failure] = stage.delivery.failures
+    assert failure.sequence == SequenceNumber(2)
+    assert stage.run.spout.counts.executed == 0
+    assert list(stage.delivery.failed_here()) == []
+    [unfinished] = stage.delivery.unfinished
+    assert unfinished.error == "in an earlier run"
+
+
+def test_without_ackers_a_record_is_done_when_it_is_emitted() -> None:
+    stage = FirstStage(tracks=False)
+    stage.deliver(records("unsplittable"))
+    stage.finish()
+
+    assert list(stage.delivery.failed_here()) == []
+    assert stage.delivery.failures == []
+
+
+# Trees that leave the stage
+
+
+def opened(stage: FirstStage) -> list[OpenTrees]:
+    return list(stage.delivery.open_trees(7, ACKERS))
+
+
+def test_open_trees_go_to_the_acker_of_their_root_each_once() -> None:
+    stage = FirstStage(exchanges=True)
+    stage.deliver(records(*[f"sentence {number}" for number in range(40)]))
+    stage.finish()
+
+    found = {trees.acker: memoryview(trees.roots).cast("Q").tolist() for trees in opened(stage)}
+    assert {root % ACKERS for root in found.get(0, [])} <= {0}
+    assert {root % ACKERS for root in found.get(1, [])} <= {1}
+    assert sum(map(len, found.values())) == 40
+    assert {trees.batch for trees in opened(stage)} == {7}
+
+
+def test_of_open_trees_that_did_not_complete_the_records_are_found_again() -> None:
+    stage = FirstStage(exchanges=True)
+    given = records("a", "b", "c")
+    stage.deliver(given)
+    stage.finish()
+
+    failed = [
+        tree
+        for trees in opened(stage)
+        for tree in failed_trees(
+            Unfinished(
+                batch=trees.batch,
+                ends=dict.fromkeys(memoryview(trees.numbers).cast("Q").tolist(), BEFORE),
+                touched=frozenset(),
+                opened=trees,
+            )
+        ).failed
+    ]
+    by_index = {tree.index: tree for tree in failed}
+    assert {index: tree.record for index, tree in by_index.items()} == dict(enumerate(given))
+    assert [by_index[index].previous for index in range(3)] == [None, SequenceNumber(1), SequenceNumber(2)]
+
+
+def test_the_record_before_the_first_of_a_page_is_the_last_one_of_the_page_before() -> None:
+    stage = FirstStage()
+    pages = records("a", "b", "unsplittable")
+    stage.deliver(pages[:2])
+    stage.deliver(pages[2:])
+    stage.finish()
+
+    [failed] = stage.delivery.failed_here()
+    assert (failed.index, failed.previous) == (2, SequenceNumber(2))
+
+
+def test_no_more_records_are_delivered_than_failures_can_be_kept() -> None:
+    stage = FirstStage(max_failures=3)
+    assert stage.deliver(records(*"abcde")) == 3
+    assert not stage.delivery.room
+
+
+def test_the_attempt_of_a_record_is_that_of_its_retry() -> None:
+    stage = FirstStage(
+        kind=SliceKind.RETRY,
+        position=None,
+        retries=(Redelivery(sequence=SequenceNumber(1), attempt=3),),
+    )
+    stage.deliver(records("unsplittable"))
+    stage.finish()
+
+    [failed] = stage.delivery.failed_here()
+    assert failed.record.attempt == 3
+
+
+# The outcome of the slice
+
+
+def test_failed_trees_are_cut_out_of_the_outcome_in_the_order_of_the_slice() -> None:
+    stage = FirstStage()
+    given = records("unsplittable", "no sentence", "unsplittable", "d")
+    stage.deliver(given)
+    stage.finish()
+    delivery = stage.delivery
+    outcome = SliceOutcome(
+        first=delivery.first,
+        last=delivery.last,
+        count=delivery.count,
+        failures=tuple(delivery.failures),
+    )
+    result = WorkResult(plan=stage.plan, outcome=outcome, unfinished=tuple(delivery.unfinished))
+
+    merged = with_failed(result, list(delivery.failed_here()))
+
+    assert [failure.index for failure in merged.outcome.failures] == [0, 1, 2]
+    errors = {each.record.sequence_number: each.error for each in merged.unfinished}
+    assert errors["1"] == errors["3"] == "split: cannot be split"
+    assert merged.outcome.count == 4
+
+
+def test_without_failed_trees_the_outcome_is_as_it_was() -> None:
+    result = WorkResult(
+        plan=plan(),
+        outcome=SliceOutcome(first=SequenceNumber(1), last=SequenceNumber(1), count=1),
+        unfinished=(UnfinishedRecord(record=records("a")[0], error="no"),),
+    )
+    assert with_failed(result, []) == result
