@@ -26,7 +26,6 @@ from read_limits import UNPACED_WORKERS, lift_read_limits
 from topology_components import Ack, Count, Key, PassOn, Repeat
 
 from kinesis_spout import KinesisSpout
-from kinesis_spout.spark.driver.query import SpoutQuery
 from kinesis_spout.topology import TopologyBuilder
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
 
@@ -155,7 +154,7 @@ class _Reading(AbstractContextManager["_Reading"]):
         self._jvm: ProcessTree = spark_processes(spark)
         if way.wire is None:
             self._query: Any = spout.foreach_record(spark, _nothing)
-            self._spout: SpoutQuery = self._query
+            self._spout: Any = self._query
         else:
             builder = TopologyBuilder()
             builder.set_spout("orders", spout, fields=["order"])

@@ -1,12 +1,15 @@
 """The bolts of ``bench_topology``: they do next to nothing, so that what is measured is the way between them."""
 
-from kinesis_spout.topology import Bolt, StatefulBolt, Tuple
+from collections.abc import Mapping
+from typing import Any
+
+from kinesis_spout.topology import Bolt, KeyValueState, OutputCollector, StatefulBolt, TaskContext, Tuple
 
 
 class PassOn(Bolt):
     """Emits what it is given, and acks it."""
 
-    def declare_output_fields(self):
+    def declare_output_fields(self) -> list[str]:
         return ["order"]
 
     def execute(self, tup: Tuple) -> None:
@@ -27,7 +30,7 @@ class Repeat(Bolt):
     def __init__(self, times: int) -> None:
         self._times = times
 
-    def declare_output_fields(self):
+    def declare_output_fields(self) -> list[str]:
         return ["order"]
 
     def execute(self, tup: Tuple) -> None:
@@ -39,10 +42,10 @@ class Repeat(Bolt):
 class Key(Bolt):
     """Emits one of 1,000 keys for each tuple."""
 
-    def declare_output_fields(self):
+    def declare_output_fields(self) -> list[str]:
         return ["key", "order"]
 
-    def prepare(self, conf, context, collector) -> None:
+    def prepare(self, conf: Mapping[str, Any], context: TaskContext, collector: OutputCollector) -> None:
         super().prepare(conf, context, collector)
         self._number = 0
 
@@ -55,7 +58,7 @@ class Key(Bolt):
 class Count(StatefulBolt):
     """Counts keys."""
 
-    def init_state(self, state) -> None:
+    def init_state(self, state: KeyValueState) -> None:
         self._state = state
 
     def execute(self, tup: Tuple) -> None:

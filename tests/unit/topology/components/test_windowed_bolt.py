@@ -304,7 +304,6 @@ class TestOnTicks:
         topology.run()
         assert topology.kept == {}
 
-
     def test_a_tuple_is_late_for_a_window_that_a_tick_has_closed(self) -> None:
         topology = Started(ByEventTime(Seconds(10), tick_seconds=0))
         topology.clock.advance(5)
