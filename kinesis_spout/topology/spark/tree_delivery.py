@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from kinesis_spout.handler import Failure, failure_of
+from kinesis_spout.handler import failure_of
 from kinesis_spout.ports import Page
 from kinesis_spout.record import Record
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
@@ -77,6 +77,12 @@ class _Opened:
     numbers: list[int] = field(default_factory=list)
     tuples: list[_OpenRecord] = field(default_factory=list)
 
+    def add(self, root: int, number: int, opened: _OpenRecord) -> None:
+        """Add a tree."""
+        self.roots.append(root)
+        self.numbers.append(number)
+        self.tuples.append(opened)
+
 
 class TreeDelivery(SliceDelivery):
     """Emits each record of a slice as the root of a tree. Mutable.
@@ -128,33 +134,44 @@ class TreeDelivery(SliceDelivery):
 
     def deliver_run(self, run: Sequence[Record], until: float) -> int:
         """See ``SliceDelivery``."""
-        clock, opened, values_of = self._settings.clock, self._opened, self._trees.values
+        clock, open_trees, refused, tracks = (
+            self._settings.clock,
+            self._trees.values,
+            self._refused,
+            self._tracks,
+        )
+        emit, to_values, base = self._spout.emit_root, self._to_values, self.count
         reached = 0
         for reached, record in enumerate(run[: self._most - self.delivered], 1):
-            previous = run[reached - 2] if reached > 1 else None
-            refused = self._refused.get((record.shard_id, record.sequence_number)) if self._refused else None
-            root = (getrandbits(64) or 1) if self._tracks else 0
-            failure = self._emit(record, root) if refused is None else refused.failure
+            root = (getrandbits(64) or 1) if tracks else 0
+            failure = None
+            if refused and (end := refused.get((record.shard_id, record.sequence_number))) is not None:
+                failure = end.failure
+            else:
+                try:
+                    emit(to_values(record), root)
+                except BaseException as error:  # noqa: BLE001 - whatever the scheme raises fails its record
+                    failure = failure_of(error)
             if failure is not None:
-                self._trees.values.pop(root, None)
-                self.note_failed(record, failure.error_text, self.count + reached - 1, previous, failure)
+                open_trees.pop(root, None)
+                before = run[reached - 2] if reached > 1 else None
+                self.note_failed(record, failure.error_text, base + reached - 1, before, failure)
                 if not super().room:
                     break
-            elif root in values_of:
-                before = (
-                    previous.sequence_number
-                    if previous is not None
-                    else (None if self.last is None else str(self.last))
-                )
-                opened.roots.append(root)
-                opened.numbers.append(self.count + reached - 1)
-                opened.tuples.append(_OpenRecord(record, before))
+            elif root in open_trees:
+                self._opened.add(root, base + reached - 1, _OpenRecord(record, self._previous(run, reached)))
             if clock() >= until:
                 break
         self.delivered += reached
         self.count += reached
         self.last = run[reached - 1].sequence
         return reached
+
+    def _previous(self, run: Sequence[Record], reached: int) -> str | None:
+        """Give the sequence number of the record before one, as text."""
+        if reached > 1:
+            return run[reached - 2].sequence_number
+        return None if self.last is None else str(self.last)
 
     def failed_here(self) -> Iterator[FailedTree]:
         """Decide the open trees at the end of the only stage; give those that did not complete."""
@@ -178,13 +195,6 @@ class TreeDelivery(SliceDelivery):
                     numbers=array("Q", (opened.numbers[at] for at in here)).tobytes(),
                     tuples=_ENCODE.encode([opened.tuples[at] for at in here]),
                 )
-
-    def _emit(self, record: Record, root: int) -> Failure | None:
-        try:
-            self._spout.emit_root(self._to_values(record), root)
-        except BaseException as error:  # noqa: BLE001 - whatever the scheme raises fails its record
-            return failure_of(error)
-        return None
 
 
 def failed_trees(unfinished: Unfinished) -> FailedTrees:
