@@ -1,11 +1,11 @@
 """What a tuple costs on its way through a topology: CPU of all processes, by the kind of way.
 
 Every topology reads the same records of 100 bytes from 8 shards of one endpoint on loopback, in the way of
-``backlog_reading``; Kinesis' own read limits are lifted. The first row is ``foreach_record`` with a handler that does
-nothing: what is above it is the topology's.
+``backlog_reading``; Kinesis' own read limits are lifted. The first row is ``foreach_record`` with a handler
+that does nothing: what is above it is the topology's.
 
-Every row is checked: the spout acked exactly the records that were sent, and each bolt executed as many tuples as it
-must.
+Every row is checked: the spout acked exactly the records that were sent, and each bolt executed as many
+tuples as it must.
 """
 
 import tempfile
@@ -88,6 +88,7 @@ WAYS: Final = {
     "a fused bolt, then fields grouping, no ackers": Way(
         wire=_exchanged, tuples={"key": 1, "end": 1}, options={"ackers": 0}
     ),
+    "a fused bolt, then keyed state": Way(wire=_counted, tuples={"key": 1, "end": 1}),
 }
 
 

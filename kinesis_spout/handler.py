@@ -103,6 +103,11 @@ def failure_of(error: BaseException) -> Failure:
     )
 
 
+def failure_saying(reason: object) -> Failure:
+    """Make a failure of what was said instead of raised: one line of its text. Never raises."""
+    return Failure(error_text=_one_line(_text(reason)) or "failed without a reason")
+
+
 def raised_at(error: BaseException) -> RaisedAt | None:
     """Say where an exception came from; None if it was never raised. Cheap where another came the same way."""
     try:
@@ -169,9 +174,9 @@ def _delay(error: RetryLater) -> float | None:
     return None
 
 
-def _text(error: BaseException) -> str:
+def _text(said: object) -> str:
     try:
-        return _without_traceback(str(error).strip())
+        return _without_traceback(str(said).strip())
     except BaseException as broken:  # noqa: BLE001 - a user's __str__ may raise anything; the failure still counts
         return f"(no text: its __str__ raised {type(broken).__name__})"
 

@@ -7,13 +7,17 @@ from typing import Any
 from kinesis_spout.topology import (
     BasicBolt,
     Bolt,
+    Count,
     FailedException,
     KeyValueState,
     OutputCollector,
+    Seconds,
     Spout,
     StatefulBolt,
     TaskContext,
     Tuple,
+    Window,
+    WindowedBolt,
 )
 from tests.micro_batch_world import DeliveryLog
 
@@ -83,3 +87,71 @@ class CountWords(StatefulBolt):
             raise FailedException("poisoned")
         self.collector.emit([word, count], tup)
         self.collector.ack(tup)
+
+
+class Numbers(Spout):
+    """Emits the numbers below a limit; one that fails comes once more. Remembers what it was told."""
+
+    def __init__(self, limit: int) -> None:
+        self._waiting = [(number, 1) for number in range(limit)]
+        self.acked: list[tuple[int, int]] = []
+        self.failed: list[tuple[tuple[int, int], str]] = []
+        self.late: list[tuple[tuple[int, int], str]] = []
+        self.calls: list[str] = []
+        self.most_pending = 0
+
+    def declare_output_fields(self) -> list[str]:
+        return ["sentence"]
+
+    def activate(self) -> None:
+        self.calls.append("activate")
+
+    def deactivate(self) -> None:
+        self.calls.append("deactivate")
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+    def next_tuple(self) -> None:
+        if self._waiting:
+            number, attempt = self._waiting.pop(0)
+            words = {7: "poison", 8: "forgotten", 9: "unsplittable"}.get(number, "fine")
+            words = words if attempt == 1 else "fine"
+            self.collector.emit([f"n{number} {words}"], (number, attempt))
+
+    def ack(self, message_id: Any) -> None:
+        self.acked.append(message_id)
+
+    def fail(self, message_id: Any, reason: str) -> None:
+        self.failed.append((message_id, reason))
+        self._waiting.append((message_id[0], 2))
+
+    def timed_out(self, message_id: Any, reason: str) -> None:
+        self.late.append((message_id, reason))
+        self._waiting.append((message_id[0], 2))
+
+
+class TimedKeys(BasicBolt):
+    """Reads ``key time``."""
+
+    def declare_output_fields(self) -> list[str]:
+        return ["key", "time"]
+
+    def process(self, tup: Tuple) -> None:
+        key, time = tup["sentence"].split()
+        self.emit([key, float(time)])
+
+
+class LogWindows(WindowedBolt):
+    """Writes every window to a file, as ``key: times``; a time that is none fails its tuple in windows by time."""
+
+    def __init__(self, log: DeliveryLog, length: Count | Seconds) -> None:
+        self._log = log
+        self.length = length
+
+    def time_of(self, tup: Tuple) -> float:
+        return super().time_of(tup) if isinstance(self.length, Count) else float(tup["time"])
+
+    def execute_window(self, key: Any, window: Window) -> None:
+        times = " ".join(f"{values['time']:g}" for values in window.tuples)
+        self._log.add(f"{key}: {times}", os.getpid(), type(self.length).__name__)

@@ -1,1 +1,4 @@
-"""Topologies to begin with: each one is what a user would write, in one module."""
+"""The sample topologies that the documents show, to begin one of yours with.
+
+What runs them is not here: docs/how-to/topologies.md says how. Begin with ``word_count.py``.
+"""

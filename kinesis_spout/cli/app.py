@@ -15,6 +15,7 @@ from kinesis_spout.cli.commands.run import run
 from kinesis_spout.cli.commands.shards import shards
 from kinesis_spout.cli.commands.tail import tail
 from kinesis_spout.cli.failures import OneLineErrors
+from kinesis_spout.cli.topologies.commands import topology
 from kinesis_spout.cli.world import RealWorld
 
 _HELP: Final = """\
@@ -65,6 +66,7 @@ def _begin(
 
 
 app.command()(run)
+app.add_typer(topology, name="topology")
 app.command()(shards)
 app.add_typer(members, name="members")
 app.command()(resume)

@@ -27,8 +27,13 @@ class WrongArguments(InvalidConfig):
     """What a command was given beside the settings cannot be done."""
 
 
+class BrokenTopology(InvalidConfig):
+    """A topology of the user's cannot be built."""
+
+
 _NEXT_STEPS: Final[dict[type[KinesisSpoutError], str]] = {
     WrongArguments: "the command with --help says what it takes",
+    BrokenTopology: "mend it in its module; `kinesis-spout topology explain` checks it without Spark",
     InvalidConfig: "a setting is given as --set NAME=VALUE, as KINESIS_SPOUT_NAME, or in a file (--config); "
     "`kinesis-spout options` lists all",
     ConsumerAlive: "stop them (Ctrl-C or SIGTERM) and repeat; one that was killed is gone when its session has "
@@ -88,7 +93,8 @@ class OneLineErrors(TyperGroup):
 
 def report(error: KinesisSpoutError) -> None:
     """Say on standard error what went wrong, and what to do about it."""
-    note(f"error: {respelled(str(error), as_argument)}")
+    in_code = isinstance(error, BrokenTopology)
+    note(f"error: {error if in_code else respelled(str(error), as_argument)}")
     step = next((step for kind, step in _NEXT_STEPS.items() if isinstance(error, kind)), None)
     if step is not None:
         typer.echo(f"next: {step}", err=True)

@@ -154,11 +154,18 @@ def print_plain(headings: Sequence[str], rows: Sequence[Sequence[str]], title: s
     """Print columns of text, however wide: for pipes, and for what people copy."""
     if title is not None:
         typer.echo(printable(title))
+    for line in plain_lines(headings, rows):
+        typer.echo(line)
+
+
+def plain_lines(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Give columns of text, however wide, as lines."""
     shown = [headings, *([printable(cell) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
-    for row in shown:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        typer.echo("  ".join(cells).rstrip())
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in shown
+    ]
 
 
 def shortened(text: str) -> str:

@@ -1,10 +1,10 @@
 """What the consumer does for its companion, so that progress and what is stored with it never part.
 
-All shards of the application, or none: the companion's content says what the records of all of them have done. When a
-shard is lost, what its records did since the last commit is in that content, and will be done once more by
-whoever owns the shard next. So then every shard is given up, and the content is forgotten. If all were lost at once (the
-session was), the consumer goes on: it acquires them again and loads what is stored. If only some were, another
-consumer has them: then two would take turns in undoing each other's work, and this one ends.
+All shards of the application, or none: the companion's content says what the records of all of them have done.
+When a shard is lost, what its records did since the last commit is in that content, and whoever owns the shard
+next does it once more. So every shard is given up then, and the content is forgotten. If all were lost at once
+(with the session), the consumer goes on: it acquires them again and loads what is stored. If only some were,
+another consumer has them, and two would take turns in undoing each other's work: so this one ends.
 """
 
 import threading
@@ -135,7 +135,7 @@ class Companionship:
     def _error(self, what: str) -> InvalidConfig:
         assert self._companion is not None, "nothing parts without one"
         return InvalidConfig(
-            f"{what}: keyed state ({self._companion.name}) is exact only while one consumer has all shards. What is "
-            'stored is right, and another consumer goes on from it. Start every consumer but one with mode="standby": '
-            "it takes over when that one ends"
+            f"{what}: keyed state ({self._companion.name}) is exact only while one consumer has all shards. What "
+            "is stored is right, and another consumer goes on from it. Start every consumer but one with "
+            'mode="standby": it takes over when that one ends'
         )

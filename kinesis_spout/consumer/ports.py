@@ -32,8 +32,8 @@ class Companion(Protocol):
     """Something that changes with the records that are finished, and is stored with the progress on them.
 
     Both are of the same moment, and are stored in one transaction: both or neither. It needs all shards of the
-    application in one place. A door has its changes and the outcomes of their records taken in under one holding of
-    the consumer's lock. Every method is called under that lock, and does no I/O.
+    application in one place. Whoever reads has the changes and the outcomes of their records taken in under one
+    holding of the consumer's lock. Every method is called under that lock, and does no I/O.
     """
 
     @property
@@ -57,7 +57,7 @@ class Companion(Protocol):
         ...
 
     def committed(self, data: bytes) -> None:
-        """Take in that this content is stored, once ``attachment`` gave it. It may be older than the present one."""
+        """Take in that content is stored which ``attachment`` gave; there may be newer one by now."""
         ...
 
     def lost(self) -> None:

@@ -1,8 +1,9 @@
 """Reads settings from where they are set, and checks each by its row of the table.
 
 Settings come from three places: keyword arguments over environment variables (such as
-``KINESIS_SPOUT_RETRY_LIMIT=3``) over a TOML file. The text ``none`` stands for None wherever None is allowed,
-because TOML and the environment have no None of their own.
+``KINESIS_SPOUT_RETRY_LIMIT=3``) over a TOML file. A spout in a Storm topology has a fourth, the topology's
+configuration (``kinesis.spout.retry_limit: 3``), which is over the environment. The text ``none`` stands for None
+wherever None is allowed, because TOML and the environment have no None of their own.
 """
 
 import difflib
@@ -18,6 +19,7 @@ from kinesis_spout.settings.option import Option
 from kinesis_spout.settings.table import SETTINGS
 
 ENVIRONMENT_PREFIX: Final = "KINESIS_SPOUT_"
+TOPOLOGY_PREFIX: Final = "kinesis.spout."
 TOML_TABLE: Final = "kinesis_spout"
 
 _SERVICE_LINK: Final = re.compile(
@@ -58,6 +60,14 @@ def from_environment(environ: Mapping[str, str]) -> dict[str, Setting]:
     return {known[name]: Setting(value, name, strict=False) for name, value in variables.items()}
 
 
+def from_topology(conf: Mapping[str, Any]) -> dict[str, Setting]:
+    """Take the keys ``kinesis.spout.…`` of a Storm topology's configuration; each must be a setting."""
+    keys = {key: value for key, value in conf.items() if key.startswith(TOPOLOGY_PREFIX)}
+    _refuse_unknown(keys, "key of the topology's configuration", spelled=topology_key)
+    known = {topology_key(name): name for name in SETTINGS}
+    return {known[key]: Setting(value, key, strict=False) for key, value in keys.items()}
+
+
 def from_toml_file(path: Path) -> dict[str, Setting]:
     """Take the file's table ``[kinesis_spout]``, or the whole file if it has none.
 
@@ -84,6 +94,11 @@ def from_toml_file(path: Path) -> dict[str, Setting]:
 def variable(name: str) -> str:
     """Give the environment variable of a setting."""
     return ENVIRONMENT_PREFIX + name.upper()
+
+
+def topology_key(name: str) -> str:
+    """Give the key of a setting in a Storm topology's configuration."""
+    return TOPOLOGY_PREFIX + name
 
 
 def checked(settings: Mapping[str, Setting], rows: Mapping[str, Option] = SETTINGS) -> dict[str, Any]:
@@ -113,7 +128,7 @@ def _checked(option: Option, setting: Setting | None) -> Any:
 
 def nearest(written: str) -> list[str]:
     """Name the settings that an unknown name perhaps means: spelled alike, or with that word in them."""
-    name = written.strip("_").lower().removeprefix(ENVIRONMENT_PREFIX.lower())
+    name = written.strip("_").lower().removeprefix(ENVIRONMENT_PREFIX.lower()).removeprefix(TOPOLOGY_PREFIX)
     near = difflib.get_close_matches(name, SETTINGS)
     return near[:1] if name in near else near or [known for known in SETTINGS if name in known.split("_")]
 

@@ -3,10 +3,11 @@
 Stages, exchanges and ackers are those that run on Spark; only the way between them is shorter.
 """
 
+import pickle
+import time
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field
 from random import getrandbits
 from typing import Any
@@ -14,13 +15,14 @@ from typing import Any
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.topology.acking import TreeEnd
 from kinesis_spout.topology.components.output import DEFAULT_STREAM
+from kinesis_spout.topology.components.state import KeyValueState
 from kinesis_spout.topology.running.blocks import Block, CountsBlock, OpenTrees
 from kinesis_spout.topology.running.component_counts import ComponentCounts
 from kinesis_spout.topology.running.exactly_once import run_until_clean
 from kinesis_spout.topology.running.program import Program
 from kinesis_spout.topology.running.stage_run import StageRun
 from kinesis_spout.topology.running.verdicts import Unfinished, decide, decide_here
-from kinesis_spout.topology.state.memory import MemoryState
+from kinesis_spout.topology.state.key_values import DELETED, PartitionState
 
 Values = Sequence[Any]
 Emitted = Mapping[str, Mapping[str, Sequence[Values]]]
@@ -35,8 +37,9 @@ class LocalResult:
     failed: list[tuple[Values, TreeEnd]]
     """Those that failed or timed out, each with how and where."""
     emitted: Emitted = field(repr=False)
-    """What each component emitted on each stream, in the last run of the batch."""
+    """What each component emitted on each stream. With state a batch may run again; then, in its last run."""
     counts: Mapping[str, ComponentCounts] = field(repr=False)
+    """What each component did, in all runs of the batch."""
 
     @property
     def reasons(self) -> list[str]:
@@ -49,17 +52,25 @@ class LocalTopology:
 
     Args:
         programs: the topology, by spout.
-        clock: monotonic; a test's own, if it decides what time it is.
+        clock: a test's own, if it decides what time it is; the machine's otherwise.
     """
 
-    def __init__(self, programs: Mapping[str, Program], clock: Callable[[], float]) -> None:
+    def __init__(self, programs: Mapping[str, Program], clock: Callable[[], float] | None = None) -> None:
         self._programs = programs
-        self._clock = clock
+        self._clock = clock or time.monotonic
+        self._wall_clock = clock or time.time
         self._runs: dict[tuple[str, int, int], StageRun] = {}
         self._emitted: dict[str, dict[str, list[Values]]] = {}
         self._counts: dict[str, ComponentCounts] = {}
-        self.state: dict[str, dict[Any, Any]] = {}
-        """What each bolt with state has kept, by key."""
+        self._states: dict[tuple[str, int], PartitionState] = {}
+
+    @property
+    def state(self) -> dict[str, dict[Any, Any]]:
+        """What each bolt with state has kept, by key. A copy."""
+        kept: dict[str, dict[Any, Any]] = defaultdict(dict)
+        for (component, _), state in self._states.items():
+            kept[component].update(state.items())
+        return dict(kept)
 
     def run(
         self, tuples: Iterable[Values], *, spout: str | None = None, stream: str = DEFAULT_STREAM
@@ -73,17 +84,26 @@ class LocalTopology:
 
         Raises:
             InvalidConfig: no such spout or stream, or a tuple has another number of values than fields.
+            NeverClean: in each of several runs other tuples failed after they had changed state.
+
+        After an error, also one of a grouping or of ``prepare``, state is as before, and the bolts are new.
         """
         program = self._program(spout)
-        batch, before = list(tuples), self.state
+        batch = list(tuples)
         self._counts = defaultdict(ComponentCounts)
 
         def attempt(refused: Mapping[int, TreeEnd]) -> tuple[dict[int, TreeEnd], set[int]]:
-            self.state = deepcopy(before)
+            self._forget_changes()
             self._emitted = defaultdict(lambda: defaultdict(list))
             return self._attempt(program, batch, refused, stream)
 
-        ends = run_until_clean(attempt)
+        try:
+            ends = run_until_clean(attempt)
+        except BaseException:
+            self._forget_changes()
+            self.close()
+            raise
+        self._keep_changes()
         return LocalResult(
             acked=[values for number, values in enumerate(batch) if number not in ends],
             failed=[(batch[number], end) for number, end in sorted(ends.items())],
@@ -92,10 +112,10 @@ class LocalTopology:
         )
 
     def close(self) -> None:
-        """Clean up the bolts."""
-        for run in self._runs.values():
+        """Clean up the bolts. A batch after that begins with new ones."""
+        runs, self._runs = self._runs, {}
+        for run in runs.values():
             run.close()
-        self._runs.clear()
 
     def _program(self, spout: str | None) -> Program:
         if spout is None and len(self._programs) == 1:
@@ -111,10 +131,11 @@ class LocalTopology:
     ) -> tuple[dict[int, TreeEnd], set[int]]:
         first = self._stage(program, 0, 0)
         first.begin(self._open_state)
+        first.spout.output(stream)  # Raises even where there are no tuples.
         roots: dict[int, int] = {}
         for number, values in enumerate(batch):
             if number not in refused:
-                root = getrandbits(64) if program.ackers else 0
+                root = (getrandbits(64) or 1) if program.ackers else 0
                 first.spout.emit_root(values, root, stream)
                 if root and first.trees.values.get(root):
                     roots[root] = number
@@ -153,15 +174,31 @@ class LocalTopology:
     def _stage(self, program: Program, stage: int, partition: int) -> StageRun:
         key = (program.plan.spout, stage, partition)
         if key not in self._runs:
-            self._runs[key] = StageRun(program, stage, partition, self._clock, self._record)
+            self._runs[key] = StageRun(
+                program, stage, partition, self._clock, record=self._record, wall_clock=self._wall_clock
+            )
         return self._runs[key]
 
     def _record(self, component: str, stream: str, values: Values) -> None:
         self._emitted[component][stream].append(values)
 
-    def _open_state(self, component: str, index: int) -> MemoryState:
-        del index
-        return MemoryState(self.state.setdefault(component, {}))
+    def _open_state(self, component: str, index: int) -> KeyValueState:
+        # Every program has the same graph.
+        parallelism = next(iter(self._programs.values())).graph[component].parallelism
+        return self._states.setdefault((component, index), PartitionState(index, parallelism))
+
+    def _keep_changes(self) -> None:
+        for state in self._states.values():
+            for key, value in state.changes.items():
+                if value is DELETED:
+                    state.stored.pop(key, None)
+                else:
+                    state.stored[key] = pickle.dumps(value)
+        self._forget_changes()
+
+    def _forget_changes(self) -> None:
+        for state in self._states.values():
+            state.changes.clear()
 
     def _add_counts(self, blocks: Iterable[object]) -> None:
         for block in blocks:

@@ -1,12 +1,13 @@
 """A topology that was built: runs in this process for tests, on Spark for real."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from kinesis_spout.topology.components.output import DEFAULT_STREAM
 from kinesis_spout.topology.graph.component_graph import ComponentGraph
 from kinesis_spout.topology.local import LocalResult, LocalTopology
+from kinesis_spout.topology.picture import explanation_of, mermaid, svg
+from kinesis_spout.topology.running.component_counts import ComponentCounts
 from kinesis_spout.topology.running.program import Program, program_of
 from kinesis_spout.topology.topology_conf import TopologyConf
 
@@ -33,11 +34,12 @@ class Topology:
     def __repr__(self) -> str:
         return f"Topology({self.name!r}, {' > '.join(self.graph.order)})"
 
-    def local(self, clock: Callable[[], float] = monotonic) -> LocalTopology:
+    def local(self, clock: Callable[[], float] | None = None) -> LocalTopology:
         """Give the topology as it runs in this process, micro-batch by micro-batch; for tests.
 
         Args:
-            clock: monotonic; a function of yours decides what time it is for ticks and time-outs.
+            clock: a function of yours that says how many seconds it is since the epoch, for ticks, time-outs and
+                windows; it never goes back. The machine's clocks unless given.
         """
         return LocalTopology(self._programs(_LOCAL_PARALLELISM), clock)
 
@@ -47,7 +49,7 @@ class Topology:
         *,
         spout: str | None = None,
         stream: str = DEFAULT_STREAM,
-        clock: Callable[[], float] = monotonic,
+        clock: Callable[[], float] | None = None,
     ) -> LocalResult:
         """Run tuples as one micro-batch in this process, without Spark, and clean up; for tests.
 
@@ -85,6 +87,30 @@ class Topology:
         from kinesis_spout.topology.spark.query import start_topology  # noqa: PLC0415 - tests need no Spark
 
         return start_topology(self, spark, name or self.name)
+
+    def explain(self) -> str:
+        """Say in words how it runs: stages, components, groupings, exchanges, ackers, tasks of Spark.
+
+        Nothing is run or opened. ``kinesis-spout topology explain`` prints this, and gives it as JSON.
+        """
+        return explanation_of(self.name, self.graph, self.options).text()
+
+    def mermaid(self, counts: Mapping[str, ComponentCounts] | None = None) -> str:
+        """Draw it as a Mermaid flowchart, for Markdown.
+
+        Args:
+            counts: what its components have done, as ``TopologyQuery.components`` or ``LocalResult.counts`` gives
+                it; written into their boxes.
+        """
+        return mermaid(self.graph, counts)
+
+    def svg(self, counts: Mapping[str, ComponentCounts] | None = None) -> str:
+        """Draw it as an SVG document that stands for itself.
+
+        Args:
+            counts: see ``mermaid``.
+        """
+        return svg(self.graph, counts, title=self.name)
 
     def read_state(self, component: str) -> dict[Any, Any]:
         """Read the keyed state of a bolt as it is stored: every key with its value, all in memory.

@@ -16,10 +16,12 @@ class TopologyConf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Options of a topology. Those of a ``KinesisSpout`` (retries, limits, commits) are set at the spout."""
 
     message_timeout_seconds: _Seconds = 30.0
-    """How long the tree of a tuple may take, counted in each task from the beginning of the micro-batch there."""
+    """How long the tree of a tuple may take, counted in each task from the beginning of the micro-batch there. See
+    ``OutputCollector.is_overdue``; a job of Spark that takes much longer is cancelled, and its records retried."""
     ackers: _Count | None = None
-    """How many tasks share the trees that do not end where they began; None: one for each partition of an exchange.
-    0 acks each record when its tuple is emitted."""
+    """How many tasks share the trees that do not end where they began; None: one for each partition of an
+    exchange. 0 acks each record when its tuple is emitted: then nobody retries what fails, and state keeps
+    what it did."""
     partitions: _Positive | None = None
     """Of an exchange: at most so many tasks of Spark run the bolts after it. None: as many as the bolts there have
     tasks, and no more than Spark runs at a time."""
@@ -46,4 +48,4 @@ class TopologyConf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         try:
             return msgspec.convert(options, cls)
         except msgspec.ValidationError as error:
-            raise InvalidConfig(f"option of a topology: {error}") from error
+            raise InvalidConfig(f"options of a topology {options!r}: {error}") from error

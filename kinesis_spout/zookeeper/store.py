@@ -60,7 +60,12 @@ class ZooKeeperCheckpointStore:
         self._beginning = Beginning(session, paths, self._nodes, self._limits)
         self._attachments = Attachments(session, paths, self._nodes)
         self._whole = WholeCommit(
-            session, paths, ownerships, self._attachments, self._resolve, self._limits.max_indivisible_bytes
+            session,
+            paths,
+            ownerships,
+            self._attachments,
+            resolve_shards=self._resolve,
+            max_bytes=self._limits.max_indivisible_bytes,
         )
         self._mark: bytes | None = None
         """As ``open`` found or made it."""

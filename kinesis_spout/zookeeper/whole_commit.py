@@ -32,6 +32,7 @@ class WholeCommit:
         paths: Paths,
         ownerships: Ownerships,
         attachments: Attachments,
+        *,
         resolve_shards: ResolveShards,
         max_bytes: int,
     ) -> None:
@@ -108,8 +109,8 @@ class WholeCommit:
         attached = operation_bytes(self._paths.attachment(attachment.name), attachment.data)
         if shards + attached > self._max_bytes:
             raise CommitTooLarge(
-                f"expected {self._max_bytes:,} bytes at most in the transaction that stores {attachment.name} with "
-                f"the progress, got {attached:,} bytes of it and {shards:,} of {len(owned)} shards: for a "
+                f"expected {self._max_bytes:,} bytes at most in the transaction that stores {attachment.name} "
+                f"with the progress, got {attached:,} bytes of it and {shards:,} of {len(owned)} shards: for a "
                 "topology's state use fewer tasks in stateful bolts, or fewer shards; smaller max_holes make "
                 "checkpoints smaller"
             )

@@ -4,8 +4,10 @@ Consumers that get a signal are processes of their own, with a Spark of their ow
 in this process, where one Spark serves them all; one of each kind of end proves that a shell sees the same.
 """
 
+import importlib.util
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -140,7 +142,7 @@ def directory(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPat
     (tmp_path / "handlers.py").write_text(HANDLERS)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr("kinesis_spout.cli.commands.run.start_spark", lambda *_: spark)
+    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", lambda *_: spark)
     monkeypatch.setattr(spark, "stop", lambda: None)  # other tests go on with it
     yield tmp_path
     sys.modules.pop("handlers", None)
@@ -311,3 +313,45 @@ def ended(process: subprocess.Popen[str], exit_code: int = 0) -> list[dict[str, 
     out, err = process.communicate(timeout=DEADLINE_SECONDS)
     assert process.returncode == exit_code, f"ended with {process.returncode}: {out}\n{err}"
     return [json.loads(line) for line in out.splitlines()]
+
+
+def test_a_topology_runs_until_it_has_caught_up_and_is_drawn_with_what_it_did(shell: Shell) -> None:
+    wired = "examples.topologies.word_count:word_count"
+    explained, _ = shell.call("topology", "explain", wired)
+    assert explained.startswith("topology word_count: 3 components\n")
+    shell.put("to be or not to be", *(f"sentence {number}" for number in range(RECORDS)), " ")
+    arguments = ("--until-caught-up", "--json", "--progress", "progress")
+    with_settings = {"retry_limit": "1", "retry_backoff_seconds": "0.1"}
+    shell.settings.update(with_settings)
+
+    out, err = shell.call("topology", "run", wired, *arguments)
+
+    last = json.loads(out.splitlines()[-1])
+    assert (last["state"], last["acked"], last["dead_lettered"]) == ("stopped", RECORDS + 1, 1)
+    assert last["components"]["split"]["executed"] == RECORDS + 3
+    assert last["components"]["count"]["acked"] == 2 * RECORDS + 6
+    assert "1 record was dead-lettered" in err
+    (letter,) = shell.json("dead-letters", "list")
+    assert letter["error"] == "split: no words"
+    drawn, _ = shell.call("topology", "show", wired, "--progress", "progress")
+    assert f"executed {2 * RECORDS + 6}<br/>emitted 0<br/>acked {2 * RECORDS + 6}<br/>failed 0" in drawn
+    svg, _ = shell.call("topology", "show", wired, "--format", "svg", "--progress", "progress")
+    assert f">{RECORDS + 3}<" in svg
+
+
+def test_sigterm_ends_a_topology_of_the_working_directory_in_order(shell: Shell) -> None:
+    sample = importlib.util.find_spec("examples.topologies.word_count")
+    assert sample is not None and sample.origin is not None  # noqa: PT018
+    shutil.copy(sample.origin, shell.directory / "word_count.py")
+    shell.put(*(f"sentence {number}" for number in range(RECORDS)))
+    process = shell.start(
+        "topology", "run", "word_count:word_count", "--master", "local[2]", "--json", "--progress", "progress"
+    )
+    await_line(process, lambda line: line["acked"] == RECORDS)
+
+    process.send_signal(signal.SIGTERM)
+
+    last = ended(process)[-1]
+    assert (last["state"], last["components"]["count"]["acked"]) == ("stopped", 2 * RECORDS)
+    newest = json.loads((shell.directory / "progress").read_text().splitlines()[-1])
+    assert newest["components"] == last["components"]

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from kinesis_spout.topology import Topology, TopologyBuilder
 from tests.micro_batch_world import DeliveryLog, MicroBatchWorld
-from tests.topology_components import CountWords, LogWords, Split
+from tests.topology_components import CountWords, LogWords, Numbers, Split
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.endpoint]
 
@@ -33,10 +33,8 @@ def test_a_record_is_done_when_its_whole_tree_is(spark: SparkSession, world: Mic
 
     assert counts["sentence"] == 200
     assert counts["poison"] == counts["good"] == counts["forgotten"] == 2
-    tasks = {delivery.payload: set() for delivery in world.log.deliveries()}
-    for delivery in world.log.deliveries():
-        tasks[delivery.payload].add(delivery.attempt)
-    assert all(len(each) == 1 for each in tasks.values())
+    tasks_by_word = {(delivery.payload, delivery.attempt) for delivery in world.log.deliveries()}
+    assert len(tasks_by_word) == len(counts), "a word came to two tasks"
     letters = {letter.data: letter for letter in world.dead_letters()}
     assert {data: letter.error for data, letter in letters.items()} == {
         b"good poison": "log: poisoned",
@@ -75,3 +73,24 @@ def test_state_counts_a_record_once_however_often_it_fails_and_over_restarts(
 
     assert counted(world, "abc") == {"a": 2, "b": 3, "c": 2}
     assert {letter.data for letter in world.dead_letters()} == {b"a poison b", b"unsplittable a"}
+
+
+def test_a_spout_of_the_users_own_is_told_what_became_of_each_tuple(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    numbers, log = Numbers(100), DeliveryLog(tmp_path / "log")
+    builder = TopologyBuilder()
+    builder.set_spout("numbers", numbers)
+    builder.set_bolt("split", Split(), 2).shuffle_grouping("numbers")
+    builder.set_bolt("log", LogWords(log), 2).fields_grouping("split", ["word"])
+
+    with builder.build("numbers", max_spout_pending=30).run(spark) as query:
+        query.processAllAvailable()
+        assert query.isActive
+        assert len(query.recentProgress) >= 4
+
+    assert query.exception() is None
+    assert numbers.calls == ["activate", "deactivate", "close"]
+    assert sorted(number for number, _ in numbers.acked) == list(range(100))
+    assert dict(numbers.failed) == {(7, 1): "log: poisoned", (9, 1): "split: cannot be split"}
+    assert dict(numbers.late) == {(8, 1): "log: neither acked nor failed by the end of the micro-batch"}

@@ -153,6 +153,10 @@ class _Runner:
                 for result in run_slices([work], self._settings, self._deliver)
             ]
 
+    def settled(self, tag: str, *, is_whole: bool) -> bool:
+        del tag, is_whole
+        return True
+
     def _deliver(self, work: WorkSlice, rules: DeliverySettings) -> SliceDelivery:
         return HandlerDelivery(work, MortalHandler(self._handle), rules)
 

@@ -7,18 +7,22 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import msgspec
 import pytest
 
-from kinesis_spout.cli.commands.run_progress import Snapshot
+from examples.topologies import word_count as sample_topology
+from kinesis_spout.cli.runs.snapshot import Snapshot
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark import KinesisProgress
 from kinesis_spout.spark.driver.batch_progress import batch_progress
 from kinesis_spout.structured.source_progress import SourceProgress
 from kinesis_spout.testing import run
+from kinesis_spout.topology import Topology
+from kinesis_spout.topology.running.component_counts import ComponentCounts
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -60,6 +64,45 @@ def test_the_example_of_logging_shows_what_info_says() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     time = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}"
     assert re.fullmatch(rf"{time} INFO kinesis_spout\.consumer\.lifecycle: started: \.\.\.\n", done.stderr)
+
+
+@pytest.fixture
+def word_count(monkeypatch: pytest.MonkeyPatch) -> Topology:
+    """The sample topology, with the settings that its page shows."""
+    monkeypatch.setenv("KINESIS_SPOUT_STREAM", "sentences")
+    monkeypatch.setenv("KINESIS_SPOUT_APP", "word-count")
+    return sample_topology.word_count().build("word_count")
+
+
+def test_the_test_of_a_topology_passes_with_the_topology_above_it(
+    monkeypatch: pytest.MonkeyPatch, word_count: Topology
+) -> None:
+    del word_count  # its settings are wanted
+    shown = ModuleType("word_count")
+    exec(example("how-to/topologies.md"), shown.__dict__)
+    monkeypatch.setitem(sys.modules, "word_count", shown)
+    names: dict[str, Any] = {}
+    exec(example("how-to/topologies.md", "from word_count"), names)
+    (test,) = (value for name, value in names.items() if name.startswith("test_"))
+    test()
+
+
+@pytest.mark.parametrize("function", ["process", "process_batch", "word_count"])
+def test_the_sample_topology_is_the_one_that_its_page_shows(function: str) -> None:
+    sample = Path(sample_topology.__file__).read_text()
+    assert body_of(sample, function) == body_of(example("how-to/topologies.md"), function)
+
+
+def test_the_page_of_topologies_shows_what_is_explained_and_drawn(word_count: Topology) -> None:
+    page = (DOCS / "how-to/topologies.md").read_text()
+    assert word_count.explain() in page
+    assert f"```mermaid\n{word_count.mermaid()}```" in page
+    counts = {
+        "sentences": ComponentCounts(emitted=10_000),
+        "split": ComponentCounts(executed=10_000, emitted=63_112, acked=9_997, failed=3),
+        "count": ComponentCounts(executed=63_112, acked=63_112, sampled=1, sampled_seconds=3e-6),
+    }
+    assert (DOCS / "assets/word-count.svg").read_text() == word_count.svg(counts), "draw it again"
 
 
 def test_the_settings_that_secure_zookeeper_are_valid() -> None:
@@ -106,7 +149,7 @@ def test_every_field_of_a_progress_is_described() -> None:
     )
     of_source = [field.encode_name for field in msgspec.structs.fields(SourceProgress)]
     fields = [*names_in(progress), *of_source, *KinesisProgress.__dataclass_fields__]
-    fields += [*Snapshot.__dataclass_fields__]
+    fields += [*Snapshot.__dataclass_fields__, *ComponentCounts().told(), "components", "spouts"]
     spelled_out = set(re.findall(r"\w+", page)) | {"avg_ms_behind_latest", "max_ms_behind_latest"}  # as "…"
     assert set(fields) - spelled_out == set()
 

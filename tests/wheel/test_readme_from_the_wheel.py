@@ -114,6 +114,31 @@ def leads_in_turn(shell: ReadersShell, example: Block) -> None:
             second.ends(exit_code=None)
 
 
+def answers_its_host(*answers: tuple[str, str]) -> Callable[[ReadersShell, Block], None]:
+    """Expect an answer to each frame, typed as a host would write it, after the hand-shake."""
+
+    def talks(shell: ReadersShell, example: Block) -> None:
+        with shell.runs_example(example.text) as program:
+            program.type(f'{{"conf":{{}},"context":{{"taskid":1}},"pidDir":"{shell.folder}"}}\nend\n')
+            program.shows('{"pid":')
+            for frame, answer in answers:
+                program.type(f"{frame}\nend\n")
+                program.shows(answer)
+            program.type("\x04")  # the end of its input
+            program.ends()
+
+    return talks
+
+
+splits = answers_its_host(
+    ('{"id":"1","comp":"lines","stream":"s","task":2,"tuple":["to be"]}', '{"command":"ack","id":"1"}\nend\n')
+)
+counts_down = answers_its_host(
+    ('{"command":"next"}', '"tuple":[3],"id":3,"need_task_ids":false}'),
+    ('{"command":"fail","id":3}', '{"command":"sync"}'),
+    ('{"command":"next"}', '"tuple":[2]'),
+)
+
 EXPECTED: dict[str, Callable[[ReadersShell, Block], None]] = {
     "spout.foreach_record(": charges_by_record,
     "spout.foreach_batch(": loads_into_parquet,
@@ -124,6 +149,8 @@ EXPECTED: dict[str, Callable[[ReadersShell, Block], None]] = {
     "from kinesis_spout.testing import run": passes,
     "logging.basicConfig(": is_quiet,
     "LeaderCareer(": leads_in_turn,
+    "Split(BasicBolt)": splits,
+    "Countdown(Spout)": counts_down,
 }
 """By what only this example has."""
 

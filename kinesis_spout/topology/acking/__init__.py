@@ -4,6 +4,6 @@ Who draws edge ids and XORs them is ``running``; what follows for a record, ``sp
 """
 
 from kinesis_spout.topology.acking.acker import Acker
-from kinesis_spout.topology.acking.tree_end import Ending, TreeEnd
+from kinesis_spout.topology.acking.tree_end import Ending, TreeEnd, note_end
 
-__all__ = ["Acker", "Ending", "TreeEnd"]
+__all__ = ["Acker", "Ending", "TreeEnd", "note_end"]

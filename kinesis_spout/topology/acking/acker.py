@@ -1,15 +1,16 @@
 """Storm's acker: knows of each tree of tuples whether all of it is done, in 16 bytes whatever its size.
 
-A tree has a root, a random 64-bit id. Each of its tuples is an edge with a random 64-bit id of its own. Every id is
-told to the acker twice: when the tuple is made, and when it is acked. The acker keeps the XOR of all it was told of a
-root. What comes twice cancels out, in any order, so the value is 0 once every tuple that was made was also acked; that
-it is 0 by chance before has a probability of 2**-64 a message.
+A tree has a root, a random 64-bit id. Each of its tuples is an edge with a random 64-bit id of its own. The
+acker is told every edge id twice: when the tuple is made, and when it is acked. It keeps the XOR of all that it
+was told about a root. What comes twice cancels out, in any order, so the value is 0 once every tuple that was
+made was also acked. That it is 0 by chance before has a probability of 2**-64 a message.
 
-Who makes and acks tuples XORs first and tells once: a bolt that acks a tuple with the edge ``e`` after emitting the
-edges ``a`` and ``b`` tells ``e ^ a ^ b``; a task tells the XOR of all that it did to a root, and nothing if that is 0.
+Whoever makes and acks tuples XORs first and tells once. A bolt that acks a tuple with the edge ``e`` after
+emitting the edges ``a`` and ``b`` tells ``e ^ a ^ b``. A task tells the XOR of all that it did to a root, and
+nothing if that is 0.
 
-The order of decision is Storm's: a value of 0 is a complete tree, whatever else was said; then a fail; what is neither
-in the end has timed out. (Storm: "Guaranteeing message processing", and its ``Acker``.)
+The order of decision is Storm's: a value of 0 is a complete tree, whatever else was said; then a fail counts; a
+tree with neither has timed out. (Storm: "Guaranteeing message processing", and its ``Acker``.)
 """
 
 from array import array
@@ -18,7 +19,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from kinesis_spout.topology.acking.tree_end import Ending, TreeEnd
+from kinesis_spout.topology.acking.tree_end import TreeEnd, note_end
 
 _FOLD_AT = 65_536
 """After so many messages they are folded into one a tree."""
@@ -29,7 +30,7 @@ Words = npt.NDArray[np.uint64]
 class Acker:
     """The trees of some roots. Mutable; messages may come in any order.
 
-    Holds 16 bytes for each tree that is not complete, and for each of the newest messages.
+    It holds 16 bytes for each tree that is not complete, and 16 for each message since it last folded them.
     """
 
     def __init__(self) -> None:
@@ -46,7 +47,7 @@ class Acker:
 
     @property
     def size_bytes(self) -> int:
-        """What the trees take."""
+        """What the trees take, without the ends of those that failed."""
         return sum(each.nbytes for pair in [(self._roots, self._values), *self._new] for each in pair)
 
     def tell(self, root: int, value: int) -> None:
@@ -62,10 +63,8 @@ class Acker:
             self._fold()
 
     def fail(self, root: int, end: TreeEnd) -> None:
-        """Take in that a tree cannot complete. Of several ends the first fail counts, and before it a time-out."""
-        known = self._ends.get(root)
-        if known is None or (known.ending is Ending.TIMED_OUT and end.ending is Ending.FAILED):
-            self._ends[root] = end
+        """Take in that a tree cannot complete. See ``note_end`` for which of several ends counts."""
+        note_end(self._ends, root, end)
 
     def value(self, root: int) -> int:
         """Give the XOR of what was told of a root; 0 if it is complete, or unknown."""
@@ -88,6 +87,8 @@ class Acker:
         roots = np.concatenate([self._roots, *(roots for roots, _ in self._new)])
         values = np.concatenate([self._values, *(values for _, values in self._new)])
         self._new, self._new_messages = [], 0
+        if not len(roots):
+            return  # All messages were empty: tasks that only failed tuples.
         order = np.argsort(roots)
         roots, values = roots[order], values[order]
         firsts = np.flatnonzero(np.concatenate(([True], roots[1:] != roots[:-1])))

@@ -1,5 +1,6 @@
 """How a tree ended that was not completed."""
 
+from collections.abc import MutableMapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -12,7 +13,7 @@ class Ending(Enum):
     FAILED = "failed"
     """A bolt failed one of its tuples."""
     TIMED_OUT = "timed out"
-    """One of its tuples was neither acked nor failed in time."""
+    """One of its tuples was neither acked nor failed when the micro-batch ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,3 +30,10 @@ class TreeEnd:
         """One line that names the component."""
         where = f"{self.component}: " if self.component else ""
         return f"{where}{self.failure.error_text}"
+
+
+def note_end(ends: MutableMapping[int, TreeEnd], root: int, end: TreeEnd) -> None:
+    """Note that a tree cannot complete. The first fail counts; without one, the first time-out."""
+    known = ends.get(root)
+    if known is None or (known.ending is Ending.TIMED_OUT and end.ending is Ending.FAILED):
+        ends[root] = end

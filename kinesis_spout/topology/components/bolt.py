@@ -1,15 +1,16 @@
 """What the user's code is called as: a bolt, and the kinds of it that make the common cases short.
 
-A bolt runs on the executors. Every task of it is an object of its own, which a Python worker keeps from
+A bolt runs on the executors. Each of its tasks is an object of its own, which a Python worker keeps from
 micro-batch to micro-batch. Yet workers come and go: **what a bolt remembers in itself is lost with its worker, and
-another worker may have another copy.** It serves for connections and caches. What must be kept belongs into
-``StatefulBolt``'s state, what must be counted exactly too.
+another worker may have another copy.** That is good for connections and caches. What must be kept, or counted
+exactly, belongs into the state of a ``StatefulBolt``.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
+from kinesis_spout.handler import Reject, RetryLater
 from kinesis_spout.topology.components.collector import OutputCollector
 from kinesis_spout.topology.components.context import TaskContext
 from kinesis_spout.topology.components.output import DEFAULT_STREAM, OutputFields
@@ -18,7 +19,11 @@ from kinesis_spout.topology.components.tuples import Tuple
 
 
 class FailedException(Exception):  # noqa: N818 - Storm's name
-    """Raised by a bolt: the tuple fails, as expected and without a traceback in the log."""
+    """Raised by a bolt: the tuple fails, for the reason given. It is not counted or logged as an error."""
+
+
+VERDICTS: Final = (FailedException, Reject, RetryLater)
+"""What a bolt raises to say how a tuple fails. Whatever else it raises is an error as well."""
 
 
 class Bolt(ABC):
@@ -27,9 +32,10 @@ class Bolt(ABC):
     What ``execute`` raises fails the tuple that it was given, unless that was acked or failed before.
     """
 
-    tick_seconds: ClassVar[float | None] = None
-    """If set, ``execute`` gets a tick tuple (``tup.is_tick``) so often, as far as micro-batches allow: at the end of
-    the first one that ends after that time; 0 is the end of every one."""
+    tick_seconds: float | None = None
+    """If set, ``execute`` gets a tick tuple (``tup.is_tick``) after so many seconds, as far as micro-
+    batches allow: at the end of the first one that ends after them; with 0 at the end of every one. A task
+    behind an exchange begins with its first tuple."""
     collector: OutputCollector
 
     def declare_output_fields(self) -> OutputFields:
@@ -52,7 +58,10 @@ class Bolt(ABC):
         """Handle a tuple."""
 
     def flush(self) -> None:
-        """Finish what is held back: the micro-batch ends. What is not acked after it has timed out."""
+        """Finish what is held back: the micro-batch ends. What is neither acked nor failed after it has timed out.
+
+        What it raises fails all that the bolt still holds.
+        """
 
     def cleanup(self) -> None:
         """End. Called when the object is given up in order; not when its worker is killed."""
@@ -64,20 +73,23 @@ class BasicBolt(Bolt):
     The tuple is acked when ``process`` returns, and fails when it raises.
     """
 
-    _given: Tuple
+    _given: Tuple | tuple[()] = ()
 
     @abstractmethod
     def process(self, tup: Tuple) -> None:
         """Handle a tuple."""
 
     def emit(self, values: Sequence[Any], stream: str = DEFAULT_STREAM) -> None:
-        """Emit a tuple, anchored to the one that ``process`` was given."""
+        """Emit a tuple, anchored to the one that ``process`` was given; outside of ``process`` to none."""
         self.collector.emit(values, self._given, stream)
 
     def execute(self, tup: Tuple) -> None:
         """See ``Bolt``."""
         self._given = tup
-        self.process(tup)
+        try:
+            self.process(tup)
+        finally:
+            self._given = ()
         if not tup.is_tick:
             self.collector.ack(tup)
 
@@ -85,16 +97,16 @@ class BasicBolt(Bolt):
 class BatchBolt(Bolt):
     """A bolt that handles the tuples of a micro-batch together, at its end. They are acked for you.
 
-    When ``process_batch`` raises, all of them fail, but for those it acked or failed itself.
+    When ``process_batch`` raises, all of them fail but those that it acked or failed itself.
     """
 
     max_batch: ClassVar[int] = 10_000
-    """``process_batch`` is called before the end, too, once so many tuples have come together."""
+    """``process_batch`` is called before the end, too, when so many tuples have come together."""
     _batch: list[Tuple]
 
     @abstractmethod
     def process_batch(self, batch: Sequence[Tuple]) -> None:
-        """Handle tuples, one or more. Emits are anchored to whatever you name."""
+        """Handle tuples, one or more. What you emit is anchored to the tuples that you name."""
 
     def prepare(self, conf: Mapping[str, Any], context: TaskContext, collector: OutputCollector) -> None:
         """See ``Bolt``."""
@@ -117,6 +129,8 @@ class BatchBolt(Bolt):
         try:
             self.process_batch(batch)
         except BaseException as error:  # noqa: BLE001 - whatever it raises fails its tuples
+            if not isinstance(error, VERDICTS):
+                self.collector.report_error(error)
             for tup in batch:
                 if not tup.state:
                     self.collector.fail(tup, error)
@@ -130,7 +144,8 @@ class StatefulBolt(Bolt):
     """A bolt with keyed state that is exact: a record counts in it once, however often it is delivered.
 
     It must subscribe by ``fields_grouping`` only. Its tuples must be acked or failed as any bolt's; when a record
-    fails, the micro-batch is run again without it, so that a failed tree leaves no trace.
+    fails, the micro-batch is run again without it, so that a failed tree leaves no trace. That is true of anchored
+    tuples only: what is emitted without anchors belongs to no tree, and counts each time it is emitted.
     """
 
     @abstractmethod

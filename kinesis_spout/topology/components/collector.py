@@ -19,13 +19,16 @@ class OutputCollector(Protocol):
         """Emit a tuple to all who subscribe to a stream.
 
         Args:
-            values: as many as the stream has fields.
-            anchors: the tuples that it came from. It becomes part of their trees: when it fails, or is not
-                done in time, so do they. Without anchors nobody waits for it, and nobody retries it.
+            values: a list or tuple with as many as the stream has fields. Not to be changed afterwards: it may
+                still be on its way.
+            anchors: the tuples that it came from, neither acked nor failed yet. It becomes part of their trees:
+                when it fails, or is not done in time, so do they. Without anchors nobody waits for it, and
+                nobody retries it.
             stream: as declared.
 
         Raises:
-            InvalidConfig: no such stream, or another number of values; names both.
+            InvalidConfig: no such stream, another number of values, or an anchor that is acked, failed or timed
+                out; the error names what was expected. Nothing was emitted.
         """
         ...
 
@@ -48,12 +51,16 @@ class OutputCollector(Protocol):
         """Emit a tuple to one task, whose component subscribes to a direct stream by ``direct_grouping``.
 
         Raises:
-            InvalidConfig: the stream is not direct, or no such task subscribes to it.
+            InvalidConfig: as for ``emit``; or the stream is not direct, or no such task subscribes to it.
         """
         ...
 
     def ack(self, tup: Tuple) -> None:
-        """Say that a tuple is done. The second ack or fail of a tuple changes nothing and is counted."""
+        """Say that a tuple is done.
+
+        The second ack or fail of a tuple changes nothing and is counted (``acked_twice``), as is one that comes
+        when the tuple has timed out.
+        """
         ...
 
     def fail(self, tup: Tuple, reason: str | BaseException = "") -> None:
@@ -71,11 +78,15 @@ class OutputCollector(Protocol):
         ...
 
     def reset_timeout(self, tup: Tuple) -> None:
-        """Give the tuple's trees the whole message time-out again, from now."""
+        """Give the tuple's trees the whole message time-out again, from now, as ``is_overdue`` of this process."""
         ...
 
     def is_overdue(self, tup: Tuple) -> bool:
-        """Tell whether the message time-out of a tuple's trees is over: there is no use in waiting for it."""
+        """Tell whether the message time-out of one of a tuple's trees is over: no use in waiting any longer.
+
+        It is counted from the beginning of the micro-batch in this process. The tree itself times out when the
+        micro-batch ends.
+        """
         ...
 
 

@@ -1,6 +1,7 @@
 """What a task knows of itself and of the topology around it."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 
@@ -21,3 +22,9 @@ class TaskContext:
     """The tasks of every component."""
     targets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Which components subscribe to each of this one's streams."""
+    sources: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    """The fields of each stream that it subscribes to, by component."""
+    grouped_by: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
+    """By which fields the tuples of a component and stream are grouped that it subscribes to; none if by none."""
+    wall_clock: Callable[[], float] = time.time
+    """Seconds since the epoch; in ``run_local`` and ``local`` what their clock says, if they are given one."""

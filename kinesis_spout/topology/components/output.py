@@ -1,15 +1,13 @@
 """What a component says of its output: its streams, and the names of the fields of each."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeGuard
 
 from kinesis_spout.errors import InvalidConfig
 
 DEFAULT_STREAM: Final = "default"
-
-OutputFields = Sequence[str] | Mapping[str, "Sequence[str] | Stream"]
-"""What ``declare_output_fields`` gives: the fields of the default stream, or the streams by their ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,28 +20,43 @@ class Stream:
     """Whether the component says for each tuple which task gets it (``emit_direct``)."""
 
 
+OutputFields = Sequence[str] | Stream | Mapping[str, Sequence[str] | Stream]
+"""What ``declare_output_fields`` gives: the default stream or its fields, or the streams by their ids."""
+
+
 def declared_streams(component: str, declared: OutputFields) -> dict[str, Stream]:
     """Read what a component declares.
 
     Raises:
-        InvalidConfig: it is neither of the two forms, or a stream names a field twice; names the component.
+        InvalidConfig: it has neither form, a stream's id begins with ``__``, or a field is named twice; names the
+            component and the stream.
     """
     if not isinstance(declared, Mapping):
         declared = {DEFAULT_STREAM: declared} if declared else {}
     return {stream: _stream(component, stream, fields) for stream, fields in declared.items()}
 
 
-def _stream(component: str, name: object, declared: "Sequence[str] | Stream") -> Stream:
-    fields = declared.fields if isinstance(declared, Stream) else declared
-    are_names = not isinstance(fields, str) and all(isinstance(field, str) and field for field in fields)
-    if not (isinstance(name, str) and name and are_names):
+def are_field_names(fields: object) -> TypeGuard[Sequence[str]]:
+    """Tell whether these are names in an order."""
+    if not isinstance(fields, Sequence) or isinstance(fields, str):
+        return False
+    return all(isinstance(field, str) and field for field in fields)
+
+
+def _stream(component: str, name: object, declared: Sequence[str] | Stream) -> Stream:
+    if not isinstance(name, str) or not name or name.startswith("__"):
         raise InvalidConfig(
-            f"component {component!r}, stream {name!r}: expected the names of its fields, as in "
+            f"component {component!r}: expected ids of streams that do not begin with __, got {name!r}"
+        )
+    fields = declared.fields if isinstance(declared, Stream) else declared
+    if not are_field_names(fields):
+        raise InvalidConfig(
+            f"component {component!r}, stream {name!r}: expected the names of its fields in their order, as in "
             f'["word", "count"], got {declared!r}'
         )
-    twice = {field for field in fields if list(fields).count(field) > 1}
+    twice = sorted(field for field, times in Counter(fields).items() if times > 1)
     if twice:
         raise InvalidConfig(
-            f"component {component!r}, stream {name!r}: expected each field once, got {sorted(twice)} twice"
+            f"component {component!r}, stream {name!r}: expected each field once, got {', '.join(twice)} twice"
         )
     return Stream(tuple(fields), direct=isinstance(declared, Stream) and declared.direct)

@@ -11,11 +11,16 @@ SYSTEM_TASK: Final = -1
 
 
 class TupleState(IntEnum):
-    """What its bolt has said of a tuple."""
+    """What its bolt has said of a tuple. Only an open one is 0."""
 
     OPEN = 0
     ACKED = 1
     FAILED = 2
+    TIMED_OUT = 3
+    """Nothing, and the micro-batch is over: what it says now comes too late."""
+
+
+_OPEN: Final = TupleState.OPEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,25 +52,45 @@ TICK: Final = Source(SYSTEM_COMPONENT, TICK_STREAM, SYSTEM_TASK, ())
 
 
 class Tuple:
-    """One tuple, as a bolt is given it. Its values are not to be changed: other bolts may have the same."""
+    """One tuple, as a bolt is given it. Its values must not be changed: other bolts may have the same ones."""
 
-    __slots__ = ("ack_value", "edges", "source", "state", "values")
+    __slots__ = ("ack_value", "edge", "others", "root", "source", "state", "values")
 
-    def __init__(self, values: Sequence[Any], source: Source, edges: dict[int, int]) -> None:
+    def __init__(
+        self,
+        values: Sequence[Any],
+        source: Source,
+        root: int = 0,
+        edge: int = 0,
+        others: dict[int, int] | None = None,
+    ) -> None:
         self.values = values
         self.source = source
-        self.edges = edges
-        """Its edge id in each tree that it is part of, by the tree's root; none, if it is not tracked."""
+        self.root = root
+        """Of the tree that it is part of; 0 if it is not tracked. Nearly every tuple is part of one tree."""
+        self.edge = edge
+        """Its edge id in that tree."""
+        self.others = others
+        """Its edge ids in the other trees that it is part of, if any, by their roots."""
         self.ack_value = 0
         """The edge ids of what was anchored to it, XORed."""
-        self.state = TupleState.OPEN
+        self.state = _OPEN
 
     def __getitem__(self, key: str | int) -> Any:
-        """Give a value by its field's name, or by its place."""
+        """Give a value by its field's name, or by its place.
+
+        Raises:
+            KeyError: no such field; names those there are.
+        """
         return self.values[key if isinstance(key, int) else self.source.index(key)]
 
     def __len__(self) -> int:
         return len(self.values)
+
+    @property
+    def edges(self) -> dict[int, int]:
+        """Its edge id in each tree that it is part of, by the tree's root; none, if it is not tracked."""
+        return {self.root: self.edge, **(self.others or {})} if self.root else {}
 
     @property
     def fields(self) -> tuple[str, ...]:

@@ -5,8 +5,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.topology.components.bolt import Bolt, StatefulBolt
-from kinesis_spout.topology.components.output import DEFAULT_STREAM, Stream, declared_streams
+from kinesis_spout.topology.components.output import (
+    DEFAULT_STREAM,
+    OutputFields,
+    are_field_names,
+    declared_streams,
+)
 from kinesis_spout.topology.components.spout import Spout
+from kinesis_spout.topology.components.windowed_bolt import WindowedBolt, windows_of
 from kinesis_spout.topology.graph.component_graph import Component, ComponentGraph, Subscription
 from kinesis_spout.topology.graph.grouping import CustomGrouping, Grouping, GroupingKind
 from kinesis_spout.topology.topology_conf import TopologyConf
@@ -94,20 +100,25 @@ class TopologyBuilder:
         Args:
             name: its id.
             spout: a ``KinesisSpout``, not opened, or a ``Spout`` of your own.
-            fields: of a ``KinesisSpout``: the names of what its scheme makes of a record: one value, or as many in a
-                sequence (in a mapping: by these keys). A ``Spout`` declares its own.
+            fields: of a ``KinesisSpout``: the names of what its scheme makes of a record; one value, or as many
+                in a sequence (in a mapping: by these keys). A ``Spout`` declares its own.
             conf: of this component, over the topology's.
 
         Raises:
-            InvalidConfig: the id is taken, or that is no spout.
+            InvalidConfig: the id is taken, that is no spout, or fields are given for a ``Spout``.
         """
-        streams: Mapping[str, Sequence[str] | Stream] | Sequence[str] = fields
-        if isinstance(spout, Spout):
-            streams = spout.declare_output_fields()
-        elif not hasattr(spout, "next_tuple"):
+        streams: OutputFields = fields
+        if isinstance(spout, type) or not hasattr(spout, "next_tuple"):
             raise InvalidConfig(
-                f"spout {name!r}: expected a KinesisSpout or a Spout of your own, got {type(spout).__name__}"
+                f"spout {name!r}: expected a KinesisSpout or a Spout of your own, got {_kind(spout)}"
             )
+        if isinstance(spout, Spout):
+            if fields is not _DEFAULT_SPOUT_FIELDS:
+                raise InvalidConfig(
+                    f"spout {name!r}: expected fields only for a KinesisSpout, got {fields!r}; a Spout of your "
+                    "own names them in declare_output_fields"
+                )
+            streams = spout.declare_output_fields()
 
         def component() -> Component:
             return Component(
@@ -137,12 +148,18 @@ class TopologyBuilder:
             What says where its tuples come from.
 
         Raises:
-            InvalidConfig: the id is taken, that is no bolt, or the parallelism is below 1.
+            InvalidConfig: the id is taken, that is no bolt, the parallelism is below 1, the bolt's
+                ``tick_seconds`` are negative, or its windows are not as ``WindowedBolt`` says.
         """
         if not isinstance(bolt, Bolt):
-            raise InvalidConfig(f"bolt {name!r}: expected a Bolt, got {type(bolt).__name__}")
+            raise InvalidConfig(f"bolt {name!r}: expected a Bolt, got {_kind(bolt)}")
         if isinstance(parallelism, bool) or not isinstance(parallelism, int) or parallelism < 1:
             raise InvalidConfig(f"bolt {name!r}: expected a parallelism of 1 or more, got {parallelism!r}")
+        every = bolt.tick_seconds
+        if every is not None and (not isinstance(every, (int, float)) or not every >= 0):
+            raise InvalidConfig(f"bolt {name!r}: expected tick_seconds of 0 or more, or None, got {every!r}")
+        if isinstance(bolt, WindowedBolt):
+            windows_of(bolt, name)
         declarer = BoltDeclarer()
 
         def component() -> Component:
@@ -179,10 +196,12 @@ class TopologyBuilder:
             options: see ``TopologyConf``.
 
         Raises:
-            InvalidConfig: see ``ComponentGraph`` and ``TopologyConf``.
+            InvalidConfig: the name is none; and see ``ComponentGraph`` and ``TopologyConf``.
         """
         from kinesis_spout.topology.topology import Topology  # noqa: PLC0415 - the wiring itself needs no runner
 
+        if not isinstance(name, str) or not name:
+            raise InvalidConfig(f"expected a name for the topology, got {name!r}")
         return Topology(name, self.graph(), TopologyConf.of(options), dict(conf or {}))
 
     def _set(
@@ -196,6 +215,12 @@ class TopologyBuilder:
 
 
 def _by_fields(kind: GroupingKind, fields: Sequence[str]) -> Grouping:
-    if isinstance(fields, str) or not fields:
+    if not fields or not are_field_names(fields):
         raise InvalidConfig(f'expected the fields to group by, as in ["word"], got {fields!r}')
     return Grouping(kind=kind, fields=tuple(fields))
+
+
+def _kind(given: object) -> str:
+    if isinstance(given, type):
+        return f"the class {given.__name__}, not an object of it"
+    return type(given).__name__

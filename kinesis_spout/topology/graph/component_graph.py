@@ -41,8 +41,9 @@ class ComponentGraph:
         components: in the order they were set.
 
     Raises:
-        InvalidConfig: a subscription to what is not there, a cycle, state without a fields grouping; one error that
-            names the component, the stream and the field.
+        InvalidConfig: no spout, a bolt without inputs or with two for one stream, a subscription to what is
+            not there, a grouping that does not fit the stream, state without a fields grouping, a cycle.
+            The error names the component, the stream and the field.
     """
 
     def __init__(self, components: Mapping[str, Component]) -> None:
@@ -52,6 +53,7 @@ class ComponentGraph:
         for component in components.values():
             for subscription in component.inputs:
                 self._check(component, subscription)
+            _check_once(component)
             if not component.is_spout and not component.inputs:
                 raise InvalidConfig(
                     f"bolt {component.name!r}: expected a grouping that says where its tuples come from, got "
@@ -70,11 +72,6 @@ class ComponentGraph:
     def spouts(self) -> list[Component]:
         """The spouts, in the order they were set."""
         return [component for component in self._components.values() if component.is_spout]
-
-    @property
-    def is_stateful(self) -> bool:
-        """Whether a bolt keeps keyed state."""
-        return any(component.is_stateful for component in self._components.values())
 
     def without_objects(self) -> "ComponentGraph":
         """Give the same graph without the user's objects, to be sent to other processes."""
@@ -143,8 +140,8 @@ class ComponentGraph:
             ]
             if not ready:
                 raise InvalidConfig(
-                    "expected a topology without cycles, in which tuples come to an end; got one among "
-                    f"{', '.join(sorted(waiting))}"
+                    "expected a topology without cycles, in which tuples come to an end; got "
+                    f"{' > '.join(_cycle_among(waiting))}"
                 )
             for name in ready:
                 order[name] = None
@@ -158,3 +155,23 @@ class ComponentGraph:
             tasks[name] = tuple(range(first, first + component.parallelism))
             first += component.parallelism
         return tasks
+
+
+def _check_once(component: Component) -> None:
+    seen: set[tuple[str, str]] = set()
+    for subscription in component.inputs:
+        source = (subscription.component, subscription.stream)
+        if source in seen:
+            raise InvalidConfig(
+                f"bolt {component.name!r}: expected one grouping on {source[0]!r}, stream {source[1]!r}, got "
+                "another: it would be given every tuple twice"
+            )
+        seen.add(source)
+
+
+def _cycle_among(waiting: Mapping[str, Component]) -> list[str]:
+    """Find a cycle among components each of which waits for another one of them. Begins and ends with the same."""
+    way = [next(iter(waiting))]
+    while way.count(way[-1]) == 1:
+        way.append(next(each.component for each in waiting[way[-1]].inputs if each.component in waiting))
+    return way[way.index(way[-1]) :][::-1]

@@ -1,7 +1,7 @@
 """Groupings: which tasks of a subscriber get a tuple. Storm's, by their names.
 
-``shuffle``, ``local_or_shuffle`` and ``none`` promise only "some task", so the tuple stays in the process that made
-it, if it can. The others say which task, so the tuple may have to travel.
+``shuffle``, ``local_or_shuffle`` and ``none`` promise only "some task", so the tuple stays in the process
+that made it if it can. The others say which task, so the tuple may have to travel.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ class CustomGrouping(Protocol):
             values: the tuple's.
 
         Returns:
-            Any of these ids; none drops the tuple for this subscriber.
+            Any of these ids; an empty sequence drops the tuple for this subscriber.
         """
         ...
 

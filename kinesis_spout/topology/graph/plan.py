@@ -1,12 +1,12 @@
 """The plan of a topology: which bolts run in one task, and what has to travel between tasks.
 
-A component's *stage* is how many exchanges its tuples have passed at most. A spout's is 0. A bolt that any task
-will do for runs in its source's stage, in the same process (it is *fused*); any other one stage later. All that
-leaves a stage travels in one exchange, also what is for a stage further on: so there is one exchange a stage, and
-nothing is computed twice.
+A component's *stage* is how many exchanges its tuples have passed at most. A spout's is 0. A bolt whose
+grouping stays runs in its source's stage, in the same process (it is *fused*); any other bolt runs one stage
+later. All that leaves a stage travels in one exchange, also what is for a stage further on. So there is one
+exchange for each stage, and nothing is computed twice.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from kinesis_spout.topology.components.context import TaskContext
@@ -42,6 +42,10 @@ class Plan:
     def exchanges(self) -> int:
         """How many exchanges tuples pass at most; acks may need one more."""
         return len(self.stages) - 1
+
+    def most_tasks(self, graph: ComponentGraph) -> int:
+        """Say how many tasks the widest bolt has that tuples come to by an exchange; 1 without an exchange."""
+        return max((graph[component].parallelism for component in self.exchanged), default=1)
 
 
 def plan_of(graph: ComponentGraph, spout: str) -> Plan:
@@ -83,7 +87,13 @@ def plan_of(graph: ComponentGraph, spout: str) -> Plan:
     )
 
 
-def context_of(graph: ComponentGraph, topology: str, component: Component, index: int) -> TaskContext:
+def context_of(
+    graph: ComponentGraph,
+    topology: str,
+    component: Component,
+    index: int,
+    wall_clock: Callable[[], float],
+) -> TaskContext:
     """Say what a task knows of itself."""
     return TaskContext(
         topology=topology,
@@ -96,6 +106,19 @@ def context_of(graph: ComponentGraph, topology: str, component: Component, index
             stream: tuple(target.name for target, _ in graph.subscribers(component.name, stream))
             for stream in component.streams
         },
+        sources={
+            source: {
+                each.stream: graph[source].streams[each.stream].fields
+                for each in component.inputs
+                if each.component == source
+            }
+            for source in dict.fromkeys(each.component for each in component.inputs)
+        },
+        grouped_by={
+            (subscription.component, subscription.stream): subscription.grouping.fields
+            for subscription in component.inputs
+        },
+        wall_clock=wall_clock,
     )
 
 

@@ -15,7 +15,7 @@ def stable_hash(key: tuple[Any, ...]) -> int:
     Numbers that are equal have the same hash (``1``, ``1.0``, ``True``), as Python's dictionaries have it.
 
     Raises:
-        InvalidConfig: a value is of another kind than text, bytes, numbers, None and tuples of these.
+        InvalidConfig: a value is of another kind than str, bytes, int, float, None and tuples of these.
     """
     value = 0
     for part in key:
@@ -37,6 +37,6 @@ def _bytes_of(part: Any) -> bytes:
     if isinstance(part, tuple):
         return b"t" + b"".join(len(each).to_bytes(4, "big") + each for each in map(_bytes_of, part))
     raise InvalidConfig(
-        f"expected to group by text, bytes, numbers, None, or tuples of these, got {type(part).__name__}: only "
-        "those have the same hash in every process"
+        f"expected to group by str, bytes, int, float, None, or tuples of these, got {type(part).__name__}: only "
+        "those have the same hash in every process; emit it as text, too, and group by that"
     )

@@ -8,10 +8,11 @@ import pickle
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any, Final
 
 from kinesis_spout.topology.acking import TreeEnd
-from kinesis_spout.topology.components.tuples import Source, Tuple
+from kinesis_spout.topology.components.tuples import Source
 from kinesis_spout.topology.running.component_counts import ComponentCounts
 
 FULL_BLOCK: Final = 5_000
@@ -28,21 +29,17 @@ class TupleBlock:
     source: Source
     values: bytes = field(repr=False)
     roots: bytes = field(repr=False)
-    """One word for each tuple: the root of its only tree; 0 without a tree."""
+    """One word for each tuple; 0 without a tree."""
     edges: bytes = field(repr=False)
-    in_many_trees: Mapping[int, dict[int, int]] = field(default_factory=dict)
-    """The edges by root of those tuples that are part of several trees, by their number in the block."""
-    count: int
+    others: Mapping[int, dict[int, int]] = field(default_factory=dict)
+    """The other edges of those tuples that are part of several trees, by their number in the block."""
 
-    def tuples(self) -> Iterator[Tuple]:
-        """Unpack the tuples."""
-        source = self.source
-        roots, edges = array("Q", self.roots), array("Q", self.edges)
-        many = self.in_many_trees
+    def tuples(self) -> Iterator[tuple[Sequence[Any], int, int, dict[int, int] | None]]:
+        """Unpack the tuples: values, root, edge and other edges of each; see ``Tuple``."""
         # The bytes are our own, made a moment ago by another task of the same job.
-        for at, values in enumerate(pickle.loads(self.values)):  # noqa: S301
-            root = roots[at]
-            yield Tuple(values, source, {root: edges[at]} if root else dict(many[at]) if at in many else {})
+        values = pickle.loads(self.values)  # noqa: S301
+        others = map(self.others.get, range(len(values))) if self.others else repeat(None)
+        return zip(values, array("Q", self.roots), array("Q", self.edges), others, strict=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,34 +88,24 @@ Block = TupleBlock | AckBlock | OpenTrees | ForDriver
 class Parcel:
     """A block that is being filled. Mutable."""
 
-    __slots__ = ("component", "edges", "in_many_trees", "index", "roots", "source", "values")
+    __slots__ = ("component", "edges", "index", "others", "roots", "source", "values")
 
     def __init__(self, component: str, index: int, source: Source) -> None:
         self.component = component
         self.index = index
         self.source = source
-        self.clear()
-
-    def clear(self) -> None:
-        """Begin anew."""
+        # The same lists for ever: who fills them keeps their methods at hand.
         self.values: list[Sequence[Any]] = []
         self.roots: list[int] = []
         self.edges: list[int] = []
-        self.in_many_trees: dict[int, dict[int, int]] = {}
+        self.others: dict[int, dict[int, int]] = {}
 
-    def add(self, values: Sequence[Any], edges: dict[int, int]) -> bool:
-        """Add a tuple. Tells whether the parcel is full."""
-        if len(edges) == 1:
-            for root, edge in edges.items():
-                self.roots.append(root)
-                self.edges.append(edge)
-        else:
-            if edges:
-                self.in_many_trees[len(self.values)] = edges
-            self.roots.append(0)
-            self.edges.append(0)
-        self.values.append(values)
-        return len(self.values) >= FULL_BLOCK
+    def clear(self) -> None:
+        """Begin anew."""
+        self.values.clear()
+        self.roots.clear()
+        self.edges.clear()
+        self.others.clear()
 
     def block(self) -> TupleBlock:
         """Pack what is in it."""
@@ -129,6 +116,5 @@ class Parcel:
             values=pickle.dumps(self.values, pickle.HIGHEST_PROTOCOL),
             roots=array("Q", self.roots).tobytes(),
             edges=array("Q", self.edges).tobytes(),
-            in_many_trees=self.in_many_trees,
-            count=len(self.values),
+            others=dict(self.others),
         )

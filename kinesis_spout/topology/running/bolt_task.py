@@ -5,17 +5,19 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any, Final
 
-from kinesis_spout.handler import Failure, failure_of
+from kinesis_spout.handler import failure_of, failure_saying
 from kinesis_spout.topology.acking import Ending, TreeEnd
-from kinesis_spout.topology.components.bolt import Bolt, FailedException, StatefulBolt
+from kinesis_spout.topology.components.bolt import VERDICTS, Bolt, StatefulBolt
 from kinesis_spout.topology.components.context import TaskContext
 from kinesis_spout.topology.components.state import KeyValueState
-from kinesis_spout.topology.components.tuples import TICK, Source, Tuple
+from kinesis_spout.topology.components.tuples import TICK, Source, Tuple, TupleState
 from kinesis_spout.topology.running.collecting import Collector, Send
 from kinesis_spout.topology.running.trees import Trees
 
 _SAMPLE: Final = 64
-"""One call in so many is timed."""
+"""One call in so many is timed, beginning with the first of each micro-batch."""
+_LOOK_THROUGH: Final = 1_024
+"""Tuples held, at least, before those that the bolt has acked meanwhile are let go."""
 _NOT_ACKED: Final = "neither acked nor failed by the end of the micro-batch"
 
 _log: Final = logging.getLogger(__name__)
@@ -50,10 +52,16 @@ class BoltTask:
         self._trees = trees
         self._counts = collector.counts
         self._held: list[Tuple] = []
+        """Those with a tree that the bolt had not acked or failed when it returned."""
+        self._look_through_at = _LOOK_THROUGH
         self._clock = clock
         self._ticked_at = clock()
         self._is_stateful = isinstance(bolt, StatefulBolt)
-        bolt.prepare(conf, context, collector)
+        try:
+            bolt.prepare(conf, context, collector)
+        except BaseException as error:
+            error.add_note(f"raised by prepare of component {context.component!r}, task {context.task}")
+            raise
 
     def give_state(self, state: KeyValueState) -> None:
         """Give the bolt its state, before the tuples of a micro-batch."""
@@ -61,51 +69,49 @@ class BoltTask:
         self._bolt.init_state(state)
 
     def sender(self, source: Source) -> Send:
-        """Give what executes tuples of one source."""
-        execute = self.execute
+        """Give what has the bolt execute the tuples of one source."""
+        counts, trees, call, hold = self._counts, self._trees, self._call, self._hold
+        is_stateful = self._is_stateful
 
-        def send(values: Sequence[Any], edges: dict[int, int]) -> None:
-            execute(Tuple(values, source, edges))
+        def send(values: Sequence[Any], root: int, edge: int, others: dict[int, int] | None) -> None:
+            tup = Tuple(values, source, root, edge, others)
+            counts.executed = number = counts.executed + 1
+            if is_stateful:
+                trees.touched.update(tup.edges)
+            began = perf_counter() if number % _SAMPLE == 1 else 0.0
+            try:
+                call(tup)
+            except BaseException as error:  # noqa: BLE001 - whatever it raises fails its tuple
+                self._raised(error, tup)
+            if began:
+                counts.sampled += 1
+                counts.sampled_seconds += perf_counter() - began
+            if not tup.state and root:
+                hold(tup)
 
         return send
 
-    def execute(self, tup: Tuple) -> None:
-        """Have the bolt execute a tuple."""
-        counts = self._counts
-        counts.executed += 1
-        if self._is_stateful:
-            self._trees.touched.update(tup.edges)
-        began = perf_counter() if not counts.executed % _SAMPLE else 0.0
-        try:
-            self._call(tup)
-        except BaseException as error:  # noqa: BLE001 - whatever it raises fails its tuple
-            self._raised(error, tup)
-        if began:
-            counts.sampled += 1
-            counts.sampled_seconds += perf_counter() - began
-        if not tup.state:
-            self._held.append(tup)
-
     def tick(self) -> None:
-        """Give the bolt a tick, if it wants one and its time has come."""
+        """Give the bolt a tick, if it wants one and its time has come. What it raises then fails no tuple."""
         every = self._bolt.tick_seconds
         if every is None or self._clock() - self._ticked_at < every:
             return
         self._ticked_at = self._clock()
         try:
-            self._call(Tuple((), TICK, {}))
-        except BaseException as error:  # noqa: BLE001
+            self._call(Tuple((), TICK))
+        except BaseException as error:  # noqa: BLE001 - no tuple is at stake
             self.collector.report_error(error)
 
     def flush(self) -> None:
-        """Have the bolt finish, and end what it has not."""
+        """Have the bolt finish. What it still holds then has timed out, or fails if ``flush`` raised."""
         raised: BaseException | None = None
         try:
             self._bolt.flush()
         except BaseException as error:  # noqa: BLE001 - it fails what the bolt still holds
-            self.collector.report_error(error)
+            if not isinstance(error, VERDICTS):
+                self.collector.report_error(error)
             raised = error
-        held, self._held = self._held, []
+        held, self._held, self._look_through_at = self._held, [], _LOOK_THROUGH
         for tup in held:
             if tup.state:
                 continue
@@ -121,21 +127,31 @@ class BoltTask:
         except BaseException as error:  # noqa: BLE001 - nothing depends on it any more
             self.collector.report_error(error)
 
+    def _hold(self, tup: Tuple) -> None:
+        held = self._held
+        held.append(tup)
+        if len(held) >= self._look_through_at:
+            held[:] = [each for each in held if not each.state]
+            self._look_through_at = max(_LOOK_THROUGH, 2 * len(held))
+
     def _timed_out(self, tup: Tuple) -> None:
+        tup.state = TupleState.TIMED_OUT
         self._counts.timed_out += 1
-        failure = Failure(error_text=_NOT_ACKED)
-        end = TreeEnd(ending=Ending.TIMED_OUT, component=self.context.component, failure=failure)
+        end = TreeEnd(
+            ending=Ending.TIMED_OUT, component=self.context.component, failure=failure_saying(_NOT_ACKED)
+        )
         for root in tup.edges:
             self._trees.end(root, end)
 
     def _raised(self, error: BaseException, tup: Tuple) -> None:
         counts = self._counts
-        if not isinstance(error, FailedException):
+        is_verdict = isinstance(error, VERDICTS)
+        if not is_verdict:
             counts.errors += 1
             counts.last_error = failure_of(error).error_text
         if not tup.state:
             self.collector.fail(tup, error)
-        elif not isinstance(error, FailedException):
+        elif not is_verdict:
             _log.warning(
                 "component %s raised %s after it had %s the tuple, which stays so",
                 self.context.component,

@@ -12,7 +12,7 @@ from kinesis_spout.topology.graph.grouping import CustomGrouping, Grouping, Grou
 from kinesis_spout.topology.graph.stable_hash import stable_hash
 
 _MOST_KEYS: Final = 100_000
-"""Keys whose task is remembered; after so many it is worked out anew."""
+"""Keys whose tasks are remembered; with one more, all are forgotten and worked out anew."""
 _OTHER_CHOICE: Final = b"the other one of two"
 
 Choose = Callable[[Sequence[Any]], Sequence[int]]
@@ -31,9 +31,9 @@ def chooser(grouping: Grouping, stream: Stream, tasks: Sequence[int], at_hand: i
     count = len(tasks)
     match grouping.kind:
         case GroupingKind.FIELDS:
-            return _ByKey(_key(grouping, stream), lambda key: (stable_hash(key) % count,))
+            return _ByKey(_places(grouping, stream), lambda key: (stable_hash(key) % count,))
         case GroupingKind.PARTIAL_KEY:
-            return _LessLoaded(_key(grouping, stream), count)
+            return _LessLoaded(_places(grouping, stream), count)
         case GroupingKind.ALL:
             everyone = tuple(range(count))
             return lambda _: everyone
@@ -47,45 +47,42 @@ def chooser(grouping: Grouping, stream: Stream, tasks: Sequence[int], at_hand: i
             return lambda _: next(turns)
 
 
-def _key(grouping: Grouping, stream: Stream) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
-    places = [stream.fields.index(field) for field in grouping.fields]
-    if len(places) == 1:
-        place = places[0]
-        return lambda values: (values[place],)
-    pick = itemgetter(*places)
-    return lambda values: tuple(pick(values))
+def _places(grouping: Grouping, stream: Stream) -> list[int]:
+    return [stream.fields.index(field) for field in grouping.fields]
 
 
 class _ByKey:
-    """Remembers what was chosen for a key. Mutable."""
+    """Remembers what was chosen for a key. Mutable.
 
-    def __init__(
-        self,
-        key: Callable[[Sequence[Any]], tuple[Any, ...]],
-        choose: Callable[[tuple[Any, ...]], tuple[int, ...]],
-    ) -> None:
-        self._key = key
+    Args:
+        places: of the values that the key is made of.
+        choose: is given the key as a tuple.
+    """
+
+    def __init__(self, places: Sequence[int], choose: Callable[[tuple[Any, ...]], tuple[int, ...]]) -> None:
+        self._pick = itemgetter(*places)
+        self._is_one = len(places) == 1
         self._choose = choose
-        self._known: dict[tuple[Any, ...], tuple[int, ...]] = {}
+        self._known: dict[Any, tuple[int, ...]] = {}
 
     def __call__(self, values: Sequence[Any]) -> tuple[int, ...]:
-        key = self._key(values)
+        picked = self._pick(values)
         try:
-            return self._known[key]
+            return self._known[picked]
         except KeyError:
             if len(self._known) >= _MOST_KEYS:
                 self._known.clear()
-            chosen = self._known[key] = self._choose(key)
+            chosen = self._known[picked] = self._choose((picked,) if self._is_one else picked)
             return chosen
-        except TypeError:
-            return self._choose(key)  # It cannot be hashed by Python, and says what can.
+        except TypeError:  # Python cannot hash it. What can be grouped by nevertheless, stable_hash knows.
+            return self._choose((picked,) if self._is_one else picked)
 
 
 class _LessLoaded:
     """Of the two tasks that a key may go to, the one that got less from here. Mutable."""
 
-    def __init__(self, key: Callable[[Sequence[Any]], tuple[Any, ...]], tasks: int) -> None:
-        self._two = _ByKey(key, lambda key: _two_choices(key, tasks))
+    def __init__(self, places: Sequence[int], tasks: int) -> None:
+        self._two = _ByKey(places, lambda key: _two_choices(key, tasks))
         self._sent = [0] * tasks
 
     def __call__(self, values: Sequence[Any]) -> tuple[int, ...]:
@@ -96,8 +93,10 @@ class _LessLoaded:
 
 
 def _two_choices(key: tuple[Any, ...], tasks: int) -> tuple[int, int]:
+    """Give two different tasks, if there are two."""
     first = stable_hash(key)
-    return first % tasks, crc32(_OTHER_CHOICE, first) % tasks
+    others = max(1, tasks - 1)
+    return first % tasks, (first + 1 + crc32(_OTHER_CHOICE, first) % others) % tasks
 
 
 class _Custom:
@@ -114,6 +113,6 @@ class _Custom:
             return [self._index[task] for task in chosen]
         except (KeyError, TypeError):
             raise InvalidConfig(
-                f"expected choose_tasks of {type(self._grouping).__name__} to give ids of {self._tasks}, got "
-                f"{chosen!r}"
+                f"expected choose_tasks of {type(self._grouping).__name__} to give a sequence of ids of tasks "
+                f"({', '.join(map(str, self._tasks))}), got {chosen!r}"
             ) from None

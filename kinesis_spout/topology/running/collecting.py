@@ -1,7 +1,8 @@
 """The collector that components use: makes edges, sends tuples on, and XORs what becomes of trees.
 
-Every tuple passes here, so what is done for each is little. A tuple that stays in the process is executed at once,
-before ``emit`` returns: nothing waits in a queue.
+Every tuple passes here, so what is done for each is little. A tuple that stays in the process is executed at
+once, before ``emit`` returns: nothing waits in a queue. All targets of a tuple are chosen before it is sent to the
+first, so a grouping that raises has sent it to nobody.
 """
 
 import logging
@@ -10,7 +11,7 @@ from random import getrandbits
 from typing import Any, Final
 
 from kinesis_spout.errors import InvalidConfig
-from kinesis_spout.handler import Failure, failure_of
+from kinesis_spout.handler import Failure, failure_of, failure_saying
 from kinesis_spout.topology.acking import Ending, TreeEnd
 from kinesis_spout.topology.components.bolt import FailedException
 from kinesis_spout.topology.components.output import DEFAULT_STREAM
@@ -18,31 +19,46 @@ from kinesis_spout.topology.components.tuples import Tuple, TupleState
 from kinesis_spout.topology.running.component_counts import ComponentCounts
 from kinesis_spout.topology.running.trees import Trees
 
+_ACKED: Final = TupleState.ACKED
+_FAILED: Final = TupleState.FAILED
+_PLAIN: Final[frozenset[type]] = frozenset((tuple, list))
+"""The types of values that need no further look."""
+
 _log: Final = logging.getLogger(__name__)
 
-Send = Callable[[Sequence[Any], dict[int, int]], None]
-"""Takes a tuple to one task: its values, and its edge in each of its trees."""
+Send = Callable[[Sequence[Any], int, int, dict[int, int] | None], None]
+"""Takes a tuple to one task: its values, root, edge and other edges; see ``Tuple``."""
+Target = tuple[int, Send]
+"""A task's id, and the way to it."""
 
 
 class Output:
-    """One stream of a task: where its tuples go."""
+    """One stream of a task: where its tuples go. Mutable while it is wired."""
 
     __slots__ = ("chosen", "direct", "size", "tasks", "to_all")
 
     def __init__(self, size: int, *, direct: bool) -> None:
         self.size = size
         """How many values a tuple has."""
-        self.to_all: list[tuple[int, Send]] = []
-        """Those that get every tuple, with the ids of their tasks."""
-        self.chosen: list[Callable[[Sequence[Any]], list[tuple[int, Send]]]] = []
-        """Say for each tuple which tasks get it."""
+        self.to_all: list[Target] = []
+        """Those that get every tuple."""
+        self.chosen: list[Callable[[Sequence[Any]], Sequence[Target]]] = []
+        """Each says for a tuple who else gets it."""
         self.direct = direct
         self.tasks: dict[int, Send] = {}
         """Of a direct stream: the tasks that may be named."""
 
+    def targets(self, values: Sequence[Any]) -> Sequence[Target]:
+        """Say who gets a tuple."""
+        if not self.chosen:
+            return self.to_all
+        if len(self.chosen) == 1 and not self.to_all:
+            return self.chosen[0](values)
+        return [*self.to_all, *(target for choose in self.chosen for target in choose(values))]
+
 
 class Collector:
-    """What one task emits, acks and fails with: ``OutputCollector``, and what spouts' tuples are emitted by. Mutable.
+    """What one task emits, acks and fails with: an ``OutputCollector``. Emits spouts' tuples, too. Mutable.
 
     Args:
         component: whose.
@@ -52,7 +68,6 @@ class Collector:
     def __init__(self, component: str, trees: Trees) -> None:
         self._component = component
         self._trees = trees
-        self._values = trees.values
         self.outputs: dict[str, Output] = {}
         self.counts = ComponentCounts()
 
@@ -60,36 +75,34 @@ class Collector:
         self, values: Sequence[Any], anchors: Tuple | Sequence[Tuple] = (), stream: str = DEFAULT_STREAM
     ) -> None:
         """See ``OutputCollector``."""
-        output = self.outputs.get(stream)
-        if output is None or output.direct or len(values) != output.size:
-            raise self._refused(values, stream)
-        self.counts.emitted += 1
-        if isinstance(anchors, Tuple) and not anchors.state:
-            edges = anchors.edges
-            for _, send in output.to_all:
-                if edges:
-                    edge = getrandbits(64)
-                    anchors.ack_value ^= edge
-                    send(values, dict.fromkeys(edges, edge))
-                else:
-                    send(values, {})
-            if not output.chosen:
-                return
-            for choose in output.chosen:
-                for _, send in choose(values):
-                    send(values, self._anchored((anchors,)))
+        if not isinstance(anchors, Tuple) or anchors.state:
+            self.emit_telling_tasks(values, anchors, stream)
             return
-        self._emit(output, values, anchors)
+        output = self.outputs.get(stream)
+        if output is None or output.direct or type(values) not in _PLAIN or len(values) != output.size:
+            output = self._checked(values, stream, direct=False)
+        targets = output.targets(values) if output.chosen else output.to_all
+        self.counts.emitted += 1
+        root, others = anchors.root, anchors.others
+        for _, send in targets:
+            if root:
+                edge = getrandbits(64)
+                anchors.ack_value ^= edge
+                send(values, root, edge, None if others is None else dict.fromkeys(others, edge))
+            else:
+                send(values, 0, 0, None)
 
     def emit_telling_tasks(
         self, values: Sequence[Any], anchors: Tuple | Sequence[Tuple] = (), stream: str = DEFAULT_STREAM
     ) -> list[int]:
         """See ``OutputCollector``."""
-        output = self.outputs.get(stream)
-        if output is None or output.direct or len(values) != output.size:
-            raise self._refused(values, stream)
+        output = self._checked(values, stream, direct=False)
+        many = self._open(anchors)
+        targets = output.targets(values)
         self.counts.emitted += 1
-        return self._emit(output, values, anchors)
+        for _, send in targets:
+            send(values, *_anchored(many))
+        return [task for task, _ in targets]
 
     def emit_direct(
         self,
@@ -99,9 +112,8 @@ class Collector:
         stream: str = DEFAULT_STREAM,
     ) -> None:
         """See ``OutputCollector``."""
-        output = self.outputs.get(stream)
-        if output is None or not output.direct or len(values) != output.size:
-            raise self._refused(values, stream)
+        output = self._checked(values, stream, direct=True)
+        many = self._open(anchors)
         send = output.tasks.get(task)
         if send is None:
             raise InvalidConfig(
@@ -109,50 +121,49 @@ class Collector:
                 f"{stream!r} ({', '.join(map(str, sorted(output.tasks))) or 'none does'}), got {task!r}"
             )
         self.counts.emitted += 1
-        send(values, self._anchored(_as_many(anchors)))
+        send(values, *_anchored(many))
 
     def emit_root(self, values: Sequence[Any], root: int, stream: str = DEFAULT_STREAM) -> None:
         """Emit a spout's tuple, as the root of a tree; root 0 is untracked."""
         output = self.outputs.get(stream)
-        if output is None or output.direct or len(values) != output.size:
-            raise self._refused(values, stream)
+        if output is None or output.direct or type(values) not in _PLAIN or len(values) != output.size:
+            output = self._checked(values, stream, direct=False)
+        targets = output.targets(values) if output.chosen else output.to_all
         self.counts.emitted += 1
-        trees = self._values
-        for _, send in output.to_all:
-            if root:
-                edge = getrandbits(64)
-                trees[root] = trees.get(root, 0) ^ edge
-                send(values, {root: edge})
-            else:
-                send(values, {})
-        for choose in output.chosen:
-            for _, send in choose(values):
-                edge = getrandbits(64)
-                if root:
-                    trees[root] = trees.get(root, 0) ^ edge
-                send(values, {root: edge} if root else {})
+        if not root:
+            for _, send in targets:
+                send(values, 0, 0, None)
+            return
+        trees = self._trees
+        trees.current, trees.value = root, 0
+        for _, send in targets:
+            edge = getrandbits(64)
+            trees.value ^= edge
+            send(values, root, edge, None)
+        trees.leave()
 
     def ack(self, tup: Tuple) -> None:
         """See ``OutputCollector``."""
         if tup.state:
             self.counts.acked_twice += 1
             return
-        tup.state = TupleState.ACKED
+        tup.state = _ACKED
         self.counts.acked += 1
-        trees, ack_value = self._values, tup.ack_value
-        for root, edge in tup.edges.items():
-            value = trees.get(root, 0) ^ edge ^ ack_value
-            if value:
-                trees[root] = value
-            else:
-                trees.pop(root, None)
+        trees, root = self._trees, tup.root
+        if root == trees.current:
+            trees.value ^= tup.edge ^ tup.ack_value
+        else:
+            trees.xor(root, tup.edge ^ tup.ack_value)
+        if tup.others is not None:
+            for other, edge in tup.others.items():
+                trees.xor(other, edge ^ tup.ack_value)
 
     def fail(self, tup: Tuple, reason: str | BaseException = "") -> None:
         """See ``OutputCollector``."""
         if tup.state:
             self.counts.acked_twice += 1
             return
-        tup.state = TupleState.FAILED
+        tup.state = _FAILED
         self.counts.failed += 1
         end = TreeEnd(ending=Ending.FAILED, component=self._component, failure=_failure(reason))
         for root in tup.edges:
@@ -172,54 +183,71 @@ class Collector:
         """See ``OutputCollector``."""
         return self._trees.is_overdue(tup.edges)
 
-    def _emit(self, output: Output, values: Sequence[Any], anchors: Tuple | Sequence[Tuple]) -> list[int]:
-        many = _as_many(anchors)
-        targets = list(output.to_all)
-        for choose in output.chosen:
-            targets += choose(values)
-        for _, send in targets:
-            send(values, self._anchored(many))
-        return [task for task, _ in targets]
+    def output(self, stream: str) -> Output:
+        """Give the output of a stream.
 
-    def _anchored(self, anchors: Sequence[Tuple]) -> dict[int, int]:
-        """Draw an edge for each anchor, and XOR it into that and into all of its trees."""
-        edges: dict[int, int] = {}
-        for anchor in anchors:
-            if anchor.state:
-                said = anchor.state.name.lower()
-                raise InvalidConfig(
-                    f"component {self._component!r}: expected an anchor that is neither acked nor failed, got "
-                    f"one that was {said} before: emit first, then ack"
-                )
-            if anchor.edges:
-                edge = getrandbits(64)
-                anchor.ack_value ^= edge
-                for root in anchor.edges:
-                    edges[root] = edges.get(root, 0) ^ edge
-        return edges
-
-    def _refused(self, values: Sequence[Any], stream: str) -> InvalidConfig:
-        where = f"component {self._component!r}"
+        Raises:
+            InvalidConfig: the component declares no such stream.
+        """
         output = self.outputs.get(stream)
         if output is None:
             known = ", ".join(sorted(self.outputs)) or "none"
-            return InvalidConfig(f"{where}: expected a stream that it declares ({known}), got {stream!r}")
-        if len(values) != output.size:
-            return InvalidConfig(
-                f"{where}, stream {stream!r}: expected {output.size} values, as many as fields are declared, got "
-                f"{len(values)}"
+            raise InvalidConfig(
+                f"component {self._component!r}: expected a stream that it declares ({known}), got {stream!r}"
             )
-        way = "emit_direct" if output.direct else "emit"
-        return InvalidConfig(f"{where}, stream {stream!r}: expected {way}, as the stream is declared")
+        return output
+
+    def _checked(self, values: Sequence[Any], stream: str, *, direct: bool) -> Output:
+        """Find the output for a tuple."""
+        output = self.output(stream)
+        where = f"component {self._component!r}, stream {stream!r}"
+        if output.direct is not direct:
+            way = "emit_direct, because the stream is" if output.direct else "emit, because the stream is not"
+            raise InvalidConfig(f"{where}: expected {way} declared as direct")
+        if not isinstance(values, Sequence) or isinstance(values, (str, bytes, bytearray)):
+            raise InvalidConfig(f"{where}: expected a list or tuple of values, got {type(values).__name__}")
+        if len(values) != output.size:
+            raise InvalidConfig(
+                f"{where}: expected {output.size} values, as many as fields are declared, got {len(values)}"
+            )
+        return output
+
+    def _open(self, anchors: Tuple | Sequence[Tuple]) -> Sequence[Tuple]:
+        """Give the anchors of a tuple, once it is sure that they can be."""
+        many = (anchors,) if isinstance(anchors, Tuple) else anchors
+        if many and not isinstance(many, (tuple, list)):
+            many = tuple(many)
+        for anchor in many:
+            if not isinstance(anchor, Tuple):
+                raise InvalidConfig(
+                    f"component {self._component!r}: expected tuples that execute was given as anchors, got "
+                    f"{type(anchor).__name__}"
+                )
+            if anchor.state:
+                said = anchor.state.name.lower().replace("_", " ")
+                raise InvalidConfig(
+                    f"component {self._component!r}: expected an anchor that is neither acked nor failed, got "
+                    f"one that {said} before: emit first, then ack"
+                )
+        return many
 
 
-def _as_many(anchors: Tuple | Sequence[Tuple]) -> Sequence[Tuple]:
-    return (anchors,) if isinstance(anchors, Tuple) else anchors
+def _anchored(anchors: Sequence[Tuple]) -> tuple[int, int, dict[int, int] | None]:
+    """Draw an edge for each anchor, and XOR it into that and into all of its trees."""
+    edges: dict[int, int] = {}
+    for anchor in anchors:
+        if anchor.root:
+            edge = getrandbits(64)
+            anchor.ack_value ^= edge
+            for root in anchor.edges:
+                edges[root] = edges.get(root, 0) ^ edge
+    if not edges:
+        return 0, 0, None
+    root, edge = edges.popitem()
+    return root, edge, edges or None
 
 
 def _failure(reason: str | BaseException) -> Failure:
-    if isinstance(reason, FailedException):
-        return Failure(error_text=str(reason) or "failed without a reason")
-    if isinstance(reason, BaseException):
+    if isinstance(reason, BaseException) and not isinstance(reason, FailedException):
         return failure_of(reason)
-    return Failure(error_text=reason or "failed without a reason")
+    return failure_saying(reason)

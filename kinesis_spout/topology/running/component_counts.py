@@ -1,7 +1,19 @@
 """What a component has done."""
 
-from dataclasses import dataclass, fields
-from typing import Self
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final, Self
+
+_WORDS: Final = {
+    "executed": "executed",
+    "emitted": "emitted",
+    "acked": "acked",
+    "failed": "failed",
+    "timed_out": "timedOut",
+    "acked_twice": "ackedTwice",
+    "errors": "errors",
+}
+"""The counts, and what they are called in a query's progress."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -15,14 +27,26 @@ class ComponentCounts:
     timed_out: int = 0
     """Tuples that it had when the micro-batch ended, neither acked nor failed."""
     acked_twice: int = 0
-    """Second acks and fails of a tuple, which change nothing."""
+    """Acks and fails that change nothing: the second of a tuple, and those that come after its time-out."""
     errors: int = 0
-    """What it reported, and what it raised."""
+    """What it reported and what it raised, but for verdicts on tuples (``FailedException``, ``Reject`` ...)."""
     sampled: int = 0
     """How many calls of ``execute`` were timed."""
     sampled_seconds: float = 0.0
     """What these took together, with the bolts that they called in the same process."""
     last_error: str = ""
+
+    @classmethod
+    def from_told(cls, told: Mapping[str, Any]) -> Self:
+        """Read what ``told`` gave, perhaps in another process; a count that is not there is 0."""
+        counts = {name: told.get(word, 0) for name, word in _WORDS.items()}
+        latency_ms = told.get("executeLatencyMs", 0.0)
+        return cls(
+            **counts,
+            sampled=int(latency_ms > 0),
+            sampled_seconds=latency_ms / 1000,
+            last_error=told.get("lastError", ""),
+        )
 
     def add(self, other: Self) -> None:
         """Add what another has counted."""
@@ -30,6 +54,13 @@ class ComponentCounts:
             if each.name != "last_error":
                 setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
         self.last_error = other.last_error or self.last_error
+
+    def take(self) -> Self:
+        """Give what was counted, and begin anew; whoever counts in this object goes on to."""
+        taken = replace(self)
+        for each in fields(self):
+            setattr(self, each.name, each.default)
+        return taken
 
     @property
     def latency_ms(self) -> float:
@@ -39,13 +70,7 @@ class ComponentCounts:
     def told(self) -> dict[str, int | float | str]:
         """Give the counts in the words of a query's progress."""
         return {
-            "executed": self.executed,
-            "emitted": self.emitted,
-            "acked": self.acked,
-            "failed": self.failed,
-            "timedOut": self.timed_out,
-            "ackedTwice": self.acked_twice,
-            "errors": self.errors,
+            **{word: getattr(self, name) for name, word in _WORDS.items()},
             "executeLatencyMs": round(self.latency_ms, 3),
             "lastError": self.last_error,
         }

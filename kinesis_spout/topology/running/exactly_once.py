@@ -25,7 +25,7 @@ def run_until_clean(
             touched state, by the tuples' numbers. It finds the state as it was before, each time.
 
     Returns:
-        How the tuples ended that did not complete, in any run.
+        How those tuples ended that did not complete in one of the runs.
 
     Raises:
         NeverClean: other tuples failed each time.

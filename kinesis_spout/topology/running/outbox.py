@@ -1,8 +1,5 @@
 """What leaves a stage: parcels that are being filled, and blocks that are ready, by partition."""
 
-from collections.abc import Sequence
-from typing import Any
-
 from kinesis_spout.topology.components.tuples import Source
 from kinesis_spout.topology.running.blocks import Block, Parcel
 
@@ -25,11 +22,6 @@ class Outbox:
         self._parcels.append(parcel)
         return parcel
 
-    def put(self, parcel: Parcel, values: Sequence[Any], edges: dict[int, int]) -> None:
-        """Put a tuple into a parcel."""
-        if parcel.add(values, edges):
-            self._send(parcel)
-
     def clear(self) -> None:
         """Drop what is in it."""
         for parcel in self._parcels:
@@ -40,7 +32,7 @@ class Outbox:
         """Have all parcels ready, full or not."""
         for parcel in self._parcels:
             if parcel.values:
-                self._send(parcel)
+                self.send(parcel)
 
     def add(self, partition: int, block: Block) -> None:
         """Have a block ready."""
@@ -51,6 +43,7 @@ class Outbox:
         ready, self._ready = self._ready, []
         return ready
 
-    def _send(self, parcel: Parcel) -> None:
+    def send(self, parcel: Parcel) -> None:
+        """Have a parcel ready, full or not, and begin it anew."""
         self._ready.append((parcel.index % self._partitions, parcel.block()))
         parcel.clear()

@@ -2,14 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from pyspark import cloudpickle
 
+from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.topology.components.bolt import Bolt
 from kinesis_spout.topology.graph.component_graph import ComponentGraph
 from kinesis_spout.topology.graph.plan import Plan, plan_of
 from kinesis_spout.topology.topology_conf import TopologyConf
+
+SHELL_HOST: Final = "kinesis_spout.shell.host"
+"""The name in a component's conf of who shares the processes of shell components; see ``multilang.host``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,10 +62,12 @@ def program_of(
         options: the topology's.
         conf: for the components.
         parallelism: how many tasks Spark runs at a time.
+
+    Raises:
+        InvalidConfig: a bolt cannot be pickled.
     """
     plan = plan_of(graph, spout)
-    tasks = max((graph[component].parallelism for component in plan.exchanged), default=1)
-    partitions = options.partitions or max(1, min(tasks, parallelism))
+    partitions = options.partitions or max(1, min(plan.most_tasks(graph), parallelism))
     return Program(
         topology=name,
         graph=graph.without_objects(),
@@ -71,12 +77,19 @@ def program_of(
             "topology.message.timeout.secs": options.message_timeout_seconds,
             **conf,
         },
-        bolts={
-            component: cloudpickle.dumps(graph[component].made_of)  # type: ignore[no-untyped-call]
-            for component in plan.stage_of
-            if component != spout
-        },
+        bolts={component: _pickled(graph, component) for component in plan.stage_of if component != spout},
         timeout_seconds=options.message_timeout_seconds,
         partitions=partitions,
         ackers=partitions if options.ackers is None else options.ackers,
     )
+
+
+def _pickled(graph: ComponentGraph, component: str) -> bytes:
+    try:
+        pickled: bytes = cloudpickle.dumps(graph[component].made_of)  # type: ignore[no-untyped-call]
+    except Exception as error:
+        raise InvalidConfig(
+            f"bolt {component!r}: expected an object that can be pickled, got {type(error).__name__}: {error}; "
+            "open connections and files in prepare, not in __init__"
+        ) from error
+    return pickled

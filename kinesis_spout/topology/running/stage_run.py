@@ -1,15 +1,16 @@
 """Runs the components of one stage in one process, tuple by tuple.
 
-A tuple goes depth first: what a bolt emits to a bolt of the same stage is executed before ``emit`` returns. So
-nothing queues up, and a spout's tuple whose tree stays in the process is decided when its ``emit`` has returned. What is
-for a later stage is packed into blocks.
+A tuple goes depth first: what a bolt emits to a bolt of the same stage is executed before ``emit`` returns.
+So nothing queues up, and a spout's tuple whose tree stays in the process is decided when its ``emit`` has
+returned. What is for a later stage is packed into blocks.
 
-The end of a micro-batch comes in the order of the flow: each bolt gets its tick and its ``flush``, then what it still
-holds has timed out, then the next bolt's turn comes. Then what was done to trees is packed for the ackers.
+A micro-batch ends in the order of the flow: a bolt gets its tick and its ``flush``, what it still holds has
+timed out, then it is the next bolt's turn. Then what was done to trees is packed for the ackers.
 
 A run is kept by its process and used for micro-batch after micro-batch, with the user's objects in it.
 """
 
+import time
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,11 +20,12 @@ from typing import Any
 import numpy as np
 
 from kinesis_spout.topology.components.state import KeyValueState
+from kinesis_spout.topology.components.tuples import Source
 from kinesis_spout.topology.graph.plan import Route, context_of, source_of
-from kinesis_spout.topology.running.blocks import AckBlock, Block, CountsBlock, TupleBlock
+from kinesis_spout.topology.running.blocks import FULL_BLOCK, AckBlock, Block, CountsBlock, TupleBlock
 from kinesis_spout.topology.running.bolt_task import BoltTask
 from kinesis_spout.topology.running.choosing import chooser
-from kinesis_spout.topology.running.collecting import Collector, Output, Send
+from kinesis_spout.topology.running.collecting import Collector, Output, Send, Target
 from kinesis_spout.topology.running.component_counts import ComponentCounts
 from kinesis_spout.topology.running.outbox import Outbox
 from kinesis_spout.topology.running.program import Program
@@ -43,6 +45,7 @@ class StageRun:
         partition: which partition of the stage; says which task a bolt is here that any task will do for.
         clock: monotonic.
         record: is told of all that is emitted, if given: component, stream, values.
+        wall_clock: seconds since the epoch.
     """
 
     def __init__(
@@ -51,7 +54,9 @@ class StageRun:
         stage: int,
         partition: int,
         clock: Callable[[], float],
+        *,
         record: Record | None = None,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self.program = program
         self._graph = program.graph
@@ -60,6 +65,7 @@ class StageRun:
         self._partition = partition
         self._clock = clock
         self._record = record
+        self._wall_clock = wall_clock
         self.trees = Trees(clock, program.timeout_seconds)
         self.outbox = Outbox(program.partitions)
         self._tasks: dict[tuple[str, int], BoltTask] = {}
@@ -96,9 +102,11 @@ class StageRun:
 
     def receive(self, block: TupleBlock) -> None:
         """Execute the tuples of a block that is for this stage."""
-        execute = self._task(block.component, block.index).execute
-        for tup in block.tuples():
-            execute(tup)
+        send, trees = self._task(block.component, block.index).sender(block.source), self.trees
+        for values, root, edge, others in block.tuples():
+            trees.current, trees.value = root, 0
+            send(values, root, edge, others)
+            trees.leave()
 
     def run(
         self, blocks: Iterable[tuple[int, Block]], states: OpenState | None = None
@@ -117,7 +125,6 @@ class StageRun:
     def finish(self) -> None:
         """End the micro-batch: tick, flush, time out. What goes on is then in the outbox, counts and all."""
         for component in self._plan.stages[self.stage]:
-            # A flush may make the first task of a bolt further on, never one of this bolt.
             for task in [task for (name, _), task in self._tasks.items() if name == component]:
                 task.tick()
                 task.flush()
@@ -133,9 +140,7 @@ class StageRun:
             collectors.append((self._plan.spout, self._spout))
         taken: dict[str, ComponentCounts] = defaultdict(ComponentCounts)
         for component, collector in collectors:
-            taken[component].add(collector.counts)
-            # The object is known to those who count in it.
-            collector.counts.__init__()  # type: ignore[misc]
+            taken[component].add(collector.counts.take())
         return dict(taken)
 
     def close(self) -> None:
@@ -154,7 +159,7 @@ class StageRun:
             made = graph[component]
             task = BoltTask(
                 program.new_bolt(component),
-                context=context_of(graph, program.topology, made, index),
+                context=context_of(graph, program.topology, made, index, self._wall_clock),
                 conf={**program.conf, **made.conf},
                 collector=collector,
                 trees=self.trees,
@@ -169,7 +174,7 @@ class StageRun:
             for route in self._plan.routes[component, name]:
                 self._connect(output, route, component, name, index)
             if self._record is not None:
-                output.chosen.append(partial(_recorded, self._record, component, name))
+                _record_all(output, partial(self._record, component, name))
             collector.outputs[name] = output
 
     def _connect(self, output: Output, route: Route, component: str, stream: str, index: int) -> None:
@@ -186,17 +191,28 @@ class StageRun:
             return
         choose = chooser(route.grouping, graph[component].streams[stream], tasks, self._partition)
 
-        def chosen(values: Sequence[Any]) -> list[tuple[int, Send]]:
-            return [sends[index] for index in choose(values)]
+        alone = [[send] for send in sends]
+
+        def chosen(values: Sequence[Any]) -> list[Target]:
+            indexes = choose(values)
+            return alone[indexes[0]] if len(indexes) == 1 else [sends[index] for index in indexes]
 
         output.chosen.append(chosen)
 
-    def _posting(self, component: str, index: int, source: Any) -> Send:
+    def _posting(self, component: str, index: int, source: Source) -> Send:
         outbox = self.outbox
         parcel = outbox.parcel(component, index, source)
+        add_values, add_root, add_edge = parcel.values.append, parcel.roots.append, parcel.edges.append
+        in_parcel = parcel.values
 
-        def send(values: Sequence[Any], edges: dict[int, int]) -> None:
-            outbox.put(parcel, values, edges)
+        def send(values: Sequence[Any], root: int, edge: int, others: dict[int, int] | None) -> None:
+            if others is not None:
+                parcel.others[len(in_parcel)] = others
+            add_values(values)
+            add_root(root)
+            add_edge(edge)
+            if len(in_parcel) >= FULL_BLOCK:
+                outbox.send(parcel)
 
         return send
 
@@ -222,7 +238,18 @@ class StageRun:
                 self.outbox.add(acker, block)
 
 
-def _recorded(record: Record, component: str, stream: str, values: Sequence[Any]) -> list[tuple[int, Send]]:
-    """Look like a subscriber that wants no tuple."""
-    record(component, stream, values)
-    return []
+def _record_all(output: Output, record: Callable[[Sequence[Any]], None]) -> None:
+    """Have a function told of all that goes to an output."""
+
+    def wants_none(values: Sequence[Any]) -> Sequence[Target]:
+        record(values)
+        return ()
+
+    def recorded(
+        send: Send, values: Sequence[Any], root: int, edge: int, others: dict[int, int] | None
+    ) -> None:
+        record(values)
+        send(values, root, edge, others)
+
+    output.chosen.append(wants_none)
+    output.tasks = {task: partial(recorded, send) for task, send in output.tasks.items()}

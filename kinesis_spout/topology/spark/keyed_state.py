@@ -1,4 +1,4 @@
-"""The keyed state of a running topology, on the driver: which version a job begins with, and what follows from it."""
+"""The keyed state of a running topology, on the driver: which version a job begins with, and what follows."""
 
 import threading
 import time

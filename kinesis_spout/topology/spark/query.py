@@ -1,5 +1,6 @@
 """A running topology: how it is started, and the handle on it, shaped like PySpark's ``StreamingQuery``."""
 
+import time
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -15,12 +16,16 @@ from kinesis_spout.kinesis_spout import KinesisSpout
 from kinesis_spout.spark.driver.query import SpoutQuery
 from kinesis_spout.spark.tasks.jobs import classic_context
 from kinesis_spout.spark.tasks.task import TaskSettings
+from kinesis_spout.topology.components.spout import Spout
 from kinesis_spout.topology.graph.component_graph import Component
+from kinesis_spout.topology.graph.plan import context_of
 from kinesis_spout.topology.running.component_counts import ComponentCounts
-from kinesis_spout.topology.running.program import Program, program_of
+from kinesis_spout.topology.running.program import SHELL_HOST, Program, program_of
 from kinesis_spout.topology.spark.keyed_state import KeyedState
+from kinesis_spout.topology.spark.own_spout import OwnSpoutQuery
 from kinesis_spout.topology.spark.runner import TopologyRunner
 from kinesis_spout.topology.spark.spout_values import SpoutValues
+from shard_state import Pause
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -37,7 +42,7 @@ _LOOK_SECONDS: Final = 0.05
 class RunningSpout:
     """One spout of a running topology."""
 
-    query: SpoutQuery
+    query: SpoutQuery | OwnSpoutQuery
     counts: Callable[[], Mapping[str, ComponentCounts]]
 
 
@@ -47,7 +52,8 @@ class TopologyQuery:
     With several spouts each runs its own micro-batches through the graph, and this speaks for all of them.
     """
 
-    def __init__(self, name: str, spouts: Mapping[str, RunningSpout]) -> None:
+    def __init__(self, topology: "Topology", name: str, spouts: Mapping[str, RunningSpout]) -> None:
+        self._topology = topology
         self._name = name
         self._spouts = dict(spouts)
         self._run_id = str(uuid.uuid4())
@@ -70,19 +76,41 @@ class TopologyQuery:
 
     @property
     def spouts(self) -> dict[str, SpoutQuery]:
-        """The query of each spout, by the spout's id: its shards, its counters, its pause."""
+        """The queries of the ``KinesisSpout``s, by the spouts' ids: shards, counters, pauses."""
+        return {name: query for name, query in self._queries.items() if isinstance(query, SpoutQuery)}
+
+    @property
+    def own_spouts(self) -> dict[str, OwnSpoutQuery]:
+        """The queries of the spouts of your own, by the spouts' ids."""
+        return {name: query for name, query in self._queries.items() if isinstance(query, OwnSpoutQuery)}
+
+    @property
+    def _queries(self) -> dict[str, SpoutQuery | OwnSpoutQuery]:
         return {name: spout.query for name, spout in self._spouts.items()}
 
     @property
     def isActive(self) -> bool:  # noqa: N802
         """Whether all of it runs: it was neither stopped nor ended by an error."""
-        return all(query.isActive for query in self.spouts.values())
+        return all(query.isActive for query in self._queries.values())
 
     @property
     def status(self) -> dict[str, Any]:
-        """What the topology is doing now, or how it ended; of several spouts, of the first that tells of an end."""
-        ended = [query for query in self.spouts.values() if not query.isActive]
-        return (ended or list(self.spouts.values()))[0].status
+        """What the topology is doing now, or how it ended; of several spouts, of one that has ended."""
+        ended = [query for query in self._queries.values() if not query.isActive]
+        return (ended or list(self._queries.values()))[0].status
+
+    @property
+    def pause(self) -> Pause | None:
+        """Why deliveries pause, of the first spout whose do; None while none does."""
+        return next((query.pause for query in self._queries.values() if query.pause is not None), None)
+
+    def mermaid(self) -> str:
+        """Draw the topology with the components' counts as they are now; see ``Topology.mermaid``."""
+        return self._topology.mermaid(self.components)
+
+    def svg(self) -> str:
+        """Draw the topology with the components' counts as they are now; see ``Topology.svg``."""
+        return self._topology.svg(self.components)
 
     @property
     def components(self) -> dict[str, ComponentCounts]:
@@ -104,7 +132,7 @@ class TopologyQuery:
         """The progress of the newest micro-batches of all spouts, oldest first, the newest with ``components``."""
         of_all = [
             progress | {"name": self._name, "spout": name}
-            for name, query in self.spouts.items()
+            for name, query in self._queries.items()
             for progress in query.recentProgress
         ]
         of_all.sort(key=lambda progress: str(progress["timestamp"]))
@@ -116,14 +144,14 @@ class TopologyQuery:
 
     def exception(self) -> BaseException | None:
         """The error that ended the topology, if one did."""
-        errors = (query.exception() for query in self.spouts.values())
+        errors = (query.exception() for query in self._queries.values())
         return next((error for error in errors if error is not None), None)
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802
         """Wait until the topology ends, with the first of its spouts that does; see ``SpoutQuery``."""
         until = None if timeout is None else monotonic() + timeout
         while True:
-            for query in self.spouts.values():
+            for query in self._queries.values():
                 left = _LOOK_SECONDS if until is None else min(_LOOK_SECONDS, until - monotonic())
                 if query.awaitTermination(max(0.001, left)):
                     return None if timeout is None else True
@@ -132,7 +160,7 @@ class TopologyQuery:
 
     def processAllAvailable(self) -> None:  # noqa: N802
         """Wait until everything that is in the streams now is finished; see ``SpoutQuery``."""
-        for query in self.spouts.values():
+        for query in self._queries.values():
             query.processAllAvailable()
 
     def stop(self) -> None:
@@ -142,7 +170,7 @@ class TopologyQuery:
             KinesisSpoutError: what the first of them that could not store its last progress raised.
         """
         with ExitStack() as stopping:
-            for query in self.spouts.values():
+            for query in self._queries.values():
                 stopping.callback(query.stop)
 
     def __repr__(self) -> str:
@@ -168,14 +196,12 @@ def start_topology(topology: "Topology", spark: "SparkSession", name: str) -> To
         for spout in started.values():
             spout.query.stop()
         raise
-    return TopologyQuery(name, started)
+    return TopologyQuery(topology, name, started)
 
 
 def _check(component: Component) -> None:
-    spout = component.made_of
-    if not isinstance(spout, KinesisSpout):
-        raise InvalidConfig(f"spout {component.name!r}: expected a KinesisSpout, got {type(spout).__name__}")
-    spout.refuse_order("a topology")
+    if isinstance(component.made_of, KinesisSpout):
+        component.made_of.refuse_order("a topology")
 
 
 def _state(topology: "Topology", program: Program) -> KeyedState | None:
@@ -191,37 +217,68 @@ def _state(topology: "Topology", program: Program) -> KeyedState | None:
             f"topology {topology.name!r}: expected ackers with the state of {program.stateful[0]!r}, got none: "
             "without them nobody knows which records failed"
         )
-    if len(topology.graph.spouts) > 1:
+    spouts = topology.graph.spouts
+    if isinstance(spouts[0].made_of, Spout):
+        raise InvalidConfig(
+            f"topology {topology.name!r}: expected a KinesisSpout, as {program.stateful[0]!r} keeps state that is "
+            f"stored with the progress of its spout, got {type(spouts[0].made_of).__name__}"
+        )
+    if len(spouts) > 1:
         raise InvalidConfig(
             f"topology {topology.name!r}: expected one spout, as {program.stateful[0]!r} keeps state that is "
-            f"stored with the progress of its spout, got {len(topology.graph.spouts)}"
+            f"stored with the progress of its spout, got {len(spouts)}"
         )
     parallelism = {component: topology.graph[component].parallelism for component in program.stateful}
     return KeyedState(topology.name, topology.options.state, parallelism)
 
 
+def _start_own(
+    topology: "Topology", component: Component, context: "SparkContext", program: Program, name: str
+) -> RunningSpout:
+    options = topology.options
+    query = OwnSpoutQuery(
+        component.made_of,
+        context_of(topology.graph, topology.name, component, 0, time.time),
+        context,
+        program=program,
+        streams=dict(component.streams),
+        max_pending=options.max_spout_pending,
+        job_timeout_seconds=_JOB_TIMEOUTS * options.message_timeout_seconds,
+        name=name,
+    )
+    query.start()
+    return RunningSpout(query, lambda: query.counts)
+
+
 def _start(
     topology: "Topology", component: Component, spark: "SparkSession", context: "SparkContext", name: str
 ) -> RunningSpout:
-    spout: KinesisSpout = component.made_of
     options = topology.options
+    started = {"storm.id": f"{topology.name}-{uuid.uuid4()}", SHELL_HOST: context.applicationId}
     program = program_of(
         topology.name,
         topology.graph,
         component.name,
         options=options,
-        conf=topology.conf,
+        conf={**started, **topology.conf},
         parallelism=context.defaultParallelism,
     )
+    state = _state(topology, program)
+    spout = component.made_of
+    if isinstance(spout, Spout):
+        return _start_own(topology, component, context, program, name)
     config = msgspec.structs.replace(
         spout.config, message_timeout_seconds=_JOB_TIMEOUTS * options.message_timeout_seconds
     )
     fields = next(iter(component.streams.values())).fields
-    state = _state(topology, program)
     runners: list[TopologyRunner] = []
 
     def runner(context: "SparkContext", settings: TaskSettings) -> TopologyRunner:
-        runners.append(TopologyRunner(context, settings, program, SpoutValues(spout.scheme, fields), state))
+        runners.append(
+            TopologyRunner(
+                context, settings, program=program, to_values=SpoutValues(spout.scheme, fields), state=state
+            )
+        )
         return runners[0]
 
     query = spout.start_batches(spark, runner, name, door="topology", config=config, companion=state)

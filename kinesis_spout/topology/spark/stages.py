@@ -11,7 +11,7 @@ from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
 from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
 from kinesis_spout.spark.tasks.work import WorkSlice
 from kinesis_spout.topology.acking import TreeEnd
-from kinesis_spout.topology.running.blocks import Block
+from kinesis_spout.topology.running.blocks import Block, ForDriver
 from kinesis_spout.topology.running.program import Program
 from kinesis_spout.topology.running.verdicts import Unfinished, decide
 from kinesis_spout.topology.spark.kept_runs import ShippedProgram
@@ -35,6 +35,13 @@ _ACKER: Final = -1
 """In place of a stage: the ackers."""
 _MOST_SLICES: Final = 1 << 20
 """Of one task; tells the slices of different tasks apart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedTuples(ForDriver):
+    """The tuples of a spout on the driver whose trees did not complete, by their numbers, on their way to it."""
+
+    ends: Mapping[int, TreeEnd]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +121,12 @@ def run_acker(blocks: Iterable[Keyed]) -> Iterator[Block]:
     """Decide the trees of one acker; everything else goes on to the driver."""
     witness = Witness(_ACKER, partition_here())
     for found in decide(block for _, block in witness.watched(blocks)):
-        yield failed_trees(found) if isinstance(found, Unfinished) else found
+        if not isinstance(found, Unfinished):
+            yield found
+        elif found.opened.tuples:
+            yield failed_trees(found)
+        else:
+            yield EndedTuples(ends=found.ends)
     yield witness.seen
     set_aside_imports()
 

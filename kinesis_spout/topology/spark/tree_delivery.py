@@ -28,9 +28,6 @@ ToValues = Callable[[Record], Sequence[Any]]
 RecordId = tuple[str, str]
 """Shard and sequence number."""
 
-_LOOK_UP: Final = 64
-"""Records between two looks at the clock."""
-
 
 class _OpenRecord(msgspec.Struct, array_like=True):
     """A record whose tree is open, with what the books need if it fails."""
@@ -152,7 +149,7 @@ class TreeDelivery(SliceDelivery):
                 opened.roots.append(root)
                 opened.numbers.append(self.count + reached - 1)
                 opened.tuples.append(_OpenRecord(record, before))
-            if not reached % _LOOK_UP and clock() >= until:
+            if clock() >= until:
                 break
         self.delivered += reached
         self.count += reached

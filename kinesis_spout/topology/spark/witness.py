@@ -1,9 +1,10 @@
 """Notices that Spark ran a task of a job again, after others had taken in what came of the first time.
 
-Spark makes a stage's output again when the machine that kept it is lost. For most programs that is the same output; a
-topology's is not: a second time a shard gives other records, and every tuple another edge. Tasks that had read the first
-output and tasks that read the second would not fit together. So each run of a task leaves a mark with all that it sends,
-to every task after it; whoever collects the end of the job compares what they have seen.
+Spark makes a stage's output again when the machine that kept it is lost. For most programs that is the same
+output; a topology's is not: a second time a shard gives other records, and every tuple another edge. Tasks
+that had read the first output and tasks that read the second would not fit together. So each run of a task
+leaves a mark with all that it sends, to every task after it; whoever collects the end of the job compares
+what they have seen.
 """
 
 import secrets

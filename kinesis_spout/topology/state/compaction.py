@@ -1,9 +1,9 @@
 """Which files of a part to write anew together with its newest changes, and which of them a memory still lacks.
 
-**Merging.** New changes are merged with the last file while that is at most twice as large; so sizes at least halve
-from file to file. A part has few files (their number grows as the logarithm of its size), and a change is written
-anew only as often as the files that hold it grow by half: amortised, a constant number of times for each power of
-1.5 between a micro-batch and the whole. Small files are always merged.
+**Merging.** New changes are merged with the last file while that is at most twice as large; so sizes at least
+halve from file to file. A part has few files (their number grows as the logarithm of its size), and a change is
+written anew only as often as the files that hold it grow by half: amortised, a constant number of times for each
+power of 1.5 between a micro-batch and the whole. Small files are always merged.
 
 **Catching up.** A file of changes tells after which states it applies: those since the file before it in the list.
 So a memory that is some micro-batches old reads only the last files, although older ones were merged meanwhile.

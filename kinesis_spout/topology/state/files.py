@@ -1,9 +1,9 @@
 """The files of keyed state: Arrow IPC, written once and never changed, at any address that ``pyarrow.fs`` opens.
 
 A file has the columns ``key`` and ``value``, both pickled; a value of null says that the key was deleted. Its
-schema's metadata has the format's version and after which states it applies. Its name has a checksum of its bytes, so
-that a damaged file is known before it is parsed. It is durable when ``write`` returns; half a file that a crash
-leaves is named by no manifest, so it needs no other name while it is written.
+schema's metadata has the format's version and after which states it applies. Its name has a checksum of its
+bytes, so that a damaged file is known before it is parsed. It is durable when ``write`` returns; half a file that
+a crash leaves is named by no manifest, so it needs no other name while it is written.
 """
 
 import json
@@ -122,9 +122,7 @@ class StateFiles:
         try:
             found = self.filesystem.get_file_info([f"{self.root}/{path}" for path in paths])
         except OSError as error:
-            raise StateUnavailable(
-                f"the keyed state cannot be looked at in {self.address}: {error}"
-            ) from error
+            raise StateUnavailable(f"cannot look at keyed state in {self.address}: {error}") from error
         return sum(info.size or 0 for info in found)
 
     def modified(self, folder: str) -> Mapping[str, float]:
@@ -175,8 +173,8 @@ def _opened(address: str) -> tuple[Any, str]:
         filesystem, root = fs.FileSystem.from_uri(address)
     except (ValueError, OSError, ImportError) as error:
         raise InvalidConfig(
-            "expected the address of keyed state to be an absolute path that every machine has, or an address such "
-            f"as s3://bucket/folder, gs://bucket/folder or hdfs://host:port/folder, got {address!r}: {error}"
+            "expected the address of keyed state to be an absolute path that every machine has, or an address "
+            f"such as s3://bucket/folder, gs://bucket/folder or hdfs://host:port/folder, got {address!r}: {error}"
         ) from error
     return filesystem, root.rstrip("/")
 

@@ -1,7 +1,7 @@
 """What a stateful bolt is given: ``KeyValueState`` on what is stored, with the changes of one micro-batch over it.
 
-Stored values are kept as they were pickled. ``get`` of one that this micro-batch has not put gives a new object each
-time: so whatever is done to it in place is forgotten with the micro-batch, unless it is put.
+Stored values are kept as they were pickled. ``get`` of one that this micro-batch has not put gives a new object
+each time: so whatever is done to it in place is forgotten with the micro-batch, unless it is put.
 """
 
 import pickle
@@ -76,9 +76,9 @@ class PartitionState:
         index = task_of(own, self._parallelism)
         if index != self._index:
             raise InvalidConfig(
-                f"expected a key of task {self._index} of {self._parallelism}, got {key!r}, which is of task {index}: "
-                "a key must be the values of the fields that the tuple at hand was grouped by, one value or a "
-                "tuple of several; a single value that is a tuple itself is written (value,)"
+                f"expected a key of task {self._index} of {self._parallelism}, got {key!r}, which is of "
+                f"task {index}: a key must be the values of the fields that the tuple at hand was grouped by, one "
+                "value or a tuple of several; a single value that is a tuple itself is written (value,)"
             )
         return own
 

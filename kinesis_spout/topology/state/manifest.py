@@ -32,7 +32,8 @@ class PartitionPlace:
     @property
     def folder(self) -> str:
         """Where its files are, below the address of all state."""
-        return f"{life_folder(self.topology, self.life)}/{_segment(self.component)}/{self.parallelism}/{self.index}"
+        life = life_folder(self.topology, self.life)
+        return f"{life}/{_segment(self.component)}/{self.parallelism}/{self.index}"
 
     def path(self, name: str) -> str:
         """Where one of its files is, below the address of all state."""

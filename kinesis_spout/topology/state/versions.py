@@ -58,7 +58,7 @@ class StateVersions:
         return True
 
     def replaced(self, before: StateManifest, after: StateManifest) -> bool:
-        """Have another layout of the same state, as ``rescale`` gives it; False if the state was lost meanwhile."""
+        """Have another layout of the same state, as ``rescale`` gives it; False if it was lost meanwhile."""
         if self._current is not before:
             return False
         self._current = after

@@ -168,15 +168,10 @@ def test_a_shard_lost_alone_ends_the_consumer_and_nothing_more_is_stored(two_sha
         spout.finish(emitted)
     world.zookeeper.remove_owner(SECOND)
 
-    def ended() -> bool:
-        try:
-            spout.next_tuple()
-        except InvalidConfig as error:
-            assert 'mode="standby"' in str(error)
-            return True
-        return False
-
-    world.until(ended, "the consumer ends")
+    consumer, _ = spout._opened()
+    world.until(lambda: consumer._fatal is not None, "the consumer ends")
+    with pytest.raises(InvalidConfig, match='mode="standby"'):
+        spout.next_tuple()
     spout.close()
     assert world.stored_tally() == {}
     world.work(world.tally_spout(), "a", "b")

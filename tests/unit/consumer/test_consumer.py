@@ -245,7 +245,7 @@ class StoreThatFences(StoreThatFails):
         if self.fences_next:
             self.fences_next = False
             return CommitResult(fenced=frozenset(write.shard_id for write in writes))
-        return super().commit(writes)
+        return super().commit(writes, attachment)
 
 
 def test_what_was_fenced_is_dropped_with_its_letters_and_taken_again_from_what_is_stored(

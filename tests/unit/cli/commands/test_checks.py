@@ -122,7 +122,7 @@ def test_a_hadoop_url_at_which_somebody_listens_is_left_to_hadoop() -> None:
 def test_what_would_end_the_start_is_refused_before_spark_starts(
     monkeypatch: pytest.MonkeyPatch, problem: KinesisSpoutError, exit_code: int
 ) -> None:
-    monkeypatch.setattr("kinesis_spout.cli.commands.run.start_spark", refuses_to_start)
+    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", refuses_to_start)
     world = FakeWorld()
     world.problem = problem
     _, err = world.call("run", "json:loads", *SETTINGS, exit_code=exit_code)
@@ -133,7 +133,7 @@ def test_what_would_end_the_start_is_refused_before_spark_starts(
 def test_an_order_that_the_door_cannot_keep_is_refused_before_spark_starts(
     monkeypatch: pytest.MonkeyPatch, door: str
 ) -> None:
-    monkeypatch.setattr("kinesis_spout.cli.commands.run.start_spark", refuses_to_start)
+    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", refuses_to_start)
     _, err = FakeWorld().call("run", "json:loads", door, "--order", "key", *SETTINGS, exit_code=2)
     assert f"--order: expected unordered with {door}, got 'key'" in err
 
@@ -141,7 +141,7 @@ def test_an_order_that_the_door_cannot_keep_is_refused_before_spark_starts(
 def test_a_guarantee_that_spark_cannot_give_is_refused_before_it_starts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kinesis_spout.cli.commands.run.start_spark", refuses_to_start)
+    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", refuses_to_start)
     asked = ("run", "json:loads", "--guarantee", "at_most_once", *SETTINGS)
     _, err = FakeWorld().call(*asked, exit_code=2)
     assert "--guarantee: expected at_least_once or none on Spark, got 'at_most_once'" in err

@@ -14,7 +14,8 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 from kinesis_spout.cli.commands.run import find_handler
-from kinesis_spout.cli.commands.run_progress import Reading, open_view
+from kinesis_spout.cli.runs.progress_views import open_view
+from kinesis_spout.cli.runs.snapshot import Reading
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.errors import InvalidConfig, StreamNotFound, Unavailable
 from shard_state import Pause, SequenceNumber, ShardPhase, ShardStatus
@@ -84,7 +85,7 @@ def test_a_handler_that_cannot_be_called_is_refused(in_directory: Path, name: st
 def test_options_that_contradict_each_other_are_refused_before_spark_starts(
     arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kinesis_spout.cli.commands.run.start_spark", refuses_to_start)
+    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", refuses_to_start)
     FakeWorld().call("run", "json:loads", *arguments, *SETTINGS, exit_code=2)
 
 
@@ -98,7 +99,7 @@ def refuses_to_start(*_: object) -> None:
 
 
 def test_a_stream_that_does_not_exist_is_refused_before_spark_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kinesis_spout.cli.commands.run.start_spark", refuses_to_start)
+    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", refuses_to_start)
     world = FakeWorld()
     world.problem = StreamNotFound("no stream 'orders'")
     _, err = world.call("run", "json:loads", *SETTINGS, exit_code=3)
@@ -108,7 +109,7 @@ def test_a_stream_that_does_not_exist_is_refused_before_spark_starts(monkeypatch
 def test_an_endpoint_that_is_away_for_now_does_not_keep_a_run_from_starting(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("kinesis_spout.cli.commands.run.start_spark", SparkThatStarts().start)
+    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", SparkThatStarts().start)
     world = FakeWorld()
     world.problem = Unavailable("no answer")
     _, err = world.call("run", "json:loads", *SETTINGS, exit_code=130)
@@ -128,7 +129,7 @@ def test_an_endpoint_that_is_away_for_now_does_not_keep_a_run_from_starting(
 def test_a_handler_with_other_parameters_is_refused_before_spark_starts(
     in_directory: Path, monkeypatch: pytest.MonkeyPatch, source: str, door: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr("kinesis_spout.cli.commands.run.start_spark", refuses_to_start)
+    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", refuses_to_start)
     (in_directory / "wrong_handlers.py").write_text(source)
     sys.modules.pop("wrong_handlers", None)
     _, err = FakeWorld().call("run", "wrong_handlers:handle", *door, *SETTINGS, exit_code=2)
@@ -140,7 +141,7 @@ def test_json_lines_are_all_that_goes_to_standard_output(capsys: pytest.CaptureF
     query = QueryInProgress(lag="1500")
     query.counters.acked = 3
     query.last_error = Unavailable("down")
-    with open_view(json=True, per_shard=True) as view:
+    with open_view(json=True, detailed=True) as view:
         print("what a handler says")  # noqa: T201
         view.show(reading(query).take("running"))
     printed = capsys.readouterr()
@@ -156,7 +157,7 @@ def test_json_lines_are_all_that_goes_to_standard_output(capsys: pytest.CaptureF
 def test_a_log_gets_a_line_when_something_changes(capsys: pytest.CaptureFixture[str]) -> None:
     query = QueryInProgress()
     look = reading(query)
-    with open_view(json=False, per_shard=True) as view:
+    with open_view(json=False, detailed=True) as view:
         for state in ("running", "running", "stopped"):
             view.show(look.take(state))
     printed = capsys.readouterr()
@@ -181,7 +182,7 @@ def test_a_terminal_gets_a_live_table(monkeypatch: pytest.MonkeyPatch) -> None:
     query = QueryInProgress(lag="0")
     query.counters.delivered = 1234
     query.last_error = Unavailable("down")
-    with open_view(json=False, per_shard=True) as view:
+    with open_view(json=False, detailed=True) as view:
         view.show(reading(query).take("running"))
     shown = terminal.getvalue()
     assert "delivered 1,234" in shown
@@ -198,7 +199,7 @@ def test_what_the_jvm_writes_never_stands_behind_the_progress(monkeypatch: pytes
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(sys, "stderr", terminal)
-    with open_view(json=False, per_shard=False) as view:
+    with open_view(json=False, detailed=False) as view:
         assert terminal.getvalue() == "starting Spark\n"
         terminal.write("WARN NativeCodeLoader\n")
         view.show(reading(QueryInProgress()).take("running"))
@@ -221,7 +222,7 @@ def test_a_scheme_that_is_none_is_refused_before_spark_starts() -> None:
 
 def test_a_warning_that_repeats_is_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
     log = logging.getLogger("kinesis_spout.test_run")
-    with open_view(json=False, per_shard=False):
+    with open_view(json=False, detailed=False):
         for warning in ("no answer", "no answer", "something else", "no answer"):
             log.warning(warning)
     assert [line.partition(" ")[2] for line in capsys.readouterr().err.splitlines()] == [
@@ -236,7 +237,7 @@ def test_a_log_line_has_time_and_level_and_comes_from_the_level_on_that_was_aske
     capsys: pytest.CaptureFixture[str], *, json: bool
 ) -> None:
     ours, others = logging.getLogger("kinesis_spout.test_run"), logging.getLogger("botocore.test_run")
-    with open_view(json=json, per_shard=False, log_level="info"):
+    with open_view(json=json, detailed=False, log_level="info"):
         ours.debug("too little")
         ours.info("started: \x1b[2J with `retry_limit=3`")
         others.info("not ours")
@@ -262,7 +263,7 @@ def test_log_lines_stand_above_the_live_progress(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(sys, "stderr", terminal)
-    with open_view(json=False, per_shard=False, log_level="info") as view:
+    with open_view(json=False, detailed=False, log_level="info") as view:
         view.show(reading(QueryInProgress()).take("running"))
         before = len(terminal.getvalue())
         logging.getLogger("kinesis_spout.test_run").info("acquired 1 shard")
@@ -282,7 +283,7 @@ def test_the_level_of_the_log_is_an_option_of_run(
             logging.getLogger("kinesis_spout.test_run").debug("in detail")
             return super().start(*arguments)
 
-    monkeypatch.setattr("kinesis_spout.cli.commands.run.start_spark", Speaks().start)
+    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", Speaks().start)
     for level, is_shown in (("debug", True), ("info", False)):
         _, err = FakeWorld().call("run", "json:loads", "--log-level", level, *SETTINGS, exit_code=130)
         assert ("DEBUG kinesis_spout.test_run: in detail" in err + capfd.readouterr().err) is is_shown
@@ -309,7 +310,7 @@ def test_ctrl_c_while_spark_starts_waits_for_spark_and_begins_nothing(
 ) -> None:
     spark = SparkThatStarts()
     before = signal.getsignal(signal.SIGINT)
-    monkeypatch.setattr("kinesis_spout.cli.commands.run.start_spark", spark.start)
+    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", spark.start)
     FakeWorld().call("run", "json:loads", *SETTINGS, exit_code=130)
     assert spark.stopped
     assert "stopping when the start is done" in capfd.readouterr().err
@@ -323,10 +324,10 @@ def test_the_progress_says_that_deliveries_pause(capsys: pytest.CaptureFixture[s
     query = QueryInProgress()
     query.pause = PAUSE
     look = reading(query)
-    with open_view(json=False, per_shard=False) as view:
+    with open_view(json=False, detailed=False) as view:
         view.show(look.take("running"))
     assert capsys.readouterr().err.startswith("paused: delivered 0")
-    with open_view(json=True, per_shard=False) as view:
+    with open_view(json=True, detailed=False) as view:
         view.show(look.take("running"))
     document = json.loads(capsys.readouterr().out)
     assert document["state"] == "paused"
@@ -368,7 +369,7 @@ class QuietSpark:
 def run_it(
     monkeypatch: pytest.MonkeyPatch, query: StoppableQuery, *arguments: str, exit_code: int = 0
 ) -> str:
-    monkeypatch.setattr("kinesis_spout.cli.commands.run.start_spark", QuietSpark().start)
+    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", QuietSpark().start)
     monkeypatch.setattr("kinesis_spout.cli.commands.run._Job.start", lambda *_: query)
     _, err = FakeWorld().call(
         "run", "json:loads", "--until-caught-up", *arguments, *SETTINGS, exit_code=exit_code
@@ -399,14 +400,14 @@ def test_a_jvm_that_was_stopped_by_the_same_signal_is_a_note_and_no_traceback(
         def stop(self) -> None:
             raise Py4JNetworkError("Answer from Java side is empty")
 
-    monkeypatch.setattr("kinesis_spout.cli.commands.run.start_spark", Gone().start)
+    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", Gone().start)
     _, err = FakeWorld().call("run", "json:loads", *SETTINGS, exit_code=130)
     assert "Spark's JVM had ended already" in err
     assert "Traceback" not in err
 
 
 def test_a_run_that_is_to_catch_up_does_not_pause_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kinesis_spout.cli.commands.run._LONGEST_PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr("kinesis_spout.cli.runs.following._LONGEST_PAUSE_SECONDS", 0.05)
     query = StoppableQuery(pause=PAUSE)
     err = run_it(monkeypatch, query, exit_code=8)
     assert "error: paused: 97 of the last 100 outcomes are failures" in err

@@ -13,7 +13,7 @@ from kinesis_spout.errors import (
     StoreUnavailable,
     StreamRecreated,
 )
-from kinesis_spout.ports import CheckpointWrite, CommitResult
+from kinesis_spout.ports import Attachment, CheckpointWrite, CommitResult
 from kinesis_spout.settings.source_options import StreamReadOptions
 from kinesis_spout.structured.offsets import QueryOffset, ReadRange, ShardOffset, StreamOffset
 from kinesis_spout.structured.published import published_progress
@@ -163,9 +163,11 @@ def test_the_end_of_a_parent_is_stored_before_anything_of_its_child(world: World
     commits: list[list[str]] = []
 
     class RecordingStore(InMemoryCheckpointStore):
-        def commit(self, writes: Sequence[CheckpointWrite]) -> CommitResult:
+        def commit(
+            self, writes: Sequence[CheckpointWrite], attachment: Attachment | None = None
+        ) -> CommitResult:
             commits.append([write.shard_id for write in writes])
-            return super().commit(writes)
+            return super().commit(writes, attachment)
 
     def open_place(stream: str) -> InMemoryProcess:
         process = world.of(stream).process("query")

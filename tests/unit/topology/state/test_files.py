@@ -55,7 +55,7 @@ def test_an_address_with_a_scheme_is_the_same_place(files: StateFiles) -> None:
     assert len(StateFiles(Path(files.address).as_uri()).read(place(), name).keys) == len(ROWS)
 
 
-def test_files_of_any_file_system_are_written_and_read(files: StateFiles, tmp_path: Path) -> None:
+def test_files_of_any_file_system_are_written_and_read(tmp_path: Path) -> None:
     """What is not local goes through pyarrow.fs alone; here a part of the local one stands for it."""
     remote = StateFiles(str(tmp_path))
     remote.filesystem, remote.root = pa.fs.SubTreeFileSystem(str(tmp_path), pa.fs.LocalFileSystem()), "bucket"

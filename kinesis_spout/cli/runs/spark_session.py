@@ -1,7 +1,8 @@
-"""The Spark session of ``run``."""
+"""The Spark session of what a command runs."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,16 @@ def existing(py_files: Sequence[Path]) -> Sequence[Path]:
         raise WrongArguments(f"--py-files: expected files that exist, got {', '.join(missing)}")
     find_java()
     return py_files
+
+
+@contextmanager
+def running_spark(app_name: str, master: str | None, py_files: Sequence[Path]) -> Iterator["SparkSession"]:
+    """Start Spark as ``start_spark`` does, and stop it at the end."""
+    spark = start_spark(app_name, master, py_files)
+    try:
+        yield spark
+    finally:
+        stop_spark(spark)
 
 
 def start_spark(app_name: str, master: str | None, py_files: Sequence[Path]) -> "SparkSession":

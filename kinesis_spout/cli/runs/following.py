@@ -1,0 +1,188 @@
+"""Follows a query until it ends: shows how it goes, and stops it when it is told to."""
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Final, Protocol
+
+from kinesis_spout.cli.failures import DeadLettered, PausedTooLong, SparkFailed
+from kinesis_spout.cli.output import note
+from kinesis_spout.cli.runs.stop_signals import Stop
+from kinesis_spout.cli.settings import as_argument
+from kinesis_spout.consumer.pause_reports import pause_text
+from kinesis_spout.errors import KinesisError, KinesisSpoutError
+from kinesis_spout.settings import SpoutConfig
+from kinesis_spout.settings.messages import respelled
+from shard_state import Pause
+
+if TYPE_CHECKING:
+    from kinesis_spout.cli.world import World
+
+_LOOK_SECONDS: Final = 0.1
+_REFRESH_SECONDS: Final = 1.0
+_LONGEST_PAUSE_SECONDS: Final = 120.0
+"""How long a run that is to end when it has caught up stays paused, before it gives up."""
+
+
+class Followed(Protocol):
+    """A query: of one spout or of a topology."""
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802 - as StreamingQuery spells it
+        """Whether it runs."""
+        ...
+
+    @property
+    def pause(self) -> Pause | None:
+        """Why deliveries pause; None while they do not."""
+        ...
+
+    def processAllAvailable(self) -> None:  # noqa: N802
+        """Wait until all that is there now is finished."""
+        ...
+
+    def exception(self) -> BaseException | None:
+        """What ended it."""
+        ...
+
+    def stop(self) -> None:
+        """End it."""
+        ...
+
+
+def check_world(world: "World", config: SpoutConfig) -> None:
+    """Meet now, rather than when Spark has started, what would end the run then.
+
+    A stream that does not answer may do so later, and a consumer waits longer for it than this: that is only told.
+    """
+    for check in world.checks(config):
+        try:
+            check()
+        except KinesisError as error:
+            if not error.retriable:
+                raise
+            said = respelled(str(error), as_argument)
+            note(f"not reached yet, and tried again when Spark has started: {said}")
+
+
+def follow(
+    query: Followed,
+    stop: Stop,
+    show: Callable[[str], None],
+    *,
+    until_caught_up: bool,
+    look: Callable[[], None] = lambda: None,
+) -> None:
+    """Show how a query goes until it ends, is caught up, or is told to stop; then stop it.
+
+    Args:
+        query: started.
+        stop: tells it to stop.
+        show: shows how it goes, given the state; called each second, and once when it has ended.
+        until_caught_up: whether it ends when all that is in the stream at the beginning is finished.
+        look: called several times a second, and once when it has ended.
+
+    Raises:
+        What ended the query, or kept the last progress from being stored. PausedTooLong: it is to catch up, and
+        practically every record fails.
+    """
+    stop.started()
+    caught_up = _in_background(query.processAllAvailable) if until_caught_up else Future()
+    show_at = 0.0
+    patience, given_up_for = _Patience(endless=not until_caught_up), None
+    try:
+        while query.isActive and not caught_up.done():
+            pause = query.pause
+            if patience.is_over(paused=pause is not None) and pause is not None:
+                given_up_for = pause_text(pause)
+                break
+            look()
+            if time.monotonic() >= show_at:
+                show("running")
+                show_at = time.monotonic() + _REFRESH_SECONDS
+            if stop.wait(_LOOK_SECONDS):
+                show("stopping")
+                break
+    finally:
+        _stop_query(query)
+    look()
+    show("stopped" if query.exception() is None else "failed")
+    _raise_what_ended(query, given_up_for)
+
+
+def _raise_what_ended(query: Followed, given_up_for: str | None) -> None:
+    error = query.exception()
+    if isinstance(error, KinesisSpoutError):
+        raise error
+    if error is not None:
+        text = str(error).partition("\n")[0]
+        raise SparkFailed(
+            f"the query ended with {type(error).__name__}: {text}; --debug shows more"
+        ) from error
+    if given_up_for is not None:
+        raise PausedTooLong(
+            f"{given_up_for}, for {_LONGEST_PAUSE_SECONDS:g} s. No record was given up meanwhile; mend the "
+            "handler, or what it needs, and run again"
+        )
+
+
+def tell_dead_letters(counts: Iterable[tuple[SpoutConfig, int]], *, fail: bool) -> None:
+    """Say at the end how many records of each spout were dead-lettered, and where they are.
+
+    Raises:
+        DeadLettered: there are some, and they are to ``fail`` the run.
+    """
+    texts = [_dead_letters_text(config, count) for config, count in counts if count]
+    if texts and fail:
+        raise DeadLettered("\n".join(texts))
+    for text in texts:
+        note(text)
+
+
+def _dead_letters_text(config: SpoutConfig, count: int) -> str:
+    records = "1 record was" if count == 1 else f"{count:,} records were"
+    return (
+        f"{records} dead-lettered: `kinesis-spout dead-letters list --stream {config.stream} --app {config.app}` "
+        "shows them"
+    )
+
+
+class _Patience:
+    """How long a run that is to end by itself stays paused. Mutable."""
+
+    def __init__(self, *, endless: bool) -> None:
+        self._endless = endless
+        self._until: float | None = None
+
+    def is_over(self, *, paused: bool) -> bool:
+        """Look whether the query has paused for too long."""
+        if not paused or self._endless:
+            self._until = None
+            return False
+        self._until = self._until or time.monotonic() + _LONGEST_PAUSE_SECONDS
+        return time.monotonic() >= self._until
+
+
+def _stop_query(query: Followed) -> None:
+    try:
+        query.stop()
+    except KinesisSpoutError:
+        if query.exception() is None:  # else that is the error to be told, and this one its consequence
+            raise
+
+
+def _in_background(work: Callable[[], None]) -> "Future[None]":
+    """Do it on a thread that nobody waits for, not even when a second Ctrl-C ends the process."""
+    done: Future[None] = Future()
+
+    def do() -> None:
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 - what ended the query; its exception() tells it too
+            done.set_exception(error)
+        else:
+            done.set_result(None)
+
+    threading.Thread(target=do, name="kinesis-spout-caught-up", daemon=True).start()
+    return done

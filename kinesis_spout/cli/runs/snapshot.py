@@ -1,0 +1,144 @@
+"""How a run goes at one moment: what is shown of it."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from kinesis_spout.cli.output import duration
+from kinesis_spout.consumer.pause_reports import pause_text
+from shard_state import ShardStatus
+
+if TYPE_CHECKING:
+    from kinesis_spout.spark.driver.query import SpoutQuery
+
+_SHARD_HEADINGS: Final = ("shard", "phase", "checkpoint", "in flight", "waiting", "exhausted", "holes")
+_SUMMED: Final = (
+    "delivered", "acked", "retried", "dead_lettered", "records_per_second", "throttled", "timed_out", "bytes_read",
+    "commits", "shards",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """How a run goes at one moment; the counts are since its start."""
+
+    state: str
+    """starting, running, paused, stopping, stopped or failed."""
+    delivered: int
+    acked: int
+    retried: int
+    dead_lettered: int
+    records_per_second: float
+    """Deliveries since the snapshot before."""
+    lag_millis: int | None
+    """How far the shard furthest behind was, as of the newest micro-batch; None before the first."""
+    throttled: int
+    timed_out: int
+    bytes_read: int
+    commits: int
+    last_error: str | None
+    """What is being retried."""
+    paused: str | None
+    """Why deliveries pause; None while they do not."""
+    shards: tuple[ShardStatus, ...]
+
+    def document(self, *, detailed: bool) -> dict[str, Any]:
+        """Give it as JSON, with keys that stay; in detail, with its shards."""
+        document = asdict(self)
+        document["timestamp"] = timestamp()
+        document["shards"] = [_shard_document(shard) for shard in self.shards] if detailed else None
+        return document
+
+    def plus(self, other: Self) -> Self:
+        """Give both together: sums, the largest lag, the first error."""
+        return replace(
+            self,
+            state=other.state if other.paused is not None else self.state,
+            **{name: getattr(self, name) + getattr(other, name) for name in _SUMMED},
+            lag_millis=max(
+                (lag for lag in (self.lag_millis, other.lag_millis) if lag is not None), default=None
+            ),
+            last_error=self.last_error or other.last_error,
+            paused=self.paused or other.paused,
+        )
+
+    def line(self) -> str:
+        """Give it as a line of text."""
+        lag = "?" if self.lag_millis is None else duration(self.lag_millis)
+        return (
+            f"{self.state}: delivered {self.delivered:,}  acked {self.acked:,}  "
+            f"retried {self.retried:,}  dead-lettered {self.dead_lettered:,}  "
+            f"lag {lag}  {self.records_per_second:,.0f} records/s"
+        )
+
+    def details(self) -> tuple[Sequence[str], list[list[str]]]:
+        """Give the headings and the rows of a table: its shards."""
+        return _SHARD_HEADINGS, [_shard_cells(shard) for shard in self.shards]
+
+
+class Reading:
+    """Takes snapshots of a query. Mutable: rates are over the time since the last one."""
+
+    def __init__(self, query: "SpoutQuery") -> None:
+        self._query = query
+        self._at = time.monotonic()
+        self._delivered = 0
+
+    def take(self, state: str) -> Snapshot:
+        """Look now."""
+        query, counters, now = self._query, self._query.counters, time.monotonic()
+        rate = (counters.delivered - self._delivered) / max(now - self._at, 1e-3)
+        self._at, self._delivered = now, counters.delivered
+        progress = query.lastProgress
+        metrics = {} if progress is None else progress["sources"][0]["metrics"]
+        behind = metrics.get("maxMsBehindLatest")
+        error, pause = query.last_error, query.pause
+        return Snapshot(
+            state="paused" if pause is not None and state == "running" else state,
+            delivered=counters.delivered,
+            acked=counters.acked,
+            retried=counters.retried,
+            dead_lettered=counters.dead_lettered,
+            records_per_second=round(rate, 1),
+            lag_millis=None if behind is None else int(behind),
+            throttled=counters.throttled,
+            timed_out=counters.timed_out,
+            bytes_read=counters.bytes_read,
+            commits=counters.commits,
+            last_error=None if error is None else str(error),
+            paused=None if pause is None else pause_text(pause),
+            shards=tuple(query.shards()),
+        )
+
+
+def timestamp() -> str:
+    """Give the time of day, as JSON has it."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def _shard_document(shard: ShardStatus) -> dict[str, Any]:
+    return {
+        "shard_id": shard.shard_id,
+        "phase": shard.phase.name.lower(),
+        "epoch": shard.epoch,
+        "checkpoint": None if shard.checkpoint is None else str(shard.checkpoint),
+        "in_flight": shard.in_flight,
+        "waiting": shard.waiting,
+        "exhausted": shard.exhausted,
+        "holes": shard.holes,
+        "congested": shard.congested,
+    }
+
+
+def _shard_cells(shard: ShardStatus) -> list[str]:
+    return [
+        shard.shard_id,
+        shard.phase.name.lower().replace("_", " "),
+        "-" if shard.checkpoint is None else str(shard.checkpoint),
+        str(shard.in_flight),
+        str(shard.waiting),
+        str(shard.exhausted),
+        str(shard.holes),
+    ]

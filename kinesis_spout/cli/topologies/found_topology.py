@@ -1,0 +1,69 @@
+"""Finds the topology that the user names on the command line."""
+
+import inspect
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kinesis_spout.cli.failures import BrokenTopology, WrongArguments
+from kinesis_spout.cli.runs.users_code import find_in_module
+from kinesis_spout.errors import InvalidConfig
+
+if TYPE_CHECKING:
+    from kinesis_spout.topology import Topology
+
+Named = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODULE:BUILDER",
+        help="A TopologyBuilder, a Topology, or a function without arguments that gives one; MODULE is looked for "
+        "here first.",
+        show_default=False,
+    ),
+]
+
+
+def find_topology(name: str) -> "Topology":
+    """Import ``module:builder`` and build the topology. One from a builder is named after its module.
+
+    Raises:
+        WrongArguments: it cannot be imported, or is neither of the three.
+        BrokenTopology: the function raises, or what was wired is invalid.
+    """
+    from kinesis_spout.topology import Topology, TopologyBuilder  # noqa: PLC0415 - PySpark is slow to import
+
+    found = find_in_module(name, wanted="BUILDER", example="my_module:builder")
+    if not isinstance(found, (Topology, TopologyBuilder)):
+        found = _called(name, found)
+    try:
+        if isinstance(found, TopologyBuilder):
+            found = found.build(name.partition(":")[0].rpartition(".")[2])
+    except InvalidConfig as error:
+        raise BrokenTopology(f"{name}: {error}") from error
+    if not isinstance(found, Topology):
+        raise WrongArguments(
+            f"expected the function {name} to return a TopologyBuilder or a Topology, got a {type(found).__name__}"
+        )
+    return found
+
+
+def _called(name: str, function: Any) -> Any:
+    if not callable(function):
+        raise WrongArguments(
+            f"expected {name} to be a TopologyBuilder, a Topology, or a function that gives one, got a "
+            f"{type(function).__name__}"
+        )
+    try:
+        inspect.signature(function).bind()
+    except (TypeError, ValueError) as error:
+        raise WrongArguments(
+            f"expected a function that is called without arguments, got {name}: {error}"
+        ) from error
+    try:
+        return function()
+    except InvalidConfig as error:
+        raise BrokenTopology(f"{name}: {error}") from error
+    except Exception as error:  # the user's function may raise anything
+        raise BrokenTopology(
+            f"{name}: expected a topology, got {type(error).__name__}: {error}; --debug shows where"
+        ) from error

@@ -1,0 +1,80 @@
+"""The file that ``topology run`` writes and ``topology show`` reads: a line of JSON for each micro-batch."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from kinesis_spout.cli.failures import NotFound, WrongArguments
+
+if TYPE_CHECKING:
+    from kinesis_spout.topology.running.component_counts import ComponentCounts
+    from kinesis_spout.topology.spark.query import TopologyQuery
+
+_LOOKED_AT_BYTES: Final = 1 << 20
+"""At the end of the file; a line is a few kilobytes long."""
+
+
+class ProgressFile:
+    """Appends what is new of a query's progress. Mutable.
+
+    Raises:
+        WrongArguments: it cannot be opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._file = path.open("a", encoding="utf-8")
+        except OSError as error:
+            raise WrongArguments(f"--progress: expected a file that can be written, got {error}") from error
+        self._written: dict[str, int] = {}
+
+    def add(self, query: "TopologyQuery") -> None:
+        """Append the micro-batches that ended since the last time; the newest with the components' totals."""
+        for progress in query.recentProgress:
+            spout, batch = progress["spout"], progress["batchId"]
+            if batch > self._written.get(spout, -1):
+                self._written[spout] = batch
+                self._file.write(json.dumps(progress) + "\n")
+        self._file.flush()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+
+def newest_counts(path: Path) -> Mapping[str, "ComponentCounts"]:
+    """Read the newest totals of each component.
+
+    Raises:
+        WrongArguments: the file cannot be read, or holds something else.
+        NotFound: no micro-batch has ended yet.
+    """
+    from kinesis_spout.topology.running.component_counts import ComponentCounts  # noqa: PLC0415 - PySpark is slow
+
+    for line in reversed(_last_lines(path)):
+        try:
+            progress: Any = json.loads(line)
+            if isinstance(progress, dict) and "components" in progress:
+                return {
+                    name: ComponentCounts.from_told(told) for name, told in progress["components"].items()
+                }
+        except (ValueError, TypeError, AttributeError) as error:
+            raise WrongArguments(
+                f"--progress: expected a file that `topology run --progress` has written, got {path}: {error}"
+            ) from error
+    raise NotFound(f"{path}: no micro-batch has ended yet")
+
+
+def _last_lines(path: Path) -> list[bytes]:
+    """Give the whole lines at the end of the file; the last one may still be written."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - _LOOKED_AT_BYTES))
+            lines = file.read().split(b"\n")
+    except OSError as error:
+        raise WrongArguments(f"--progress: expected a file that can be read, got {error}") from error
+    return lines[1 if size > _LOOKED_AT_BYTES else 0 : -1]

@@ -1,0 +1,117 @@
+"""``kinesis-spout topology run``: a topology on Spark, until it is told to stop."""
+
+import contextlib
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kinesis_spout.cli.failures import INTERRUPTED
+from kinesis_spout.cli.runs.following import check_world, follow, tell_dead_letters
+from kinesis_spout.cli.runs.progress_views import LogLevel, open_view
+from kinesis_spout.cli.runs.spark_session import existing, running_spark
+from kinesis_spout.cli.runs.stop_signals import stop_signals
+from kinesis_spout.cli.topologies.found_topology import Named, find_topology
+from kinesis_spout.cli.topologies.progress_file import ProgressFile
+from kinesis_spout.cli.topologies.topology_snapshot import TopologyReading
+from kinesis_spout.settings import SpoutConfig
+
+if TYPE_CHECKING:
+    from kinesis_spout.topology import Topology
+
+
+def run(
+    ctx: typer.Context,
+    topology: Named,
+    *,
+    master: Annotated[
+        str | None,
+        typer.Option(
+            help='Where Spark runs: "local[2]", "spark://...". Unset: as spark-submit or spark-defaults say.',
+            show_default=False,
+        ),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="The query's name; the topology's unless given.", show_default=False)
+    ] = None,
+    progress: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Append a line of JSON for each micro-batch, for `topology show --progress`.",
+            show_default=False,
+        ),
+    ] = None,
+    py_files: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="A .py or .zip file to send to the executors; repeatable."),
+    ] = None,
+    until_caught_up: Annotated[
+        bool, typer.Option("--until-caught-up", help="End when all that is in the streams now is finished.")
+    ] = False,
+    fail_on_dead_letters: Annotated[
+        bool,
+        typer.Option("--fail-on-dead-letters", help="End with exit code 7 if records were dead-lettered."),
+    ] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print a line of JSON on standard output each second.")
+    ] = False,
+    log_level: Annotated[
+        LogLevel,
+        typer.Option(
+            metavar="LEVEL",
+            help="The least that is logged, on standard error: debug, info (the spouts' life), warning or error.",
+        ),
+    ] = "warning",
+) -> None:
+    """Run a topology on Spark until Ctrl-C or SIGTERM, and show what each component does.
+
+    A record is acked when its whole tree of tuples is; what fails or times out in the tree fails the record, to be
+    retried and in the end dead-lettered. A stop finishes what is in flight, stores the progress, and ends with 130
+    after Ctrl-C and with 0 after SIGTERM; a second Ctrl-C does not wait. On a cluster, send the module with
+    --py-files.
+
+    Next: `topology show --progress FILE` draws the counts; `kinesis-spout shards` and `dead-letters list` for
+    each spout.
+    """
+    found = find_topology(topology)
+    files = existing(py_files or ())
+    configs = _configs(found)
+    for config in configs.values():
+        check_world(ctx.obj, config)
+    dead_lettered: dict[str, int] = {}
+    with contextlib.ExitStack() as opened:
+        file = None if progress is None else opened.enter_context(ProgressFile(progress))
+        view = opened.enter_context(open_view(json=json, detailed=True, log_level=log_level))
+        stop = opened.enter_context(stop_signals())
+        spark = opened.enter_context(running_spark(name or found.name, master, files))
+        stop.listen()  # again: a Spark context takes SIGINT for itself
+        if stop.signal is None:
+            query = found.run(spark, name=name)
+            reading = TopologyReading(query)
+            follow(
+                query,
+                stop,
+                lambda state: view.show(reading.take(state)),
+                until_caught_up=until_caught_up,
+                look=lambda: None if file is None else file.add(query),
+            )
+            dead_lettered = {spout: each.counters.dead_lettered for spout, each in query.spouts.items()}
+    tell_dead_letters(
+        [(configs[spout], count) for spout, count in dead_lettered.items() if spout in configs],
+        fail=fail_on_dead_letters,
+    )
+    if stop.signal is signal.SIGINT:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _configs(topology: "Topology") -> dict[str, SpoutConfig]:
+    """Give the settings of each spout that reads Kinesis."""
+    from kinesis_spout.kinesis_spout import KinesisSpout  # noqa: PLC0415 - slow to import
+
+    return {
+        spout.name: spout.made_of.config
+        for spout in topology.graph.spouts
+        if isinstance(spout.made_of, KinesisSpout)
+    }

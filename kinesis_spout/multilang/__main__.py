@@ -1,0 +1,19 @@
+"""``python -m kinesis_spout.multilang``: components to be started by a host."""
+
+import argparse
+import sys
+
+from kinesis_spout.multilang.spout_component import command_line
+
+
+def main() -> int:
+    """Run the component that the arguments name; give the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m kinesis_spout.multilang")
+    components = parser.add_subparsers(required=True, metavar="COMPONENT")
+    spout = components.add_parser("spout", help="read a Kinesis stream for a topology", allow_abbrev=False)
+    command_line.add_options(spout)
+    return command_line.run(parser.parse_args())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+"""Finds the folder that a component's command runs in, wherever the job brought it to.
+
+Storm ships a folder ``resources/`` with the topology and runs commands in it. Spark ships files and archives with
+a job (``spark.files``, ``spark.archives``, ``--files``, ``--archives``); a component names what it needs of them.
+"""
+
+import os
+import shutil
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Final
+
+from kinesis_spout.errors import InvalidConfig
+
+_ARCHIVES: Final = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
+
+
+def find_resources(resources: str | os.PathLike[str]) -> Path:
+    """Find a folder, or unpack an archive, on this machine.
+
+    Args:
+        resources: a path that exists here; or the name of something that was shipped with the job, of which only
+            the last part counts ("resources" for ``--archives resources.zip#resources`` and for ``addFile`` of a
+            folder of that name).
+
+    Raises:
+        InvalidConfig: it is nowhere; names the places.
+    """
+    given = Path(resources)
+    places = [given.absolute(), *(root / given.name for root in _shipped_to())]
+    for place in places:
+        if place.is_dir():
+            return place
+        if place.is_file():
+            return _unpacked(place)
+    raise InvalidConfig(
+        f"resources: expected a folder or an archive, but there is none at {' or '.join(map(str, places))}; give "
+        "a path that exists on every machine, or ship it with the job (spark.archives, or "
+        "spark.sparkContext.addFile(folder, recursive=True)) and give its name"
+    )
+
+
+def _shipped_to() -> list[Path]:
+    """Give the folders where Spark puts what a job ships, if this is a process of Spark's."""
+    from pyspark import SparkFiles  # noqa: PLC0415 - not needed where the path exists
+
+    roots = [Path.cwd()]  # of a container of YARN or Kubernetes
+    try:
+        roots.insert(0, Path(SparkFiles.getRootDirectory()))
+    except (AssertionError, AttributeError, TypeError):  # no SparkContext has begun here
+        return roots
+    return roots
+
+
+def _unpacked(archive: Path) -> Path:
+    """Unpack an archive next to it, once for each version of it, and give the folder."""
+    if not archive.name.endswith(_ARCHIVES):
+        raise InvalidConfig(
+            f"resources: expected a folder, or an archive ({', '.join(_ARCHIVES)}), got the file {archive}"
+        )
+    status = archive.stat()
+    name = f"{archive.name}-{status.st_mtime_ns:x}-{status.st_size:x}"
+    parent = archive.parent if os.access(archive.parent, os.W_OK) else Path(tempfile.gettempdir())
+    folder = parent / f".{name}-{os.getuid()}"
+    if folder.is_dir():
+        return folder
+    unpacking = Path(tempfile.mkdtemp(prefix=f".{name}", dir=parent))
+    try:
+        _unpack(archive, unpacking)
+        # Whoever is first wins; what another process unpacked meanwhile is the same.
+        unpacking.rename(folder)
+    except OSError:
+        shutil.rmtree(unpacking, ignore_errors=True)
+        if not folder.is_dir():
+            raise
+    return folder
+
+
+def _unpack(archive: Path, folder: Path) -> None:
+    if archive.suffix != ".zip":
+        shutil.unpack_archive(archive, folder, filter="data")
+        return
+    with zipfile.ZipFile(archive) as opened:
+        for member in opened.infolist():
+            place = Path(opened.extract(member, folder))
+            mode = member.external_attr >> 16 & 0o777
+            if mode and place.is_file():  # zipfile forgets what may be executed
+                place.chmod(mode | 0o600)

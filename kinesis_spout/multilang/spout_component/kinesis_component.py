@@ -1,0 +1,133 @@
+"""``RecordSpout``, asked by a host: each command is one call of it.
+
+The host's message ids are the spout's own, so a topology's acks and fails find their delivery, also after the
+process was started again; one that belongs to nothing any more changes nothing. Retries, their limit, dead letters
+and checkpoints are the spout's, not the host's.
+
+What may pass is a line in the host's log. What no retry mends is reported as an error and ends the process with
+exit code 1; the host starts it again, and it goes on at what is stored.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from kinesis_spout.errors import InvalidConfig, KinesisSpoutError, SpoutClosed
+from kinesis_spout.multilang.component.component import WARN, GiveUp
+from kinesis_spout.multilang.component.spout import Spout
+from kinesis_spout.multilang.sendable import UnsendableValue
+from kinesis_spout.multilang.spout_component.record_values import RecordValues
+from kinesis_spout.settings import SpoutConfig
+from kinesis_spout.tuples.record_spout import Emitted, RecordSpout
+
+_LOGGER: Final = "kinesis_spout"
+
+
+class KinesisSpoutComponent(Spout):
+    """Reads a Kinesis stream for a topology. Mutable; one thread's.
+
+    It begins to read at the first ``activate``, or at a ``next`` of a host that says neither.
+
+    Args:
+        configure: makes the settings, with the topology's configuration to look into.
+        values: what a tuple has.
+        log_level: the least that goes to the host's log, as a level of ``logging``.
+    """
+
+    def __init__(
+        self,
+        configure: Callable[[Mapping[str, Any]], SpoutConfig],
+        values: RecordValues | None = None,
+        log_level: int = logging.INFO,
+    ) -> None:
+        self._configure = configure
+        self._values = values or RecordValues()
+        self._log_level = log_level
+        self._spout: RecordSpout | None = None
+        self._has_begun = False
+        self._is_active: bool | None = None
+        """None: the host has not said."""
+
+    def initialize(self, conf: dict[str, Any], context: dict[str, Any]) -> None:
+        """Take the settings; nothing is opened yet."""
+        del context
+        self.host_log.setFormatter(logging.Formatter("%(message)s"))
+        logger = logging.getLogger(_LOGGER)
+        logger.addHandler(self.host_log)
+        logger.setLevel(self._log_level)
+        try:
+            self._spout = RecordSpout(self._configure(conf), scheme=self._values)
+        except InvalidConfig as error:
+            raise GiveUp(str(error)) from error
+
+    def close(self) -> None:
+        """Store what is finished, and give the shards up.
+
+        Raises:
+            KinesisSpoutError: that could not be done. Nothing is lost: the records concerned come again.
+        """
+        try:
+            if self._spout is not None:
+                self._spout.close()
+        finally:
+            logging.getLogger(_LOGGER).removeHandler(self.host_log)
+
+    def activate(self) -> None:
+        """Begin to read, or go on."""
+        try:
+            self._opened.activate()
+        except KinesisSpoutError as error:
+            raise GiveUp(str(error)) from error  # a spout whose start failed is closed
+        self._has_begun = self._is_active = True
+
+    def deactivate(self) -> None:
+        """Emit nothing until ``activate``. Acks, fails, time-outs and commits go on."""
+        if self._has_begun:
+            self._opened.deactivate()
+        self._is_active = False
+
+    def next_tuple(self) -> None:
+        """Emit the next record, if there is one now."""
+        if self._is_active is None:
+            self.activate()  # old hosts say so only by asking
+        if not self._is_active:
+            return
+        try:
+            emitted = self._opened.next_tuple()
+        except KinesisSpoutError as error:
+            if not error.retriable:
+                raise GiveUp(str(error)) from error
+            self.log(f"tried again: {error}", WARN)
+            return
+        if emitted is not None:
+            self._emit_record(emitted)
+
+    def ack(self, message_id: Any) -> None:
+        """Finish a record."""
+        self._settle(lambda spout: spout.ack(message_id), message_id)
+
+    def fail(self, message_id: Any) -> None:
+        """Fail a delivery."""
+        self._settle(lambda spout: spout.fail(message_id, "failed in the topology, or timed out"), message_id)
+
+    def _emit_record(self, emitted: Emitted) -> None:
+        try:
+            self.emit(emitted.values, id=emitted.message_id)
+        except UnsendableValue as error:
+            self._opened.fail(emitted.message_id, error)
+
+    def _settle(self, settle: Callable[[RecordSpout], bool], message_id: Any) -> None:
+        if not isinstance(message_id, str):
+            self.log(f"expected a message id of this spout, got {message_id!r}: ignored", WARN)
+            return
+        try:
+            settle(self._opened)
+        except SpoutClosed:
+            return  # not begun yet: the id is of a process before this one, whose deliveries come again
+        except ValueError as error:
+            self.log(f"{error}: ignored", WARN)
+
+    @property
+    def _opened(self) -> RecordSpout:
+        assert self._spout is not None, "the host's commands come after the hand-shake"
+        return self._spout

@@ -1,0 +1,152 @@
+"""The windows of one key that were not executed yet: what is in them, and which of them are due. Pure: knows no clock.
+
+**By count.** A window is due with the tuple that makes it as many as its length. Then its first tuples leave, as many
+as the slide is long.
+
+**By time.** A window is ``[start, start + length)``, and its start a multiple of the slide, counted from the epoch. A
+key's *mark* says up to where its windows are closed: those that end at it or before. A tuple moves the mark to its
+time, less the lateness. So the mark never goes back, a window is due when the mark comes to its end, and a tuple is
+late if all windows that it belongs to are closed. A window without tuples is nothing.
+
+Only tuples are kept, each once, however many windows it is in.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kinesis_spout.errors import StateUnreadable
+from kinesis_spout.topology.components.windows import MICROSECONDS, Window
+
+_FORMAT: Final = 1
+_NEVER: Final = float("inf")
+
+Row = tuple[int, tuple[str, ...], tuple[Any, ...]]
+"""A tuple that is kept: its time in microseconds, its fields, its values."""
+
+
+@dataclass(slots=True)
+class OpenWindows:
+    """What is kept of one key. Mutable. Pickled into the state, by the name of ``restored_windows``."""
+
+    rows: list[Row] = field(default_factory=list)
+    """The tuples that an open window has, in the order in which they came."""
+    mark: float = -_NEVER
+    """By time: windows that end here or before are closed."""
+    next_end: float = _NEVER
+    """By time: where the first open window with a tuple ends."""
+    arrived: int = 0
+    """By time, with ticks: when the last tuple came, by the wall clock."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return restored_windows, (_FORMAT, self.rows, self.mark, self.next_end, self.arrived)
+
+
+def restored_windows(form: int, *values: Any) -> OpenWindows:
+    """Read what was stored.
+
+    Raises:
+        StateUnreadable: a newer version of this code has stored it.
+    """
+    if form != _FORMAT:
+        raise StateUnreadable(
+            f"expected windows of format {_FORMAT} in the state, got format {form!r}: a newer kinesis-spout has "
+            "stored them; upgrade this one"
+        )
+    return OpenWindows(*values)
+
+
+@dataclass(frozen=True, slots=True)
+class CountWindows:
+    """Windows of so many tuples."""
+
+    length: int
+    slide: int
+
+    def is_late(self, kept: OpenWindows, time: int) -> bool:
+        """Tell whether a tuple comes too late; none does."""
+        del kept, time
+        return False
+
+    def due(self, kept: OpenWindows, row: Row) -> list[Window]:
+        """Give the window that a tuple completes."""
+        if len(kept.rows) + 1 < self.length:
+            return []
+        rows = [*kept.rows, row]
+        return [_window(rows, rows[0][0], row[0])]
+
+    def add(self, kept: OpenWindows, row: Row) -> None:
+        """Keep a tuple, once the window that it completes is executed."""
+        kept.rows.append(row)
+        if len(kept.rows) == self.length:
+            del kept.rows[: self.slide]
+
+
+@dataclass(frozen=True, slots=True)
+class TimeWindows:
+    """Windows of so many microseconds."""
+
+    length: int
+    slide: int
+    lateness: int
+
+    def is_late(self, kept: OpenWindows, time: int) -> bool:
+        """Tell whether all windows are closed that a tuple of this time belongs to."""
+        return time // self.slide * self.slide + self.length <= kept.mark
+
+    def due(self, kept: OpenWindows, row: Row) -> list[Window]:
+        """Give the windows that a tuple closes, the first one first. It is in none of them."""
+        return [window for _, window in self._due(kept, row[0] - self.lateness)]
+
+    def add(self, kept: OpenWindows, row: Row) -> None:
+        """Keep a tuple, once the windows that it closes are executed."""
+        self.close(kept, row[0] - self.lateness)
+        kept.rows.append(row)
+        kept.next_end = min(kept.next_end, self._first_end(kept, row[0]))
+
+    def due_by(self, kept: OpenWindows, now: int) -> list[tuple[int, Window]]:
+        """Give the windows that the wall clock closes, each with the mark that closes it.
+
+        They have ended, and nothing has come, for as long as the lateness.
+        """
+        return self._due(kept, now - self.lateness) if kept.arrived <= now - self.lateness else []
+
+    def is_over(self, kept: OpenWindows, now: int) -> bool:
+        """Tell whether nothing is kept but a mark, for so long that it may be forgotten."""
+        return not kept.rows and kept.arrived <= now - self.lateness - self.length
+
+    def close(self, kept: OpenWindows, mark: float) -> None:
+        """Move the mark on, and forget the tuples of windows that are closed."""
+        if mark <= kept.mark:
+            return
+        kept.mark = mark
+        if mark >= kept.next_end:
+            kept.rows = [row for row in kept.rows if not self.is_late(kept, row[0])]
+            kept.next_end = min((self._first_end(kept, row[0]) for row in kept.rows), default=_NEVER)
+
+    def _due(self, kept: OpenWindows, mark: int) -> list[tuple[int, Window]]:
+        if mark < kept.next_end:
+            return []
+        found: dict[int, list[Row]] = defaultdict(list)
+        last_closed = (mark - self.length) // self.slide
+        for row in kept.rows:
+            for number in range(self._first(kept, row[0]), min(row[0] // self.slide, last_closed) + 1):
+                found[number].append(row)
+        starts = ((number * self.slide, rows) for number, rows in sorted(found.items()))
+        return [(start + self.length, _window(rows, start, start + self.length)) for start, rows in starts]
+
+    def _first_end(self, kept: OpenWindows, time: int) -> int:
+        return self._first(kept, time) * self.slide + self.length
+
+    def _first(self, kept: OpenWindows, time: int) -> int:
+        """Number the first open window that a time belongs to; all are numbered from the epoch."""
+        return int(max(time, kept.mark) - self.length) // self.slide + 1
+
+
+def _window(rows: Sequence[Row], start: int, end: int) -> Window:
+    return Window(
+        tuples=[dict(zip(fields, values, strict=True)) for _, fields, values in rows],
+        start=start / MICROSECONDS,
+        end=end / MICROSECONDS,
+    )

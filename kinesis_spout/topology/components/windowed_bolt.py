@@ -1,0 +1,202 @@
+"""A bolt that handles the tuples of a key window by window, with windows by count or by time.
+
+Windows outlive micro-batches, so what is in them is kept as keyed state (see ``StatefulBolt``): a tuple is acked
+once its values are in its window, and both are stored in one transaction. A restart goes on with windows that are
+half full; a record that failed is in none.
+
+**Who pays for a window.** What ``execute_window`` emits is anchored to the tuple that completed the window. If that
+fails, or anything that came of it, then the record of that tuple fails, and the micro-batch is run again without it:
+the window is open again, and the next tuple of the key completes it, the same one in a later delivery or another one.
+So a window is executed again until that succeeds, and then counts once.
+"""
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, ClassVar
+
+from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.handler import Reject
+from kinesis_spout.topology.components.bolt import StatefulBolt
+from kinesis_spout.topology.components.collector import OutputCollector
+from kinesis_spout.topology.components.context import TaskContext
+from kinesis_spout.topology.components.open_windows import CountWindows, OpenWindows, TimeWindows
+from kinesis_spout.topology.components.output import DEFAULT_STREAM
+from kinesis_spout.topology.components.state import KeyValueState
+from kinesis_spout.topology.components.tuples import Tuple
+from kinesis_spout.topology.components.windows import MICROSECONDS, Count, Seconds, Window
+
+
+class WindowedBolt(StatefulBolt):
+    """Handles windows of tuples: write ``execute_window`` and emit with ``emit``. Its tuples are acked for you.
+
+    Each key has windows of its own; a key is the values of the fields that it is subscribed by, with
+    ``fields_grouping``. Set the attributes below in your class, or in its ``__init__``.
+    """
+
+    length: Count | Seconds
+    """``Count(100)``: a window has 100 tuples of a key, never fewer. ``Seconds(60)``: it has all tuples of a key whose
+    time is in one minute, one or more; it begins at a multiple of the slide since the epoch."""
+    slide: Count | Seconds | None = None
+    """How far it is from the beginning of a window to that of the next one; as a length, and at most as long. None is
+    as long: each tuple is in one window."""
+    lateness_seconds: float = 0.0
+    """By time: how long after the end of a window its tuples may still come."""
+    tick_seconds: ClassVar[float | None] = None
+    """By time: if set, windows are closed by the wall clock, too, with the first micro-batch that ends after so many
+    seconds: those that ended ``lateness_seconds`` ago or before, of keys that got no tuple meanwhile. Nobody waits for
+    what they emit: it has no anchor, so what fails of it is lost."""
+    _given: Tuple | tuple[()] = ()
+
+    @abstractmethod
+    def execute_window(self, key: Any, window: Window) -> None:
+        """Handle a window that is complete. Called once for each, but again if what came of it failed.
+
+        What it raises fails the tuple that completed the window, and the window stays open. Catch what will not
+        be better the next time: no later tuple of the key gets past a window that can never be executed.
+
+        Args:
+            key: the value of the field that the tuples are grouped by; of several fields, a tuple of theirs.
+            window: its tuples.
+        """
+
+    def time_of(self, tup: Tuple) -> float:
+        """Say when a tuple happened, in seconds since the epoch. Unless overridden that is when it is executed."""
+        del tup
+        return self._wall_clock()
+
+    def late(self, tup: Tuple) -> None:
+        """Handle a tuple all of whose windows were executed before it came. It is acked for you, too.
+
+        Unless overridden its record is given up, and goes to the dead letters.
+        """
+        raise Reject(
+            f"too late: its time is {self.time_of(tup):.6f}, and the windows of that time were executed before"
+        )
+
+    def emit(self, values: Sequence[Any], stream: str = DEFAULT_STREAM) -> None:
+        """Emit a tuple, anchored to the one that completed the window, or that came late; on a tick to none."""
+        self.collector.emit(values, self._given, stream)
+
+    # What the topology calls
+
+    def prepare(self, conf: Mapping[str, Any], context: TaskContext, collector: OutputCollector) -> None:
+        """See ``Bolt``."""
+        super().prepare(conf, context, collector)
+        self._windows = windows_of(self, context.component)
+        self._wall_clock = context.wall_clock
+        self._keys = {source: _key_by(fields) for source, fields in context.grouped_by.items()}
+
+    def init_state(self, state: KeyValueState) -> None:
+        """See ``StatefulBolt``."""
+        self._state = state
+
+    def execute(self, tup: Tuple) -> None:
+        """See ``Bolt``."""
+        if tup.is_tick:
+            self._tick()
+            return
+        self._given = tup
+        try:
+            self._take(tup)
+        finally:
+            self._given = ()
+        if not tup.state:
+            self.collector.ack(tup)
+
+    def _take(self, tup: Tuple) -> None:
+        """Put a tuple into its windows. Nothing is changed if ``execute_window`` or ``late`` raises."""
+        windows = self._windows
+        key = self._keys[tup.component, tup.stream](tup)
+        row = (self._time(tup), tup.fields, tuple(tup.values))
+        kept = self._state.get(key) or OpenWindows()
+        if windows.is_late(kept, row[0]):
+            self.late(tup)
+            return
+        for window in windows.due(kept, row):
+            self.execute_window(key, window)
+        windows.add(kept, row)
+        if self.tick_seconds is not None:
+            kept.arrived = round(self._wall_clock() * MICROSECONDS)
+        if kept.rows:
+            self._state.put(key, kept)
+        else:
+            self._state.delete(key)
+
+    def _time(self, tup: Tuple) -> int:
+        seconds = self.time_of(tup)
+        if not isinstance(seconds, (int, float)) or not math.isfinite(seconds):
+            raise InvalidConfig(
+                f"expected time_of to give seconds since the epoch, a finite number, got {seconds!r}"
+            )
+        return round(seconds * MICROSECONDS)
+
+    def _tick(self) -> None:
+        windows = self._windows
+        if not isinstance(windows, TimeWindows):
+            return
+        now = round(self._wall_clock() * MICROSECONDS)
+        looked_at = [
+            (key, kept)
+            for key, kept in self._state.items()
+            if windows.is_over(kept, now) or windows.due_by(kept, now)
+        ]
+        for key, kept in looked_at:
+            if windows.is_over(kept, now):
+                self._state.delete(key)
+            else:
+                self._close(windows, key, kept, now)
+
+    def _close(self, windows: TimeWindows, key: Any, kept: OpenWindows, now: int) -> None:
+        for mark, window in windows.due_by(kept, now):
+            try:
+                self.execute_window(key, window)
+            except BaseException as error:  # noqa: BLE001 - no tuple is at stake; the window stays for the next tick
+                self.collector.report_error(error)
+                return
+            windows.close(kept, mark)
+            self._state.put(key, kept)
+
+
+def windows_of(bolt: WindowedBolt, component: str) -> CountWindows | TimeWindows:
+    """Read how long a bolt's windows are.
+
+    Raises:
+        InvalidConfig: names the component, and what does not go together.
+    """
+    where = f"bolt {component!r}"
+    length = getattr(bolt, "length", None)
+    slide = length if bolt.slide is None else bolt.slide
+    if not isinstance(length, (Count, Seconds)):
+        raise InvalidConfig(
+            f"{where}: expected the length of its windows, as in length = Seconds(60), got {length!r}"
+        )
+    if type(slide) is not type(length) or slide.units > length.units:
+        raise InvalidConfig(
+            f"{where}: expected a slide that is as long as the windows or shorter, {length!r}, so that every tuple "
+            f"is in one; got {slide!r}"
+        )
+    lateness = bolt.lateness_seconds
+    if not (isinstance(lateness, (int, float)) and math.isfinite(lateness) and lateness >= 0):
+        raise InvalidConfig(f"{where}: expected lateness_seconds of 0 or more, got {lateness!r}")
+    if isinstance(length, Seconds):
+        return TimeWindows(length.units, slide.units, round(lateness * MICROSECONDS))
+    if lateness or bolt.tick_seconds is not None:
+        raise InvalidConfig(
+            f"{where}: expected lateness_seconds and tick_seconds with windows by time only, got {length!r}"
+        )
+    return CountWindows(length.units, slide.units)
+
+
+def _key_by(fields: Sequence[str]) -> Callable[[Tuple], Any]:
+    """Give what finds the key of a tuple, as ``KeyValueState`` has it."""
+    if len(fields) > 1:
+        return itemgetter(*fields)
+    [field] = fields
+
+    def value(tup: Tuple) -> Any:
+        found = tup[field]
+        return (found,) if isinstance(found, tuple) else found
+
+    return value

@@ -1,0 +1,142 @@
+"""The elements of the SVG picture, with their colours: in light, and in dark where the reader's system is."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
+from unicodedata import category, east_asian_width
+from xml.etree import ElementTree as ET
+
+CHAR_WIDTH: Final = 7.3
+"""Of the text at 12 px: a little more than the widest usual font has."""
+BOLD_CHAR_WIDTH: Final = 8.6
+"""Of the names, at 14 px."""
+LABEL_HEIGHT: Final = 14.0
+_UNSEEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+"""The categories of characters that are controls, move others, or are none."""
+_ROUND: Final = 8.0
+_HEAD: Final = 7.0
+
+_STYLE: Final = """
+  text { font-family: ui-monospace, "SF Mono", "Cascadia Mono", "DejaVu Sans Mono", Menlo, Consolas, monospace;
+         font-size: 12px; fill: #1f2933 }
+  .ground { fill: #ffffff } .frame { fill: #f3f5f8; stroke: #d5dbe3 }
+  .title { font-size: 16px; font-weight: bold } .name { font-size: 14px; font-weight: bold }
+  .stage, .kind, .label { fill: #52606d } .bad { fill: #b91c1c; font-weight: bold }
+  .middle { text-anchor: middle } .end { text-anchor: end }
+  .spout { fill: #dbeafe; stroke: #2563eb } .bolt { fill: #ffffff; stroke: #64748b }
+  .fused, .exchanged { fill: none; stroke: #64748b; stroke-width: 1.5 } .exchanged { stroke: #c2410c }
+  .head { fill: #64748b } .exchanged-head { fill: #c2410c }
+  .exchange { stroke: #c2410c; stroke-width: 1.5; stroke-dasharray: 5 5 }
+"""
+_DARK: Final = """
+    text { fill: #e4e7eb } .ground { fill: #14181d } .frame { fill: #1c2229; stroke: #323b46 }
+    .stage, .kind, .label { fill: #a3b1c0 } .bad { fill: #fca5a5 }
+    .spout { fill: #1e3a5f; stroke: #60a5fa } .bolt { fill: #262e38; stroke: #7b8794 }
+    .fused { stroke: #94a3b8 } .exchanged { stroke: #fb923c }
+    .head { fill: #94a3b8 } .exchanged-head { fill: #fb923c } .exchange { stroke: #fb923c }
+"""
+
+
+def cut(text: str, longest: int | None = None) -> str:
+    """Give a text as it is shown: without what is no character to be seen, and at most so wide."""
+    shown = "".join("\ufffd" if category(each) in _UNSEEN else each for each in text)
+    if longest is None or columns(shown) <= longest:
+        return shown
+    end = next(at for at in range(len(shown), -1, -1) if columns(shown[:at]) < longest)
+    return shown[:end] + "…"
+
+
+def columns(text: str) -> int:
+    """Say how many characters of usual width a text is wide."""
+    return len(text) + sum(east_asian_width(each) in "WF" for each in text)
+
+
+class Drawing:
+    """A picture that is being drawn. Mutable; what comes later covers what came before."""
+
+    def __init__(self, width: float, height: float, title: str) -> None:
+        size = {"width": _number(width), "height": _number(height)}
+        self._root = ET.Element(
+            "svg",
+            {
+                "xmlns": "http://www.w3.org/2000/svg",
+                "viewBox": f"0 0 {_number(width)} {_number(height)}",
+                "role": "img",
+                **size,
+            },
+        )
+        self._add("title").text = cut(title)
+        self._add("style").text = f"{_STYLE}  @media (prefers-color-scheme: dark) {{{_DARK}  }}\n"
+        self._add("rect", {"class": "ground", **size})
+
+    def text(self, left: float, line: float, text: str, kind: str, *, whole: str | None = None) -> None:
+        """Write a text on a line; ``whole`` is what was cut to become it."""
+        element = self._add("text", {"class": kind, "x": _number(left), "y": _number(line)})
+        element.text = cut(text)
+        if whole is not None and whole != text:
+            ET.SubElement(element, "title").text = cut(whole)
+
+    def frame(self, left: float, top: float, width: float, height: float) -> None:
+        """Draw the frame of a stage."""
+        self._rectangle("frame", left, top, width, height, roundness=_ROUND)
+
+    def box(self, left: float, top: float, width: float, height: float, *, is_spout: bool) -> None:
+        """Draw the box of a component; a spout's is rounder."""
+        self._rectangle(
+            "spout" if is_spout else "bolt",
+            left,
+            top,
+            width,
+            height,
+            roundness=_ROUND * (2.5 if is_spout else 1),
+        )
+
+    def exchange(self, left: float, top: float, bottom: float) -> None:
+        """Draw the line of an exchange."""
+        x = _number(left)
+        self._add("line", {"class": "exchange", "x1": x, "x2": x, "y1": _number(top), "y2": _number(bottom)})
+
+    def arrow(self, points: Sequence[tuple[float, float]], *, fused: bool) -> None:
+        """Draw an arrow through points: curves between them, and lines where it stays level."""
+        steps = [f"M {_pair(*points[0])}"]
+        for (x, y), (to_x, to_y) in pairwise(points):
+            if abs(y - to_y) < 1:
+                steps.append(f"L {_pair(to_x, to_y)}")
+            else:
+                middle = (x + to_x) / 2
+                steps.append(f"C {_pair(middle, y)} {_pair(middle, to_y)} {_pair(to_x, to_y)}")
+        self._add("path", {"class": "fused" if fused else "exchanged", "d": " ".join(steps)})
+        x, y = points[-1]
+        head = f"M {_pair(x, y)} L {_pair(x - _HEAD, y - _HEAD / 2)} L {_pair(x - _HEAD, y + _HEAD / 2)} Z"
+        self._add("path", {"class": "head" if fused else "exchanged-head", "d": head})
+
+    def document(self) -> str:
+        """Give the document."""
+        ET.indent(self._root)
+        return ET.tostring(self._root, encoding="unicode") + "\n"
+
+    def _rectangle(
+        self, kind: str, left: float, top: float, width: float, height: float, *, roundness: float
+    ) -> None:
+        self._add(
+            "rect",
+            {
+                "class": kind,
+                "x": _number(left),
+                "y": _number(top),
+                "width": _number(width),
+                "height": _number(height),
+                "rx": _number(roundness),
+            },
+        )
+
+    def _add(self, tag: str, attributes: dict[str, str] | None = None) -> ET.Element:
+        return ET.SubElement(self._root, tag, attributes or {})
+
+
+def _pair(x: float, y: float) -> str:
+    return f"{_number(x)},{_number(y)}"
+
+
+def _number(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")

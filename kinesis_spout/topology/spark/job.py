@@ -1,0 +1,92 @@
+"""One Spark job for a micro-batch, whatever its spout is: stages, an exchange between each two, and ackers.
+
+    first stage > exchange > stage ... > exchange > ackers > what came of it
+
+All that leaves a stage goes through one exchange, packed in blocks by target; also what only passes on: what the
+driver is to know comes out at the end, once. Without a grouping that needs an exchange there is one stage, which
+decides its trees by itself.
+"""
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pyspark import RDD, SparkContext
+
+from kinesis_spout.errors import HandlerKilledWorker
+from kinesis_spout.spark.tasks.jobs import tagged
+from kinesis_spout.topology.running.blocks import Block, CountsBlock
+from kinesis_spout.topology.running.component_counts import ComponentCounts
+from kinesis_spout.topology.running.program import Program
+from kinesis_spout.topology.spark.kept_runs import ShippedProgram
+from kinesis_spout.topology.spark.stages import Keyed, LaterStage, run_acker
+from kinesis_spout.topology.spark.witness import Seen, contradict
+from kinesis_spout.topology.state import StateManifest
+
+FirstStage = Callable[[Iterable[Any]], Iterator[Keyed]]
+
+
+class TopologyJobs:
+    """Runs the jobs of one spout of a topology, and counts what the components do. Mutable; thread-safe.
+
+    Args:
+        context: what the jobs run on.
+        program: what runs.
+        state: where its keyed state is.
+    """
+
+    def __init__(self, context: SparkContext, program: Program, state: str | None) -> None:
+        self._context = context
+        self._program = program
+        self.shipped = ShippedProgram(program, state)
+        self._lock = threading.Lock()
+        self._counts: dict[str, ComponentCounts] = defaultdict(ComponentCounts)
+
+    @property
+    def counts(self) -> dict[str, ComponentCounts]:
+        """What the components have done since the start. A copy."""
+        with self._lock:
+            return {component: replace(counts) for component, counts in self._counts.items()}
+
+    def run(
+        self, tag: str, packs: Sequence[Any], first: FirstStage, state: StateManifest | None = None
+    ) -> list[Block]:
+        """Run a job, and give what came out of it.
+
+        Args:
+            tag: to cancel it by.
+            packs: one element for each task of the first stage.
+            first: the first stage.
+            state: what the bolts with state begin with.
+
+        Raises:
+            HandlerKilledWorker, HandlerBroken, SparkGone: as ``BatchRunner.run``.
+        """
+        program = self._program
+        with tagged(self._context, tag):
+            travelling: RDD[Keyed] = self._context.parallelize(packs, len(packs)).mapPartitions(first)
+            for stage in range(1, len(program.plan.stages)):
+                later = LaterStage(shipped=self.shipped, stage=stage, state=state)
+                travelling = travelling.partitionBy(program.partitions, _as_told).mapPartitions(later)
+            if program.plan.exchanges and program.ackers:
+                found = travelling.partitionBy(program.ackers, _as_told).mapPartitions(run_acker).collect()
+            else:
+                found = travelling.values().collect()
+        self._add(block for block in found if isinstance(block, CountsBlock))
+        if contradict(block for block in found if isinstance(block, Seen)):
+            raise HandlerKilledWorker(
+                f"job {tag}: an executor was lost, and Spark ran a part of the job again"
+            )
+        return found
+
+    def _add(self, blocks: Iterable[CountsBlock]) -> None:
+        with self._lock:
+            for block in blocks:
+                for component, counts in block.counts.items():
+                    self._counts[component].add(counts)
+
+
+def _as_told(partition: int) -> int:
+    return partition

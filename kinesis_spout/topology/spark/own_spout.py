@@ -1,0 +1,304 @@
+"""A spout of the user's own, on the driver: asked for tuples, run as micro-batches, told what became of each.
+
+One thread does it all, so that the spout is never called by two: it asks for tuples until there are none or
+enough, runs them as one job, and tells of each how it ended. At most ``max_spout_pending`` tuples are out at
+a time.
+"""
+
+import logging
+import threading
+import uuid
+from collections import deque
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from time import monotonic
+from typing import Any, Final
+
+from pyspark import SparkContext
+
+from kinesis_spout.consumer.counters import Counters
+from kinesis_spout.errors import HandlerKilledWorker, InvalidConfig
+from kinesis_spout.handler import failure_of
+from kinesis_spout.spark.tasks.jobs import cancel
+from kinesis_spout.topology.acking import Ending, TreeEnd
+from kinesis_spout.topology.components.context import TaskContext
+from kinesis_spout.topology.components.output import DEFAULT_STREAM, Stream
+from kinesis_spout.topology.components.spout import Spout
+from kinesis_spout.topology.running.component_counts import ComponentCounts
+from kinesis_spout.topology.running.program import Program
+from kinesis_spout.topology.spark.given_tuples import FirstStageOfTuples, GivenTuple
+from kinesis_spout.topology.spark.job import TopologyJobs
+from kinesis_spout.topology.spark.stages import EndedTuples
+
+_SHORTEST_REST: Final = 0.005
+_LONGEST_REST: Final = 0.2
+"""Between two rounds in which the spout had nothing."""
+_JOIN_SECONDS: Final = 30.0
+_RECENT_PROGRESS: Final = 100
+
+_log: Final = logging.getLogger(__name__)
+
+
+class GatheringCollector:
+    """Takes what a spout emits until it travels. Mutable."""
+
+    def __init__(self, name: str, streams: dict[str, Stream]) -> None:
+        self._name = name
+        self._streams = streams
+        self.gathered: list[tuple[Sequence[Any], Any, str]] = []
+        """Values, message id and stream of each tuple."""
+        self.counts = ComponentCounts()
+
+    def emit(self, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM) -> None:
+        """See ``SpoutOutputCollector``."""
+        declared = self._streams.get(stream)
+        where = f"spout {self._name!r}"
+        if declared is None or declared.direct:
+            known = (
+                ", ".join(sorted(name for name, each in self._streams.items() if not each.direct)) or "none"
+            )
+            raise InvalidConfig(f"{where}: expected a stream that it declares ({known}), got {stream!r}")
+        if len(values) != len(declared.fields):
+            raise InvalidConfig(
+                f"{where}, stream {stream!r}: expected {len(declared.fields)} values, as many as fields are "
+                f"declared, got {len(values)}"
+            )
+        self.gathered.append((values, message_id, stream))
+
+    def report_error(self, error: BaseException) -> None:
+        """See ``SpoutOutputCollector``."""
+        self.counts.errors += 1
+        self.counts.last_error = failure_of(error).error_text
+        _log.warning("spout %s: %s", self._name, self.counts.last_error)
+
+
+class OwnSpoutQuery:
+    """A running spout of the user's own. The handle's methods may be called from any thread."""
+
+    def __init__(
+        self,
+        spout: Spout,
+        context: TaskContext,
+        spark: SparkContext,
+        *,
+        program: Program,
+        streams: dict[str, Stream],
+        max_pending: int,
+        job_timeout_seconds: float,
+        name: str,
+    ) -> None:
+        self._spout = spout
+        self._context = context
+        self._spark = spark
+        self._program = program
+        self._jobs = TopologyJobs(spark, program, None)
+        self._collector = GatheringCollector(context.component, streams)
+        self._max_pending = max_pending
+        self._job_timeout = job_timeout_seconds
+        self._name = name
+        self._run_id = str(uuid.uuid4())
+        self._stopping = threading.Event()
+        self._ended = threading.Event()
+        self._idle_since: float | None = None
+        self._tag = ""
+        self._error: BaseException | None = None
+        self.counters = Counters()
+        """What happened since the start. Nothing is given up: the spout decides what comes again."""
+        self._batches = 0
+        self._progress: deque[dict[str, Any]] = deque(maxlen=_RECENT_PROGRESS)
+        self._thread = threading.Thread(target=self._run, name=f"kinesis-spout-{name}", daemon=True)
+
+    def start(self) -> None:
+        """Open and activate the spout, then begin to ask it for tuples.
+
+        Raises:
+            Whatever the spout raises; it is closed then.
+        """
+        try:
+            self._spout.open(dict(self._program.conf), self._context, self._collector)
+            self._spout.activate()
+        except BaseException:
+            self._spout.close()
+            raise
+        self._thread.start()
+
+    @property
+    def id(self) -> str:
+        """The same for every run of this spout of this topology."""
+        return str(
+            uuid.uuid5(
+                uuid.NAMESPACE_URL, f"kinesis-spout:{self._program.topology}/{self._context.component}"
+            )
+        )
+
+    @property
+    def runId(self) -> str:  # noqa: N802 - as StreamingQuery spells it
+        """Another for every run."""
+        return self._run_id
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802
+        """Whether it runs: it was neither stopped nor ended by an error."""
+        return not self._ended.is_set()
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """What it is doing now, or how it ended."""
+        error = self._error
+        if not self.isActive:
+            message = f"Terminated with exception: {type(error).__name__}: {error}" if error else "Stopped"
+        else:
+            message = "Running a micro-batch" if self._tag else "Waiting for tuples"
+        return {"message": message, "isDataAvailable": False, "isTriggerActive": bool(self._tag)}
+
+    @property
+    def pause(self) -> None:
+        """None: the spout decides itself when a tuple that failed comes again."""
+        return
+
+    @property
+    def counts(self) -> dict[str, ComponentCounts]:
+        """What the components have done since the start."""
+        counts = self._jobs.counts
+        counts.setdefault(self._context.component, ComponentCounts()).add(self._collector.counts)
+        return counts
+
+    @property
+    def recentProgress(self) -> list[dict[str, Any]]:  # noqa: N802
+        """The progress of the newest micro-batches, oldest first, at most 100."""
+        return list(self._progress)
+
+    def exception(self) -> BaseException | None:
+        """The error that ended it, if one did."""
+        return self._error
+
+    def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802
+        """Wait until it ends. See ``SpoutQuery``."""
+        ended = self._ended.wait(timeout)
+        if ended and self._error is not None:
+            raise self._error
+        return None if timeout is None else ended
+
+    def processAllAvailable(self) -> None:  # noqa: N802
+        """Wait until the spout has had nothing to emit, and nothing of it is under way, for a moment."""
+        since = monotonic()
+        while not self._ended.wait(_SHORTEST_REST):
+            idle_since = self._idle_since
+            if idle_since is not None and idle_since > since:
+                return
+        if self._error is not None:
+            raise self._error
+
+    def stop(self) -> None:
+        """End: what runs may end, then the spout is deactivated and closed. May be called twice."""
+        self._stopping.set()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(_JOIN_SECONDS)
+            while self._thread.is_alive():
+                cancel(self._spark, self._tag)
+                self._thread.join(1.0)
+
+    # The spout's own thread
+
+    def _run(self) -> None:
+        try:
+            rest = _SHORTEST_REST
+            while not self._stopping.is_set():
+                gathered = self._gather()
+                if gathered:
+                    self._run_batch(gathered)
+                    rest = _SHORTEST_REST
+                else:
+                    self._idle_since = monotonic()
+                    self._stopping.wait(rest)
+                    rest = min(_LONGEST_REST, 2 * rest)
+            self._spout.deactivate()
+        except BaseException as error:  # noqa: BLE001 - whatever ended it must reach the user
+            self._error = error
+        finally:
+            self._close()
+            self._ended.set()
+
+    def _close(self) -> None:
+        try:
+            self._spout.close()
+        except BaseException as error:  # noqa: BLE001 - as above, unless there is a reason already
+            self._error = self._error or error
+
+    def _gather(self) -> list[tuple[Sequence[Any], Any, str]]:
+        """Ask for tuples until there are none, or as many as may be out."""
+        gathered = self._collector.gathered
+        while len(gathered) < self._max_pending and not self._stopping.is_set():
+            before = len(gathered)
+            self._spout.next_tuple()
+            if len(gathered) == before:
+                break
+        self._collector.gathered = []
+        return gathered
+
+    def _run_batch(self, gathered: list[tuple[Sequence[Any], Any, str]]) -> None:
+        began, number = monotonic(), self._batches
+        self._batches += 1
+        self._idle_since = None
+        self.counters.delivered += len(gathered)
+        ends = self._run_job(gathered, f"{self._name}-{self._context.component}-{number}")
+        for at, (_, message_id, _) in enumerate(gathered):
+            if message_id is None:
+                continue
+            end = ends.get(at)
+            if end is None:
+                self.counters.acked += 1
+                self._spout.ack(message_id)
+            elif end.ending is Ending.FAILED:
+                self._spout.fail(message_id, end.reason)
+            else:
+                self.counters.timed_out += 1
+                self._spout.timed_out(message_id, end.reason)
+        self._progress.append(
+            {
+                "id": self.id,
+                "runId": self._run_id,
+                "name": self._name,
+                "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds"),
+                "batchId": number,
+                "numInputRows": len(gathered),
+                "durationMs": {"triggerExecution": round(1000 * (monotonic() - began))},
+                "totals": {
+                    "delivered": self.counters.delivered,
+                    "acked": self.counters.acked,
+                    "timedOut": self.counters.timed_out,
+                },
+            }
+        )
+
+    def _run_job(self, gathered: list[tuple[Sequence[Any], Any, str]], tag: str) -> dict[int, TreeEnd]:
+        given = [
+            GivenTuple(at, values, stream, message_id is not None)
+            for at, (values, message_id, stream) in enumerate(gathered)
+        ]
+        tasks = min(len(given), self._spark.defaultParallelism)
+        self._tag = tag
+        guard = threading.Timer(self._job_timeout, cancel, (self._spark, tag))
+        guard.daemon = True
+        guard.start()
+        try:
+            found = self._jobs.run(
+                tag, [given[at::tasks] for at in range(tasks)], FirstStageOfTuples(shipped=self._jobs.shipped)
+            )
+        except HandlerKilledWorker as error:
+            # Nobody knows which tuple is to blame: the spout decides what comes again.
+            return dict.fromkeys(range(len(given)), _died(error, self._stopping.is_set()))
+        finally:
+            guard.cancel()
+            self._tag = ""
+        return {
+            number: end
+            for block in found
+            if isinstance(block, EndedTuples)
+            for number, end in block.ends.items()
+        }
+
+
+def _died(error: HandlerKilledWorker, stopping: bool) -> TreeEnd:  # noqa: FBT001 - says how it is worded
+    ending = Ending.TIMED_OUT if stopping or "cancel" in str(error) else Ending.FAILED
+    return TreeEnd(ending=ending, component="", failure=failure_of(error))

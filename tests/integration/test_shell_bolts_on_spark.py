@@ -1,0 +1,67 @@
+"""Shell bolts on real Spark: their processes outlive the Python workers that speak with them."""
+
+import os
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from kinesis_spout.multilang.host import host_conf
+from kinesis_spout.topology import Topology, TopologyBuilder
+from tests.micro_batch_world import MicroBatchWorld
+from tests.shell_topology import LogCounts, shell_bolt
+from tests.topology_components import Split
+
+pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.endpoint]
+
+SENTENCES = ["the cow jumped over the moon", "an apple a day", "the moon is an apple"] * 20
+WORDS = Counter(word for sentence in SENTENCES for word in sentence.split())
+
+
+def counting(spark: SparkSession, world: MicroBatchWorld) -> Topology:
+    builder = TopologyBuilder()
+    builder.set_spout("sentences", world.spout(scheme="text"), fields=["sentence"])
+    builder.set_bolt("split", Split(), 2).shuffle_grouping("sentences")
+    shell = shell_bolt("counts", fields=("word", "seen", "pid"))
+    builder.set_bolt("count", shell, 2).fields_grouping("split", ["word"])
+    builder.set_bolt("log", LogCounts(world.log), 2).shuffle_grouping("count")
+    return builder.build("words", conf=host_conf(spark.sparkContext.applicationId))
+
+
+def test_a_task_keeps_its_process_from_worker_to_worker(spark: SparkSession, world: MicroBatchWorld) -> None:
+    with counting(spark, world).run(spark) as query:
+        world.put(SENTENCES)
+        query.processAllAvailable()
+        for pid in python_workers():
+            os.kill(pid, signal.SIGKILL)
+        world.put(SENTENCES)
+        query.processAllAvailable()
+
+    seen = [delivery.payload.split() for delivery in world.log.deliveries()]
+    assert Counter(word for word, _ in seen) == {word: 2 * count for word, count in WORDS.items()}
+    # Each of two processes has counted all that came to its task, before and after.
+    processes = Counter(delivery.shard_id for delivery in world.log.deliveries())
+    assert len(processes) == 2
+    for process, count in processes.items():
+        numbers = [
+            int(delivery.payload.split()[1])
+            for delivery in world.log.deliveries()
+            if delivery.shard_id == process
+        ]
+        assert sorted(numbers) == list(range(1, count + 1))
+
+
+def python_workers() -> list[int]:
+    """Give the Python workers of Spark: those whose parent is a daemon of the same kind."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                line, status = (entry / "cmdline").read_bytes(), (entry / "stat").read_text()
+            except OSError:
+                continue
+            if b"pyspark.daemon" in line:
+                found[int(entry.name)] = int(status.rpartition(")")[2].split()[1])
+    return [pid for pid, parent in found.items() if parent in found]

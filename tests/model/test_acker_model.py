@@ -1,0 +1,145 @@
+"""The acker, fed by tasks that XOR first, against trees of tuples written down in full."""
+
+from array import array
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from random import Random, getrandbits
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kinesis_spout.handler import Failure
+from kinesis_spout.topology.acking import Ending, TreeEnd
+from kinesis_spout.topology.components.tuples import Source, Tuple
+from kinesis_spout.topology.running.blocks import AckBlock, Block, OpenTrees
+from kinesis_spout.topology.running.collecting import Collector, Output
+from kinesis_spout.topology.running.trees import Trees
+from kinesis_spout.topology.running.verdicts import Unfinished, decide
+
+ACKED, FAILED, FORGOTTEN, ACKED_TWICE, FAILED_AFTER_ACK = (
+    "acked",
+    "failed",
+    "forgotten",
+    "twice",
+    "fail after ack",
+)
+FATES = (ACKED,) * 8 + (FAILED, FORGOTTEN, ACKED_TWICE, FAILED_AFTER_ACK)
+ACKERS = 3
+
+
+@dataclass
+class Drawn:
+    """A tuple of the tree: which tuples it is anchored to, in which task it is handled, what becomes of it."""
+
+    anchors: list[int]
+    task: int
+    fate: str
+    roots: set[int] = field(default_factory=set)
+    tup: Tuple | None = None
+
+
+@st.composite
+def forests(draw: st.DrawFn) -> tuple[int, list[Drawn]]:
+    """Draw spouts' tuples first; each later one is anchored to any before it: none, one, several, one twice."""
+    roots = draw(st.integers(1, 4))
+    drawn = [Drawn([], draw(st.integers(0, 3)), draw(st.sampled_from(FATES))) for _ in range(roots)]
+    for number in range(roots, roots + draw(st.integers(0, 25))):
+        anchors = draw(st.lists(st.integers(0, number - 1), max_size=3))
+        drawn.append(Drawn(anchors, draw(st.integers(0, 3)), draw(st.sampled_from(FATES))))
+    return roots, drawn
+
+
+class Tasks:
+    """Four tasks, each with the trees of its own process, as they run bolts."""
+
+    def __init__(self) -> None:
+        self.trees = [Trees(lambda: 0.0, 30.0) for _ in range(4)]
+        self.collectors = [Collector(f"bolt {number}", trees) for number, trees in enumerate(self.trees)]
+        self.sent: list[tuple[int, int, dict[int, int] | None]] = []
+        for collector in self.collectors:
+            output = Output(1, direct=False)
+            output.to_all.append((1, lambda _, *edges: self.sent.append(edges)))
+            collector.outputs["default"] = output
+
+    def take(self) -> Tuple:
+        return Tuple((0,), Source("any", "default", 1, ("value",)), *self.sent.pop())
+
+    def blocks(self, opened: Mapping[int, int]) -> list[tuple[int, Block]]:
+        """Give every message on its way to an acker, as small as it can be: one root each."""
+        blocks: list[tuple[int, Block]] = []
+        for root, number in opened.items():
+            words = {"roots": array("Q", [root]).tobytes(), "numbers": array("Q", [number]).tobytes()}
+            blocks.append((root % ACKERS, OpenTrees(acker=root % ACKERS, batch=0, **words)))
+        for trees in self.trees:
+            for root in trees.values.keys() | trees.ends.keys():
+                known = [root] if root in trees.values else []
+                block = AckBlock(
+                    acker=root % ACKERS,
+                    roots=array("Q", known).tobytes(),
+                    values=array("Q", [trees.values[each] for each in known]).tobytes(),
+                    ends={root: trees.ends[root]} if root in trees.ends else {},
+                )
+                blocks.append((root % ACKERS, block))
+        return blocks
+
+
+def handle(tasks: Tasks, drawn: Drawn) -> None:
+    collector, trees = tasks.collectors[drawn.task], tasks.trees[drawn.task]
+    tup = drawn.tup
+    assert tup is not None
+    if drawn.fate in (ACKED, ACKED_TWICE, FAILED_AFTER_ACK):
+        collector.ack(tup)
+    if drawn.fate == ACKED_TWICE:
+        collector.ack(tup)
+    if drawn.fate in (FAILED, FAILED_AFTER_ACK):
+        collector.fail(tup, "failed")
+    if drawn.fate == FORGOTTEN:
+        end = TreeEnd(ending=Ending.TIMED_OUT, component="", failure=Failure(error_text="forgotten"))
+        for root in tup.edges:
+            trees.end(root, end)
+
+
+@given(forest=forests(), order=st.randoms(use_true_random=False), depth_first=st.booleans())
+def test_a_tree_is_complete_if_and_only_if_every_tuple_of_it_was_acked(
+    *, forest: tuple[int, list[Drawn]], order: Random, depth_first: bool
+) -> None:
+    count, drawn = forest
+    tasks = Tasks()
+    root_ids = [getrandbits(64) or 1 for _ in range(count)]
+    for number in range(count):
+        tasks.collectors[0].emit_root((0,), root_ids[number])
+        drawn[number].tup = tasks.take()
+        drawn[number].roots = {number}
+    # Who emits holds its anchors open until all that is anchored to them is emitted; their acks are in any order.
+    for each in drawn[count:]:
+        anchors = [drawn[at].tup for at in each.anchors]
+        emitter = tasks.collectors[drawn[each.anchors[0]].task if each.anchors else 0]
+        emitter.emit((0,), [tup for tup in anchors if tup is not None])
+        each.tup = tasks.take()
+        each.roots = set().union(*(drawn[at].roots for at in each.anchors))
+    handled = list(drawn)
+    if not depth_first:
+        order.shuffle(handled)
+    for each in handled:
+        handle(tasks, each)
+
+    blocks = tasks.blocks({root: number for number, root in enumerate(root_ids)})
+    order.shuffle(blocks)
+    found: dict[int, TreeEnd] = {}
+    for acker in range(ACKERS):
+        for unfinished in decide(block for key, block in blocks if key == acker):
+            assert isinstance(unfinished, Unfinished)
+            assert not found.keys() & unfinished.ends.keys()
+            found |= unfinished.ends
+
+    fates: dict[int, set[str]] = defaultdict(set)
+    for each in drawn:
+        for number in each.roots:
+            fates[number].add(each.fate)
+    expected = {
+        number: Ending.FAILED if FAILED in those else Ending.TIMED_OUT
+        for number, those in fates.items()
+        if those & {FAILED, FORGOTTEN}
+    }
+    assert {number: end.ending for number, end in found.items()} == expected

@@ -1,0 +1,234 @@
+"""Windowed bolts against windows that are worked out from all that was ever accepted.
+
+Records have several items of several keys; windows raise, or fail in the bolt after, until that is mended; records
+that failed come again or do not; workers are replaced between micro-batches. The oracle forgets nothing and keeps
+nothing ready: it goes through the history of a key from its beginning, each time.
+"""
+
+from collections import defaultdict
+from copy import deepcopy
+from dataclasses import dataclass, field
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from kinesis_spout.topology import Count, Seconds
+from kinesis_spout.topology.running.exactly_once import MOST_RUNS, NeverClean
+from tests.windowed_topology import (
+    FAILS,
+    RAISES,
+    ByEventTime,
+    Executed,
+    Item,
+    Numbers,
+    Started,
+    executed,
+)
+
+KEYS = "abc"
+Record = list[Item]
+
+
+@dataclass
+class History:
+    """What one key has accepted."""
+
+    numbers: list[int] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
+    closed: float = float("-inf")
+    """By time: the end of the last window that no tuple can come to any more."""
+    arrived: float = 0.0
+
+
+class Raised(Exception):
+    """A window raised."""
+
+
+@dataclass
+class Oracle:
+    """All histories. One run of a micro-batch changes a copy."""
+
+    length: Count | Seconds
+    slide: float
+    lateness: float
+    histories: dict[str, History] = field(default_factory=lambda: defaultdict(History))
+    executed: dict[str, list[Executed]] = field(default_factory=lambda: defaultdict(list))
+    """In this run."""
+
+    def take(self, key: str, number: int, time: float, now: float) -> bool:
+        """Take an item; tells whether its record fails. Nothing is changed if its own bolt fails it."""
+        history = self.histories[key]
+        if isinstance(self.length, Count):
+            return self.take_by_count(key, number, time)
+        if time // self.slide * self.slide + self.length.seconds <= history.closed:
+            return True
+        until = max(history.closed, time - self.lateness)
+        due = self.windows(history, until)
+        if any(RAISES.intersection(numbers) for numbers, _, _ in due):
+            return True
+        history.numbers.append(number)
+        history.times.append(time)
+        history.closed, history.arrived = until, now
+        self.executed[key] += due
+        return any(FAILS.intersection(numbers) for numbers, _, _ in due)
+
+    def take_by_count(self, key: str, number: int, time: float) -> bool:
+        history = self.histories[key]
+        assert isinstance(self.length, Count)
+        numbers, times = [*history.numbers, number], [*history.times, time]
+        beyond = len(numbers) - self.length.tuples
+        completes = beyond >= 0 and beyond % self.slide == 0
+        window = tuple(numbers[-self.length.tuples :])
+        if completes and RAISES.intersection(window):
+            return True
+        history.numbers, history.times = numbers, times
+        if completes:
+            self.executed[key].append((window, times[-self.length.tuples], time))
+        return completes and bool(FAILS.intersection(window))
+
+    def windows(self, history: History, until: float) -> list[Executed]:
+        """Give the windows that end after those that are closed, up to a time."""
+        assert isinstance(self.length, Seconds)
+        if not history.times:
+            return []
+        length = self.length.seconds
+        start = (min(history.times) - length) // self.slide * self.slide
+        found = []
+        while start + length <= until and start <= max(history.times):
+            numbers = tuple(
+                number
+                for number, time in zip(history.numbers, history.times, strict=True)
+                if start <= time < start + length
+            )
+            if numbers and start + length > history.closed:
+                found.append((numbers, float(start), float(start + length)))
+            start += self.slide
+        return found
+
+    def tick(self, now: float) -> None:
+        assert isinstance(self.length, Seconds)
+        for key, history in list(self.histories.items()):
+            ends = [time // self.slide * self.slide + self.length.seconds for time in history.times]
+            if all(end <= history.closed for end in ends):
+                if history.arrived <= now - self.lateness - self.length.seconds:
+                    del self.histories[key]
+                continue
+            if history.arrived > now - self.lateness:
+                continue
+            for window in self.windows(history, now - self.lateness):
+                if RAISES.intersection(window[0]):
+                    break
+                self.executed[key].append(window)
+                history.closed = window[2]
+
+
+class WindowedBolts(RuleBasedStateMachine):
+    @initialize(
+        by_time=st.booleans(),
+        length=st.integers(1, 6),
+        slide=st.integers(1, 6),
+        lateness=st.integers(0, 4),
+        event_time=st.booleans(),
+        ticks=st.booleans(),
+    )
+    def starts(  # noqa: PLR0917 - one argument for each choice
+        self,
+        by_time: bool,
+        length: int,
+        slide: int,
+        lateness: int,
+        event_time: bool,
+        ticks: bool,  # noqa: FBT001
+    ) -> None:
+        slide = min(slide, length)
+        self.event_time = event_time
+        self.ticks = ticks and by_time
+        make = ByEventTime if event_time else Numbers
+        if by_time:
+            bolt = make(
+                Seconds(length), Seconds(slide), lateness_seconds=lateness, tick_seconds=0 if ticks else None
+            )
+            self.oracle = Oracle(Seconds(length), slide, lateness)
+        else:
+            bolt = make(Count(length), Count(slide))
+            self.oracle = Oracle(Count(length), slide, 0)
+        self.topology = Started(bolt)
+        self.next_number = 0
+        self.waiting: list[Record] = []
+        """Records that failed."""
+
+    def items(self, drawn: list[tuple[str, int]]) -> Record:
+        items = []
+        for key, time in drawn:
+            items.append((key, self.next_number, Started.EPOCH + time))
+            self.next_number += 1
+        return items
+
+    @rule(
+        drawn=st.lists(
+            st.lists(st.tuples(st.sampled_from(KEYS), st.integers(-3, 30)), min_size=1, max_size=3),
+            max_size=6,
+        ),
+        retried=st.integers(0, 3),
+    )
+    def a_micro_batch_runs(self, drawn: list[list[tuple[str, int]]], retried: int) -> None:
+        batch = [*self.waiting[:retried], *map(self.items, drawn)]
+        del self.waiting[:retried]
+        after, failed, is_clean = self.foreseen(batch)
+        try:
+            result = self.topology.local.run([(record,) for record in batch])
+        except NeverClean:
+            assert not is_clean
+            return
+        assert is_clean
+        assert [values[0] for values, _ in result.failed] == [batch[at] for at in sorted(failed)]
+        assert executed(result) == {key: windows for key, windows in after.executed.items() if windows}
+        self.oracle = after
+        self.waiting += [batch[at] for at in sorted(failed)]
+
+    def foreseen(self, batch: list[Record]) -> tuple[Oracle, set[int], bool]:
+        """Work out what a micro-batch leads to: histories, the records that fail, whether it comes to an end."""
+        refused: set[int] = set()
+        for _ in range(MOST_RUNS):
+            after = deepcopy(self.oracle)
+            after.executed.clear()
+            failed = {
+                at
+                for at, record in enumerate(batch)
+                if at not in refused
+                and [key for key, number, time in record if self.takes(after, key, number, time)]
+            }
+            if self.ticks:
+                after.tick(self.topology.clock.time())
+            refused |= failed
+            if not failed:
+                return after, refused, True
+        return self.oracle, refused, False
+
+    def takes(self, oracle: Oracle, key: str, number: int, time: float) -> bool:
+        now = self.topology.clock.time()
+        return oracle.take(key, number, time if self.event_time else now, now)
+
+    @rule(seconds=st.integers(1, 9))
+    def time_passes(self, seconds: int) -> None:
+        self.topology.clock.advance(seconds)
+
+    @rule()
+    def workers_are_replaced(self) -> None:
+        self.topology.restart()
+
+    @precondition(lambda self: self.next_number)
+    @rule(data=st.data(), raises=st.booleans())
+    def a_number_makes_windows_fail(self, data: st.DataObject, raises: bool) -> None:  # noqa: FBT001
+        number = data.draw(st.integers(0, self.next_number + 3))
+        (RAISES if raises else FAILS).add(number)
+
+    @rule()
+    def what_fails_is_mended(self) -> None:
+        RAISES.clear()
+        FAILS.clear()
+
+
+TestWindowedBolts = WindowedBolts.TestCase
+TestWindowedBolts.settings = settings(max_examples=200, stateful_step_count=25, deadline=None)

@@ -1,0 +1,183 @@
+"""A bolt for tests. Its first argument says how it behaves; mostly when it is given the word "poison"."""
+
+import os
+import signal
+import sys
+import time
+from typing import Any, Final, NoReturn
+
+from tests.shell_components.protocol import Message, ack, emit, hello, read, send
+
+_FOREVER: Final = 600.0
+_told: Message = {}
+_seen: list[str] = []
+_held: list[Message] = []
+
+
+def upper(message: Message, word: str) -> None:
+    emit(message, [word.upper()])
+    ack(message)
+
+
+def counts(message: Message, word: str) -> None:
+    emit(message, [word, len(_seen), os.getpid()])
+    ack(message)
+
+
+def context(message: Message, _: str) -> None:
+    emit(message, [_told["conf"], _told["context"], os.path.realpath("."), os.environ.get("COLOUR")])
+    ack(message)
+
+
+def prints(message: Message, word: str) -> None:
+    sys.stdout.write("Hello, I am a stray print\n")
+    upper(message, word)
+
+
+def only_prints(_: Message, __: str) -> None:
+    for _number in range(100):
+        sys.stdout.write("I do not speak multilang\n")
+    sys.stdout.flush()
+
+
+def dies(message: Message, word: str) -> None:
+    if word == "poison":
+        sys.stderr.write("cannot stand poison\n")
+        sys.exit(3)
+    upper(message, word)
+
+
+def is_killed(message: Message, word: str) -> None:
+    if word == "poison":
+        os.kill(os.getpid(), signal.SIGKILL)
+    upper(message, word)
+
+
+def hangs(message: Message, word: str) -> None:
+    if word == "poison":
+        time.sleep(_FOREVER)
+    upper(message, word)
+
+
+def names_an_unknown_id(message: Message, word: str) -> None:
+    if word == "poison":
+        send({"command": "ack", "id": str(int(message["id"]) + 1_000)})
+    upper(message, word)
+
+
+def acks_twice(message: Message, word: str) -> None:
+    upper(message, word)
+    ack(message)
+
+
+def anchors_after_the_ack(message: Message, word: str) -> None:
+    _held.append(message)
+    if len(_held) == 2:
+        ack(_held[0])
+        emit(_held[0], [word])
+
+
+def fails(message: Message, word: str) -> None:
+    if word != "poison":
+        upper(message, word)
+        return
+    send({"command": "error", "msg": "poison is no food"})
+    send({"command": "fail", "id": message["id"]})
+
+
+def asks_for_tasks(message: Message, word: str) -> None:
+    # One bare anchor, and no word of task ids: they are wanted.
+    send({"command": "emit", "anchors": message["id"], "tuple": [word]})
+    while not isinstance(answer := read(), list):
+        _held.append(answer)
+    emit(message, [f"{word} went to {answer}"])
+    ack(message)
+
+
+def emits_aside(message: Message, word: str) -> None:
+    emit(message, [word], stream="aside", task=9)
+    ack(message)
+
+
+def joins(message: Message, word: str) -> None:
+    _held.append(message)
+    if len(_held) == 2:
+        send(
+            {
+                "command": "emit",
+                "anchors": [each["id"] for each in _held],
+                "tuple": [word],
+                "need_task_ids": False,
+            }
+        )
+        for each in _held:
+            ack(each)
+        _held.clear()
+
+
+def floods(message: Message, word: str) -> None:
+    sys.stderr.write("much ado about nothing\n" * 50_000)
+    sys.stderr.write("the last line\n")
+    sys.stderr.flush()
+    dies(message, word)
+
+
+def logs(message: Message, word: str) -> None:
+    send({"command": "log", "msg": f"seen {word}", "level": 3})
+    send({"command": "metrics", "name": "seen", "params": len(_seen)})
+    upper(message, word)
+
+
+def emits_too_many_values(message: Message, word: str) -> None:
+    emit(message, [word] * (6 if word == "poison" else 1))
+    ack(message)
+
+
+def keeps(message: Message, _: str) -> None:
+    """For a tick, or for ever."""
+    _held.append(message)
+
+
+def acks_late(message: Message, _: str) -> None:
+    """When the next one comes."""
+    for each in _held:
+        emit(each, ["late"])
+        ack(each)
+    _held[:] = [message]
+
+
+def never_hears(message: Message, word: str) -> None:
+    """Heart-beats: its tuples are its only signs of life."""
+    time.sleep(0.05)
+    upper(message, word)
+
+
+def on_tick(message: Message) -> None:
+    for each in _held:
+        emit(each, [len(_held)])
+        ack(each)
+    _held.clear()
+    ack(message)
+
+
+def main() -> NoReturn:
+    how = sys.argv[1]
+    if how == "dies_at_once":
+        sys.exit("no such module")
+    if how == "never_answers":
+        time.sleep(_FOREVER)
+    behave: Any = globals()[how]
+    _told.update(hello())
+    while True:
+        message = _held.pop(0) if behave is asks_for_tasks and _held else read()
+        if message["task"] == -1 and message["stream"] == "__heartbeat":
+            if behave not in (never_hears, only_prints):
+                send({"command": "sync"})
+        elif message["stream"] == "__tick":
+            on_tick(message)
+        else:
+            _seen.append(message["tuple"][0])
+            behave(message, message["tuple"][0])
+
+
+main()

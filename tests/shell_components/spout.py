@@ -1,0 +1,43 @@
+"""A spout for tests: emits the words of its command line, one a call, and those that fail again."""
+
+import os
+import sys
+import time
+from typing import Any
+
+from tests.shell_components.protocol import hello, read, send
+
+_how, *_words = sys.argv[1:]
+_told: list[list[Any]] = []
+_waiting: list[dict[str, Any]] = [
+    {"id": {"number": number}, "tuple": [word]} for number, word in enumerate(_words)
+]
+_emitted: dict[str, Any] = {}
+
+
+def take(command: dict[str, Any]) -> None:
+    if command["command"] != "next":
+        _told.append([command["command"], command.get("id")])
+    if command["command"] == "fail":
+        _waiting.append(_emitted[str(command["id"])])
+    if command["command"] != "next" or not _waiting:
+        return
+    word = _waiting.pop(0)
+    if word["tuple"] == ["poison"]:
+        if _how == "dies":
+            sys.stderr.write("cannot stand poison\n")
+            sys.exit(3)
+        if _how == "hangs":
+            time.sleep(600)
+    if word["tuple"] == ["what?"]:
+        word = {**word, "tuple": [_told, os.getpid()]}
+    _emitted[str(word["id"])] = word
+    send({"command": "emit", **word, **({"task": 4} if word["tuple"] == ["direct"] else {})})
+    if "task" not in word and word["tuple"] != ["direct"]:
+        assert read() == []
+
+
+hello()
+while True:
+    take(read())
+    send({"command": "sync"})

@@ -1,0 +1,284 @@
+import logging
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.multilang import ShellBolt
+from kinesis_spout.topology.components import DEFAULT_STREAM
+from kinesis_spout.topology.local import LocalResult
+from tests.shell_topology import ROOT, shell_bolt, topology, words
+from tests.zookeeper_server import wait_until
+
+
+def run(bolt: ShellBolt, *given: str, **options: Any) -> LocalResult:
+    with topology(bolt, **options) as local:
+        return local.run(words(*given))
+
+
+def emitted(result: LocalResult, stream: str = DEFAULT_STREAM) -> list[list[Any]]:
+    return [list(values) for values in result.emitted.get("shell", {}).get(stream, [])]
+
+
+def test_a_component_emits_anchored_tuples_and_acks() -> None:
+    result = run(shell_bolt("upper"), "a", "b")
+    assert emitted(result) == [["A"], ["B"]]
+    assert result.acked == words("a", "b")
+
+
+def test_more_tuples_than_may_wait_at_the_component_go_through_in_order() -> None:
+    given = [str(number) for number in range(1_000)]
+    result = run(shell_bolt("upper", max_pending=7), *given)
+    assert emitted(result) == [[word] for word in given]
+    assert not result.failed
+
+
+def test_the_process_lives_on_from_micro_batch_to_micro_batch() -> None:
+    with topology(shell_bolt("counts", fields=("word", "seen", "pid"))) as local:
+        first, second = (emitted(local.run(words("a", "b"))) for _ in range(2))
+    assert [seen for _, seen, _ in first + second] == [1, 2, 3, 4]
+    assert len({pid for _, _, pid in first + second}) == 1
+
+
+def test_cleaning_up_ends_the_process() -> None:
+    with topology(shell_bolt("counts", fields=("word", "seen", "pid"))) as local:
+        ((_, _, pid),) = emitted(local.run(words("a")))
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_the_hand_shake_tells_what_storm_tells(tmp_path: Path) -> None:
+    bolt = shell_bolt(
+        "context",
+        fields=("conf", "context", "folder", "colour"),
+        environment={"COLOUR": "blue"},
+        resources=tmp_path,
+        tick_seconds=7,
+    )
+    options = {"conf": {"my.own": [1, "two"], "not.for.json": object()}, "message_timeout_seconds": 20}
+    ((conf, context, folder, colour),) = emitted(run(bolt, "a", **options))
+    assert conf == {
+        "topology.name": "words",
+        "topology.debug": False,
+        "topology.message.timeout.secs": 20,
+        "topology.subprocess.timeout.secs": 20.0,
+        "topology.shellbolt.max.pending": 100,
+        "topology.tick.tuple.freq.secs": 7,
+        "my.own": [1, "two"],
+    }
+    assert context["taskid"] == 2
+    assert context["componentid"] == "shell"
+    assert context["task->component"] == {"1": "words", "2": "shell"}
+    assert context["source->stream->fields"] == {"words": {"default": ["word"]}}
+    assert context["stream->outputfields"]["aside"] == ["word"]
+    assert folder == str(tmp_path.resolve())
+    assert colour == "blue"
+
+
+def test_a_stray_print_is_put_aside_and_shown_once(caplog: pytest.LogCaptureFixture) -> None:
+    bolt = shell_bolt("prints")
+    with caplog.at_level(logging.WARNING):
+        result = run(bolt, "a", "b", "c")
+    assert emitted(result) == [["A"], ["B"], ["C"]]
+    (line,) = [record.getMessage() for record in caplog.records if "stray print" in record.getMessage()]
+    assert "component 'shell', task 2" in line
+
+
+def test_a_component_that_only_prints_is_ended_with_what_it_printed_in_the_reason() -> None:
+    result = run(shell_bolt("only_prints", timeout_seconds=1.0), "a")
+    assert "I do not speak multilang" in result.reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("how", "words_of_the_end"),
+    [("dies", ["exit code 3", "cannot stand poison"]), ("is_killed", ["SIGKILL"])],
+)
+def test_what_a_component_had_when_it_died_fails_with_its_last_words(
+    how: str, words_of_the_end: list[str]
+) -> None:
+    with topology(shell_bolt(how)) as local:
+        result = local.run(words("a", "poison", "b"))
+        again = local.run(words("b"))
+    assert result.acked == words("a")
+    assert [values for values, _ in result.failed] == words("poison", "b")
+    assert all(word in reason for word in words_of_the_end for reason in result.reasons)
+    assert again.acked == words("b")
+    assert emitted(again) == [["B"]]
+
+
+def test_a_component_that_hangs_is_replaced_after_the_time_out() -> None:
+    with topology(shell_bolt("hangs", timeout_seconds=1.0)) as local:
+        result = local.run(words("a", "poison"))
+        again = local.run(words("b"))
+    assert result.acked == words("a")
+    assert "said nothing" in result.reasons[0]
+    assert again.acked == words("b")
+
+
+def test_a_component_that_never_answers_heart_beats_lives_as_long_as_it_acks() -> None:
+    result = run(shell_bolt("never_hears", timeout_seconds=0.8), *map(str, range(30)))
+    assert len(result.acked) == 30
+
+
+def test_a_component_that_names_an_unknown_id_is_replaced_and_the_worker_lives_on() -> None:
+    with topology(shell_bolt("names_an_unknown_id")) as local:
+        result = local.run(words("a", "poison"))
+        again = local.run(words("b"))
+    assert "never given" in result.reasons[0]
+    assert again.acked == words("b")
+
+
+def test_an_anchor_that_was_acked_before_ends_the_component() -> None:
+    result = run(shell_bolt("anchors_after_the_ack"), "a", "b")
+    assert result.acked == words("a")
+    assert "acked or failed before" in result.reasons[0]
+
+
+def test_a_second_ack_is_counted_and_changes_nothing() -> None:
+    bolt = shell_bolt("acks_twice")
+    result = run(bolt, "a", "b")
+    assert len(result.acked) == 2
+
+
+def test_a_component_can_fail_a_tuple_and_report_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        result = run(shell_bolt("fails"), "a", "poison")
+    assert result.acked == words("a")
+    assert result.counts["shell"].errors == 1
+    assert "poison is no food" in caplog.text
+
+
+def test_a_component_that_asks_is_told_the_tasks_of_its_tuples() -> None:
+    result = run(shell_bolt("asks_for_tasks"), "a", "b")
+    assert emitted(result) == [["a"], ["a went to []"], ["b"], ["b went to []"]]
+    assert len(result.acked) == 2
+
+
+def test_a_tuple_anchored_to_two_is_of_both_trees() -> None:
+    result = run(shell_bolt("joins"), "a", "b")
+    assert emitted(result) == [["b"]]
+    assert len(result.acked) == 2
+
+
+def test_a_direct_tuple_for_nobody_fails_what_it_is_anchored_to() -> None:
+    result = run(shell_bolt("emits_aside"), "a")
+    assert "emit_direct" in result.reasons[0]
+
+
+def test_a_tuple_with_too_many_values_fails_its_anchor_alone() -> None:
+    result = run(shell_bolt("emits_too_many_values"), "a", "poison", "b")
+    assert result.acked == words("a", "b")
+    assert "expected 1 values" in result.reasons[0]
+
+
+def test_floods_on_standard_error_hold_nothing_up_and_only_the_end_is_kept() -> None:
+    result = run(shell_bolt("floods"), "a", "poison")
+    assert result.acked == words("a")
+    assert "the last line" in result.reasons[0]
+    assert len(result.reasons[0]) < 20_000
+
+
+def test_log_lines_go_to_our_log_at_their_level(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        run(shell_bolt("logs"), "a")
+    (record,) = [each for each in caplog.records if "seen a" in each.getMessage()]
+    assert record.levelno == logging.WARNING
+    assert "component 'shell', task 2 (pid " in record.getMessage()
+
+
+def test_a_batch_that_is_held_back_for_a_tick_may_be_larger_than_what_may_wait() -> None:
+    given = [str(number) for number in range(50)]
+    result = run(shell_bolt("keeps", max_pending=10, tick_seconds=0.5, fields=("held",)), *given)
+    assert len(result.acked) == 50
+    assert max(held for (held,) in emitted(result)) > 10
+
+
+def test_what_a_component_keeps_for_ever_times_out_and_does_not_harm_the_next_batch() -> None:
+    with topology(shell_bolt("acks_late"), message_timeout_seconds=1) as local:
+        first = local.run(words("a"))
+        second = local.run(words("b", "c"))
+    assert "neither acked nor failed" in first.reasons[0]
+    # The late answer to "a" was dropped; "b" was answered when "c" came.
+    assert emitted(second) == [["late"]]
+    assert second.acked == words("b")
+
+
+def test_a_process_that_ended_between_two_batches_costs_no_tuple() -> None:
+    with topology(shell_bolt("counts", fields=("word", "seen", "pid"))) as local:
+        ((_, _, pid),) = emitted(local.run(words("a")))
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: _is_zombie_or_gone(pid), f"process {pid} has ended")
+        again = local.run(words("b"))
+    assert [seen for _, seen, _ in emitted(again)] == [1]
+    assert again.acked == words("b")
+
+
+def test_a_component_that_cannot_start_fails_tuples_with_its_last_words() -> None:
+    result = run(shell_bolt("dies_at_once"), "a", "b", message_timeout_seconds=5)
+    assert all("no such module" in reason for reason in result.reasons)
+
+
+def test_a_component_that_does_not_shake_hands_is_given_up_after_the_time_out() -> None:
+    began = time.monotonic()
+    result = run(shell_bolt("never_answers", timeout_seconds=0.5), "a")
+    assert "did not answer the hand-shake" in result.reasons[0]
+    assert time.monotonic() - began < 15
+
+
+def test_a_value_that_cannot_be_sent_fails_its_tuple_alone() -> None:
+    with topology(shell_bolt("upper")) as local:
+        result = local.run([("a",), (b"bytes",), ("b",)])
+    assert result.acked == words("a", "b")
+    assert "bytes" in result.reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [(["no-such-program", "x"], "no-such-program"), (["./run.sh"], str(ROOT / "tests" / "run.sh"))],
+)
+def test_a_command_that_is_not_there_is_one_error_that_says_where_it_was_looked_for(
+    command: list[str], named: str
+) -> None:
+    bolt = ShellBolt(command, fields=("word",), resources=ROOT / "tests")
+    with pytest.raises(InvalidConfig, match=named), topology(bolt) as local:
+        local.run(words("a"))
+
+
+def test_resources_that_are_nowhere_are_one_error_that_names_the_places() -> None:
+    bolt = ShellBolt(["sh"], fields=("word",), resources="nowhere-to-be-found")
+    with pytest.raises(InvalidConfig, match="nowhere-to-be-found"), topology(bolt) as local:
+        local.run(words("a"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"command": "python3 split.py"}, "in words"),
+        ({"command": []}, "in words"),
+        ({"command": ["x"], "serializer": "yaml"}, "yaml"),
+        ({"command": ["x"], "max_pending": 0}, "max_pending"),
+        ({"command": ["x"], "timeout_seconds": 0}, "timeout_seconds"),
+        ({"command": ["x"], "fields": ["a"], "streams": {"b": ["c"]}}, "both"),
+    ],
+)
+def test_a_setting_that_is_not_allowed_is_named(settings: dict[str, Any], named: str) -> None:
+    with pytest.raises(InvalidConfig, match=named):
+        ShellBolt(**settings)
+
+
+def _is_zombie_or_gone(pid: int) -> bool:
+    try:
+        return ") Z " in Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def test_a_tuple_that_is_larger_than_any_pipe_goes_through() -> None:
+    word = "x" * 5_000_000
+    result = run(shell_bolt("upper"), "a", word, "b")
+    assert [len(value) for (value,) in emitted(result)] == [1, 5_000_000, 1]
+    assert not result.failed

@@ -1,0 +1,83 @@
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from kinesis_spout.multilang import ShellSpout
+from kinesis_spout.topology.components import TaskContext
+from tests.shell_topology import COMPONENTS, ENVIRONMENT, Collected
+from tests.zookeeper_server import wait_until
+
+CONTEXT = TaskContext(topology="words", component="shell", task=1, index=0, parallelism=1)
+
+
+@contextmanager
+def spout(*arguments: str, **settings: Any) -> Iterator[tuple[ShellSpout, Collected]]:
+    command = [sys.executable, str(COMPONENTS / "spout.py"), *arguments]
+    collected = Collected()
+    made = ShellSpout(
+        command, fields=("word",), environment=ENVIRONMENT, **{"timeout_seconds": 20.0, **settings}
+    )
+    made.open({}, CONTEXT, collected)
+    made.activate()
+    try:
+        yield made, collected
+    finally:
+        made.close()
+
+
+def test_each_call_gets_the_tuples_of_that_call() -> None:
+    with spout("lives", "a", "b") as (shell, collected):
+        for _ in range(3):
+            shell.next_tuple()
+    assert collected.values == [["a"], ["b"]]
+    assert len(set(collected.ids)) == 2
+
+
+def test_acks_and_fails_come_back_with_the_ids_of_the_component() -> None:
+    with spout("lives", "a", "b", "what?") as (shell, collected):
+        shell.next_tuple()
+        shell.next_tuple()
+        shell.ack(collected.ids[0])
+        shell.fail(collected.ids[1], "no reason")
+        shell.deactivate()
+        for _ in range(2):
+            shell.next_tuple()
+    told = [["activate", None], ["ack", {"number": 0}], ["fail", {"number": 1}], ["deactivate", None]]
+    assert collected.values[2][0] == told
+    assert collected.values[3] == ["b"]
+
+
+def test_a_process_that_died_is_replaced_and_not_told_of_tuples_that_it_does_not_know() -> None:
+    with spout("dies", "a", "poison") as (shell, collected):
+        shell.next_tuple()
+        shell.next_tuple()
+        first = collected.ids[0]
+
+        def begins_anew() -> bool:
+            shell.next_tuple()
+            return len(collected.values) > 1
+
+        wait_until(begins_anew, "a new process emits")
+        shell.ack(first)
+        assert shell.counts["unknown_to_process"] == 1
+        assert shell.counts["restarts"] == 1
+        assert collected.ids[1] != first
+    assert collected.values == [["a"], ["a"]]
+    assert "exit code 3" in collected.errors[0]
+    assert "cannot stand poison" in collected.errors[0]
+
+
+def test_a_process_that_hangs_is_given_up_after_the_time_out() -> None:
+    with spout("hangs", "poison", timeout_seconds=0.5) as (shell, collected):
+        shell.next_tuple()
+    assert "did not end its answer with sync" in collected.errors[0]
+
+
+def test_a_tuple_for_one_task_fails_at_once() -> None:
+    with spout("lives", "direct", "what?") as (shell, collected):
+        shell.next_tuple()
+        shell.next_tuple()
+    assert "cannot emit to a task" in collected.errors[0]
+    # It comes again, as the component repeats what fails.
+    assert ["fail", {"number": 0}] in collected.values[0][0]
