@@ -144,11 +144,12 @@ def _die_as_acker(faults: Faults) -> None:
     """Have this worker, which Spark uses again, die amid the next decision of trees."""
     if faults.happened(ACKER):
         return
-    decide: Callable[..., Any] = stages.decide
+    names = vars(stages)
+    decide: Callable[..., Any] = names["decide"]
 
     def doomed(blocks: Iterable[Any]) -> Iterator[Any]:
         for block in blocks:
             faults.kill_once(ACKER)
             yield block
 
-    stages.decide = lambda blocks: decide(doomed(blocks))
+    names["decide"] = lambda blocks: decide(doomed(blocks))

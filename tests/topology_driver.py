@@ -69,15 +69,16 @@ def main() -> None:
 
 
 def _watch_contradictions(faults: Faults) -> None:
-    contradict = runner.contradict
+    names = vars(runner)
+    contradict = names["contradict"]
 
     def watched(seen: Any) -> bool:
-        found = contradict(seen)
+        found: bool = contradict(seen)
         if found:
             faults.note(CONTRADICTED, "a job")
         return found
 
-    runner.contradict = watched
+    names["contradict"] = watched
 
 
 if __name__ == "__main__":

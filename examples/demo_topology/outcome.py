@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 
@@ -72,4 +72,6 @@ class Outcome:
 
     def as_json(self) -> dict[str, Any]:
         """Give everything as plain values."""
-        return asdict(self) | {"wrong": self.wrong, "missing": self.missing}
+        # A Counter is no mapping that asdict copies.
+        plain = replace(self, counted=dict(self.counted), recounted=dict(self.recounted))
+        return asdict(plain) | {"wrong": self.wrong, "missing": self.missing}

@@ -76,7 +76,7 @@ def is_gone(pid: int) -> bool:
 
 
 def until(condition: Callable[[], bool], what: str) -> None:
-    wait_until(condition, what, seconds=PATIENCE_SECONDS, every_seconds=0.02)
+    wait_until(condition, what, seconds=PATIENCE_SECONDS, every_seconds=0.1)
 
 
 # Workers

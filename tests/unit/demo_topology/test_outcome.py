@@ -1,6 +1,8 @@
 """What the demo of topologies says of its outcome: what is wrong, what did not happen, and how it is shown."""
 
 import io
+import json
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -65,6 +67,14 @@ def test_a_trouble_that_did_not_happen_is_a_failure(outcome: Outcome, what: str)
         printed(outcome).split()
     )
     assert what in outcome.missing[0]
+
+
+def test_as_json_it_has_the_counts_the_kill_and_the_judgement() -> None:
+    said = json.loads(json.dumps(replace(RIGHT, recounted=Counter(storm=7, spout=6)).as_json()))
+    assert said["recounted"] == {"storm": 7, "spout": 6}
+    assert said["wrong"] == {"spout": [5, 6]}
+    assert said["kill"]["unfinished"] == 17
+    assert said["missing"] == []
 
 
 def test_the_report_fits_80_columns() -> None:

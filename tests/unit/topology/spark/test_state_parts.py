@@ -1,6 +1,5 @@
 """What a Python worker does for the tasks with state that Spark gives it."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -87,7 +86,7 @@ class Unsteady:
 
 
 @pytest.fixture
-def storage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Unsteady]:
+def storage(monkeypatch: pytest.MonkeyPatch) -> Unsteady:
     clock = ManualClock()
     patience = Patience(
         deadline_seconds=20.0, first_backoff_seconds=0.2, backoff_cap_seconds=3.0, clock=clock
