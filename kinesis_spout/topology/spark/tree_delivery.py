@@ -137,7 +137,8 @@ class TreeDelivery(SliceDelivery):
             failure = self._emit(record, root) if refused is None else refused.failure
             if failure is not None:
                 self._trees.values.pop(root, None)
-                self.note_failed(record, failure.error_text, self.count + reached - 1, previous, failure)
+                error = failure.error_text if refused is None else refused.reason
+                self.note_failed(record, error, self.count + reached - 1, previous, failure)
                 if not super().room:
                     break
             elif root in values_of:
