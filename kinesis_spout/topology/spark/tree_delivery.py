@@ -134,17 +134,13 @@ class TreeDelivery(SliceDelivery):
 
     def deliver_run(self, run: Sequence[Record], until: float) -> int:
         """See ``SliceDelivery``."""
-        clock, open_trees, refused, tracks = (
-            self._settings.clock,
-            self._trees.values,
-            self._refused,
-            self._tracks,
-        )
+        clock, open_trees = self._settings.clock, self._trees.values
+        refused, tracks = self._refused, self._tracks
         emit, to_values, base = self._spout.emit_root, self._to_values, self.count
         reached = 0
         for reached, record in enumerate(run[: self._most - self.delivered], 1):
             root = (getrandbits(64) or 1) if tracks else 0
-            failure = None
+            end = failure = None
             if refused and (end := refused.get((record.shard_id, record.sequence_number))) is not None:
                 failure = end.failure
             else:
@@ -155,7 +151,8 @@ class TreeDelivery(SliceDelivery):
             if failure is not None:
                 open_trees.pop(root, None)
                 before = run[reached - 2] if reached > 1 else None
-                self.note_failed(record, failure.error_text, base + reached - 1, before, failure)
+                error_text = failure.error_text if end is None else end.reason
+                self.note_failed(record, error_text, base + reached - 1, before, failure)
                 if not super().room:
                     break
             elif root in open_trees:

@@ -158,7 +158,8 @@ def test_commits_go_on_while_it_pauses_and_a_restart_counts_no_attempt_of_the_pa
     place.spout = place.new_spout()
     taken = place.work(0.2, place.ack)
     assert len(taken) == 150
-    assert {emitted.message_id.rpartition(".")[2] for emitted in taken} == {"1", "2"}
+    # Nor of the failures that led to it.
+    assert {emitted.message_id.rpartition(".")[2] for emitted in taken} == {"1"}
     place.spout.close()
 
 

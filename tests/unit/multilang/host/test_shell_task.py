@@ -105,7 +105,7 @@ def begun(children: Children, how: str) -> tuple[Lease, Talk]:
         clock=CLOCK,
         component="shell",
     )
-    talk.shake_hands({})
+    talk.shake_hands({}, {})
     children.greeted(KEY, lease)
     return lease, talk
 

@@ -131,7 +131,7 @@ def test_a_record_that_is_refused_is_not_run_and_fails_as_it_did() -> None:
     assert stage.run.spout.counts.executed == 0
     assert list(stage.delivery.failed_here()) == []
     [unfinished] = stage.delivery.unfinished
-    assert unfinished.error == "in an earlier run"
+    assert unfinished.error == "count: in an earlier run"
 
 
 def test_without_ackers_a_record_is_done_when_it_is_emitted() -> None:
