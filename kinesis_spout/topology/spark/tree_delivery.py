@@ -2,7 +2,7 @@
 
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from random import getrandbits
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,15 +29,42 @@ RecordId = tuple[str, str]
 """Shard and sequence number."""
 
 
-class _OpenRecord(msgspec.Struct, array_like=True):
-    """A record whose tree is open, with what the books need if it fails."""
+class _OpenRecords(msgspec.Struct, array_like=True):
+    """Records whose trees are open, with what the books need if they fail; by columns, which packs best."""
 
-    record: Record
-    previous: str | None
+    stream: str
+    shard_id: str
+    data: list[bytes]
+    sequence_numbers: list[str]
+    partition_keys: list[str | None]
+    arrivals: list[float | None]
+    encryptions: list[str | None]
+    attempts: list[int]
+    before: dict[int, str | None]
+    """The sequence number of the record before one, by its place here, unless that is the one before it here."""
+
+    def records(self) -> Iterator[tuple[Record, str | None]]:
+        """Unpack them, each with the sequence number of the record before it."""
+        before: str | None = None
+        columns = (self.data, self.sequence_numbers, self.partition_keys, self.arrivals, self.encryptions)
+        for at, values in enumerate(zip(*columns, self.attempts, strict=True)):
+            data, sequence_number, partition_key, arrival, encryption, attempt = values
+            record = Record(
+                data=data,
+                sequence_number=sequence_number,
+                partition_key=partition_key,
+                arrival_timestamp=arrival,
+                encryption_type=encryption,
+                stream=self.stream,
+                shard_id=self.shard_id,
+                attempt=attempt,
+            )
+            yield record, self.before.get(at, before)
+            before = sequence_number
 
 
 _ENCODE: Final = msgspec.msgpack.Encoder()
-_DECODE: Final = msgspec.msgpack.Decoder(list[_OpenRecord])
+_DECODE: Final = msgspec.msgpack.Decoder(_OpenRecords)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,19 +96,45 @@ class FailedTrees(ForDriver):
     """The indexes of those that came to a bolt with state."""
 
 
-@dataclass(slots=True)
 class _Opened:
     """The open trees of a slice. Mutable."""
 
-    roots: list[int] = field(default_factory=list)
-    numbers: list[int] = field(default_factory=list)
-    tuples: list[_OpenRecord] = field(default_factory=list)
+    __slots__ = ("before", "numbers", "records", "roots")
 
-    def add(self, root: int, number: int, opened: _OpenRecord) -> None:
-        """Add a tree."""
-        self.roots.append(root)
-        self.numbers.append(number)
-        self.tuples.append(opened)
+    def __init__(self) -> None:
+        self.roots: list[int] = []
+        self.numbers: list[int] = []
+        """Which record of the slice each is."""
+        self.records: list[Record] = []
+        self.before: dict[int, str | None] = {}
+        """By number: the sequence number of the record before one whose tree is not open, if there is one."""
+
+    def previous(self, at: int) -> str | None:
+        """Give the sequence number of the record before one, by its place here."""
+        number = self.numbers[at]
+        return self.before[number] if number in self.before else self.records[at - 1].sequence_number
+
+    def packed(self, places: Sequence[int]) -> bytes:
+        """Pack some of the records."""
+        records = [self.records[at] for at in places]
+        before = {
+            place: self.previous(at)
+            for place, at in enumerate(places)
+            if not place or places[place - 1] != at - 1 or self.numbers[at] in self.before
+        }
+        return _ENCODE.encode(
+            _OpenRecords(
+                stream=records[0].stream,
+                shard_id=records[0].shard_id,
+                data=[record.data for record in records],
+                sequence_numbers=[record.sequence_number for record in records],
+                partition_keys=[record.partition_key for record in records],
+                arrivals=[record.arrival_timestamp for record in records],
+                encryptions=[record.encryption_type for record in records],
+                attempts=[record.attempt for record in records],
+                before=before,
+            )
+        )
 
 
 class TreeDelivery(SliceDelivery):
@@ -137,6 +190,8 @@ class TreeDelivery(SliceDelivery):
         clock, open_trees = self._settings.clock, self._trees.values
         refused, tracks = self._refused, self._tracks
         emit, to_values, base = self._spout.emit_root, self._to_values, self.count
+        opened, numbers = self._opened, self._opened.numbers
+        add_root, add_number, add_record = opened.roots.append, numbers.append, opened.records.append
         reached = 0
         for reached, record in enumerate(run[: self._most - self.delivered], 1):
             root = (getrandbits(64) or 1) if tracks else 0
@@ -156,7 +211,12 @@ class TreeDelivery(SliceDelivery):
                 if not super().room:
                     break
             elif root in open_trees:
-                self._opened.add(root, base + reached - 1, _OpenRecord(record, self._previous(run, reached)))
+                number = base + reached - 1
+                if not numbers or numbers[-1] != number - 1:
+                    opened.before[number] = self._previous(run, reached)
+                add_root(root)
+                add_number(number)
+                add_record(record)
             if clock() >= until:
                 break
         self.delivered += reached
@@ -172,12 +232,11 @@ class TreeDelivery(SliceDelivery):
 
     def failed_here(self) -> Iterator[FailedTree]:
         """Decide the open trees at the end of the only stage; give those that did not complete."""
-        for root, number, opened in zip(
-            self._opened.roots, self._opened.numbers, self._opened.tuples, strict=True
-        ):
+        opened = self._opened
+        for at, (root, number) in enumerate(zip(opened.roots, opened.numbers, strict=True)):
             end = decide_here(self._trees, root)
             if end is not None:
-                yield _failed(number, opened, end)
+                yield _failed(number, opened.records[at], opened.previous(at), end)
 
     def open_trees(self, batch: int, ackers: int) -> Iterator[OpenTrees]:
         """Give the open trees, for the ackers to decide."""
@@ -190,17 +249,21 @@ class TreeDelivery(SliceDelivery):
                     batch=batch,
                     roots=array("Q", (opened.roots[at] for at in here)).tobytes(),
                     numbers=array("Q", (opened.numbers[at] for at in here)).tobytes(),
-                    tuples=_ENCODE.encode([opened.tuples[at] for at in here]),
+                    tuples=opened.packed(here),
                 )
 
 
 def failed_trees(unfinished: Unfinished) -> FailedTrees:
     """Find the records of trees that did not complete."""
-    tuples = dict(
-        zip(array("Q", unfinished.opened.numbers), _DECODE.decode(unfinished.opened.tuples), strict=True)
+    opened = zip(
+        array("Q", unfinished.opened.numbers), _DECODE.decode(unfinished.opened.tuples).records(), strict=True
     )
-    failed = (_failed(number, tuples[number], end) for number, end in unfinished.ends.items())
-    return FailedTrees(batch=unfinished.batch, failed=tuple(failed), touched=unfinished.touched)
+    failed = tuple(
+        _failed(number, record, before, unfinished.ends[number])
+        for number, (record, before) in opened
+        if number in unfinished.ends
+    )
+    return FailedTrees(batch=unfinished.batch, failed=failed, touched=unfinished.touched)
 
 
 def with_failed(result: WorkResult, failed: Sequence[FailedTree]) -> WorkResult:
@@ -226,6 +289,6 @@ def with_failed(result: WorkResult, failed: Sequence[FailedTree]) -> WorkResult:
     return replace(result, outcome=outcome, unfinished=tuple(unfinished))
 
 
-def _failed(number: int, opened: _OpenRecord, end: TreeEnd) -> FailedTree:
-    previous = None if opened.previous is None else SequenceNumber.parse(opened.previous)
-    return FailedTree(index=number, record=opened.record, previous=previous, end=end)
+def _failed(number: int, record: Record, before: str | None, end: TreeEnd) -> FailedTree:
+    previous = None if before is None else SequenceNumber.parse(before)
+    return FailedTree(index=number, record=record, previous=previous, end=end)
