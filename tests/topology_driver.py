@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from kinesis_spout.spark import session
-from kinesis_spout.topology.spark import runner
+from kinesis_spout.topology.spark import job as spark_job
 from tests.faulty_topology import Faults, faulty_word_count
 from tests.micro_batch_world import DeliveryLog
 
@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def _watch_contradictions(faults: Faults) -> None:
-    names = vars(runner)
+    names = vars(spark_job)
     contradict = names["contradict"]
 
     def watched(seen: Any) -> bool:
