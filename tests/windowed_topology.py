@@ -62,7 +62,7 @@ class Numbers(WindowedBolt):
         self.length = length
         self.slide = slide
         self.lateness_seconds = lateness_seconds
-        self.__dict__["tick_seconds"] = tick_seconds
+        self.tick_seconds = tick_seconds
 
     def declare_output_fields(self) -> list[str]:
         return ["key", "numbers", "start", "end"]

@@ -41,10 +41,6 @@ class History:
     arrived: float = 0.0
 
 
-class Raised(Exception):
-    """A window raised."""
-
-
 @dataclass
 class Oracle:
     """All histories. One run of a micro-batch changes a copy."""
@@ -134,11 +130,11 @@ class WindowedBolts(RuleBasedStateMachine):
     )
     def starts(  # noqa: PLR0917 - one argument for each choice
         self,
-        by_time: bool,
+        by_time: bool,  # noqa: FBT001
         length: int,
         slide: int,
         lateness: int,
-        event_time: bool,
+        event_time: bool,  # noqa: FBT001
         ticks: bool,  # noqa: FBT001
     ) -> None:
         slide = min(slide, length)

@@ -102,6 +102,28 @@ def is_quiet(shell: ReadersShell, example: Block) -> None:
         assert program.ends() == ""
 
 
+def prints(*lines: str) -> Callable[[ReadersShell, Block], None]:
+    """Expect an example that ends to print these lines."""
+
+    def does(shell: ReadersShell, example: Block) -> None:
+        with shell.runs_example(example.text) as program:
+            assert program.ends().splitlines() == list(lines)
+
+    return does
+
+
+def passes_with_its_topology(shell: ReadersShell, example: Block) -> None:
+    """The test of the topology that its page shows before."""
+    [topology] = [each for each in documents.python_examples() if "def word_count():" in each.text]
+    (shell.folder / "word_count.py").write_text(topology.text)
+    name = example.text.partition("def test_")[2].partition("(")[0]
+    settings = (
+        "import os\nos.environ |= dict(KINESIS_SPOUT_STREAM='sentences', KINESIS_SPOUT_APP='word-count')\n"
+    )
+    with shell.runs_example(f"{settings}{example.text}\n\ntest_{name}()\nprint('passed')\n") as program:
+        assert program.ends().splitlines()[-1] == "passed"
+
+
 def leads_in_turn(shell: ReadersShell, example: Block) -> None:
     with shell.runs_example(example.text) as first:
         first.shows("bill 3")
@@ -149,7 +171,14 @@ EXPECTED: dict[str, Callable[[ReadersShell, Block], None]] = {
     "from kinesis_spout.testing import run": passes,
     "logging.basicConfig(": is_quiet,
     "LeaderCareer(": leads_in_turn,
-    "Split(BasicBolt)": splits,
+    "class CountWords(StatefulBolt)": prints("2"),
+    "class Mean(WindowedBolt)": prints(
+        "[['cellar', 10.0]]", """["read: ValueError: could not convert string to float: 'warm'"]"""
+    ),
+    "def word_count():": is_quiet,
+    "from word_count import word_count": passes_with_its_topology,
+    "from kinesis_spout.multilang import ShellBolt": is_quiet,
+    "Split().run()": splits,
     "Countdown(Spout)": counts_down,
 }
 """By what only this example has."""

@@ -1,12 +1,12 @@
-"""The windows of one key that were not executed yet: what is in them, and which of them are due. Pure: knows no clock.
+"""The windows of one key that were not executed yet: what is in them, and which of them are due. Knows no clock.
 
-**By count.** A window is due with the tuple that makes it as many as its length. Then its first tuples leave, as many
+**By count.** A window is due with the tuple that fills it up to its length. Then its first tuples leave, as many
 as the slide is long.
 
-**By time.** A window is ``[start, start + length)``, and its start a multiple of the slide, counted from the epoch. A
-key's *mark* says up to where its windows are closed: those that end at it or before. A tuple moves the mark to its
-time, less the lateness. So the mark never goes back, a window is due when the mark comes to its end, and a tuple is
-late if all windows that it belongs to are closed. A window without tuples is nothing.
+**By time.** A window is ``[start, start + length)``; its start is a multiple of the slide, counted from the epoch.
+A key's *mark* says up to where its windows are closed: those that end there or before. A tuple moves the mark
+to its time, less the lateness, but never back. A window is due when the mark comes to its end. A tuple is late
+if all windows that it belongs to are closed. A window without tuples is never due.
 
 Only tuples are kept, each once, however many windows it is in.
 """

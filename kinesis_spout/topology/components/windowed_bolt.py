@@ -1,20 +1,20 @@
 """A bolt that handles the tuples of a key window by window, with windows by count or by time.
 
 Windows outlive micro-batches, so what is in them is kept as keyed state (see ``StatefulBolt``): a tuple is acked
-once its values are in its window, and both are stored in one transaction. A restart goes on with windows that are
-half full; a record that failed is in none.
+once its values are in its window, and both are stored in one transaction. A restart goes on with windows that
+are half full; a record that failed is in none.
 
-**Who pays for a window.** What ``execute_window`` emits is anchored to the tuple that completed the window. If that
-fails, or anything that came of it, then the record of that tuple fails, and the micro-batch is run again without it:
-the window is open again, and the next tuple of the key completes it, the same one in a later delivery or another one.
-So a window is executed again until that succeeds, and then counts once.
+**What fails with a window.** What ``execute_window`` emits is anchored to the tuple that completed the window. If
+that fails, or anything that came of it, then the record of that tuple fails, and the micro-batch is run again
+without it: the window is open again, and the next tuple of the key completes it, the same one in a later
+delivery or another one. So a window is executed again until that succeeds, and then counts once.
 """
 
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, ClassVar
+from typing import Any
 
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.handler import Reject
@@ -36,17 +36,17 @@ class WindowedBolt(StatefulBolt):
     """
 
     length: Count | Seconds
-    """``Count(100)``: a window has 100 tuples of a key, never fewer. ``Seconds(60)``: it has all tuples of a key whose
-    time is in one minute, one or more; it begins at a multiple of the slide since the epoch."""
+    """``Count(100)``: a window has 100 tuples of a key, never fewer. ``Seconds(60)``: it has all tuples of a key
+    whose time is in one minute, one or more; it begins at a multiple of the slide since the epoch."""
     slide: Count | Seconds | None = None
-    """How far it is from the beginning of a window to that of the next one; as a length, and at most as long. None is
-    as long: each tuple is in one window."""
+    """How far it is from the beginning of a window to that of the next one; of the same kind as the length, and at
+    most as long. None is as long: each tuple is in one window."""
     lateness_seconds: float = 0.0
     """By time: how long after the end of a window its tuples may still come."""
-    tick_seconds: ClassVar[float | None] = None
-    """By time: if set, windows are closed by the wall clock, too, with the first micro-batch that ends after so many
-    seconds: those that ended ``lateness_seconds`` ago or before, of keys that got no tuple meanwhile. Nobody waits for
-    what they emit: it has no anchor, so what fails of it is lost."""
+    tick_seconds: float | None = None
+    """By time: if set, windows are closed by the wall clock, too, with the first micro-batch that ends after so
+    many seconds: those that ended ``lateness_seconds`` ago or before, of keys that got no tuple meanwhile.
+    Nobody waits for what they emit: it has no anchor, so what fails of it is lost."""
     _given: Tuple | tuple[()] = ()
 
     @abstractmethod
@@ -152,7 +152,7 @@ class WindowedBolt(StatefulBolt):
         for mark, window in windows.due_by(kept, now):
             try:
                 self.execute_window(key, window)
-            except BaseException as error:  # noqa: BLE001 - no tuple is at stake; the window stays for the next tick
+            except BaseException as error:  # noqa: BLE001 - the window stays for the next tick
                 self.collector.report_error(error)
                 return
             windows.close(kept, mark)
@@ -174,8 +174,8 @@ def windows_of(bolt: WindowedBolt, component: str) -> CountWindows | TimeWindows
         )
     if type(slide) is not type(length) or slide.units > length.units:
         raise InvalidConfig(
-            f"{where}: expected a slide that is as long as the windows or shorter, {length!r}, so that every tuple "
-            f"is in one; got {slide!r}"
+            f"{where}: expected a slide that is as long as the windows or shorter, {length!r}, so that every "
+            f"tuple is in one; got {slide!r}"
         )
     lateness = bolt.lateness_seconds
     if not (isinstance(lateness, (int, float)) and math.isfinite(lateness) and lateness >= 0):

@@ -52,6 +52,6 @@ class Window:
     """The values of its tuples by their fields' names, in the order in which the tuples came. They must not be
     changed: the next window may have the same ones."""
     start: float
-    """Seconds since the epoch: of a window by time where it begins, of one by count the time of its first tuple."""
+    """Seconds since the epoch: where a window by time begins; of one by count the time of its first tuple."""
     end: float
     """Of a window by time the moment after it; of one by count the time of its last tuple."""
