@@ -8,6 +8,7 @@ stops it.
 import json
 import shlex
 from collections.abc import Callable
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -27,6 +28,8 @@ pytestmark = [
 ]
 
 GOOD, NEGATIVE, WITHOUT_AMOUNT = ORDERS
+TOPOLOGY = "kinesis-spout topology"
+ROOT = Path(__file__).parents[2]
 
 
 def charges_by_record(shell: ReadersShell, example: Block) -> None:
@@ -208,7 +211,11 @@ def test_the_tutorial_shows_what_it_says(readers_shell: ReadersShell) -> None:
 
 
 def test_every_command_does_what_its_page_says(readers_shell: ReadersShell) -> None:
-    typed = [line for line in documents.commands() if line.startswith("kinesis-spout ")]
+    typed = [
+        line
+        for line in documents.commands()
+        if line.startswith("kinesis-spout ") and not line.startswith(TOPOLOGY)
+    ]
 
     def runs(beginning: str) -> Program:
         [line] = [line for line in typed if line.startswith(beginning)]
@@ -248,6 +255,36 @@ def test_every_command_does_what_its_page_says(readers_shell: ReadersShell) -> N
         program.ends(exit_code=130)
     with runs("kinesis-spout options") as program:
         assert "retry_limit" in program.ends()
+    assert not typed, f"expected a test of each command that the pages have, found none of {typed}"
+
+
+def test_the_commands_of_topologies_do_what_their_page_says(readers_shell: ReadersShell) -> None:
+    """In a folder that has the sample topology, as a clone has."""
+    typed = [line for line in documents.commands() if line.startswith(TOPOLOGY)]
+    [settings] = [line for line in documents.commands() if line.startswith("export KINESIS_SPOUT_STREAM=")]
+    sample = readers_shell.folder / "examples" / "topologies" / "word_count.py"
+    sample.parent.mkdir(parents=True)
+    sample.write_text((ROOT / "examples" / "topologies" / "word_count.py").read_text())
+    kinesis = readers_shell.kinesis()
+    kinesis.create_stream(StreamName="sentences", ShardCount=1)
+    kinesis.get_waiter("stream_exists").wait(StreamName="sentences")
+    kinesis.put_record(StreamName="sentences", Data=b"to be or not to be", PartitionKey="1")
+
+    def types(beginning: str) -> Program:
+        [line] = [line for line in typed if line.startswith(beginning)]
+        typed.remove(line)
+        return readers_shell.types(settings, "export KINESIS_SPOUT_INITIAL_POSITION=trim_horizon", f"exec {line}")
+
+    with types(f"{TOPOLOGY} explain") as program:
+        assert "Tuples of sentences: 2 stages, 2 exchanges in a micro-batch" in program.ends()
+    with types(f"{TOPOLOGY} run") as program:
+        program.shows("be: 2")
+        newest = readers_shell.folder / "progress.jsonl"
+        program.until(lambda: newest.exists() and '"acked": 6' in newest.read_text(), "six words acked")
+        program.ctrl_c()
+        program.ends(exit_code=130)
+    with types(f"{TOPOLOGY} show") as program:
+        assert program.ends().startswith("flowchart LR")
     assert not typed, f"expected a test of each command that the pages have, found none of {typed}"
 
 
