@@ -273,7 +273,9 @@ def test_the_commands_of_topologies_do_what_their_page_says(readers_shell: Reade
     def types(beginning: str) -> Program:
         [line] = [line for line in typed if line.startswith(beginning)]
         typed.remove(line)
-        return readers_shell.types(settings, "export KINESIS_SPOUT_INITIAL_POSITION=trim_horizon", f"exec {line}")
+        return readers_shell.types(
+            settings, "export KINESIS_SPOUT_INITIAL_POSITION=trim_horizon", f"exec {line}"
+        )
 
     with types(f"{TOPOLOGY} explain") as program:
         assert "Tuples of sentences: 2 stages, 2 exchanges in a micro-batch" in program.ends()

@@ -6,6 +6,7 @@ a job (``spark.files``, ``spark.archives``, ``--files``, ``--archives``); a comp
 
 import os
 import shutil
+import tarfile
 import tempfile
 import zipfile
 from pathlib import Path
@@ -79,7 +80,9 @@ def _unpacked(archive: Path) -> Path:
 
 def _unpack(archive: Path, folder: Path) -> None:
     if archive.suffix != ".zip":
-        shutil.unpack_archive(archive, folder, filter="data")
+        # The first releases of Python 3.11 cannot filter; the archive is the job's own.
+        filters = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+        shutil.unpack_archive(archive, folder, **filters)  # type: ignore[arg-type]
         return
     with zipfile.ZipFile(archive) as opened:
         for member in opened.infolist():

@@ -211,6 +211,7 @@ def test_no_secret_and_no_data_of_a_record_is_in_any_line(
     world.until(
         lambda: spout.next_tuple() is None and bool(told(caplog, "finished")), "the end of the parent"
     )
+    world.until(lambda: len(told(caplog, "acquired")) > 1, "the children are acquired, to be lost")
     world.zookeeper.expire("member-1")
     world.until(lambda: "ownership lost" in caplog.text, "the shards are lost")
     spout.close()
