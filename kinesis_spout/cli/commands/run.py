@@ -5,13 +5,13 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kinesis_spout.cli.failures import INTERRUPTED, WrongArguments
 from kinesis_spout.cli.runs.following import check_world, follow, tell_dead_letters
+from kinesis_spout.cli.runs.options import FailOnDeadLetters, JsonLines, Master, PyFiles
 from kinesis_spout.cli.runs.progress_views import LogLevel, open_view
 from kinesis_spout.cli.runs.snapshot import Reading
 from kinesis_spout.cli.runs.spark_session import existing, running_spark
@@ -56,28 +56,14 @@ def run(
     scheme: Annotated[
         str, typer.Option(help="What a record handler is given: raw, text, json, or MODULE:CALLABLE.")
     ] = "raw",
-    master: Annotated[
-        str | None,
-        typer.Option(
-            help='Where Spark runs: "local[2]", "spark://...". Unset: as spark-submit or spark-defaults say.',
-            show_default=False,
-        ),
-    ] = None,
-    py_files: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="FILE", help="A .py or .zip file to send to the executors; repeatable."),
-    ] = None,
+    master: Master = None,
+    py_files: PyFiles = None,
     until_caught_up: Annotated[
         bool, typer.Option("--until-caught-up", help="End when all that is in the stream now is finished.")
     ] = False,
-    fail_on_dead_letters: Annotated[
-        bool,
-        typer.Option("--fail-on-dead-letters", help="End with exit code 7 if records were dead-lettered."),
-    ] = False,
+    fail_on_dead_letters: FailOnDeadLetters = False,
     per_shard: Annotated[bool, typer.Option("--per-shard", help="Show each shard's progress too.")] = False,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print a line of JSON on standard output each second.")
-    ] = False,
+    json: JsonLines = False,
     log_level: Annotated[
         LogLevel,
         typer.Option(

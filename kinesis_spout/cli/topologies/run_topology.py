@@ -9,6 +9,7 @@ import typer
 
 from kinesis_spout.cli.failures import INTERRUPTED
 from kinesis_spout.cli.runs.following import check_world, follow, tell_dead_letters
+from kinesis_spout.cli.runs.options import FailOnDeadLetters, JsonLines, Master, PyFiles
 from kinesis_spout.cli.runs.progress_views import LogLevel, open_view
 from kinesis_spout.cli.runs.spark_session import existing, running_spark
 from kinesis_spout.cli.runs.stop_signals import stop_signals
@@ -25,13 +26,7 @@ def run(
     ctx: typer.Context,
     topology: Named,
     *,
-    master: Annotated[
-        str | None,
-        typer.Option(
-            help='Where Spark runs: "local[2]", "spark://...". Unset: as spark-submit or spark-defaults say.',
-            show_default=False,
-        ),
-    ] = None,
+    master: Master = None,
     name: Annotated[
         str | None, typer.Option(help="The query's name; the topology's unless given.", show_default=False)
     ] = None,
@@ -43,20 +38,12 @@ def run(
             show_default=False,
         ),
     ] = None,
-    py_files: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="FILE", help="A .py or .zip file to send to the executors; repeatable."),
-    ] = None,
+    py_files: PyFiles = None,
     until_caught_up: Annotated[
         bool, typer.Option("--until-caught-up", help="End when all that is in the streams now is finished.")
     ] = False,
-    fail_on_dead_letters: Annotated[
-        bool,
-        typer.Option("--fail-on-dead-letters", help="End with exit code 7 if records were dead-lettered."),
-    ] = False,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print a line of JSON on standard output each second.")
-    ] = False,
+    fail_on_dead_letters: FailOnDeadLetters = False,
+    json: JsonLines = False,
     log_level: Annotated[
         LogLevel,
         typer.Option(

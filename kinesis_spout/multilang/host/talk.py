@@ -7,7 +7,7 @@ whoever listens hears of tuples only.
 from typing import Any, Final
 
 from kinesis_spout.clock import Clock
-from kinesis_spout.multilang.conversation import FAILED, Event, State, said
+from kinesis_spout.multilang.conversation import FAILED, Event, State, next_state, said
 from kinesis_spout.multilang.frames import Codec
 from kinesis_spout.multilang.host.pipes import Pipes
 from kinesis_spout.multilang.host.processes.children import Lease
@@ -229,7 +229,7 @@ class Talk:
 
     def _happened(self, event: Event, what: str = "") -> None:
         if self._state not in FAILED:
-            self._state = self._table[self._state, event]
+            self._state = next_state(self._table, self._state, event)
             self._what = what
         if self._state in FAILED:
             raise ChildFailed(f"{self._state.name.lower()}: {self._what}")
