@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 
 from shard_state import SequenceNumber
+from shard_state.sequence_number import WHOLE
 
 
 class Record(msgspec.Struct):
@@ -29,6 +30,11 @@ class Record(msgspec.Struct):
     shard_id: str = ""
     attempt: int = 1
     """Which delivery this is: 1 at first, 2 for the first retry."""
+    sub_sequence_number: int | None = None
+    """The index inside the aggregated record that carried it (the KPL's format), from 0; None for a record that
+    came by itself."""
+    explicit_hash_key: str | None = None
+    """What its producer gave to choose the shard, as decimal text. Only aggregated records tell."""
 
     if TYPE_CHECKING:  # every struct has it, which msgspec's stubs do not say
 
@@ -37,15 +43,19 @@ class Record(msgspec.Struct):
     @property
     def sequence(self) -> SequenceNumber:
         """The sequence number, in its order."""
-        return SequenceNumber(int(self.sequence_number))
+        sub = self.sub_sequence_number
+        return SequenceNumber(int(self.sequence_number), WHOLE if sub is None else sub)
 
     @property
     def message_id(self) -> str:
         """``shardId:sequence``: unique within the stream, the same at every delivery, and in a dead letter.
 
-        What ``RecordSpout.next_tuple`` gives adds which delivery it is.
+        Of a user record in an aggregate: ``shardId:sequence:sub``. What ``RecordSpout.next_tuple`` gives adds
+        which delivery it is.
         """
-        return f"{self.shard_id}:{self.sequence_number}"
+        if self.sub_sequence_number is None:
+            return f"{self.shard_id}:{self.sequence_number}"
+        return f"{self.shard_id}:{self.sequence_number}:{self.sub_sequence_number}"
 
     @property
     def arrival(self) -> datetime | None:

@@ -16,8 +16,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from kinesis_spout.dead_letters.json_lines import JsonLinesSink
+from kinesis_spout.kinesis.aggregated_record import UserRecord, take_apart
 from kinesis_spout.kinesis.lister import KinesisShardLister
-from kinesis_spout.kinesis.write.aggregated_record import UserRecord, take_apart
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges, hash_key
 from tests.kinesis_endpoints import KinesisEndpoint
 

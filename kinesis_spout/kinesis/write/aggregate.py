@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
-from kinesis_spout.kinesis.write.aggregated_record import (
+from kinesis_spout.kinesis.aggregated_record import (
     FRAME_BYTES,
     KEY_BYTES,
     RECORD_BYTES,

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_spout.errors import Throttled
+from kinesis_spout.kinesis.aggregated_record import UserRecord, take_apart
 from kinesis_spout.kinesis.patience import Patience
-from kinesis_spout.kinesis.write.aggregated_record import UserRecord, take_apart
 from kinesis_spout.kinesis.write.aggregating_putter import AggregatingPutter
 from kinesis_spout.kinesis.write.hash_key_ranges import hash_key
 from kinesis_spout.kinesis.write.put_records import CallLimits, Entry, PutOrder

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kinesis_spout.errors import AccessDenied, DeadLetterError, InvalidConfig, Throttled
+from kinesis_spout.kinesis.aggregated_record import UserRecord, take_apart
 from kinesis_spout.kinesis.patience import Patience
-from kinesis_spout.kinesis.write.aggregated_record import UserRecord, take_apart
 from kinesis_spout.kinesis.write.put_records import COMMON_RECORD_BYTES, CallLimits, PutOrder
 from kinesis_spout.kinesis.write.record_putter import MAX_BUFFERED_BYTES, MAX_BUFFERED_RECORDS
 from kinesis_spout.structured.write.rejected_rows import (

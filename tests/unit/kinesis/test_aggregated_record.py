@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinesis_spout.kinesis.write.aggregated_record import (
+from kinesis_spout.kinesis.aggregated_record import (
     FRAME_BYTES,
     KEY_BYTES,
     MAGIC,
