@@ -8,6 +8,8 @@ from kinesis_spout.clock import SystemClock
 from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.dead_letters.sink_url import open_sink
 from kinesis_spout.kinesis import KinesisClientSettings, KinesisShardLister, PollingShardGetter
+from kinesis_spout.kinesis.pace import Pace
+from kinesis_spout.kinesis.shard_paces import ShardPaces
 from kinesis_spout.ports import ShardGetter
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.kinesis_client import client_settings as settings_of_client
@@ -45,6 +47,14 @@ def open_ports(config: SpoutConfig) -> Ports:
         backend = zookeeper.connect(config.stream_name, zookeeper.server(opened))
         opened.callback(backend.session.close)
         clock = SystemClock()
+        paces = ShardPaces(
+            clock,
+            pace=Pace(
+                interval_seconds=config.fetch_period_seconds,
+                bytes_per_second=config.max_fetch_bytes_per_second,
+            ),
+            bytes_per_second=config.max_total_fetch_bytes_per_second,
+        )
         lister = KinesisShardLister(client, config.stream, clock=clock)
 
         def open_getter(shard_id: str, position: Position) -> ShardGetter:
@@ -55,6 +65,7 @@ def open_ports(config: SpoutConfig) -> Ports:
                 position=position,
                 lister=lister,
                 fail_on_data_loss=config.fail_on_data_loss,
+                pacing=paces.of(shard_id),
                 clock=clock,
             )
 
@@ -66,5 +77,6 @@ def open_ports(config: SpoutConfig) -> Ports:
             group=backend.group,
             dead_letters=dead_letters,
             clock=clock,
+            paces=paces,
             close=opened.pop_all().close,
         )

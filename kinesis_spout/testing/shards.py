@@ -32,6 +32,7 @@ class InMemoryShardGetter:
         shard_id: the shard.
         position: where to begin. LATEST is pinned here and now to the clock's time.
         fail_on_data_loss: see ``PollingShardGetter``.
+        pacing: see ``PollingShardGetter``.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class InMemoryShardGetter:
         position: Position,
         *,
         fail_on_data_loss: bool = True,
+        pacing: Pacing | None = None,
     ) -> None:
         self._stream = stream
         self._shard_id = shard_id
@@ -52,7 +54,7 @@ class InMemoryShardGetter:
             self._before_start = self._position.sequence_number.number - is_at
         self._iterator: str | None = None
         self._fail_on_data_loss = fail_on_data_loss
-        self._pacing = Pacing(ready_at=stream.clock.monotonic(), jitter=lambda: 0.0)
+        self._pacing = pacing or Pacing(ready_at=stream.clock.monotonic(), jitter=lambda: 0.0)
         self._last_page: Page | None = None
         self.data_losses = 0
 
@@ -90,9 +92,7 @@ class InMemoryShardGetter:
 
     def _get(self, iterator: str, limit: int) -> tuple[Page, str | None]:
         clock = self._stream.clock
-        clock.sleep(self._pacing.ready_at - clock.monotonic())
-        started = clock.monotonic()
-        self._pacing.started(started)
+        started = self._pacing.await_turn(clock)
         try:
             page, following = self._stream.get_records(iterator, limit)
         except KinesisError as error:

@@ -50,6 +50,7 @@ def test_a_success_forgets_the_failures() -> None:
     pacing = Pacing(ready_at=0.0, jitter=lambda: MOST)
     for _ in range(10):
         pacing.failed(0.0, Unavailable("x"))
+    pacing.ready_at = 0.0
     pacing.succeeded(0.0, 0)
 
     pacing.failed(0.0, Unavailable("x"))
