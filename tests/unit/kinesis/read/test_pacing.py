@@ -70,7 +70,9 @@ def test_two_shards_that_failed_together_do_not_come_back_together() -> None:
 
 
 def test_a_pace_below_what_aws_allows_is_kept_in_calls_and_in_bytes() -> None:
-    pacing = Pacing(ready_at=0.0, jitter=lambda: LEAST, pace=Pace(interval_seconds=1.0, bytes_per_second=500_000))
+    pacing = Pacing(
+        ready_at=0.0, jitter=lambda: LEAST, pace=Pace(interval_seconds=1.0, bytes_per_second=500_000)
+    )
 
     pacing.succeeded(0.0, 0)
     assert pacing.ready_at == 1.0
