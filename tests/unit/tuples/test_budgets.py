@@ -1,5 +1,7 @@
 """What a whole spout reads within its budgets: counted at the stream, by the clock."""
 
+from itertools import pairwise
+
 import pytest
 
 from kinesis_spout.kinesis.pace import Pace
@@ -88,11 +90,11 @@ def test_a_busy_shard_has_what_the_idle_ones_leave() -> None:
     for _ in range(99):
         stream.put(bytes(_RECORD_BYTES), "key")
     with _spout(stream, InMemoryZooKeeper(), limit=500_000).open() as spout:
-        assert _read_for([spout], clock, 12.0) == 100
+        assert _read_for([spout], clock, 14.0) == 100
         assert _read_for([spout], clock, 10.0) == 0
 
     last = max(at for at, shard_id, size_bytes in stream.reads if shard_id == busy and size_bytes)
-    assert last <= 11.0
+    assert last <= 13.0, "an eighth of the budget would take 80 s"
     idle_polls = [at for at, shard_id, _ in stream.reads if shard_id != busy]
     assert len(idle_polls) > 7 * 5, "a shard that has nothing is polled, whatever the budget"
 
@@ -123,7 +125,7 @@ def test_a_shard_gives_no_more_calls_and_bytes_than_its_pace() -> None:
         assert _read_for([spout], clock, 60.0) == 40
 
     begins = [at for at, _, _ in stream.reads]
-    assert min(after - before for before, after in zip(begins, begins[1:], strict=False)) >= 1.0 - 1e-6
+    assert min(after - before for before, after in pairwise(begins)) >= 1.0 - 1e-6
     full = [at for at, _, size_bytes in stream.reads if size_bytes]
     assert full[-1] - full[0] == pytest.approx(19 * 2.0, abs=2.0)
 
