@@ -14,8 +14,14 @@ RECORD_COLUMNS: Final = {
     "approximateArrivalTimestamp": "timestamp",
 }
 """Types are Spark's, by the names that SQL has for them."""
-EXTRA_COLUMNS: Final = {"encryptionType": "string", "millisBehindLatest": "bigint"}
-"""Further columns, for those who ask for them. The second is of the page: reading again may give another value."""
+EXTRA_COLUMNS: Final = {
+    "encryptionType": "string",
+    "millisBehindLatest": "bigint",
+    "subSequenceNumber": "bigint",
+    "explicitHashKey": "string",
+}
+"""Further columns, for those who ask for them. The second is of the page: reading again may give another value. The
+last two are of user records that came in an aggregated record, and null for others."""
 
 ARROW_TYPES: Final = {
     "string": pa.string(),
