@@ -25,6 +25,10 @@ class RecordColumns:
     """Of ``ARRIVAL_TYPE``."""
     encryption_type: pa.Array | None
     """None if it was not asked for."""
+    sub_sequence_number: pa.Array | None = None
+    """64-bit integers, null where a record came by itself; None if none came in an aggregated record."""
+    explicit_hash_key: pa.Array | None = None
+    """Null where its producer gave none, or it came by itself; None as with ``sub_sequence_number``."""
 
     @property
     def size_bytes(self) -> int:

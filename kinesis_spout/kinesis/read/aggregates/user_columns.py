@@ -1,0 +1,111 @@
+"""The columns of a page with its aggregated records taken apart: rows of user records in the place of their carrier.
+
+No object is made for a user record: its fields are found in the bytes of all of them together, and its values are
+gathered from there. A carrier with a record that producers do not write so is left to ``take_apart``, which takes
+everything there is in the format, and is written anew from what that gives.
+
+What is an ordinary record, though it begins like an aggregated one, is said by ``take_apart`` too; it stays a row. An
+aggregated record with nothing in it is no row.
+"""
+
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from kinesis_spout.kinesis.aggregated_record import MAGIC, aggregate, take_apart
+from kinesis_spout.kinesis.read.aggregates.messages import Messages
+from kinesis_spout.kinesis.read.aggregates.user_rows import Gathering, UserRows
+from kinesis_spout.kinesis.read.record_columns import RecordColumns
+
+
+class AggregateCounts(NamedTuple):
+    """What was taken apart of a page."""
+
+    aggregates: int = 0
+    user_records: int = 0
+    damaged: int = 0
+    """Records that begin like an aggregated one and have a wrong digest, message or key: they are records as any."""
+
+
+NOTHING: Final = AggregateCounts()
+
+
+def with_user_rows(columns: RecordColumns) -> tuple[RecordColumns, AggregateCounts]:
+    """Take aggregated records apart. The columns of a page without one are given back as they are."""
+    suspects = _suspects(columns.data)
+    if not suspects:
+        return columns, NOTHING
+    users = _user_rows(columns.data, suspects)
+    counts = AggregateCounts(
+        aggregates=len(users.carriers),
+        user_records=len(users.data),
+        damaged=len(suspects) - len(users.carriers),
+    )
+    return (_spliced(columns, users) if counts.aggregates else columns), counts
+
+
+def _suspects(data: pa.Array) -> list[int]:
+    """Name the rows that begin like an aggregated record."""
+    _, offsets_buffer, content_buffer = data.buffers()
+    if not content_buffer.size:
+        return []
+    content = np.frombuffer(content_buffer, np.uint8)
+    offsets = np.frombuffer(offsets_buffer, np.int32)[: len(data) + 1]
+    # One look for each record, because most pages have none. (For empty ones behind the content: its last byte.)
+    rows = np.flatnonzero(content.take(offsets[:-1], mode="clip") == MAGIC[0])
+    return [row for row in rows.tolist() if data[row].as_buffer()[: len(MAGIC)].to_pybytes() == MAGIC]
+
+
+def _user_rows(data: pa.Array, suspects: list[int]) -> UserRows:
+    messages = Messages()
+    for row in suspects:
+        messages.add(row, data[row].as_py())
+    gathering = Gathering(messages)
+    odd = gathering.odd_carriers()
+    return gathering.rows() if not odd else _rows_written_anew(data, suspects, odd)
+
+
+def _rows_written_anew(data: pa.Array, suspects: list[int], odd: set[int]) -> UserRows:
+    messages = Messages()
+    for row in suspects:
+        whole = data[row].as_py()
+        records = take_apart(whole) if row in odd else ()
+        if records is not None:
+            messages.add(row, aggregate(records) if row in odd else whole)
+    return Gathering(messages).rows()
+
+
+def _spliced(columns: RecordColumns, users: UserRows) -> RecordColumns:
+    rows = len(columns.data)
+    counts = np.ones(rows, np.int64)
+    counts[users.carriers] = users.counts
+    of_record = np.repeat(np.arange(rows), counts)
+    is_user = np.zeros(rows, bool)
+    is_user[users.carriers] = True
+    is_user = np.repeat(is_user, counts)
+    carried = pa.array(of_record)
+    if is_user.all():
+        data, keys, hash_keys = users.data, users.partition_key, users.explicit_hash_key
+    else:
+        # The user records lie behind the page's own.
+        at = of_record.copy()
+        at[is_user] = np.arange(rows, rows + len(users.data))
+        places = pa.array(at)
+        data = pa.concat_arrays([columns.data, users.data]).take(places)
+        keys = pa.concat_arrays([columns.partition_key, users.partition_key]).take(places)
+        no_hash_keys = pa.nulls(rows, pa.string())
+        hash_keys = pa.concat_arrays([no_hash_keys, users.explicit_hash_key]).take(places)
+    subs = np.zeros(len(of_record), np.int64)
+    subs[is_user] = users.sub_sequence_number
+    return replace(
+        columns,
+        data=data,
+        partition_key=keys,
+        sequence_number=columns.sequence_number.take(carried),
+        arrival=columns.arrival.take(carried),
+        encryption_type=None if columns.encryption_type is None else columns.encryption_type.take(carried),
+        sub_sequence_number=pa.array(subs, mask=~is_user),
+        explicit_hash_key=hash_keys,
+    )
