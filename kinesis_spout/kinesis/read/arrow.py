@@ -1,7 +1,7 @@
 """A page as Arrow columns, for the doors into Spark: the names and types that Kinesis sources use there."""
 
 import threading
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -13,7 +13,7 @@ from kinesis_spout.kinesis.read.page import ChildShard, GetRecordsReply, decode_
 from kinesis_spout.kinesis.read.record_columns import RecordColumns, columns_of
 from kinesis_spout.kinesis.read.regular_records import WORTHWHILE_BYTES, regular_columns
 from kinesis_spout.record import Record
-from shard_state import SequenceNumber, Shard
+from shard_state import Position, SequenceNumber, Shard
 
 _one_at_a_time: Final = threading.Lock()
 """Threads that decode large pages at the same time take turns for the interpreter, and push each other's pages out
@@ -51,10 +51,11 @@ class ArrowReply:
         """Whether nothing ever follows."""
         return self.page.at_end
 
-    def after(self, number: int) -> "ArrowReply":
-        """Give the reply without the records up to and including a sequence number."""
-        numbers = self.page.batch.column("sequenceNumber")
-        first = bisect_right(range(len(numbers)), number, key=lambda row: int(numbers[row].as_py()))
+    def from_position(self, position: Position) -> "ArrowReply":
+        """Give the reply without the records before a position."""
+        batch = self.page.batch
+        rows = range(batch.num_rows)
+        first = bisect_left(rows, True, key=lambda row: position.includes(sequence_at(batch, row)))
         if first == 0:
             return self
         return replace(self, page=replace(self.page, batch=self.page.batch.slice(first)))

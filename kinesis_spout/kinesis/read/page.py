@@ -4,7 +4,7 @@ The reply's JSON is decoded in one step into typed structs, the records among th
 dictionaries in between, base64 undone by the decoder. That is what makes a page cheap.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import Mapping
 from datetime import datetime
 from functools import cached_property
@@ -14,9 +14,10 @@ import msgspec
 
 from kinesis_spout.errors import Unavailable
 from kinesis_spout.kinesis.errors import expected
+from kinesis_spout.kinesis.read.user_records import HashKeys, TakenApart, taken_apart
 from kinesis_spout.ports import Page
 from kinesis_spout.record import Record
-from shard_state import SequenceNumber, Shard
+from shard_state import Position, SequenceNumber, Shard
 
 
 class HashKeyRange(msgspec.Struct, frozen=True, rename="pascal"):
@@ -69,9 +70,9 @@ class GetRecordsReply(msgspec.Struct, rename="pascal", dict=True):
         """Whether nothing ever follows."""
         return self.next_shard_iterator is None
 
-    def after(self, number: int) -> "GetRecordsReply":
-        """Give the reply without the records up to and including a sequence number."""
-        first = bisect_right(self.records, number, key=lambda record: record.sequence.number)
+    def from_position(self, position: Position) -> "GetRecordsReply":
+        """Give the reply without the records before a position; an aggregate that it lies in stays whole."""
+        first = bisect_left(self.records, True, key=lambda record: position.includes(record.sequence))
         return self if first == 0 else msgspec.structs.replace(self, records=self.records[first:])
 
     @property
@@ -122,18 +123,46 @@ def reply_from_botocore(response: Mapping[str, Any]) -> GetRecordsReply:
     )
 
 
-def page_of(reply: GetRecordsReply, *, stream: str, shard_id: str) -> Page:
-    """Make the page that the port promises. The reply's records become the page's own."""
+def page_of(
+    reply: GetRecordsReply,
+    *,
+    stream: str,
+    shard_id: str,
+    start: Position | None = None,
+    hash_keys: HashKeys | None = None,
+    deaggregate: bool = True,
+) -> Page:
+    """Make the page that the port promises. The reply's records become the page's own.
+
+    Args:
+        reply: aggregated records are in it as they are.
+        stream: the name or ARN that the records carry.
+        shard_id: whose records they are.
+        start: where reading began; user records before it are left out.
+        hash_keys: the shard's, if user records outside of them are to be counted.
+        deaggregate: whether aggregated records are taken apart.
+    """
     for record in reply.records:
         record.stream = stream
         record.shard_id = shard_id
+    apart = taken_apart(reply.records, hash_keys) if deaggregate else TakenApart(reply.records)
     return Page(
-        records=reply.records,
+        records=_from_start(apart.records, start),
         size_bytes=reply.size_bytes,
         millis_behind_latest=reply.millis_behind_latest or 0,
         at_end=reply.at_end,
         child_shards=reply.children,
+        kinesis_records=len(reply.records),
+        damaged_aggregates=apart.damaged_aggregates,
+        records_outside_shard=apart.records_outside_shard,
     )
+
+
+def _from_start(records: list[Record], start: Position | None) -> list[Record]:
+    """Leave out user records before the one at which reading began; they are the first of the page, if any are."""
+    if start is None or not records or start.includes(records[0].sequence):
+        return records
+    return records[bisect_left(records, True, key=lambda record: start.includes(record.sequence)) :]
 
 
 def _seconds(moment: datetime | None) -> float | None:
