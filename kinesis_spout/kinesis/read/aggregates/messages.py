@@ -1,7 +1,7 @@
-"""Aggregated records parsed as far as the bytes of each user record, for all of those of a page to be looked at together.
+"""Aggregated records parsed as far as the bytes of each user record: those of a page are then looked at together.
 
-A user record is a message in the message. Told that it is just bytes, the parser gives a page's worth of them at
-the price of a few; what is in them is found by ``user_fields``.
+A user record is a message in the message. Told that it is just bytes, the parser is done with it in no time. What
+is in it is found by ``user_fields``.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from typing import Any, Final
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
-from kinesis_spout.kinesis.aggregated_record import message_of
+from kinesis_spout.kinesis.aggregated_record import message_in
 
 _Field = descriptor_pb2.FieldDescriptorProto
 
@@ -31,8 +31,8 @@ class Messages:
         self.record_counts: list[int] = []
 
     def add(self, carrier: int, data: bytes) -> bool:
-        """Take in a carrier's message. False if its data is that of an ordinary record, as far as one sees here."""
-        body = message_of(data)
+        """Take in a carrier's message. False if the carrier is an ordinary record, as far as one sees here."""
+        body = message_in(data)
         if body is None:
             return False
         message = _Outline()

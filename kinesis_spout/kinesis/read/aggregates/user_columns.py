@@ -1,11 +1,11 @@
-"""The columns of a page with its aggregated records taken apart: rows of user records in the place of their carrier.
+"""The columns of a page with its aggregated records taken apart: rows of user records in place of their carriers.
 
 No object is made for a user record: its fields are found in the bytes of all of them together, and its values are
 gathered from there. A carrier with a record that producers do not write so is left to ``take_apart``, which takes
 everything there is in the format, and is written anew from what that gives.
 
-What is an ordinary record, though it begins like an aggregated one, is said by ``take_apart`` too; it stays a row. An
-aggregated record with nothing in it is no row.
+What is an ordinary record, though it begins like an aggregated one, is said by ``take_apart`` too; it stays a row.
+An aggregated record with nothing in it is no row.
 """
 
 from dataclasses import replace
@@ -18,6 +18,7 @@ from kinesis_spout.kinesis.aggregated_record import MAGIC, aggregate, take_apart
 from kinesis_spout.kinesis.read.aggregates.messages import Messages
 from kinesis_spout.kinesis.read.aggregates.user_rows import Gathering, UserRows
 from kinesis_spout.kinesis.read.record_columns import RecordColumns
+from kinesis_spout.kinesis.read.user_records import HashKeys
 
 
 class AggregateCounts(NamedTuple):
@@ -26,22 +27,33 @@ class AggregateCounts(NamedTuple):
     aggregates: int = 0
     user_records: int = 0
     damaged: int = 0
-    """Records that begin like an aggregated one and have a wrong digest, message or key: they are records as any."""
+    """Records that begin like an aggregated one and have a wrong digest, message or key: they stay as they are."""
+    outside: int = 0
+    """User records that lie outside the shard by their hash keys, if that was looked at."""
 
 
 NOTHING: Final = AggregateCounts()
 
 
-def with_user_rows(columns: RecordColumns) -> tuple[RecordColumns, AggregateCounts]:
-    """Take aggregated records apart. The columns of a page without one are given back as they are."""
+def with_user_rows(
+    columns: RecordColumns, hash_keys: HashKeys | None = None
+) -> tuple[RecordColumns, AggregateCounts]:
+    """Take aggregated records apart. The columns of a page without one are given back as they are.
+
+    Args:
+        columns: of one shard's records, in their order.
+        hash_keys: the shard's, if it is to be counted what lies outside.
+    """
     suspects = _suspects(columns.data)
     if not suspects:
         return columns, NOTHING
-    users = _user_rows(columns.data, suspects)
+    gathering = _gathering(columns.data, suspects)
+    users = gathering.rows()
     counts = AggregateCounts(
         aggregates=len(users.carriers),
         user_records=len(users.data),
         damaged=len(suspects) - len(users.carriers),
+        outside=0 if hash_keys is None else gathering.outside(hash_keys),
     )
     return (_spliced(columns, users) if counts.aggregates else columns), counts
 
@@ -58,23 +70,23 @@ def _suspects(data: pa.Array) -> list[int]:
     return [row for row in rows.tolist() if data[row].as_buffer()[: len(MAGIC)].to_pybytes() == MAGIC]
 
 
-def _user_rows(data: pa.Array, suspects: list[int]) -> UserRows:
+def _gathering(data: pa.Array, suspects: list[int]) -> Gathering:
     messages = Messages()
     for row in suspects:
         messages.add(row, data[row].as_py())
     gathering = Gathering(messages)
     odd = gathering.odd_carriers()
-    return gathering.rows() if not odd else _rows_written_anew(data, suspects, odd)
+    return gathering if not odd else _written_anew(data, suspects, odd)
 
 
-def _rows_written_anew(data: pa.Array, suspects: list[int], odd: set[int]) -> UserRows:
+def _written_anew(data: pa.Array, suspects: list[int], odd: set[int]) -> Gathering:
     messages = Messages()
     for row in suspects:
         whole = data[row].as_py()
         records = take_apart(whole) if row in odd else ()
         if records is not None:
             messages.add(row, aggregate(records) if row in odd else whole)
-    return Gathering(messages).rows()
+    return Gathering(messages)
 
 
 def _spliced(columns: RecordColumns, users: UserRows) -> RecordColumns:

@@ -1,8 +1,8 @@
 """The fields of many user records, found all at once in their bytes.
 
-Producers write a user record in one way: the number of its partition key, maybe that of its explicit hash key, and its
-data, each after a tag. A number takes as many bytes as it needs, seven bits in each (a varint). So a few steps over all
-records together tell where each one's data begins. What is written otherwise is said to be odd, and nothing else of it.
+Producers write a user record in one way: the number of its partition key, maybe that of its explicit hash key, and
+its data, each after a tag. A number takes as many bytes as it needs, seven bits in each (a varint). So a few steps
+over all records together tell where each one's data begins. A record that is written otherwise is called odd.
 https://protobuf.dev/programming-guides/encoding/
 """
 
@@ -39,10 +39,12 @@ class UserFields:
 
 
 def user_fields(content: Bytes, starts: Numbers, ends: Numbers) -> UserFields:
-    """Find the fields of the records that lie in ``content`` from ``starts`` to ``ends``; there is at least one."""
+    """Find the fields of the records that lie in ``content``, each from its start to its end."""
     if not content.size:
         nothing = np.zeros_like(starts)
-        return UserFields(key=nothing, hash_key=nothing, data_start=nothing, is_odd=np.ones(len(starts), bool))
+        return UserFields(
+            key=nothing, hash_key=nothing, data_start=nothing, is_odd=np.ones(len(starts), bool)
+        )
     # An odd record may lead astray, into the records behind it: what is found there does not fit its own end.
     is_odd = content.take(starts, mode="clip") != KEY_TAG
     key, at = _numbers(content, starts + 1)

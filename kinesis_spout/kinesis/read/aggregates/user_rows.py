@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from kinesis_spout.kinesis.read.aggregates.messages import Messages
 from kinesis_spout.kinesis.read.aggregates.user_fields import Numbers, UserFields, user_fields
+from kinesis_spout.kinesis.read.user_records import HashKeys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,16 +57,26 @@ class Gathering:
                 }
         return odd
 
+    def outside(self, hash_keys: HashKeys) -> int:
+        """Count the user records that lie outside of a shard by their hash keys."""
+        messages, fields = self._messages, self._fields
+        keys = np.array([not hash_keys.have(key) for key in messages.keys], bool)
+        outside = keys[fields.key + self._first_key]
+        explicit = fields.hash_key >= 0
+        if explicit.any():
+            given = np.array([not hash_keys.have_explicit(key.decode()) for key in messages.hash_keys], bool)
+            outside[explicit] = given[(fields.hash_key + self._first_hash_key)[explicit]]
+        return int(outside.sum())
+
     def rows(self) -> UserRows:
         """Give the user records. None of their carriers is odd."""
         messages, fields = self._messages, self._fields
         keys = pa.array(messages.keys, pa.binary()).cast(pa.string())
-        first_keys = self._of_records(_before(np.array(messages.key_counts, np.int64)))
         return UserRows(
             carriers=np.array(messages.carriers, np.int64),
             counts=self._counts,
             data=self._data(),
-            partition_key=keys.take(pa.array(fields.key + first_keys)),
+            partition_key=keys.take(pa.array(fields.key + self._first_key)),
             explicit_hash_key=self._explicit_hash_keys(),
         )
 
@@ -80,6 +91,15 @@ class Gathering:
     @cached_property
     def _offsets(self) -> Numbers:
         return np.frombuffer(self._records.buffers()[1], np.int32)[: len(self._records) + 1].astype(np.int64)
+
+    @cached_property
+    def _first_key(self) -> Numbers:
+        """Where the keys of each record's message begin among all keys."""
+        return self._of_records(_before(np.array(self._messages.key_counts, np.int64)))
+
+    @cached_property
+    def _first_hash_key(self) -> Numbers:
+        return self._of_records(_before(np.array(self._messages.hash_key_counts, np.int64)))
 
     def _of_records(self, of_messages: "list[int] | Numbers") -> Numbers:
         """Give a value of each message to each of its records."""
@@ -99,9 +119,8 @@ class Gathering:
         messages, numbers = self._messages, self._fields.hash_key
         if not messages.hash_keys:
             return pa.nulls(len(numbers), pa.string())
-        first = self._of_records(_before(np.array(messages.hash_key_counts, np.int64)))
         keys = pa.array(messages.hash_keys, pa.binary()).cast(pa.string())
-        return keys.take(pa.array(numbers + first, mask=numbers < 0))
+        return keys.take(pa.array(numbers + self._first_hash_key, mask=numbers < 0))
 
 
 def _before(counts: Numbers) -> Numbers:
