@@ -1,7 +1,7 @@
 """A page as Arrow columns, for the doors into Spark: the names and types that Kinesis sources use there."""
 
 import threading
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -152,8 +152,18 @@ class ArrowForm:
 
 
 def sequence_at(batch: pa.RecordBatch, row: int) -> SequenceNumber:
-    """Give the sequence number of a row of a batch with ``SCHEMA``."""
+    """Give the sequence number of a row of a batch with ``SCHEMA``: of the carrier, if the row was aggregated."""
     return SequenceNumber(int(batch.column("sequenceNumber")[row].as_py()))
+
+
+def rows_before(batch: pa.RecordBatch, first: SequenceNumber) -> int:
+    """Count the rows from the beginning of a shard's batch to the last one before ``first``."""
+    return bisect_left(range(batch.num_rows), first, key=lambda row: sequence_at(batch, row))
+
+
+def rows_up_to(batch: pa.RecordBatch, last: SequenceNumber) -> int:
+    """Count the rows from the beginning of a shard's batch to ``last``, of which there may be several."""
+    return bisect_right(range(batch.num_rows), last, key=lambda row: sequence_at(batch, row))
 
 
 def decode_to_arrow(body: bytes, *, stream: str, shard_id: str) -> pa.RecordBatch:
