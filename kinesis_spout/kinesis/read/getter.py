@@ -35,7 +35,7 @@ from kinesis_spout.kinesis.read.get_records import (
 )
 from kinesis_spout.kinesis.read.pacing import Pacing
 from kinesis_spout.kinesis.read.page import GetRecordsReply, page_of
-from kinesis_spout.kinesis.read.user_records import HashKeys
+from kinesis_spout.kinesis.read.user_records import HashKeys, with_user_records
 from kinesis_spout.ports import Page, ShardLister
 from shard_state import Position
 
@@ -154,14 +154,9 @@ class PollingShardGetter:
     def read(self, limit: int) -> Page:
         """Fetch the next page; see the port. After the end: the empty last page again, without a call."""
         start = self._start
-        return page_of(
-            self._next_reply(limit, RecordsForm()),
-            stream=self._stream,
-            shard_id=self._shard_id,
-            start=start,
-            hash_keys=self._hash_keys,
-            deaggregate=self._deaggregate,
-        )
+        reply = self._next_reply(limit, RecordsForm())
+        page = page_of(reply, stream=self._stream, shard_id=self._shard_id)
+        return with_user_records(page, start=start, hash_keys=self._hash_keys) if self._deaggregate else page
 
     def read_arrow(self, limit: int) -> ArrowPage:
         """Fetch the next page as columns; otherwise the same as ``read``."""

@@ -14,7 +14,6 @@ import msgspec
 
 from kinesis_spout.errors import Unavailable
 from kinesis_spout.kinesis.errors import expected
-from kinesis_spout.kinesis.read.user_records import HashKeys, TakenApart, taken_apart
 from kinesis_spout.ports import Page
 from kinesis_spout.record import Record
 from shard_state import Position, SequenceNumber, Shard
@@ -123,46 +122,18 @@ def reply_from_botocore(response: Mapping[str, Any]) -> GetRecordsReply:
     )
 
 
-def page_of(
-    reply: GetRecordsReply,
-    *,
-    stream: str,
-    shard_id: str,
-    start: Position | None = None,
-    hash_keys: HashKeys | None = None,
-    deaggregate: bool = True,
-) -> Page:
-    """Make the page that the port promises. The reply's records become the page's own.
-
-    Args:
-        reply: aggregated records are in it as they are.
-        stream: the name or ARN that the records carry.
-        shard_id: whose records they are.
-        start: where reading began; user records before it are left out.
-        hash_keys: the shard's, if user records outside of them are to be counted.
-        deaggregate: whether aggregated records are taken apart.
-    """
+def page_of(reply: GetRecordsReply, *, stream: str, shard_id: str) -> Page:
+    """Make a page of a reply's records, which become its own. Aggregated records are in it as they are."""
     for record in reply.records:
         record.stream = stream
         record.shard_id = shard_id
-    apart = taken_apart(reply.records, hash_keys) if deaggregate else TakenApart(reply.records)
     return Page(
-        records=_from_start(apart.records, start),
+        records=reply.records,
         size_bytes=reply.size_bytes,
         millis_behind_latest=reply.millis_behind_latest or 0,
         at_end=reply.at_end,
         child_shards=reply.children,
-        kinesis_records=len(reply.records),
-        damaged_aggregates=apart.damaged_aggregates,
-        records_outside_shard=apart.records_outside_shard,
     )
-
-
-def _from_start(records: list[Record], start: Position | None) -> list[Record]:
-    """Leave out user records before the one at which reading began; they are the first of the page, if any are."""
-    if start is None or not records or start.includes(records[0].sequence):
-        return records
-    return records[bisect_left(records, True, key=lambda record: start.includes(record.sequence)) :]
 
 
 def _seconds(moment: datetime | None) -> float | None:

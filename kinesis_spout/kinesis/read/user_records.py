@@ -8,17 +8,20 @@ A user record may lie outside its shard by its hash key: its producer had an old
 look at them. It is delivered all the same, for its carrier is in no other shard, and it is counted.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import replace
 from hashlib import md5
 from typing import Final, NamedTuple
 
 from kinesis_spout.kinesis.aggregated_record import MAGIC, Contents, contents
+from kinesis_spout.ports import Page
 from kinesis_spout.record import Record
-from shard_state import Shard
+from shard_state import Position, Shard
 
 try:
     # OpenSSL's takes three times as long for a few bytes.
-    from _md5 import md5 as md5_of_key
+    from _md5 import md5 as md5_of_key  # type: ignore[import-not-found] - a part of CPython without stubs
 except ImportError:
     md5_of_key = md5
 
@@ -56,14 +59,34 @@ class HashKeys(NamedTuple):
 class TakenApart(NamedTuple):
     """The records of a page with its aggregated records taken apart."""
 
-    records: list[Record]
+    records: Sequence[Record]
     damaged_aggregates: int = 0
     """How many began like an aggregated record and had a wrong digest, message or key: they are records as any."""
     records_outside_shard: int = 0
     """How many user records lie outside the shard by their hash keys."""
 
 
-def taken_apart(records: list[Record], hash_keys: HashKeys | None = None) -> TakenApart:
+def with_user_records(page: Page, *, start: Position | None, hash_keys: HashKeys | None) -> Page:
+    """Take the aggregated records of a page apart. This very page is given back where none is.
+
+    Args:
+        page: as ``page_of`` makes it, without what is before the start.
+        start: where reading began, if this may be its first page: user records before it are left out.
+        hash_keys: the shard's, if it is to be counted what lies outside.
+    """
+    apart = taken_apart(page.records, hash_keys)
+    if apart.records is page.records:
+        return page
+    return replace(
+        page,
+        records=_from_start(apart.records, start),
+        kinesis_records=len(page.records),
+        damaged_aggregates=apart.damaged_aggregates,
+        records_outside_shard=apart.records_outside_shard,
+    )
+
+
+def taken_apart(records: Sequence[Record], hash_keys: HashKeys | None = None) -> TakenApart:
     """Put user records in place of the aggregated records that carry them.
 
     Args:
@@ -98,6 +121,13 @@ def outside_of(hash_keys: HashKeys, inside: Contents) -> int:
         key in outside if given is None else not hash_keys.have_explicit(given)
         for key, given in zip(inside.partition_keys, inside.explicit_hash_keys, strict=True)
     )
+
+
+def _from_start(records: Sequence[Record], start: Position | None) -> Sequence[Record]:
+    """Leave out user records before the one at which reading began; they are the first of the page, if any are."""
+    if start is None or not records or start.includes(records[0].sequence):
+        return records
+    return records[bisect_left(records, True, key=lambda record: start.includes(record.sequence)) :]
 
 
 def _user_records(carrier: Record, inside: Contents) -> Sequence[Record]:

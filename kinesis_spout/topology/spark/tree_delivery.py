@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 ToValues = Callable[[Record], Sequence[Any]]
 RecordId = tuple[str, str]
-"""Shard and sequence number."""
+"""Shard and sequence number, with the sub-sequence number of a user record."""
 
 
 class _OpenRecords(msgspec.Struct, array_like=True):
@@ -40,15 +40,17 @@ class _OpenRecords(msgspec.Struct, array_like=True):
     arrivals: list[float | None]
     encryptions: list[str | None]
     attempts: list[int]
+    subs: list[int | None]
+    hash_keys: list[str | None]
     before: dict[int, str | None]
-    """The sequence number of the record before one, by its place here, unless that is the one before it here."""
+    """The sequence of the record before one, by its place here, unless that is the one before it here."""
 
     def records(self) -> Iterator[tuple[Record, str | None]]:
-        """Unpack them, each with the sequence number of the record before it."""
+        """Unpack them, each with the sequence of the record before it."""
         before: str | None = None
         columns = (self.data, self.sequence_numbers, self.partition_keys, self.arrivals, self.encryptions)
-        for at, values in enumerate(zip(*columns, self.attempts, strict=True)):
-            data, sequence_number, partition_key, arrival, encryption, attempt = values
+        for at, values in enumerate(zip(*columns, self.attempts, self.subs, self.hash_keys, strict=True)):
+            data, sequence_number, partition_key, arrival, encryption, attempt, sub, hash_key = values
             record = Record(
                 data=data,
                 sequence_number=sequence_number,
@@ -58,9 +60,11 @@ class _OpenRecords(msgspec.Struct, array_like=True):
                 stream=self.stream,
                 shard_id=self.shard_id,
                 attempt=attempt,
+                sub_sequence_number=sub,
+                explicit_hash_key=hash_key,
             )
             yield record, self.before.get(at, before)
-            before = sequence_number
+            before = record.sequence_text
 
 
 _ENCODE: Final = msgspec.msgpack.Encoder()
@@ -107,12 +111,12 @@ class _Opened:
         """Which record of the slice each is."""
         self.records: list[Record] = []
         self.before: dict[int, str | None] = {}
-        """By number: the sequence number of the record before one whose tree is not open, if there is one."""
+        """By number: the sequence of the record before one whose tree is not open, if there is one."""
 
     def previous(self, at: int) -> str | None:
-        """Give the sequence number of the record before one, by its place here."""
+        """Give the sequence of the record before one, by its place here."""
         number = self.numbers[at]
-        return self.before[number] if number in self.before else self.records[at - 1].sequence_number
+        return self.before[number] if number in self.before else self.records[at - 1].sequence_text
 
     def packed(self, places: Sequence[int]) -> bytes:
         """Pack some of the records."""
@@ -132,6 +136,8 @@ class _Opened:
                 arrivals=[record.arrival_timestamp for record in records],
                 encryptions=[record.encryption_type for record in records],
                 attempts=[record.attempt for record in records],
+                subs=[record.sub_sequence_number for record in records],
+                hash_keys=[record.explicit_hash_key for record in records],
                 before=before,
             )
         )
@@ -196,7 +202,7 @@ class TreeDelivery(SliceDelivery):
         for reached, record in enumerate(run[: self._most - self.delivered], 1):
             root = (getrandbits(64) or 1) if tracks else 0
             end = failure = None
-            if refused and (end := refused.get((record.shard_id, record.sequence_number))) is not None:
+            if refused and (end := refused.get((record.shard_id, record.sequence_text))) is not None:
                 failure = end.failure
             else:
                 try:
@@ -225,9 +231,9 @@ class TreeDelivery(SliceDelivery):
         return reached
 
     def _previous(self, run: Sequence[Record], reached: int) -> str | None:
-        """Give the sequence number of the record before one, as text."""
+        """Give the sequence of the record before one, as text."""
         if reached > 1:
-            return run[reached - 2].sequence_number
+            return run[reached - 2].sequence_text
         return None if self.last is None else str(self.last)
 
     def failed_here(self) -> Iterator[FailedTree]:
