@@ -20,8 +20,8 @@ EXTRA_COLUMNS: Final = {
     "subSequenceNumber": "bigint",
     "explicitHashKey": "string",
 }
-"""Further columns, for those who ask for them. The second is of the page: reading again may give another value. The
-last two are of user records that came in an aggregated record, and null for others."""
+"""Further columns, for those who ask for them. The second is of the page: reading again may give another value.
+The last two are of user records that came in an aggregated record, and null for others."""
 
 ARROW_TYPES: Final = {
     "string": pa.string(),

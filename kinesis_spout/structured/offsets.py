@@ -17,9 +17,9 @@ A shard at its end (``drained``: its last page was read) stays in the offset for
 a child that is found later knows whether its parents were read to their end, also when the query was down at the
 split. Shards that are not in the offset were born after it was made: they are read from their beginning.
 
-An offset lies between records of Kinesis: what was taken out of one aggregated record is in one batch. ``deaggregated``
-beside ``streams`` says that the batch that ends here has its aggregated records taken apart, so that ``rows`` are user
-records. A replay does the same, also under a version or an option that would do otherwise now.
+An offset lies between records of Kinesis: what was taken out of one aggregated record is in one batch.
+``deaggregated``, beside ``streams``, says that the batch that ends here has its aggregated records taken apart:
+then ``rows`` counts user records. A replay does the same, also where the option now says otherwise.
 
 Key order is fixed: Spark compares offsets as text.
 """

@@ -1,8 +1,9 @@
 """The pages that the driver-side reader has fetched, until their batch is done.
 
-Per shard they are consecutive, in order. A record that came aggregated has a row for each user record inside; these
-rows have one sequence number, and are one after the other in one page. A batch takes a run of rows from the front; rows are addressed by page
-number and index in the page, so that a batch limit may cut a page without copying it.
+Per shard they are consecutive, in order. A record that came aggregated has a row for each user record inside:
+these rows have one sequence number, and are one after the other in one page. A batch takes a run of rows from the
+front; rows are addressed by page number and index in the page, so that a batch limit may cut a page without copying
+it.
 
 A row's *arrival* is the latest ``approximateArrivalTimestamp`` of its page up to it, in microseconds since the
 epoch: Kinesis does not promise that it grows, and a shard's order must stay.
@@ -73,7 +74,7 @@ class StoredPage:
         return rows_before(self.batch, first)
 
     def whole_records(self, rows: int) -> int:
-        """Give the most of the first ``rows`` rows that end with a record of Kinesis: no aggregated one is divided."""
+        """Of the first ``rows`` rows, count those up to the last that ends a record of Kinesis."""
         if rows in {0, self.rows} or self.sequence(rows) != self.sequence(rows - 1):
             return rows
         return self.rows_before(self.sequence(rows))

@@ -5,8 +5,8 @@ all shards (invariant 18): a shard with little in it would otherwise run ahead o
 would follow it and drop what was only unread of the other. Of records that arrived in the same millisecond the
 shards take turns: each round, what is left of the limits is divided among those that have something left.
 
-Limits count user records. A batch ends between records of Kinesis: what came in one aggregated record is taken as a
-whole or not at all; where the very first one is more than the limits allow, it is a batch of its own.
+Limits count user records. A batch ends between records of Kinesis: what came in one aggregated record is taken as
+a whole or not at all. Where the very first one is more than the limits allow, it is a batch of its own.
 """
 
 import math

@@ -247,6 +247,9 @@ class ReadAhead:
                 processed_bytes=self._done_bytes,
                 throttles=self._fetched.counters.throttles,
                 buffered_bytes=self._buffer.size_bytes,
+                aggregates=self._fetched.counters.aggregates,
+                damaged_aggregates=self._fetched.counters.damaged_aggregates,
+                records_outside_shard=self._fetched.counters.records_outside_shard,
             )
 
     def close(self) -> None:

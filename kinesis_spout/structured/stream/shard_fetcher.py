@@ -38,6 +38,9 @@ class FetchCounters:
     bytes: int = 0
     throttles: int = 0
     data_losses: int = 0
+    aggregates: int = 0
+    damaged_aggregates: int = 0
+    records_outside_shard: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -211,6 +214,9 @@ class ShardFetcher:
             self._room.buffer.append(self.shard, page.batch, page.size_bytes)
             self._counters.records += rows
             self._counters.bytes += page.size_bytes
+        self._counters.aggregates += page.aggregates
+        self._counters.damaged_aggregates += page.damaged_aggregates
+        self._counters.records_outside_shard += page.records_outside_shard
         self._empty_reads = 0 if rows else self._empty_reads + 1
         self.millis_behind_latest = page.millis_behind_latest
         self._note_reached(page)
