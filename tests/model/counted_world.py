@@ -39,7 +39,7 @@ class Scenario:
 
     order: Order
     first: Sequence["str | tuple[str, ...]"]
-    """Of the first shard: what each record does, and its key. Several in parentheses are in one aggregated record."""
+    """Of the first shard: what each record does, and its key. Several together are in one aggregated record."""
     second: Sequence["str | tuple[str, ...]"]
     merges: bool = False
     """Whether both shards are merged; else the first one is split."""
