@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from kinesis_spout.errors import DataLoss, ExpiredIterator, InvalidIterator, KinesisError
 from kinesis_spout.kinesis.read.pacing import Pacing
-from kinesis_spout.kinesis.read.user_records import HashKeys, with_user_records
+from kinesis_spout.kinesis.read.user_records import with_user_records
 from kinesis_spout.ports import Page, StreamSummary
 from kinesis_spout.testing.stream import InMemoryStream
 from shard_state import Position, Shard
@@ -80,7 +80,7 @@ class InMemoryShardGetter:
         fetched = page.records
         page = replace(page, records=[each for each in fetched if self._start.includes(each.sequence)])
         if self._deaggregate:
-            page = with_user_records(page, start=self._start, hash_keys=self._hash_keys())
+            page = with_user_records(page, start=self._start, hash_keys=self._stream.hash_keys(self._shard_id))
         if fetched:
             self._position = Position.after(fetched[-1].sequence)
         if page.at_end:
@@ -102,10 +102,6 @@ class InMemoryShardGetter:
             raise
         self._pacing.succeeded(started, page.size_bytes)
         return page, following
-
-    def _hash_keys(self) -> HashKeys | None:
-        shards = {shard.shard_id: shard for shard in self._stream.list_shards()}
-        return HashKeys.to_check(shards[self._shard_id]) if self._shard_id in shards else None
 
     def _new_iterator(self) -> str:
         try:

@@ -32,7 +32,7 @@ from kinesis_spout.errors import (
     Unavailable,
 )
 from kinesis_spout.kinesis.aggregated_record import UserRecord, aggregate
-from kinesis_spout.kinesis.read.user_records import taken_apart
+from kinesis_spout.kinesis.read.user_records import HashKeys, taken_apart
 from kinesis_spout.ports import Page, StreamSummary
 from kinesis_spout.record import Record
 from shard_state import Position, PositionType, SequenceNumber, Shard
@@ -205,6 +205,12 @@ class InMemoryStream:
             self._expire()
             return [log.shard for log in self._logs.values()]
 
+    def hash_keys(self, shard_id: str) -> HashKeys | None:
+        """Give what ``HashKeys.to_check`` says of a shard; None of one that is not there."""
+        with self._lock:
+            log = self._logs.get(shard_id)
+            return None if log is None else HashKeys.to_check(log.shard)
+
     def records(self, shard_id: str) -> list[Record]:
         """Give what a shard holds now, in order."""
         with self._lock:
@@ -297,7 +303,7 @@ class InMemoryStream:
             if waiting:
                 raise waiting.popleft()
 
-    def _log_for(self, partition_key: str | None, explicit_hash_key: str | None) -> _ShardLog:
+    def _log_for(self, partition_key: str | None, explicit_hash_key: str | None = None) -> _ShardLog:
         open_logs = [log for log in self._logs.values() if log.closed_at is None]
         if explicit_hash_key is not None:
             hash_key = int(explicit_hash_key)
