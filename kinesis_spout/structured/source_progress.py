@@ -35,7 +35,7 @@ class SourceProgress(msgspec.Struct, frozen=True, kw_only=True):
     damaged_aggregates: int = msgspec.field(name="numDamagedAggregates")
     """How many records were read that begin like an aggregated one and are damaged: they are rows as they are."""
     records_outside_shard: int = msgspec.field(name="numRecordsOutsideShard")
-    """How many user records were read that lie outside their shard by their hash keys: they are rows like others."""
+    """How many user records were read that lie outside their shard by their hash keys: they are rows as well."""
 
     def as_document(self) -> dict[str, Any]:
         """Give the document for ``reportLatestOffset``: of JSON's types only, its keys in a fixed order."""

@@ -8,7 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from kinesis_spout.columns import ARROW_TYPES, EXTRA_COLUMNS, SCHEMA
+from kinesis_spout.columns import ARROW_TYPES, EXTRA_COLUMNS, HANDLED_SCHEMA, SCHEMA
 from kinesis_spout.kinesis.read.aggregates.user_columns import NOTHING, with_user_rows
 from kinesis_spout.kinesis.read.page import ChildShard, GetRecordsReply, decode_reply
 from kinesis_spout.kinesis.read.record_columns import RecordColumns, columns_of
@@ -175,9 +175,23 @@ def decode_to_arrow(body: bytes, *, stream: str, shard_id: str) -> pa.RecordBatc
     return ArrowForm(stream=stream, shard_id=shard_id).decode(body).page.batch
 
 
+def user_sequence_at(batch: pa.RecordBatch, row: int) -> SequenceNumber:
+    """Give the sequence number of a row of a batch with ``HANDLED_SCHEMA``, and its index if it was aggregated."""
+    sub = batch.column("subSequenceNumber")[row].as_py()
+    whole = sequence_at(batch, row)
+    return whole if sub is None else SequenceNumber(whole.number, sub)
+
+
 def batch_of_records(records: Sequence[Record], *, stream: str, shard_id: str) -> pa.RecordBatch:
-    """Turn records of one shard into columns of ``SCHEMA``, in their order."""
-    return _batch_of(columns_of(records), stream=stream, shard_id=shard_id)
+    """Turn records of one shard into columns of ``HANDLED_SCHEMA``, in their order."""
+    columns = columns_of(records, user_records=True)
+    batch = _batch_of(columns, stream=stream, shard_id=shard_id)
+    for name, column in (
+        ("subSequenceNumber", columns.sub_sequence_number),
+        ("explicitHashKey", columns.explicit_hash_key),
+    ):
+        batch = batch.append_column(HANDLED_SCHEMA.field(name), column)
+    return batch
 
 
 def _batch_of(columns: RecordColumns, *, stream: str, shard_id: str) -> pa.RecordBatch:

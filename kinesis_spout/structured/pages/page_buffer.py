@@ -1,9 +1,10 @@
 """The pages that the driver-side reader has fetched, until their batch is done.
 
-Per shard they are consecutive, in order. A record that came aggregated has a row for each user record inside:
-these rows have one sequence number, and are one after the other in one page. A batch takes a run of rows from the
-front; rows are addressed by page number and index in the page, so that a batch limit may cut a page without copying
-it.
+Per shard they are consecutive, in order. A batch takes a run of rows from the front; rows are addressed by page
+number and index in the page, so that a batch limit may cut a page without copying it.
+
+A record that came aggregated has a row for each user record inside. These rows are one after the other in one
+page, and have one sequence number.
 
 A row's *arrival* is the latest ``approximateArrivalTimestamp`` of its page up to it, in microseconds since the
 epoch: Kinesis does not promise that it grows, and a shard's order must stay.

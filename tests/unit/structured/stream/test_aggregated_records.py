@@ -118,10 +118,10 @@ def test_pages_that_end_in_the_middle_of_an_aggregate_are_completed_from_kinesis
 ) -> None:
     """An aggregate may come from the reader in several pieces, and the reader may die after any of them."""
     fetch = partitions.fetch_segments
-    left = 0
+    given_rows = [0]
 
     def some_rows(*given: Any, **more: Any) -> Iterator[pa.RecordBatch]:
-        asked = left
+        asked = given_rows[0]
         for batch in fetch(*given, **more):
             for row in range(batch.num_rows):
                 if not asked:
@@ -132,7 +132,7 @@ def test_pages_that_end_in_the_middle_of_an_aggregate_are_completed_from_kinesis
     batch = query(stream).trigger()
     assert batch is not None
     monkeypatch.setattr(partitions, "fetch_segments", some_rows)
-    for left in range(len(expected)):
+    for given_rows[0] in range(len(expected)):
         assert of_shards(rows_of(batch.partitions)) == of_shards(expected)
 
 
@@ -219,9 +219,7 @@ def test_columns_tell_where_a_user_record_was_and_its_hash_key(stream: InMemoryS
     try:
         start = reader.initialOffset()
         end = reader.latestOffset(start)
-        batches = [
-            batch for partition in reader.partitions(start, end) for batch in reader.read(partition)
-        ]
+        batches = [batch for partition in reader.partitions(start, end) for batch in reader.read(partition)]
     finally:
         reader.stop()
 
