@@ -1,4 +1,4 @@
-"""Our reading and writing of aggregated records against other implementations: AWS' own, and bytes kept in a file."""
+"""Aggregated records against other implementations: AWS' own module, and bytes that are kept in a file."""
 
 import base64
 import importlib
