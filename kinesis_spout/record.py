@@ -12,7 +12,6 @@ import msgspec
 from shard_state import SequenceNumber
 from shard_state.sequence_number import WHOLE
 
-
 _USER_RECORD_BYTES: Final = 200
 """What the objects of a user record take, roughly."""
 

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class KinesisShardLister:
-    """A ``ShardLister`` over the Kinesis API. Thread-safe: it keeps nothing between calls but the newest hash keys.
+    """A ``ShardLister`` over the Kinesis API. Thread-safe: it keeps nothing but the newest hash keys.
 
     Args:
         client: from ``KinesisClientSettings.connect``.
