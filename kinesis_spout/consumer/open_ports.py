@@ -55,6 +55,8 @@ def open_ports(config: SpoutConfig) -> Ports:
                 position=position,
                 lister=lister,
                 fail_on_data_loss=config.fail_on_data_loss,
+                deaggregate=config.deaggregate,
+                hash_keys=lister.hash_keys(shard_id),
                 clock=clock,
             )
 

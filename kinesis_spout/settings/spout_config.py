@@ -74,6 +74,7 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     breaker_failure_ratio: float | None
     breaker_window: int
     max_records_per_fetch: int
+    deaggregate: bool
     poll_interval_seconds: float
     idle_poll_interval_seconds: float
     shard_list_interval_seconds: float
