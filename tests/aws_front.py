@@ -99,9 +99,18 @@ class _Connection(http.server.BaseHTTPRequestHandler):
 
     def _note(self) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
-        body = self.rfile.read(int(headers.get("content-length", 0)))
+        if headers.get("transfer-encoding") == "chunked":
+            body = b"".join(self._chunks())
+        else:
+            body = self.rfile.read(int(headers.get("content-length", 0)))
         self.seen = Seen(method=self.command, target=self.path, headers=headers, body=body)
         self.server.seen.append(self.seen)
+
+    def _chunks(self) -> Iterator[bytes]:
+        while size := int(self.rfile.readline(), 16):
+            yield self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
 
     def _answer(self, status: int, headers: Any, body: bytes) -> None:
         self.send_response(status)

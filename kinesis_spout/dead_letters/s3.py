@@ -8,7 +8,7 @@ endpoint that does not answer is an error, within seconds, and no hang.
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import boto3
@@ -139,7 +139,7 @@ class _S3Prefix:
     def _route(self) -> dict[str, str]:
         """By which authorities and which proxy: as boto3 goes, because PyArrow looks for neither."""
         address = self._endpoint or f"https://{self._bucket}.s3.{self._region}.amazonaws.com"
-        config = self._core.get_default_client_config()
+        config: Any = self._core.get_default_client_config()
         proxies = (None if config is None else config.proxies) or get_environ_proxies(address)
         found = {
             "proxy_options": proxies.get(urlsplit(address).scheme),

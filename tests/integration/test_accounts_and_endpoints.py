@@ -1,5 +1,6 @@
 """Who asks Kinesis, and by which way: roles, profiles, SSO, certificates, proxies; against moto behind a front."""
 
+import json
 import os
 from collections.abc import Iterator
 from hashlib import sha1
@@ -8,8 +9,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
-from botocore.credentials import SSOProvider
-from botocore.utils import JSONFileCache, SSOTokenLoader
+from botocore.utils import JSONFileCache
 
 from kinesis_spout.dead_letters.s3 import S3Sink
 from kinesis_spout.errors import AccessDenied, InvalidConfig, Unavailable
@@ -170,12 +170,10 @@ def keep_sso_profile(directory: Path, monkeypatch: pytest.MonkeyPatch, front: Fr
     monkeypatch.setenv("AWS_ENDPOINT_URL_SSO", front.url)
     cache = JSONFileCache(str(directory / "cache"))
     monkeypatch.setattr("botocore.credentials.JSONFileCache", lambda *_arguments, **_others: cache)
-    monkeypatch.setattr(SSOProvider, "_SSO_TOKEN_CACHE_DIR", str(directory / "cache"))
     start = "https://company.awsapps.com/start"
-    SSOTokenLoader(cache).save_token(
-        start, {"accessToken": "hush-token-of-the-login", "expiresAt": expires, "startUrl": start}
-    )
-    assert next(iter((directory / "cache").iterdir())).stem == sha1(start.encode()).hexdigest()
+    token = {"accessToken": "hush-token-of-the-login", "expiresAt": expires, "startUrl": start}
+    (directory / "cache").mkdir()
+    (directory / "cache" / f"{sha1(start.encode()).hexdigest()}.json").write_text(json.dumps(token))
     (directory / "config").write_text(
         f"[profile sso]\nsso_start_url = {start}\nsso_region = us-east-1\n"
         "sso_account_id = 123456789012\nsso_role_name = reader\n"
