@@ -21,7 +21,10 @@ KEY_CODES = (
     "KMSNotFoundException",
     "KMSOptInRequired",
 )
-ALL_CODES = [*((code, KeyUnavailable, 30.0) for code in KEY_CODES), ("KMSThrottlingException", Throttled, 1.0)]
+ALL_CODES = [
+    *((code, KeyUnavailable, 30.0) for code in KEY_CODES),
+    ("KMSThrottlingException", Throttled, 1.0),
+]
 
 
 class Refusing(InMemoryKinesisClient):
