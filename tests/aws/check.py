@@ -10,6 +10,13 @@ ENGINES: Final = ("moto", "kinesis-local")
 """The emulators whose differences are known; LocalStack has kinesis-local inside."""
 
 
+_LEFT_OUT: Final = {
+    "expiry": "not asked for: --expiry",
+    "java": "left out: --without-java",
+    "spark": "left out: --without-spark or --without-java",
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
     """A sentence about Kinesis, and what finds out whether it is true."""
@@ -19,7 +26,7 @@ class Check:
     differs: dict[str, str]
     """Why an emulator cannot show it, by the emulator."""
     asks: str
-    """Runs only if this is asked for; empty: always."""
+    """A key of ``_LEFT_OUT``: it runs only if that is asked for; empty: always."""
 
     def skipped(self, engine: str | None, asked: frozenset[str]) -> str | None:
         """Say why it does not run; None: it runs.
@@ -30,7 +37,7 @@ class Check:
         """
         if engine in self.differs:
             return self.differs[engine]
-        return f"not asked for (--{self.asks})" if self.asks and self.asks not in asked else None
+        return None if not self.asks or self.asks in asked else _LEFT_OUT[self.asks]
 
 
 def check(
@@ -42,7 +49,7 @@ def check(
         sentence: what is true if the function returns.
         emulators: why no emulator can show it.
         moto: why moto cannot.
-        asks: the option that it needs.
+        asks: expiry, java or spark, if it needs that.
     """
     differs = dict.fromkeys(ENGINES, emulators) if emulators else {"moto": moto} if moto else {}
 
