@@ -37,6 +37,9 @@ class SpoutSettings(TypedDict, total=False):
     aws_access_key_id: str | None
     aws_secret_access_key: str | None
     aws_session_token: str | None
+    aws_profile: str | None
+    ca_bundle: str | None
+    proxy_url: str | None
     initial_position: str | float | datetime
     start_again: str | float | datetime | None
     deployment: str | None

@@ -59,6 +59,9 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     aws_access_key_id: str | None
     aws_secret_access_key: str | None
     aws_session_token: str | None
+    aws_profile: str | None
+    ca_bundle: str | None
+    proxy_url: str | None
     initial_position: str
     start_again: str | None
     deployment: str | None
