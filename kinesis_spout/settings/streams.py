@@ -1,8 +1,8 @@
 """Which streams a spout reads, as its setting says it: names, ARNs, and patterns that find streams.
 
 A pattern is a glob of names, as a shell has it: ``*`` stands for any number of characters, ``?`` for one. No name
-and no ARN of a stream has one of these in it, so a part says by itself what it is. In a pattern that is an ARN only
-the name may have them: it finds streams of the account whose credentials are used, in the ARN's region.
+and no ARN of a stream has one of these in it, so a part says by itself what it is. In a pattern that is an ARN
+only the name may have them: it finds streams of the account whose credentials are used, in the ARN's region.
 """
 
 import re

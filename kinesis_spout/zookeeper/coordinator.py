@@ -274,7 +274,7 @@ class ZooKeeperCoordinator:
         return self._notices.take_away()
 
     def close(self) -> None:
-        """Give everything up and end the session, which the store shares; in one with others, leave. May repeat."""
+        """Give everything up and end the session, which the store shares. Of one with others, leave it."""
         if self._shares_session:
             self._leave()
             return

@@ -1,9 +1,9 @@
 """Which streams there are to read: those that are named, and those that patterns find now.
 
 **Where a stream begins** that has no progress yet. One that is named begins at ``initial_position``, as an
-application of one stream does. So does one that a pattern finds, if it was there when the application first began.
-If it is younger, somebody may have written to it before anybody noticed it, also while no process ran: under LATEST
-it is read from its oldest record, so that nothing of it is lost.
+application of one stream does. So does one that a pattern finds, if it was there when the application first
+began. If it is younger, somebody may have written to it before anybody noticed it, also while no process ran:
+under LATEST it is read from its oldest record, so that nothing of it is lost.
 """
 
 import logging
@@ -78,8 +78,8 @@ class FoundStreams:
         if are_two and stream not in self._complained_of:
             self._complained_of.add(stream)
             _log.warning(
-                "%s, which %s finds, is not read: %s has the same name, and progress is kept by name; read it with "
-                "an application of its own",
+                "%s, which %s finds, is not read: %s has the same name, and progress is kept by name; read it "
+                "with an application of its own",
                 stream,
                 pattern,
                 earlier.stream,
@@ -109,6 +109,6 @@ class FoundStreams:
 def nothing_found(patterns: Iterable[str]) -> StreamNotFound:
     """Give the error of patterns that find no stream at the start."""
     return StreamNotFound(
-        f"expected at least one stream that `stream` finds, {', '.join(patterns)} finds none: check the pattern, the "
-        "region, the endpoint and the account of the credentials. New streams are found while one is read"
+        f"expected at least one stream that `stream` finds, {', '.join(patterns)} finds none: check the pattern, "
+        "the region, the endpoint and the account of the credentials. New streams are found while one is read"
     )

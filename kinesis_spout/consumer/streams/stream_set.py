@@ -78,10 +78,15 @@ class StreamSet(Generic[T]):
         """Those that are read now, by name. What is given does not change any more."""
         return self._current
 
+    @property
+    def may_find_others(self) -> bool:
+        """Whether a pattern may find streams that are not there yet."""
+        return self._found.has_patterns
+
     # The start and the end
 
     def start(self) -> None:
-        """Open every stream, then watch for those that come and go.
+        """Open every stream.
 
         Raises:
             KinesisSpoutError: one error for all that cannot be opened. Everything is closed then.
@@ -92,12 +97,11 @@ class StreamSet(Generic[T]):
             self.close()
             raise
         self._look_at = self._ports.clock.monotonic() + self._config.stream_list_interval_seconds
-        self._watcher = self._watched()
 
-    def _watched(self) -> threading.Thread | None:
-        watcher = threading.Thread(target=self._watch, name="kinesis-spout-streams", daemon=True)
-        watcher.start()
-        return watcher
+    def watch(self) -> None:
+        """Have a thread ``tend`` to those that come and go. Called after ``start``."""
+        self._watcher = threading.Thread(target=self._watch, name="kinesis-spout-streams", daemon=True)
+        self._watcher.start()
 
     def close(self) -> None:
         """Stop every stream, all at a time, and close what they share. May be called twice.
@@ -176,7 +180,7 @@ class StreamSet(Generic[T]):
             error,
             self._config.stream_list_interval_seconds,
         )
-        if is_last and not self._found.has_patterns:
+        if is_last and not self.may_find_others:
             self.error = error
         self._wake.set()
 

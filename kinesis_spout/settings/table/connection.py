@@ -29,10 +29,10 @@ _APP: Final = text("1 to 128 of a-z A-Z 0-9 _ . -", r"[A-Za-z0-9_.-]{1,128}", no
 
 STREAMS: Final = (
     setting("stream", _STREAMS, has_argument=True, is_required=True,
-        doc="The Kinesis stream to read: its name or its ARN. Or several, in a list or separated by commas, also by "
-            "a pattern such as `orders-*`."),
+        doc="The Kinesis stream to read: its name or its ARN. Or several: a list, or text with commas, in which a "
+            "pattern such as orders-* finds streams."),
     setting("stream_list_interval_seconds", seconds(above=0), 30.0,
-        doc="How often it is looked for new streams that a pattern in `stream` finds, and for those that were gone."),
+        doc="How often it is looked for streams that a pattern in `stream` finds, and for those that were gone."),
     option("streamName", READS, names(), setting="streams", aliases=("kinesis.streamName",),
         doc="The streams to read, by name. Either this or `streamARN` is required."),
     option("streamARN", READS, names(), setting="streams",

@@ -53,7 +53,7 @@ class MicroBatchEngine:
         self._runner = runner
         self._name = name
         self._shards: dict[str, DriverShard] = {}
-        self._retry_data = RetryBuffer(settings.max_buffered_bytes // 2)
+        self._retry_data = RetryBuffer(lambda: self._max_buffered_bytes // 2)
         self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._planned: deque[list[SlicePlan]] = deque()
         self._plan_at = 0.0
@@ -162,10 +162,15 @@ class MicroBatchEngine:
     @property
     def is_full(self) -> bool:
         """See ``OwnershipListener``."""
-        letters_bytes, most = self._consumer.letters.size_bytes, self._settings.max_buffered_bytes
+        letters_bytes, most = self._consumer.letters.size_bytes, self._max_buffered_bytes
         pages_bytes = sum(shard.size_bytes for shard in self._shards.values())
         held_bytes = letters_bytes + self._retry_data.size_bytes + pages_bytes
         return letters_bytes > most // 4 or held_bytes >= most * 3 // 4
+
+    @property
+    def _max_buffered_bytes(self) -> int:
+        """This stream's share, as it is now."""
+        return self._settings.max_buffered_bytes // self._consumer.sharers
 
     # The engine's thread
 
@@ -271,7 +276,7 @@ class MicroBatchEngine:
     def _plan(self, now: float) -> None:
         self._tip.arrived_at = None
         shards = self._shards.items()
-        letters_bytes, most = self._consumer.letters.size_bytes, self._settings.max_buffered_bytes
+        letters_bytes, most = self._consumer.letters.size_bytes, self._max_buffered_bytes
         if letters_bytes > most // 2:
             return  # Retries may be read again, and be given up: their data would come on top.
         may_read = letters_bytes <= most // 4
