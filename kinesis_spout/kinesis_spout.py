@@ -4,18 +4,21 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kinesis_spout.consumer.open_ports import open_ports
+from kinesis_spout.consumer.streams.joint_ports import JointPorts
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.record import Record
 from kinesis_spout.settings import SpoutConfig
-from kinesis_spout.tuples.record_spout import RecordSpout
+from kinesis_spout.tuples.streams_spout import StreamsSpout
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
-    from kinesis_spout.consumer.ports import Companion
+    from kinesis_spout.consumer.ports import Companion, Ports
     from kinesis_spout.spark.driver.query import SpoutQuery
+    from kinesis_spout.spark.streams.batch_slots import BatchSlots
+    from kinesis_spout.spark.streams.streams_query import StreamsQuery
     from kinesis_spout.spark.tasks.dataframe import Collector
     from kinesis_spout.spark.tasks.delivery import Handler
     from kinesis_spout.spark.tasks.handlers import ArrowCollector
@@ -23,8 +26,8 @@ if TYPE_CHECKING:
     from kinesis_spout.spark.tasks.task import TaskSettings
 
 
-class KinesisSpout(RecordSpout):
-    """Reads a Kinesis stream reliably: every record ends acked, or in the dead letters.
+class KinesisSpout(StreamsSpout):
+    """Reads a Kinesis stream, or several, reliably: every record ends acked, or in the dead letters.
 
     Plain Python uses Storm's verbs (``open``, ``next_tuple``, ``ack``, ``fail``; see ``RecordSpout``). On Spark
     one of the ``foreach_`` methods starts a query, whose handler runs for every record on the executors. Each
@@ -33,7 +36,7 @@ class KinesisSpout(RecordSpout):
 
     def foreach_record(
         self, spark: "SparkSession", handler: Callable[[Any], None], *, name: str | None = None
-    ) -> "SpoutQuery":
+    ) -> "SpoutQuery | StreamsQuery":
         """Call ``handler(values)`` for each record, on the executors, inside the task that reads it.
 
         Returning acks the record. Raising fails it: it is delivered again, until the retry limit, and then
@@ -60,7 +63,7 @@ class KinesisSpout(RecordSpout):
         handler: "Callable[[pa.RecordBatch, ArrowCollector], None]",
         *,
         name: str | None = None,
-    ) -> "SpoutQuery":
+    ) -> "SpoutQuery | StreamsQuery":
         """Call ``handler(batch, collector)`` for Arrow batches of each shard, on the executors.
 
         Returning acks all rows but those given to ``collector.fail(rows, reason)``. When it raises, the batch
@@ -80,7 +83,7 @@ class KinesisSpout(RecordSpout):
         handler: "Callable[[DataFrame, Collector], None]",
         *,
         name: str | None = None,
-    ) -> "SpoutQuery":
+    ) -> "SpoutQuery | StreamsQuery":
         """Call ``handler(df, collector)`` on the driver with each micro-batch as a DataFrame.
 
         Several actions on ``df`` see the same rows and read Kinesis once. Returning acks all rows but those
@@ -112,7 +115,7 @@ class KinesisSpout(RecordSpout):
         door: str,
         config: SpoutConfig | None = None,
         companion: "Companion | None" = None,
-    ) -> "SpoutQuery":
+    ) -> "SpoutQuery | StreamsQuery":
         """Start a query whose micro-batches a runner runs; every door on Spark comes through here.
 
         Args:
@@ -131,11 +134,42 @@ class KinesisSpout(RecordSpout):
         from kinesis_spout.spark.tasks.jobs import classic_context  # noqa: PLC0415
 
         context, config = classic_context(spark), config or self.config
+        if config.is_several:
+            return self._start_several(config, context, make_runner, name, door=door, companion=companion)
         runner = make_runner(context, task_settings(config))
         ports = self._given_ports or open_ports(config)
         return start_query(config, ports, context, runner, name, door=door, companion=companion)
 
-    def _run(self, spark: "SparkSession", handler: "Handler", name: str | None, *, door: str) -> "SpoutQuery":
+    def _start_several(
+        self,
+        config: SpoutConfig,
+        context: "SparkContext",
+        make_runner: "Callable[[SparkContext, TaskSettings], BatchRunner]",
+        name: str | None,
+        *,
+        door: str,
+        companion: "Companion | None",
+    ) -> "StreamsQuery":
+        from kinesis_spout.spark.driver.query import start_query, task_settings  # noqa: PLC0415
+        from kinesis_spout.spark.streams.streams_query import start_streams_query  # noqa: PLC0415
+
+        if companion is not None:
+            raise InvalidConfig(
+                f"stream: expected one stream for {door} that keeps state, got {config.stream!r}: state is stored "
+                "in one transaction with the progress of its stream. Read each stream with a topology of its own, "
+                "or put what they have in common on one stream"
+            )
+
+        def start_one(of_one: SpoutConfig, ports: "Ports", name: str, slots: "BatchSlots") -> "SpoutQuery":
+            runner = make_runner(context, task_settings(of_one))
+            return start_query(of_one, ports, context, runner, name, door=door, slots=slots)
+
+        ports = self._given_streams_ports or JointPorts(config)
+        return start_streams_query(config, ports, start_one, name or config.app)
+
+    def _run(
+        self, spark: "SparkSession", handler: "Handler", name: str | None, *, door: str
+    ) -> "SpoutQuery | StreamsQuery":
         from kinesis_spout.spark.pickled_handler import PickledHandler  # noqa: PLC0415
         from kinesis_spout.spark.tasks.handler_runner import HandlerRunner  # noqa: PLC0415
 

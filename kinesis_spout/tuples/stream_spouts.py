@@ -8,13 +8,12 @@ stream with a backlog holds up no other. A stream that had nothing rests for a m
 little.
 """
 
-from collections import Counter, deque
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from collections import deque
+from collections.abc import Callable, Mapping
 from typing import Final
 
-from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.ports import Ports
+from kinesis_spout.consumer.streams.joint_view import JointView, of_stream
 from kinesis_spout.consumer.streams.stream_set import StreamSet
 from kinesis_spout.consumer.streams.streams_ports import StreamsPorts
 from kinesis_spout.errors import SpoutClosed, StreamNotFound
@@ -23,7 +22,7 @@ from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.tuples.listener import FailReason, SpoutListener
 from kinesis_spout.tuples.message_id import MessageId
 from kinesis_spout.tuples.record_spout import Emitted, RecordSpout
-from shard_state import Pause, ShardStatus
+from shard_state import ShardStatus
 
 _REST_SECONDS: Final = 0.02
 """How long a stream is not asked after it had nothing: as long as a record may come later for it."""
@@ -52,16 +51,16 @@ class StreamSpouts:
         self._enrolled_of: Mapping[str, RecordSpout] = {}
         """Whose turns these are."""
         self._rests_until: dict[str, float] = {}
-        self._past: list[Counters] = []
-        """Of the streams that are gone."""
         self.streams = StreamSet(
             config,
             ports,
             open_one=self._open_one,
-            close_one=self._close_one,
+            close_one=RecordSpout.close,
+            retired=self._retire,
             ended=_gone,
             share=RecordSpout.share_memory,
         )
+        self.view = JointView(self.streams)
 
     def _open_one(self, config: SpoutConfig, ports: Ports) -> RecordSpout:
         listener = _OfStream(config.stream_name, self._listener)
@@ -70,6 +69,9 @@ class StreamSpouts:
         if not self._active:
             spout.deactivate()
         return spout
+
+    def _retire(self, spout: RecordSpout) -> None:
+        self.view.left(spout)
 
     def activate(self) -> None:
         """Go on handing out tuples."""
@@ -158,56 +160,18 @@ class StreamSpouts:
         return spout, rest
 
     @property
-    def pause(self) -> Pause | None:
-        """The state of a pause of the first stream that has one."""
-        return next((spout.pause for spout in self._spouts if spout.pause is not None), None)
-
-    def resume(self) -> bool:
-        """End the pauses of all streams; False if there is none."""
-        resumed = [spout.resume() for spout in self._spouts]
-        return any(resumed)
-
-    @property
-    def failures(self) -> dict[str, int]:
-        """How often tuples were failed with each kind of exception, on all streams."""
-        return dict(sum((Counter(spout.failures) for spout in self._spouts), Counter()).most_common())
-
-    @property
-    def counters(self) -> Counters:
-        """What happened on all streams since the start, those included that are gone."""
-        return Counters.total([*self._past, *(spout.counters for spout in self._spouts)])
-
-    @property
     def uncommitted(self) -> int:
         """How many records are finished and not stored as such."""
-        return sum(spout.uncommitted for spout in self._spouts)
+        return sum(spout.uncommitted for spout in self.streams.current.values())
 
     def status(self) -> list[ShardStatus]:
         """Describe every known shard, by ``stream/shardId``."""
-        return [
-            replace(shard, shard_id=f"{name}/{shard.shard_id}")
-            for name, spout in self.streams.current.items()
-            for shard in spout.status()
-        ]
-
-    @property
-    def last_error(self) -> Exception | None:
-        """An error that is being retried now, of any stream; else why a stream is gone."""
-        errors = (spout.last_error for spout in self._spouts)
-        found = next((error for error in errors if error is not None), None)
-        return found or next((why for why in self.streams.gone.values() if isinstance(why, Exception)), None)
-
-    @property
-    def _spouts(self) -> Collection[RecordSpout]:
-        return self.streams.current.values()
+        spouts = self.streams.current.items()
+        return [shard for name, spout in spouts for shard in of_stream(name, spout.status())]
 
     def close(self) -> None:
         """Close every spout, and what they share."""
         self.streams.close()
-
-    def _close_one(self, spout: RecordSpout) -> None:
-        self._past.append(spout.counters)
-        spout.close()
 
 
 class _OfStream(SpoutListener):

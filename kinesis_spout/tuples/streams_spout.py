@@ -140,18 +140,18 @@ class StreamsSpout(RecordSpout):
     @property
     def pause(self) -> Pause | None:
         """The state of a pause, of the first stream that has one; see ``RecordSpout``."""
-        return self._all.pause if self.config.is_several else super().pause
+        return self._all.view.pause if self.config.is_several else super().pause
 
     def resume(self) -> bool:
         """End the pauses now; False if there is none."""
-        return self._all.resume() if self.config.is_several else super().resume()
+        return self._all.view.resume() if self.config.is_several else super().resume()
 
     # Looking in
 
     @property
     def failures(self) -> dict[str, int]:
         """How often tuples were failed with each kind of exception; see ``RecordSpout``."""
-        return self._all.failures if self.config.is_several else super().failures
+        return self._all.view.failures if self.config.is_several else super().failures
 
     def record(self, message_id: str) -> Record | None:
         """Give a copy of a tuple's record; see ``RecordSpout``."""
@@ -160,7 +160,7 @@ class StreamsSpout(RecordSpout):
     @property
     def counters(self) -> Counters:
         """What happened since the start, on all streams, as a copy."""
-        return self._all.counters if self.config.is_several else super().counters
+        return self._all.view.counters if self.config.is_several else super().counters
 
     @property
     def uncommitted(self) -> int:
@@ -174,7 +174,7 @@ class StreamsSpout(RecordSpout):
     @property
     def last_error(self) -> Exception | None:
         """An error that is being retried now; of several streams, the first one's."""
-        return self._all.last_error if self.config.is_several else super().last_error
+        return self._all.view.last_error if self.config.is_several else super().last_error
 
     @property
     def _clock(self) -> Clock:

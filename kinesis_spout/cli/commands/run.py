@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kinesis_spout.cli.each_stream import Streams
 from kinesis_spout.cli.failures import INTERRUPTED, WrongArguments
 from kinesis_spout.cli.runs.following import check_world, follow, tell_dead_letters
 from kinesis_spout.cli.runs.options import FailOnDeadLetters, JsonLines, Master, PyFiles
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kinesis_spout.spark.driver.query import SpoutQuery
+    from kinesis_spout.spark.streams.streams_query import StreamsQuery
 
 
 class _HandlerKind(Enum):
@@ -34,7 +36,7 @@ class _HandlerKind(Enum):
     DATAFRAME = "foreach_batch"
 
 
-@configured("initial_position", "guarantee", "retry_limit", "order", "dead_letters")
+@configured("initial_position", "guarantee", "retry_limit", "order", "dead_letters", streams=Streams.ALL)
 def run(
     ctx: typer.Context,
     handler: Annotated[
@@ -158,10 +160,10 @@ class _Job:
     function: Callable[..., None]
     scheme: str
 
-    def start(self, spark: "SparkSession") -> "SpoutQuery":
+    def start(self, spark: "SparkSession") -> "SpoutQuery | StreamsQuery":
         """Start the query. Raises what goes wrong at a start."""
         from kinesis_spout.kinesis_spout import KinesisSpout  # noqa: PLC0415 - needs PySpark
 
         spout = KinesisSpout(self.config, scheme=self.scheme)
-        query: SpoutQuery = getattr(spout, self.kind.value)(spark, self.function)
+        query: SpoutQuery | StreamsQuery = getattr(spout, self.kind.value)(spark, self.function)
         return query

@@ -12,6 +12,7 @@ from shard_state import ShardStatus
 
 if TYPE_CHECKING:
     from kinesis_spout.spark.driver.query import SpoutQuery
+    from kinesis_spout.spark.streams.streams_query import StreamsQuery
 
 _SHARD_HEADINGS: Final = ("shard", "phase", "checkpoint", "in flight", "waiting", "exhausted", "holes")
 _SUMMED: Final = (
@@ -81,7 +82,7 @@ class Snapshot:
 class Reading:
     """Takes snapshots of a query. Mutable: rates are over the time since the last one."""
 
-    def __init__(self, query: "SpoutQuery") -> None:
+    def __init__(self, query: "SpoutQuery | StreamsQuery") -> None:
         self._query = query
         self._at = time.monotonic()
         self._delivered = 0
@@ -92,8 +93,8 @@ class Reading:
         rate = (counters.delivered - self._delivered) / max(now - self._at, 1e-3)
         self._at, self._delivered = now, counters.delivered
         progress = query.lastProgress
-        metrics = {} if progress is None else progress["sources"][0]["metrics"]
-        behind = metrics.get("maxMsBehindLatest")
+        sources = () if progress is None else progress["sources"]
+        behind = max((int(source["metrics"]["maxMsBehindLatest"]) for source in sources), default=None)
         error, pause = query.last_error, query.pause
         return Snapshot(
             state="paused" if pause is not None and state == "running" else state,
@@ -102,7 +103,7 @@ class Reading:
             retried=counters.retried,
             dead_lettered=counters.dead_lettered,
             records_per_second=round(rate, 1),
-            lag_millis=None if behind is None else int(behind),
+            lag_millis=behind,
             throttled=counters.throttled,
             timed_out=counters.timed_out,
             bytes_read=counters.bytes_read,

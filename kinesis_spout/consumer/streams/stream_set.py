@@ -37,8 +37,10 @@ class StreamSet(Generic[T]):
         ports: the outside world; closed with this.
         open_one: makes of one stream what the door reads it with, and starts it. Takes the ports over.
         close_one: stops it, and closes its ports.
+        retired: called before that with what was made of a stream that is gone while others are read.
         ended: gives the error that a stream has ended with; None while it has not.
         share: told how many streams there are now, so that each has its share of what all have together.
+        failed: called once, on the thread that watches, when ``error`` ends all of it.
     """
 
     def __init__(
@@ -48,15 +50,19 @@ class StreamSet(Generic[T]):
         *,
         open_one: Callable[[SpoutConfig, Ports], T],
         close_one: Callable[[T], None],
+        retired: Callable[[T], None],
         ended: Callable[[T], BaseException | None],
         share: Callable[[T, int], None],
+        failed: Callable[[], None] = lambda: None,
     ) -> None:
         self._config = config
         self._ports = ports
         self._open_one = open_one
         self._close_one = close_one
+        self._retired = retired
         self._ended = ended
         self._share = share
+        self._failed = failed
         self._found = FoundStreams(config, ports)
         self._lock = threading.Lock()
         """Guards the three below."""
@@ -75,7 +81,7 @@ class StreamSet(Generic[T]):
 
     @property
     def current(self) -> Mapping[str, T]:
-        """Those that are read now, by name. What is given does not change any more."""
+        """Those that are read now, or were at the end, by name. What is given does not change any more."""
         return self._current
 
     @property
@@ -110,13 +116,14 @@ class StreamSet(Generic[T]):
             KinesisSpoutError: what the first of them that could not store its last progress raised.
         """
         with self._lock:
+            if self._closed:
+                return
             self._closed = True
         self._wake.set()
         if self._watcher is not None and self._watcher is not threading.current_thread():
             self._watcher.join()
         with self._lock:
-            left, self._current = [*self._current.values(), *self._to_close], {}
-            self._to_close = []
+            left, self._to_close = [*self._current.values(), *self._to_close], []
         with ExitStack() as closing:
             closing.callback(self._ports.close)
             if left:
@@ -208,12 +215,15 @@ class StreamSet(Generic[T]):
                 self.tend()
             except Exception as error:  # noqa: BLE001 - whatever ended the thread must reach the user
                 self.error = self.error or error
-                return
+                break
             self._wake.wait(_LOOK_SECONDS)
             self._wake.clear()
+        if self.error is not None:
+            self._failed()
 
     def _close_ended(self, made: T) -> None:
         try:
+            self._retired(made)
             self._close_one(made)
         except KinesisSpoutError as error:
             _log.warning("after a stream had ended, its last progress could not be stored: %s", error)

@@ -30,6 +30,7 @@ from kinesis_spout.spark.driver.retry_buffer import RetryBuffer
 from kinesis_spout.spark.driver.running_batches import Batch, RunningBatches
 from kinesis_spout.spark.driver.settling import Settling
 from kinesis_spout.spark.driver.tip_poller import TipPoller
+from kinesis_spout.spark.streams.batch_slots import BatchSlots
 from kinesis_spout.spark.tasks.jobs import BatchRunner, HandlerRaised
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from shard_state import SliceKind, SlicePlan
@@ -44,13 +45,21 @@ _log = logging.getLogger(__name__)
 
 
 class MicroBatchEngine:
-    """Drives the micro-batches of one query, as its ``OwnershipListener``. State is under the consumer's lock."""
+    """Drives the micro-batches of one stream, as its ``OwnershipListener``. State is under the consumer's lock."""
 
-    def __init__(self, consumer: Consumer, runner: BatchRunner, settings: EngineSettings, name: str) -> None:
+    def __init__(
+        self,
+        consumer: Consumer,
+        runner: BatchRunner,
+        settings: EngineSettings,
+        name: str,
+        slots: BatchSlots | None = None,
+    ) -> None:
         self._consumer = consumer
         self._manager = consumer.manager
         self._settings = settings
         self._runner = runner
+        self._slots = slots or BatchSlots(settings.max_concurrent_batches)
         self._name = name
         self._shards: dict[str, DriverShard] = {}
         self._retry_data = RetryBuffer(lambda: self._max_buffered_bytes // 2)
@@ -185,6 +194,7 @@ class MicroBatchEngine:
             self._consumer.end_with(error)
             self._leave()
         finally:
+            self._slots.leave(self)
             self._ended.set()
 
     def _leave(self) -> None:
@@ -224,6 +234,7 @@ class MicroBatchEngine:
         now = self._consumer.now
         due = [self._running.cancel_overdue(now)]
         if self._stopping.is_set():
+            self._slots.withdraw(self)
             return _LONGEST_WAIT_SECONDS
         waiting_bytes = self._retry_data.size_bytes + self._consumer.letters.size_bytes
         due += [self._tip.start_fetches(now, waiting_bytes), self._start_batches(now)]
@@ -240,12 +251,24 @@ class MicroBatchEngine:
                     return self._gathered_at
                 self._plan(now)
                 self._plan_at = self._next_plan(now)
-            if self._planned:
-                plans = self._planned.popleft()
-                works = [self._work(plan) for plan in plans if shard_of(plan, self._shards) is not None]
-                if works:
-                    self._running.launch(works, now)
+            if self._planned and not self._launch_next(now):
+                return None  # until a slot is free
         return None
+
+    def _launch_next(self, now: float) -> bool:
+        """Launch what was planned first; False if other streams have all slots. Then this engine is woken."""
+        if not self._slots.take(self, self._wake):
+            return False
+        plans = self._planned.popleft()
+        works = [self._work(plan) for plan in plans if shard_of(plan, self._shards) is not None]
+        if works:
+            self._running.launch(works, now)
+        else:
+            self._slots.give_back(self)
+        return True
+
+    def _wake(self) -> None:
+        self._calls.put(_nothing)
 
     @property
     def _gathered_at(self) -> float:
@@ -320,6 +343,7 @@ class MicroBatchEngine:
 
     def _done(self, batch: Batch, results: list[WorkResult]) -> None:
         self._running.remove(batch)
+        self._slots.give_back(self)
         now = self._consumer.now
         is_whole = all(shard_of(work.plan, self._shards) is not None for work in batch.works)
         if not self._runner.settled(batch.tag, is_whole=is_whole):
@@ -345,6 +369,7 @@ class MicroBatchEngine:
 
     def _failed(self, batch: Batch, error: Exception) -> None:
         self._running.remove(batch)
+        self._slots.give_back(self)
         if self._stopping.is_set():
             return
         if not isinstance(error, HandlerKilledWorker):

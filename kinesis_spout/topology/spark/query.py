@@ -3,7 +3,7 @@
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from time import monotonic
@@ -14,6 +14,7 @@ import msgspec
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.kinesis_spout import KinesisSpout
 from kinesis_spout.spark.driver.query import SpoutQuery
+from kinesis_spout.spark.streams.streams_query import StreamsQuery
 from kinesis_spout.spark.tasks.jobs import classic_context
 from kinesis_spout.spark.tasks.task import TaskSettings
 from kinesis_spout.topology.components.spout import Spout
@@ -42,7 +43,7 @@ _LOOK_SECONDS: Final = 0.05
 class RunningSpout:
     """One spout of a running topology."""
 
-    query: SpoutQuery | OwnSpoutQuery
+    query: SpoutQuery | StreamsQuery | OwnSpoutQuery
     counts: Callable[[], Mapping[str, ComponentCounts]]
 
 
@@ -75,9 +76,9 @@ class TopologyQuery:
         return self._name
 
     @property
-    def spouts(self) -> dict[str, SpoutQuery]:
+    def spouts(self) -> dict[str, SpoutQuery | StreamsQuery]:
         """The queries of the ``KinesisSpout``s, by the spouts' ids: shards, counters, pauses."""
-        return {name: query for name, query in self._queries.items() if isinstance(query, SpoutQuery)}
+        return {name: query for name, query in self._queries.items() if not isinstance(query, OwnSpoutQuery)}
 
     @property
     def own_spouts(self) -> dict[str, OwnSpoutQuery]:
@@ -85,7 +86,7 @@ class TopologyQuery:
         return {name: query for name, query in self._queries.items() if isinstance(query, OwnSpoutQuery)}
 
     @property
-    def _queries(self) -> dict[str, SpoutQuery | OwnSpoutQuery]:
+    def _queries(self) -> dict[str, SpoutQuery | StreamsQuery | OwnSpoutQuery]:
         return {name: spout.query for name, spout in self._spouts.items()}
 
     @property
@@ -115,11 +116,7 @@ class TopologyQuery:
     @property
     def components(self) -> dict[str, ComponentCounts]:
         """What each component has done since the start: executed, emitted, acked, failed, latency."""
-        together: dict[str, ComponentCounts] = defaultdict(ComponentCounts)
-        for spout in self._spouts.values():
-            for component, counts in spout.counts().items():
-                together[component].add(counts)
-        return dict(together)
+        return _added(spout.counts() for spout in self._spouts.values())
 
     @property
     def lastProgress(self) -> dict[str, Any] | None:  # noqa: N802
@@ -274,12 +271,19 @@ def _start(
     runners: list[TopologyRunner] = []
 
     def runner(context: "SparkContext", settings: TaskSettings) -> TopologyRunner:
-        runners.append(
-            TopologyRunner(
-                context, settings, program=program, to_values=SpoutValues(spout.scheme, fields), state=state
-            )
+        made = TopologyRunner(
+            context, settings, program=program, to_values=SpoutValues(spout.scheme, fields), state=state
         )
-        return runners[0]
+        runners.append(made)  # one for each stream
+        return made
 
     query = spout.start_batches(spark, runner, name, door="topology", config=config, companion=state)
-    return RunningSpout(query, lambda: runners[0].counts)
+    return RunningSpout(query, lambda: _added(runner.counts for runner in runners))
+
+
+def _added(counts: Iterable[Mapping[str, ComponentCounts]]) -> dict[str, ComponentCounts]:
+    together: dict[str, ComponentCounts] = defaultdict(ComponentCounts)
+    for each in counts:
+        for component, of_component in each.items():
+            together[component].add(of_component)
+    return dict(together)
