@@ -36,7 +36,7 @@ class KinesisSpout(StreamsSpout):
 
     def foreach_record(
         self, spark: "SparkSession", handler: Callable[[Any], None], *, name: str | None = None
-    ) -> "SpoutQuery | StreamsQuery":
+    ) -> "SpoutQuery":
         """Call ``handler(values)`` for each record, on the executors, inside the task that reads it.
 
         Returning acks the record. Raising fails it: it is delivered again, until the retry limit, and then
@@ -63,7 +63,7 @@ class KinesisSpout(StreamsSpout):
         handler: "Callable[[pa.RecordBatch, ArrowCollector], None]",
         *,
         name: str | None = None,
-    ) -> "SpoutQuery | StreamsQuery":
+    ) -> "SpoutQuery":
         """Call ``handler(batch, collector)`` for Arrow batches of each shard, on the executors.
 
         Returning acks all rows but those given to ``collector.fail(rows, reason)``. When it raises, the batch
@@ -83,7 +83,7 @@ class KinesisSpout(StreamsSpout):
         handler: "Callable[[DataFrame, Collector], None]",
         *,
         name: str | None = None,
-    ) -> "SpoutQuery | StreamsQuery":
+    ) -> "SpoutQuery":
         """Call ``handler(df, collector)`` on the driver with each micro-batch as a DataFrame.
 
         Several actions on ``df`` see the same rows and read Kinesis once. Returning acks all rows but those
@@ -115,7 +115,7 @@ class KinesisSpout(StreamsSpout):
         door: str,
         config: SpoutConfig | None = None,
         companion: "Companion | None" = None,
-    ) -> "SpoutQuery | StreamsQuery":
+    ) -> "SpoutQuery":
         """Start a query whose micro-batches a runner runs; every door on Spark comes through here.
 
         Args:
@@ -167,9 +167,7 @@ class KinesisSpout(StreamsSpout):
         ports = self._given_streams_ports or JointPorts(config)
         return start_streams_query(config, ports, start_one, name or config.app)
 
-    def _run(
-        self, spark: "SparkSession", handler: "Handler", name: str | None, *, door: str
-    ) -> "SpoutQuery | StreamsQuery":
+    def _run(self, spark: "SparkSession", handler: "Handler", name: str | None, *, door: str) -> "SpoutQuery":
         from kinesis_spout.spark.pickled_handler import PickledHandler  # noqa: PLC0415
         from kinesis_spout.spark.tasks.handler_runner import HandlerRunner  # noqa: PLC0415
 

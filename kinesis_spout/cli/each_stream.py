@@ -1,4 +1,4 @@
-"""What the commands do with a setting that names several streams: look at each by itself, or say that they cannot."""
+"""What commands do with a setting that names several streams: look at each by itself, or refuse them."""
 
 from collections.abc import Callable
 from enum import Enum, auto

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kinesis_spout.spark.driver.query import SpoutQuery
-    from kinesis_spout.spark.streams.streams_query import StreamsQuery
 
 
 class _HandlerKind(Enum):
@@ -160,10 +159,10 @@ class _Job:
     function: Callable[..., None]
     scheme: str
 
-    def start(self, spark: "SparkSession") -> "SpoutQuery | StreamsQuery":
+    def start(self, spark: "SparkSession") -> "SpoutQuery":
         """Start the query. Raises what goes wrong at a start."""
         from kinesis_spout.kinesis_spout import KinesisSpout  # noqa: PLC0415 - needs PySpark
 
         spout = KinesisSpout(self.config, scheme=self.scheme)
-        query: SpoutQuery | StreamsQuery = getattr(spout, self.kind.value)(spark, self.function)
+        query: SpoutQuery = getattr(spout, self.kind.value)(spark, self.function)
         return query

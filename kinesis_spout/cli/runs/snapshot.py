@@ -12,7 +12,6 @@ from shard_state import ShardStatus
 
 if TYPE_CHECKING:
     from kinesis_spout.spark.driver.query import SpoutQuery
-    from kinesis_spout.spark.streams.streams_query import StreamsQuery
 
 _SHARD_HEADINGS: Final = ("shard", "phase", "checkpoint", "in flight", "waiting", "exhausted", "holes")
 _SUMMED: Final = (
@@ -82,7 +81,7 @@ class Snapshot:
 class Reading:
     """Takes snapshots of a query. Mutable: rates are over the time since the last one."""
 
-    def __init__(self, query: "SpoutQuery | StreamsQuery") -> None:
+    def __init__(self, query: "SpoutQuery") -> None:
         self._query = query
         self._at = time.monotonic()
         self._delivered = 0

@@ -179,7 +179,7 @@ class SpoutQuery:
         Raises:
             KinesisSpoutError: the last commit or dead letters could not be stored; their records come again.
         """
-        if self._engine.runs_handler:
+        if self.runs_handler:
             threading.Thread(target=self._stop_apart, name="kinesis-spout-stop").start()
         else:
             self._stop()
@@ -189,7 +189,10 @@ class SpoutQuery:
             self._stop()
         except KinesisSpoutError as error:
             _log.warning("the query was stopped by its handler, and: %s", error)
-            self._consumer.end_with(error)
+            self._told_late(error)
+
+    def _told_late(self, error: KinesisSpoutError) -> None:
+        self._consumer.end_with(error)
 
     def _stop(self) -> None:
         with self._stop_lock:

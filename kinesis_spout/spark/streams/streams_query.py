@@ -4,7 +4,7 @@ import logging
 import threading
 import uuid
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.ports import Ports
@@ -24,11 +24,12 @@ StartOne = Callable[[SpoutConfig, Ports, str, BatchSlots], SpoutQuery]
 _log = logging.getLogger(__name__)
 
 
-class StreamsQuery:
+class StreamsQuery(SpoutQuery):
     """One running spout on Spark that reads several streams. Its methods may be called from any thread.
 
     A stream that is deleted ends alone, and shows in ``gone``. An error of any other kind that ends one stream
-    ends the query. `max_concurrent_batches` and `max_buffered_bytes` are those of all streams together.
+    ends the query. `max_concurrent_batches` and `max_buffered_bytes` are those of all streams together. It has all
+    that a ``SpoutQuery`` has, and nothing of how that does it.
     """
 
     def __init__(self, config: SpoutConfig, ports: StreamsPorts, start_one: StartOne, name: str) -> None:
@@ -148,9 +149,10 @@ class StreamsQuery:
         return self._view.counters
 
     @property
-    def last_error(self) -> Exception | None:
+    def last_error(self) -> KinesisSpoutError | None:
         """An error that is being retried, of any stream; else why a stream is gone."""
-        return self._view.last_error
+        error = self._view.last_error
+        return error if isinstance(error, KinesisSpoutError) else None
 
     @property
     def failures(self) -> dict[str, int]:
@@ -169,6 +171,16 @@ class StreamsQuery:
     def shards(self) -> list[ShardStatus]:
         """Every known shard of every stream, by ``stream/shardId``, parents before children."""
         return [shard for name, query in self.streams.items() for shard in of_stream(name, query.shards())]
+
+    @property
+    def runs_handler(self) -> bool:
+        """Whether the calling thread runs the handler of one of the streams, on the driver, now."""
+        return any(query.runs_handler for query in self.streams.values())
+
+    def share_memory(self, sharers: int) -> None:
+        """Keep of `max_buffered_bytes` the share of one query of so many."""
+        for query in self.streams.values():
+            query.share_memory(sharers * len(self.streams))
 
     # How it ends
 
@@ -204,16 +216,10 @@ class StreamsQuery:
         Raises:
             KinesisSpoutError: what the first of them that could not store its last progress raised.
         """
-        if any(query.runs_handler for query in self.streams.values()):
-            threading.Thread(target=self._stop_apart, name="kinesis-spout-stop").start()
-        else:
-            self._stop()
+        super().stop()
 
-    def _stop_apart(self) -> None:
-        try:
-            self._stop()
-        except KinesisSpoutError as error:
-            _log.warning("the query was stopped by its handler, and: %s", error)
+    def _told_late(self, error: KinesisSpoutError) -> None:
+        self._streams.error = self._streams.error or error
 
     def _stop(self) -> None:
         try:
@@ -226,12 +232,6 @@ class StreamsQuery:
             f"StreamsQuery(name={self._name!r}, stream={self._config.stream!r}, app={self._config.app!r}, "
             f"status={self.status['message']!r})"
         )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
 
 def _ended_with(query: SpoutQuery) -> BaseException | None:

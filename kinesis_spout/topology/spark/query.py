@@ -14,7 +14,6 @@ import msgspec
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.kinesis_spout import KinesisSpout
 from kinesis_spout.spark.driver.query import SpoutQuery
-from kinesis_spout.spark.streams.streams_query import StreamsQuery
 from kinesis_spout.spark.tasks.jobs import classic_context
 from kinesis_spout.spark.tasks.task import TaskSettings
 from kinesis_spout.topology.components.spout import Spout
@@ -43,7 +42,7 @@ _LOOK_SECONDS: Final = 0.05
 class RunningSpout:
     """One spout of a running topology."""
 
-    query: SpoutQuery | StreamsQuery | OwnSpoutQuery
+    query: SpoutQuery | OwnSpoutQuery
     counts: Callable[[], Mapping[str, ComponentCounts]]
 
 
@@ -76,9 +75,9 @@ class TopologyQuery:
         return self._name
 
     @property
-    def spouts(self) -> dict[str, SpoutQuery | StreamsQuery]:
+    def spouts(self) -> dict[str, SpoutQuery]:
         """The queries of the ``KinesisSpout``s, by the spouts' ids: shards, counters, pauses."""
-        return {name: query for name, query in self._queries.items() if not isinstance(query, OwnSpoutQuery)}
+        return {name: query for name, query in self._queries.items() if isinstance(query, SpoutQuery)}
 
     @property
     def own_spouts(self) -> dict[str, OwnSpoutQuery]:
@@ -86,7 +85,7 @@ class TopologyQuery:
         return {name: query for name, query in self._queries.items() if isinstance(query, OwnSpoutQuery)}
 
     @property
-    def _queries(self) -> dict[str, SpoutQuery | StreamsQuery | OwnSpoutQuery]:
+    def _queries(self) -> dict[str, SpoutQuery | OwnSpoutQuery]:
         return {name: spout.query for name, spout in self._spouts.items()}
 
     @property
