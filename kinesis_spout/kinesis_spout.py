@@ -155,9 +155,9 @@ class KinesisSpout(StreamsSpout):
 
         if companion is not None:
             raise InvalidConfig(
-                f"stream: expected one stream for {door} that keeps state, got {config.stream!r}: state is stored "
-                "in one transaction with the progress of its stream. Read each stream with a topology of its own, "
-                "or put what they have in common on one stream"
+                f"stream: expected one stream for a topology that keeps state, got {config.stream!r}: state is "
+                "stored in one transaction with the progress of its stream. Read each stream with a topology of "
+                "its own, or put what they have in common on one stream"
             )
 
         def start_one(of_one: SpoutConfig, ports: "Ports", name: str, slots: "BatchSlots") -> "SpoutQuery":
