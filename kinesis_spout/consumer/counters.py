@@ -1,6 +1,8 @@
 """What a consumer counts."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Self
 
 
 @dataclass(slots=True, kw_only=True)
@@ -28,6 +30,15 @@ class Counters:
     commits: int = 0
     shards_trimmed: int = 0
     """Shards that retention trimmed away before their end was read. Their unread records are lost."""
+
+    @classmethod
+    def total(cls, counters: Iterable[Self]) -> Self:
+        """Give the sums of what several consumers count."""
+        total = cls()
+        for each in counters:
+            for field in fields(cls):
+                setattr(total, field.name, getattr(total, field.name) + getattr(each, field.name))
+        return total
 
     @property
     def finished(self) -> int:

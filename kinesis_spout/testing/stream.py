@@ -164,6 +164,11 @@ class InMemoryStream:
             if gone:
                 log.trimmed = gone[-1].sequence.number
 
+    @property
+    def is_deleted(self) -> bool:
+        """Whether it was deleted."""
+        return self._deleted
+
     def delete(self) -> None:
         """Delete the stream: every call from now on finds nothing."""
         with self._lock:

@@ -35,7 +35,7 @@ class BufferedShards:
         """Of the shards whose end was not read yet."""
         self._turns = consumer.manager.turns
         self._claims = consumer.manager.guarantee is Guarantee.AT_MOST_ONCE
-        self.retained = RetainedRecords(int(_RETAINED_SHARE * consumer.config.max_buffered_bytes))
+        self.retained = RetainedRecords(lambda: int(_RETAINED_SHARE * self._max_bytes))
 
     # The ownership listener
 
@@ -117,8 +117,12 @@ class BufferedShards:
 
     # Inside
 
+    @property
+    def _max_bytes(self) -> int:
+        return self._consumer.config.max_buffered_bytes // self._consumer.sharers
+
     def _read_ahead_bytes(self) -> int:
-        total_bytes = (1 - _RETAINED_SHARE) * self._consumer.config.max_buffered_bytes
+        total_bytes = (1 - _RETAINED_SHARE) * self._max_bytes
         return max(_MIN_READ_AHEAD_BYTES, int(total_bytes / max(1, len(self._consumer.sharing.ours))))
 
     def _probe(self, now: float) -> Retained | None:

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import track
 
 from kinesis_spout.cli.commands.reset_plan import checkpoint_text
+from kinesis_spout.cli.each_stream import Streams
 from kinesis_spout.cli.group_view import take_group_view
 from kinesis_spout.cli.misspelt import check_begun
 from kinesis_spout.cli.output import duration, note, print_blank, print_json, print_table
@@ -25,7 +26,7 @@ _HEADINGS: Final = (
 )  # fmt: skip
 
 
-@configured()
+@configured(streams=Streams.EACH)
 def shards(
     ctx: typer.Context,
     config: SpoutConfig,

@@ -94,8 +94,8 @@ class Reading:
         rate = (counters.delivered - self._delivered) / max(now - self._at, 1e-3)
         self._at, self._delivered = now, counters.delivered
         progress = query.lastProgress
-        metrics = {} if progress is None else progress["sources"][0]["metrics"]
-        behind = metrics.get("maxMsBehindLatest")
+        sources = () if progress is None else progress["sources"]
+        behind = max((int(source["metrics"]["maxMsBehindLatest"]) for source in sources), default=None)
         error, pause = query.last_error, query.pause
         return Snapshot(
             state="paused" if pause is not None and state == "running" else state,
@@ -104,7 +104,7 @@ class Reading:
             retried=counters.retried,
             dead_lettered=counters.dead_lettered,
             records_per_second=round(rate, 1),
-            lag_millis=None if behind is None else int(behind),
+            lag_millis=behind,
             throttled=counters.throttled,
             timed_out=counters.timed_out,
             bytes_read=counters.bytes_read,

@@ -84,7 +84,8 @@ class TipPoller:
         if due_at is None or due_at > now:
             return due_at
         buffered = waiting_bytes + sum(shard.size_bytes for shard in self._shards.values())
-        room = self._settings.max_buffered_bytes * 3 // 4 - buffered - self._under_way * _PAGE_BYTES
+        share = self._settings.max_buffered_bytes // self._consumer.sharers
+        room = share * 3 // 4 - buffered - self._under_way * _PAGE_BYTES
         while self._under_way < 2 * _FETCH_THREADS:
             shard_id = self._schedule.take(now)
             if shard_id is None:
