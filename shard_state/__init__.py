@@ -14,6 +14,7 @@ from shard_state.ordered_retries import Order
 from shard_state.position import Position, PositionType
 from shard_state.retry_policy import GiveUp, Retry, RetryPolicy
 from shard_state.retry_queue import RetryQueue
+from shard_state.run_bounds import RunBounds, ShardBound
 from shard_state.sequence_number import SHARD_END, SHARD_START, SequenceNumber
 from shard_state.shard_slices import SliceLimits
 from shard_state.slices import (
@@ -62,8 +63,10 @@ __all__ = [
     "Retry",
     "RetryPolicy",
     "RetryQueue",
+    "RunBounds",
     "SequenceNumber",
     "Shard",
+    "ShardBound",
     "ShardPhase",
     "ShardStatus",
     "SliceKind",

@@ -44,6 +44,7 @@ from shard_state.ordered_retries import Order
 from shard_state.outcome_watch import OutcomeWatch
 from shard_state.retry_policy import Retry, RetryPolicy
 from shard_state.round_robin import RoundRobin
+from shard_state.run_bounds import RunBounds
 from shard_state.sequence_number import SequenceNumber
 from shard_state.shard_slices import ShardSlices, SliceLimits
 from shard_state.slices import Delivery, Exhausted, Redelivery, SliceOutcome, SlicePlan
@@ -88,12 +89,15 @@ class StateManager:
         message_timeout_seconds: float | None = None,
         breaker: BreakerRule | None = None,
         guarantee: Guarantee = Guarantee.AT_LEAST_ONCE,
+        bounds: RunBounds | None = None,
     ) -> None:
         self._app_instance = app_instance
         self._random = random
         self._retry = retry or RetryPolicy()
         self._order = order
         self.guarantee = guarantee
+        self.bounds = bounds
+        """Up to where this run reads; None: on and on."""
         self._capacity = capacity or Capacity()
         self._limits = limits or SliceLimits()
         self._timeout_seconds = message_timeout_seconds
@@ -144,6 +148,7 @@ class StateManager:
             capacity=self._capacity,
             message_timeout_seconds=self._timeout_seconds,
             guarantee=self.guarantee,
+            bound=None if self.bounds is None else self.bounds.of_shard(shard_id),
         )
         self._owned[shard_id] = ShardSlices(state, self._limits)
         self.turns.add(shard_id)
@@ -306,6 +311,48 @@ class StateManager:
         slices = self._owned.get(shard_id)
         if slices is not None:
             slices.end_read()
+
+    # Up to a bound
+
+    def ends_before(self, shard_id: str, sequence: SequenceNumber, arrived_at: float | None) -> bool:
+        """Tell whether the record that comes next of an owned shard ends it for this run; then it has ended.
+
+        Args:
+            shard_id: the shard.
+            sequence: where the record is.
+            arrived_at: its arrival, in seconds since the epoch; None if it has none.
+        """
+        slices = self._owned[shard_id]
+        bound = slices.state.bound
+        if bound is None or not bound.ends_before(sequence, arrived_at):
+            return False
+        slices.reach_bound()
+        return True
+
+    def ends_at_tip(self, shard_id: str, begun_at: float) -> bool:
+        """Tell whether the tip of an owned shard ends it for this run; then it has ended.
+
+        Args:
+            shard_id: the shard. Everything that was read of it is handed out.
+            begun_at: when the read began that found nothing at the tip, in seconds since the epoch.
+        """
+        slices = self._owned[shard_id]
+        bound = slices.state.bound
+        if bound is None or begun_at < bound.tip_counts_from:
+            return False
+        slices.reach_bound()
+        return True
+
+    def reach_bound(self, shard_id: str) -> None:
+        """Note that the record behind those handed out ends an owned shard for this run."""
+        slices = self._owned.get(shard_id)
+        if slices is not None:
+            slices.reach_bound()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether this run has nothing left to do with the owned shards, and all it has done is stored."""
+        return all(slices.is_done for slices in self._owned.values())
 
     # Slice by slice
 

@@ -105,6 +105,7 @@ class Consumer:
                 window=config.breaker_window,
                 probes=RetryPolicy(jitter=config.retry_jitter),
             ),
+            bounds=None if config.run_end is None else config.run_end.bounds(ports.clock.time()),
         )
         self.failures = FailureKinds()
         """Guarded by ``lock``."""
@@ -213,6 +214,18 @@ class Consumer:
     def uncommitted(self) -> int:
         """How many records are finished and not stored as such: at most so many come again after a kill now."""
         return self.counters.finished - self._finished_at_commit
+
+    @property
+    def run_is_done(self) -> bool:
+        """Whether the run has come up to its `until`: all of this member is finished, and stored. Under the lock.
+
+        A member without shards is not done while others have some: it reads those that are left to it.
+        """
+        if self.manager.bounds is None:
+            return False
+        if self.sharing.all_over:
+            return True
+        return bool(self.manager.owned) and self.sharing.is_settled and self.manager.is_done
 
     @property
     def now(self) -> float:

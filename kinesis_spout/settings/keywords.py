@@ -40,6 +40,7 @@ class SpoutSettings(TypedDict, total=False):
     initial_position: str | float | datetime
     start_again: str | float | datetime | None
     deployment: str | None
+    until: str | float | datetime | None
     fail_on_data_loss: bool
     guarantee: Literal["at_least_once", "at_most_once", "none"]
     retry_limit: int | None

@@ -15,6 +15,7 @@ from kinesis_spout.settings import rules
 from kinesis_spout.settings.keywords import SpoutSettings
 from kinesis_spout.settings.messages import NotAllowed, shown
 from kinesis_spout.settings.positions import parse_position_of_all_shards
+from kinesis_spout.settings.shard_positions import EndPositions, run_end
 from kinesis_spout.settings.sources import checked, from_environment, from_keywords, from_toml_file
 from kinesis_spout.settings.table import SETTINGS
 from kinesis_spout.settings.zookeeper import address
@@ -62,6 +63,7 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     initial_position: str
     start_again: str | None
     deployment: str | None
+    until: str | None
     fail_on_data_loss: bool
     guarantee: Literal["at_least_once", "at_most_once", "none"]
     retry_limit: int | None
@@ -172,6 +174,11 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         if self.start_again is None or self.deployment is None:
             return None
         return self.deployment, parse_position_of_all_shards(self.start_again)
+
+    @property
+    def run_end(self) -> EndPositions | None:
+        """Up to where a run reads each shard; None: on and on."""
+        return None if self.until is None else run_end(self.until)
 
     @property
     def zookeeper_hosts(self) -> str | None:

@@ -34,6 +34,7 @@ class BufferedShards:
         """Of the shards whose end was not read yet."""
         self._turns = consumer.manager.turns
         self._claims = consumer.manager.guarantee is Guarantee.AT_MOST_ONCE
+        self._is_bounded = consumer.manager.bounds is not None
         self.retained = RetainedRecords(int(_RETAINED_SHARE * consumer.config.max_buffered_bytes))
 
     # The ownership listener
@@ -99,6 +100,10 @@ class BufferedShards:
         """Tell whether every shard of the stream is over, those of other members too."""
         return self._consumer.sharing.all_over
 
+    def is_done(self) -> bool:
+        """Tell whether nothing is left to be handed out, ever or by this run, and all of it is stored."""
+        return self.all_over() or self._consumer.run_is_done
+
     @property
     def reading_errors(self) -> list[Exception]:
         """The errors of reading that are being retried now."""
@@ -159,10 +164,12 @@ class BufferedShards:
                 self._consumer.shard_trimmed(shard_id)
                 return None
             if record is None:
-                if getter.at_end:
-                    self._end(shard_id)
+                self._nothing_at_hand(shard_id, getter)
                 return None
             sequence = record.sequence
+            if self._is_bounded and manager.ends_before(shard_id, sequence, record.arrival_timestamp):
+                self._drop_getter(shard_id)  # with what it has read ahead, which is for a later run
+                return None
             emission = manager.emit(shard_id, sequence, record.partition_key, now)
             size_bytes = len(record.data) + len(record.partition_key or "")
             self._consumer.counters.bytes_read += size_bytes
@@ -173,6 +180,14 @@ class BufferedShards:
                 if emission.deliver:
                     return retained
         return None
+
+    def _nothing_at_hand(self, shard_id: str, getter: BufferedShardGetter) -> None:
+        """See whether a shard of which nothing is at hand has ended: by itself, or for this run."""
+        tip_seen_at = getter.tip_seen_at
+        if getter.at_end:
+            self._end(shard_id)
+        elif tip_seen_at is not None and self._consumer.manager.ends_at_tip(shard_id, tip_seen_at):
+            self._drop_getter(shard_id)
 
     def _is_claimed(self, shard_id: str, getter: BufferedShardGetter) -> bool:
         """Tell whether the next record may be handed out; if not, have a claim on it and some more committed."""

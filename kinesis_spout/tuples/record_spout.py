@@ -204,7 +204,8 @@ class RecordSpout:
     def __iter__(self) -> Iterator[Emitted]:
         """Give tuple after tuple, waiting for the next one.
 
-        Ends when every shard is over, or when the spout is deactivated or closed. Raises like ``next_tuple``.
+        Ends when every shard is over, when the run has come up to its `until` (see ``is_done``), or when the
+        spout is deactivated or closed. Raises like ``next_tuple``.
         """
         consumer, shards = self._opened()
         while self._active:
@@ -216,7 +217,7 @@ class RecordSpout:
                 yield emitted
                 continue
             with consumer.lock:
-                if shards.all_over():
+                if shards.is_done():
                     return
             consumer.ports.clock.sleep(_STEP_SECONDS)
 
@@ -317,6 +318,16 @@ class RecordSpout:
         consumer, _ = self._opened()
         with consumer.lock:
             return consumer.uncommitted
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every shard is over, or the run has come up to its `until`: ``next_tuple`` gives no more.
+
+        All that was handed out of this member's shards is finished, and that is stored.
+        """
+        consumer, shards = self._opened()
+        with consumer.lock:
+            return shards.is_done()
 
     def status(self) -> list[ShardStatus]:
         """Describe every known shard, parents before children."""

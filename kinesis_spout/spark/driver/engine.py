@@ -61,6 +61,8 @@ class MicroBatchEngine:
         self._stopping = threading.Event()
         self._abandoned = threading.Event()
         self._ended = threading.Event()
+        self.is_done = False
+        """Whether the engine has ended by itself, for the run has come up to its `until`."""
         self._tip = TipPoller(consumer, self._shards, settings, self._calls.put)
         self._running = RunningBatches(runner, settings, consumer.ports, name, self._ended_batch)
         self._settling = Settling(consumer, self._shards, self._retry_data, self._tip, settings)
@@ -93,9 +95,7 @@ class MicroBatchEngine:
             # Again and again: a job that has not begun yet, or follows another in its batch, is not met.
             self._running.cancel_all()
             wait = min(_CANCEL_AGAIN_SECONDS, self._settings.abandon_seconds)
-        self._tip.close()
-        self._running.close()
-        self._consumer.close()
+        self._close()
 
     def wait(self, timeout_seconds: float | None) -> bool:
         """Wait until the engine has ended; False if it has not in that time."""
@@ -174,13 +174,24 @@ class MicroBatchEngine:
             while not (self._stopping.is_set() and (self._abandoned.is_set() or not self._running)):
                 self._consumer.check()
                 with self._consumer.lock:
-                    wait = self._start_work()
+                    done = self._consumer.run_is_done and not self._running
+                    wait = 0.0 if done else self._start_work()
+                if done:
+                    self._close()
+                    self.is_done = True
+                    break
                 self._make_calls(wait)
         except Exception as error:  # noqa: BLE001 - whatever ended the engine must reach the user
             self._consumer.end_with(error)
             self._leave()
         finally:
             self._ended.set()
+
+    def _close(self) -> None:
+        """Give everything up when all of it is done."""
+        self._tip.close()
+        self._running.close()
+        self._consumer.close()
 
     def _leave(self) -> None:
         """Give everything up after an error, so that another consumer can take over at once."""

@@ -58,8 +58,13 @@ class SpoutQuery:
 
     @property
     def isActive(self) -> bool:  # noqa: N802
-        """Whether the query runs: it was neither stopped nor ended by an error."""
+        """Whether the query runs: it was neither stopped nor ended by an error, nor has it come up to its end."""
         return self._engine.is_active
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the query has ended by itself: everything up to its `until` is finished, and that is stored."""
+        return self._engine.is_done
 
     @property
     def status(self) -> dict[str, Any]:
@@ -67,7 +72,8 @@ class SpoutQuery:
         if self.isActive:
             return self._engine.status()
         error = self.exception()
-        ended = f"Terminated with exception: {type(error).__name__}: {error}" if error else "Stopped"
+        by_itself = "Done: came up to its end" if self.is_done else "Stopped"
+        ended = f"Terminated with exception: {type(error).__name__}: {error}" if error else by_itself
         return {"message": ended, "isDataAvailable": False, "isTriggerActive": False}
 
     @property
@@ -126,7 +132,7 @@ class SpoutQuery:
         return None
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802
-        """Wait until the query ends.
+        """Wait until the query ends; by itself it does only with `until`.
 
         Args:
             timeout: the most seconds to wait.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from kinesis_spout.handler import Failure
 from kinesis_spout.ports import Page
 from kinesis_spout.record import Record
+from kinesis_spout.spark.tasks.before_bound import before_bound
 from kinesis_spout.spark.tasks.journal import SliceNotes
 from kinesis_spout.spark.tasks.work import Unfinished, WorkSlice
 from shard_state import FailedRecord, Order, SequenceNumber, SliceKind
@@ -87,6 +88,10 @@ class SliceDelivery(ABC):
     def wants_more_than(self, page: Page) -> bool:
         """Tell whether records that follow on a page, not delivered yet, would still be of the slice."""
         return self.count + len(page.records) < self._plan.limit
+
+    def before_bound(self, records: Sequence[Record]) -> Sequence[Record]:
+        """Give the records of a page before the one that ends the shard for this run; all, if none does."""
+        return before_bound(records, self._plan.bound)
 
     def deliver(self, records: Sequence[Record], until: float) -> int:
         """Deal with records that follow on those before. Returns how many; the others were not reached."""

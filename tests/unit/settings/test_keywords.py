@@ -27,6 +27,7 @@ CLASSES = {
 ALSO_TAKEN = {
     "initial_position": "str | float | datetime",
     "start_again": "str | float | datetime | None",
+    "until": "str | float | datetime | None",
 }
 """Where a keyword argument may be more than what the setting becomes."""
 
