@@ -52,9 +52,7 @@ TRANSITIONS: Final[dict[tuple[ShardPhase, ShardEvent], ShardPhase]] = {
     (_P.READING, _E.BOUND_REACHED): _P.AT_BOUND,
     (_P.AT_END, _E.ALL_FINISHED): _P.FINISHED,
     (_P.FINISHED, _E.END_COMMITTED): _P.OVER,
-    **{
-        (phase, _E.OWNERSHIP_LOST): _P.LOST for phase in (_P.READING, _P.AT_END, _P.FINISHED, _P.AT_BOUND)
-    },
+    **{(phase, _E.OWNERSHIP_LOST): _P.LOST for phase in (_P.READING, _P.AT_END, _P.FINISHED, _P.AT_BOUND)},
 }
 """Total: every phase answers every event; a pair that maps to its own phase changes nothing."""
 

@@ -88,9 +88,7 @@ class LocalShardState:
         self._claims = Claims()
         self.bound = bound
         """Up to where this run reads; None: on and on."""
-        self._is_plain = (
-            order is Order.UNORDERED and guarantee is Guarantee.AT_LEAST_ONCE and bound is None
-        )
+        self._is_plain = order is Order.UNORDERED and guarantee is Guarantee.AT_LEAST_ONCE and bound is None
         """Whether to hand out a record changes nothing but the tracker."""
         self._retry = retry
         self._capacity = capacity

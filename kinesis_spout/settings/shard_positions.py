@@ -110,7 +110,8 @@ def _end(text: str) -> EndPositions:
     for shard_id, position in {"": default or Position.latest(), **shards}.items():
         if position.type is PositionType.TRIM_HORIZON:
             raise InvalidConfig(
-                f"{shard_id or 'the read'} would end before its first record: expected a later end"
+                f"expected an end behind the first record{shard_id and ' of ' + shard_id}, got "
+                "trim_horizon, which is before it"
             )
     return EndPositions(default=default or Position.latest(), shards=shards)
 
@@ -233,12 +234,17 @@ START: Final = _type(_start, f"latest, trim_horizon, earliest, {_TIMES}")
 END: Final = _type(_end, f"latest, {_TIMES}")
 """Where a read ends."""
 
+
+def _check_run_end(text: str) -> None:
+    run_end(text)
+
+
 RUN_END: Final = ValueType(
     annotation=str,
     words=f"latest, {_TIMES}",
     text_words=f"latest, {_TIMES}",
     read=str,
-    check=lambda text: None if run_end(text) else None,
+    check=_check_run_end,
     plain=plain_position,
 )
 """Where a run ends, kept as it was written; may be a date or a number."""

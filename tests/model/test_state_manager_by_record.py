@@ -17,6 +17,7 @@ from shard_state import (
     RecordEvent,
     Retry,
     SequenceNumber,
+    ShardPhase,
 )
 from tests.model.shell_model import ShellModel
 from tests.model.stream_in_memory import StoredRecord
@@ -97,8 +98,12 @@ class RecordShell(ShellModel):
         while self.manager.may_read(shard_id, self.now):
             ahead = self.ahead(shard_id)
             if not ahead:
+                if not self.stream.shards[shard_id].shard.closed:
+                    self.see_the_tip(shard_id)
                 return False
             record = ahead[0]
+            if self.manager.ends_before(shard_id, record.sequence, None):
+                return False
             emission = self.manager.emit(shard_id, record.sequence, record.key, self.now)
             self.reached[shard_id] = record.sequence
             if emission.deliver:
@@ -114,6 +119,7 @@ class RecordShell(ShellModel):
     def delivered(self, record: StoredRecord, attempt: int) -> None:
         place = (record.shard_id, record.sequence)
         assert place not in self.out
+        self.check_bound(record.sequence)
         self.check_limit(*place, attempt)
         self.stream.check_parents_finished(record.shard_id)
         self.lines.deliver(record)
@@ -130,6 +136,8 @@ class RecordShell(ShellModel):
         for shard_id in self.manager.owned:
             state = self.manager.shard(shard_id)
             assert state is not None
+            if state.phase is not ShardPhase.READING:
+                continue
             if self.stream.shards[shard_id].shard.closed and not self.ahead(shard_id):
                 self.manager.end_read(shard_id)
 

@@ -23,6 +23,7 @@ from tests.model.stream_in_memory import (
     StoredRecord,
     Verdict,
     all_held,
+    before,
     deliver_slice,
 )
 
@@ -79,10 +80,15 @@ class SliceShell(ShellModel):
             reached = state.position.sequence_number
             ahead = [record for record in shard.records if reached is None or record.sequence > reached]
             self.manager.page_fetched(shard_id, full=len(ahead) >= PAGE)
-            if ahead:
-                self.carried[shard_id] = ahead[:PAGE]
+            wanted = before(state.bound, ahead[:PAGE])
+            if wanted:
+                self.carried[shard_id] = wanted
+            elif ahead:
+                self.manager.reach_bound(shard_id)
             elif shard.shard.closed:
                 self.manager.end_read(shard_id)
+            else:
+                self.see_the_tip(shard_id)
 
     @rule()
     def plan(self) -> None:
@@ -157,6 +163,7 @@ class SliceShell(ShellModel):
 
         def checked(record: StoredRecord, attempt: int) -> Verdict:
             if current:
+                self.check_bound(record.sequence)
                 self.check_limit(record.shard_id, record.sequence, attempt)
             return verdict(record, attempt)
 

@@ -36,7 +36,10 @@ class Place:
         return [self.stream.put(payload.encode(), key) for payload in payloads]
 
     def run(
-        self, spout: SteppedSpout, do: Callable[[Emitted], object] | None = None, seconds: float = LONG_SECONDS
+        self,
+        spout: SteppedSpout,
+        do: Callable[[Emitted], object] | None = None,
+        seconds: float = LONG_SECONDS,
     ) -> list[Any]:
         """Hand out what there is until the run is done, or for so many seconds; gives the values."""
         values, until = [], self.clock.monotonic() + seconds
@@ -61,7 +64,9 @@ def place() -> Iterator[Place]:
         spout.close()
 
 
-def test_until_latest_hands_out_what_was_there_at_the_start_and_ends_when_that_is_stored(place: Place) -> None:
+def test_until_latest_hands_out_what_was_there_at_the_start_and_ends_when_that_is_stored(
+    place: Place,
+) -> None:
     *_, last = place.put("a", "b", "c")
     spout = place.spout(until="latest")
     assert place.run(spout) == ["a", "b", "c"]

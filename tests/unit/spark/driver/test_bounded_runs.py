@@ -110,5 +110,3 @@ def test_a_sequence_number_ends_its_shard(world: EngineWorld) -> None:
     until = f'{{"{FIRST}": "after_sequence_number {records[1].sequence_number}"}}'
     at_the_end(world.start(diary, until=until))
     assert diary.payloads == ["a", "b"]
-
-
