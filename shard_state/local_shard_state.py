@@ -297,6 +297,20 @@ class LocalShardState:
         self.retries.wait(sequence, partition_key, now + decision.delay_seconds)
         return decision
 
+    def expire(self, sequence: SequenceNumber, attempt: int) -> Exhausted | None:
+        """Give up a record that became too old before its delivery number ``attempt`` reached anybody.
+
+        Later records do not wait for it, unless they did already: then as for any that was given up.
+
+        Returns:
+            None if that delivery has ended.
+        """
+        if not self.is_out(sequence, attempt):
+            return None
+        self.tracker.apply(sequence, RecordEvent.EXHAUST)
+        self._changed()
+        return self._expired(sequence, attempt - 1)
+
     def forgive(self, sequence: SequenceNumber) -> None:
         """Let one failure of a record, which counted, not count, unless the record is given up or finished."""
         if self.tracker.state(sequence) in (RecordState.WAITING, RecordState.IN_FLIGHT):
@@ -387,6 +401,8 @@ class LocalShardState:
                 elif isinstance(decision, Retry):
                     due_at = now + decision.delay_seconds
                     self.retries.wait(failure.sequence, failure.partition_key, due_at)
+                elif failure.expired:
+                    exhausted.append(self._expired(failure.sequence, failure.attempt))
                 else:
                     self.retries.block(failure.sequence, failure.partition_key)
                     exhausted.append(
@@ -425,6 +441,10 @@ class LocalShardState:
         for failure in outcome.failures:
             if failure.held:
                 self.withdraw(failure.sequence, failure.partition_key)
+                continue
+            if failure.expired:
+                given_up = self.expire(failure.sequence, attempts.get(failure.sequence, 0))
+                exhausted += [] if given_up is None else [given_up]
                 continue
             decision = self.fail(
                 failure.sequence,
@@ -531,6 +551,8 @@ class LocalShardState:
     ) -> Retry | GiveUp | None:
         if failure.held:
             return None
+        if failure.expired:
+            return GiveUp()
         return self._decide(
             failure.sequence,
             failure.attempt,
@@ -566,6 +588,11 @@ class LocalShardState:
     def _exhausted(self, sequence: SequenceNumber, attempts: int, *, rejected: bool) -> Exhausted:
         return Exhausted(
             shard_id=self.shard.shard_id, sequence=sequence, attempts=attempts, rejected=rejected
+        )
+
+    def _expired(self, sequence: SequenceNumber, attempts: int) -> Exhausted:
+        return Exhausted(
+            shard_id=self.shard.shard_id, sequence=sequence, attempts=attempts, rejected=False, expired=True
         )
 
     def _start_deadline(self, sequence: SequenceNumber, now: float) -> None:

@@ -9,10 +9,10 @@ is a prefix of the shard, as the checkpoint is. They remain for the next run.
     AFTER_SEQUENCE_NUMBER    the record behind it ends it; that nothing is wanted behind is known before that comes
     LATEST                   everything that was in the shard when the run began is handed out
 
-Perhaps no record comes that ends a shard. So its tip ends it too: an empty answer, at the tip, to a read that began
-when nothing more could come that is wanted. Arrival times and the clock here differ, by ``margin_seconds`` at most:
-with a time the tip counts from so long after it, and LATEST leaves out what arrived more than so long after the
-beginning, so that it ends although records go on to come.
+Perhaps no record comes that ends a shard. So its tip ends it too: an empty answer, at the tip, to a read that
+began when nothing more could come that is wanted. Arrival times and the clock here differ, by ``margin_seconds``
+at most: with a time the tip counts from so long after it, and LATEST leaves out what arrived more than so long
+after the beginning, so that it ends although records go on to come.
 
 A closed shard that has no such record is read to its end, and its children are read up to their own bounds. The
 children of a shard that was ended earlier are not read in this run, for it is not finished (invariant 7).

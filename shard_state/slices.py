@@ -110,6 +110,8 @@ class FailedRecord:
     """The handler's own wish for the delay before the next attempt."""
     killed_worker: bool = False
     """The worker died, or hung, while it was handled: it is retried alone."""
+    expired: bool = False
+    """It was too old to be delivered this time, and is given up. Nothing waits for that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,3 +167,5 @@ class Exhausted:
     sequence: SequenceNumber
     attempts: int
     rejected: bool
+    expired: bool = False
+    """It became too old before it was delivered (again)."""

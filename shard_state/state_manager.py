@@ -281,6 +281,20 @@ class StateManager:
         self._forgive()
         return decision
 
+    def expire(self, shard_id: str, sequence: SequenceNumber, *, attempt: int) -> Exhausted | None:
+        """Give up a record that was handed out and is too old to be delivered; no outcome for the breaker.
+
+        Returns:
+            None if nothing changes: that delivery has ended, or the shard is not ours any more.
+        """
+        slices = self._owned.get(shard_id)
+        return None if slices is None else slices.state.expire(sequence, attempt)
+
+    def skip(self, shard_id: str, sequence: SequenceNumber, now: float) -> bool:
+        """Finish a record that was handed out and is too old to be delivered; no outcome for the breaker."""
+        slices = self._owned.get(shard_id)
+        return slices is not None and slices.state.ack(sequence, now)
+
     def expired(self, now: float) -> list[Delivery]:
         """Name the deliveries whose message time-out has passed. The shell fails them, with TIME_OUT.
 

@@ -49,6 +49,8 @@ class SpoutSettings(TypedDict, total=False):
     retry_backoff_cap_seconds: float
     retry_jitter: float
     order: Literal["unordered", "key", "shard"]
+    maximum_record_age_seconds: float | None
+    expired_records: Literal["dead_letter", "skip"]
     message_timeout_seconds: float | None
     breaker_failure_ratio: float | None
     breaker_window: int

@@ -72,6 +72,8 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     retry_backoff_cap_seconds: float
     retry_jitter: float
     order: Literal["unordered", "key", "shard"]
+    maximum_record_age_seconds: float | None
+    expired_records: Literal["dead_letter", "skip"]
     message_timeout_seconds: float | None
     breaker_failure_ratio: float | None
     breaker_window: int

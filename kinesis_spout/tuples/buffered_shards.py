@@ -14,6 +14,7 @@ from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.errors import KinesisError
 from kinesis_spout.kinesis import BufferedShardGetter, Prefetcher
 from kinesis_spout.kinesis.patience import Action, Reaction, reaction_to
+from kinesis_spout.record_age import RecordAge
 from kinesis_spout.tuples.retained_records import Retained, RetainedRecords
 from shard_state import Guarantee, RecordState, SequenceNumber
 
@@ -34,6 +35,8 @@ class BufferedShards:
         """Of the shards whose end was not read yet."""
         self._turns = consumer.manager.turns
         self._claims = consumer.manager.guarantee is Guarantee.AT_MOST_ONCE
+        self._age: RecordAge | None = None
+        """What is too old to be delivered now; None: nothing is."""
         self._is_bounded = consumer.manager.bounds is not None
         self.retained = RetainedRecords(int(_RETAINED_SHARE * consumer.config.max_buffered_bytes))
 
@@ -82,8 +85,10 @@ class BufferedShards:
                 next call serves the others.
         """
         self.retained.drop_buried(self._is_buried)
+        self._age = None
         if self._consumer.manager.pause is not None:
-            return self._probe(now)
+            return self._probe(now)  # whose record may be of any age: nothing is given up now
+        self._age = RecordAge.of(self._consumer.config, self._consumer.ports.clock.time())
         while (shard_id := self._turns.current(now)) is not None:
             try:
                 taken = self._due_retry(shard_id, now) or self._fresh(shard_id, now)
@@ -139,16 +144,17 @@ class BufferedShards:
         return None
 
     def _due_retry(self, shard_id: str, now: float) -> Retained | None:
-        redelivery = self._consumer.manager.take_retry(shard_id, now)
-        if redelivery is None:
-            return None
-        retained = self.retained.get(shard_id, redelivery.sequence)
-        assert retained is not None, "every record that waits is retained"
-        # A copy: the receiver of an earlier delivery may still hold that one.
-        retained.record = copy(retained.record)
-        retained.record.attempt = redelivery.attempt
-        self._consumer.counters.retried += redelivery.attempt > 1
-        return retained
+        while (redelivery := self._consumer.manager.take_retry(shard_id, now)) is not None:
+            retained = self.retained.get(shard_id, redelivery.sequence)
+            assert retained is not None, "every record that waits is retained"
+            # A copy: the receiver of an earlier delivery may still hold that one.
+            retained.record = copy(retained.record)
+            retained.record.attempt = redelivery.attempt
+            if self._age is not None and self._expires(retained, self._age, now):
+                continue
+            self._consumer.counters.retried += redelivery.attempt > 1
+            return retained
+        return None
 
     def _fresh(self, shard_id: str, now: float) -> Retained | None:
         manager, getter = self._consumer.manager, self._getters.get(shard_id)
@@ -177,9 +183,27 @@ class BufferedShards:
             if emission.deliver or emission.held:
                 record.attempt = emission.attempt
                 retained = self.retained.add(record, sequence, size_bytes)
-                if emission.deliver:
+                if not emission.deliver:
+                    continue
+                if self._age is None or not self._expires(retained, self._age, now):
                     return retained
         return None
+
+    def _expires(self, retained: Retained, age: RecordAge, now: float) -> bool:
+        """See whether a record that was handed out is too old to be delivered; then that is settled."""
+        record, sequence, consumer = retained.record, retained.sequence, self._consumer
+        if not age.expires(record.arrival_timestamp):
+            return False
+        consumer.counters.expired += 1
+        if age.skips:
+            consumer.counters.skipped += consumer.manager.skip(record.shard_id, sequence, now)
+            self.retained.finished(record.shard_id, sequence)
+            return True
+        exhausted = consumer.manager.expire(record.shard_id, sequence, attempt=record.attempt)
+        assert exhausted is not None, "it was handed out just now"
+        consumer.bury(exhausted, record, age.error(record))
+        self.retained.given_up(record.shard_id, sequence)
+        return True
 
     def _nothing_at_hand(self, shard_id: str, getter: BufferedShardGetter) -> None:
         """See whether a shard of which nothing is at hand has ended: by itself, or for this run."""

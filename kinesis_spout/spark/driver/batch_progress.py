@@ -16,6 +16,7 @@ _OUTCOMES: Final = {
     "retried": "retried",
     "timedOut": "timed_out",
     "deadLettered": "given_up",
+    "expired": "expired",
 }
 """What is told of the counters, and as what."""
 

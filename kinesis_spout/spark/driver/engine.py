@@ -15,6 +15,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from copy import copy
+from dataclasses import replace
 from functools import partial
 from time import monotonic
 from typing import Any, Final
@@ -23,6 +24,7 @@ from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.pause_reports import pause_text
 from kinesis_spout.errors import HandlerKilledWorker
+from kinesis_spout.record_age import RecordAge
 from kinesis_spout.spark.driver.batch_progress import batch_progress
 from kinesis_spout.spark.driver.driver_shard import DriverShard, shard_of
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
@@ -306,6 +308,12 @@ class MicroBatchEngine:
         return any(self._retry_data.get(plan.shard_id, retry.sequence) is None for retry in plan.retries)
 
     def _work(self, plan: SlicePlan) -> WorkSlice:
+        consumer, work = self._consumer, self._work_of(plan)
+        if self._manager.pause is not None:
+            return work  # Nothing is given up now.
+        return replace(work, age=RecordAge.of(consumer.config, consumer.ports.clock.time()))
+
+    def _work_of(self, plan: SlicePlan) -> WorkSlice:
         shard = self._shards[plan.shard_id]
         if plan.kind is SliceKind.READ:
             shard.getter = None

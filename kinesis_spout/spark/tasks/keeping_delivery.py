@@ -117,6 +117,14 @@ class KeepingDelivery(SliceDelivery):
             end = pc.index(late, value=True).as_py()
         return records if end in (-1, len(records)) else records[:end]
 
+    def oldest(self, records: Sequence[Record]) -> float | None:
+        """See ``SliceDelivery``. Makes no record for it."""
+        if not isinstance(records, ArrowRows):
+            return super().oldest(records)
+        arrivals = records.batch.column("approximateArrivalTimestamp").cast(pa.int64())
+        oldest = pc.min(arrivals).as_py()
+        return None if oldest is None else float(oldest) / 1_000_000
+
     def wants_more_than(self, page: Page) -> bool:
         """See ``SliceDelivery``."""
         del page

@@ -149,6 +149,7 @@ def _deliver_carried(work: WorkSlice, delivery: SliceDelivery, until: float) -> 
         ),
         unfinished=tuple(delivery.unfinished),
         delivered=delivery.delivered,
+        expired=delivery.expired,
     )
 
 
@@ -261,6 +262,7 @@ class _Read:
             unfinished=tuple(delivery.unfinished),
             cursor=cursor,
             delivered=delivery.delivered,
+            expired=delivery.expired,
             bytes_read=self._bytes,
             millis_behind_latest=self._millis_behind,
             throttles=0 if getter is None else getter.throttles,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from kinesis_spout.errors import KinesisError
 from kinesis_spout.handler import RaisedAt
 from kinesis_spout.record import Record
+from kinesis_spout.record_age import RecordAge
 from shard_state import SliceOutcome, SlicePlan
 
 
@@ -31,6 +32,8 @@ class WorkSlice:
     records: tuple[Record, ...] = ()
     """What a CARRIED or RETRY slice delivers; READ slices bring nothing."""
     cursor: Cursor = Cursor()
+    age: RecordAge | None = None
+    """What is too old to be delivered, as of the planning: the same for whoever repeats a part of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +58,8 @@ class WorkResult:
     """How many records were handed to the handler."""
     gone: int = 0
     """How many failures were not: retention had trimmed the record before it could be delivered again."""
+    expired: int = 0
+    """How many records were too old to be handed to it: skipped, or among the failures."""
     bytes_read: int = 0
     millis_behind_latest: int | None = None
     """After the last page; None if none was read."""

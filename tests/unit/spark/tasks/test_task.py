@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from time import monotonic
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from kinesis_spout.errors import DataLoss, Throttled, Unavailable
 from kinesis_spout.record import Record
+from kinesis_spout.record_age import RecordAge
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, HandlerDelivery, SliceDelivery
 from kinesis_spout.spark.tasks.handlers import RecordHandler
 from kinesis_spout.spark.tasks.keeping_delivery import KeepingDelivery
@@ -350,3 +352,30 @@ def test_records_that_were_not_reached_come_back_before_the_bound_is_told(world:
     assert not result.outcome.at_bound
     assert data_of(result.left) == [b"4", b"5"]
     assert result.cursor.iterator is None
+
+
+@pytest.mark.parametrize("kind", [HandlerDelivery, KeepingDelivery])
+@pytest.mark.parametrize("skips", [True, False])
+def test_records_that_are_too_old_are_passed_over_wherever_they_stand(
+    world: World, kind: type[SliceDelivery], *, skips: bool
+) -> None:
+    clock = world.stream.clock
+    assert isinstance(clock, ManualClock)
+    world.put(2)
+    for seconds in (100.0, -100.0, 100.0):
+        clock.jump(seconds)
+        world.put(2)
+    age = RecordAge(arrived_from=1_700_000_050.0, maximum_seconds=50.0, skips=skips)
+    seen: list[Record] = []
+
+    def deliver(work: WorkSlice, rules: DeliverySettings) -> SliceDelivery:
+        if kind is KeepingDelivery:
+            return KeepingDelivery(work, rules)
+        return HandlerDelivery(work, RecordHandler(seen.append, lambda record: record), rules)
+
+    work = replace(read_slice(), age=age)
+    (result,) = run_slices([work], task_settings(world.client), deliver)
+    assert (result.outcome.count, result.delivered, result.expired) == (8, 4, 4)
+    failed = [(failure.index, failure.attempt, failure.expired) for failure in result.outcome.failures]
+    assert failed == ([] if skips else [(0, 0, True), (1, 0, True), (4, 0, True), (5, 0, True)])
+    assert len(seen) == (4 if kind is HandlerDelivery else 0)
