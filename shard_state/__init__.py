@@ -6,6 +6,7 @@ from shard_state.checkpoint import Checkpoint
 from shard_state.circuit_breaker import BreakerEvent, BreakerNotice, BreakerRule, CircuitBreaker, Pause
 from shard_state.group_member import GroupMember, MemberMode
 from shard_state.guarantee import Guarantee
+from shard_state.halt import Halt
 from shard_state.inflight_record_tracker import InflightRecordTracker, RecordEvent
 from shard_state.life_cycle import ShardPhase
 from shard_state.lineage import Shard
@@ -48,6 +49,7 @@ __all__ = [
     "GiveUp",
     "GroupMember",
     "Guarantee",
+    "Halt",
     "InflightRecordTracker",
     "LocalShardState",
     "MemberMode",

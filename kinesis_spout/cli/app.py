@@ -9,6 +9,7 @@ from kinesis_spout.cli.commands.checkpoints import checkpoints
 from kinesis_spout.cli.commands.dead_letters import dead_letters
 from kinesis_spout.cli.commands.members import members
 from kinesis_spout.cli.commands.options import options
+from kinesis_spout.cli.commands.pause import pause
 from kinesis_spout.cli.commands.put import put
 from kinesis_spout.cli.commands.resume import resume
 from kinesis_spout.cli.commands.run import run
@@ -69,6 +70,7 @@ app.command()(run)
 app.add_typer(topology, name="topology")
 app.command()(shards)
 app.add_typer(members, name="members")
+app.command()(pause)
 app.command()(resume)
 app.add_typer(checkpoints, name="checkpoints")
 app.add_typer(dead_letters, name="dead-letters")

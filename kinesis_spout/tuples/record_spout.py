@@ -283,6 +283,41 @@ class RecordSpout:
         consumer, _ = self._opened()
         return consumer.resume()
 
+    # Pauses by an operator
+
+    def pause_shards(self, *shard_ids: str) -> None:
+        """Pause shards for all members of the application, as an operator does; all shards if none is named.
+
+        What is in flight of them may end, and is stored; nothing more of them is handed out, retries included.
+        It is kept in ZooKeeper, over restarts, until ``resume_shards`` or ``kinesis-spout resume``. Members
+        notice within about a second.
+
+        Raises:
+            InvalidConfig: one is not a shard of the stream.
+            StoreUnavailable: ZooKeeper cannot be reached.
+        """
+        consumer, _ = self._opened()
+        consumer.pause_shards(shard_ids)
+
+    def resume_shards(self, *shard_ids: str) -> bool:
+        """End pauses of shards that were named to pause them; if none is named, all that an operator has paused.
+
+        Returns:
+            Whether there was one.
+
+        Raises:
+            StoreUnavailable: ZooKeeper cannot be reached.
+        """
+        consumer, _ = self._opened()
+        return bool(consumer.resume_shards(shard_ids))
+
+    @property
+    def paused_shards(self) -> frozenset[str]:
+        """The shards of this member that an operator has paused, and that it has something left to do with."""
+        consumer, _ = self._opened()
+        with consumer.lock:
+            return consumer.manager.halted
+
     # Looking in
 
     @property

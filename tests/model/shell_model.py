@@ -19,6 +19,7 @@ from shard_state import (
     BreakerRule,
     Capacity,
     Checkpoint,
+    Halt,
     Order,
     Position,
     RetryPolicy,
@@ -52,6 +53,8 @@ class ShellModel(RuleBasedStateMachine):
         self.suspects: dict[tuple[str, SequenceNumber], int] = {}
         """How many failed while it was closed."""
         self.was_open = False
+        self.halt = Halt()
+        """What an operator has paused, which is stored."""
 
     @initialize(
         order=st.sampled_from(Order),
@@ -98,6 +101,7 @@ class ShellModel(RuleBasedStateMachine):
             breaker=self.breaker,
             bounds=None if self.last is None else bounds_after(self.last),
         )
+        self.manager.halt(self.halt)
         self.spared.clear()
         self.suspects.clear()
         self.was_open = False
@@ -172,6 +176,23 @@ class ShellModel(RuleBasedStateMachine):
     @abstractmethod
     def deliver_all(self, *, fail_every: int | None) -> None:
         """Deliver what can be delivered now; fail one of so many records, and ack the others."""
+
+    @rule(data=st.data(), everything=st.booleans())
+    def an_operator_pauses(self, data: st.DataObject, *, everything: bool) -> None:
+        shard_ids = data.draw(st.sets(st.sampled_from(sorted(self.stream.shards))))
+        self.halt = Halt(everything=everything, shards=frozenset(shard_ids))
+        self.manager.halt(self.halt)
+        assert not self.manager.halt(self.halt)
+
+    @precondition(lambda self: self.halt)
+    @rule()
+    def an_operator_ends_what_is_paused(self) -> None:
+        self.halt = Halt()
+        assert self.manager.halt(self.halt)
+
+    def check_halt(self, shard_id: str) -> None:
+        """Nothing of what an operator has paused is handed out."""
+        assert not self.halt.covers(shard_id)
 
     @precondition(lambda self: self.manager.pause is not None)
     @rule()
@@ -269,6 +290,8 @@ class ShellModel(RuleBasedStateMachine):
         """Close every shard and work everything off: nothing may hang, nothing may be lost."""
         if not hasattr(self, "manager"):
             return
+        self.halt = Halt()
+        self.manager.halt(self.halt)
         if self.last is not None:
             self.work_off_until(lambda: self.manager.is_done and not self.manager.to_acquire())
             assert self.manager.is_done

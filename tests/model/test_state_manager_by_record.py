@@ -120,6 +120,7 @@ class RecordShell(ShellModel):
         place = (record.shard_id, record.sequence)
         assert place not in self.out
         self.check_bound(record.sequence)
+        self.check_halt(record.shard_id)
         self.check_limit(*place, attempt)
         self.stream.check_parents_finished(record.shard_id)
         self.lines.deliver(record)
@@ -215,7 +216,8 @@ class RecordShell(ShellModel):
             assert not rejected
             next_due = self.manager.next_due()
             probing = self.manager.pause is not None and self.manager.pause.probe_at is None
-            assert next_due is not None or self.order is not Order.UNORDERED or probing
+            halted = self.halt.covers(delivery.shard_id)
+            assert next_due is not None or self.order is not Order.UNORDERED or probing or halted
         assert self.manager.fail(*place, self.now, attempt=delivery.attempt, partition_key=record.key) is None
 
     # Finishing

@@ -101,6 +101,7 @@ class SliceShell(ShellModel):
                 "one record is tried at a time"
             )
         for plan in plans:
+            self.check_halt(plan.shard_id)
             for other in self.out:
                 same = (other.shard_id, other.epoch, other.is_fresh) == (
                     plan.shard_id,
@@ -126,7 +127,8 @@ class SliceShell(ShellModel):
             state = self.manager.shard(shard_id)
             assert state is not None
             wants_page = self.manager.wants_page(shard_id) and shard_id not in self.carried
-            assert (shard_id, state.epoch) in being_read or not state.may_read or wants_page
+            may_read = state.may_read and not self.halt.covers(shard_id)
+            assert (shard_id, state.epoch) in being_read or not may_read or wants_page
 
     @precondition(lambda self: self.out)
     @rule(data=st.data(), jobs=st.integers(1, 3), lag=st.booleans())

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
-from kinesis_spout.consumer.pause_reports import pause_text
+from kinesis_spout.consumer.pause_reports import halt_text, pause_text
 from kinesis_spout.errors import HandlerKilledWorker
 from kinesis_spout.record_age import RecordAge
 from kinesis_spout.spark.driver.batch_progress import batch_progress
@@ -131,11 +131,22 @@ class MicroBatchEngine:
         """Say what the engine is doing, like ``StreamingQuery.status``."""
         running, pause = len(self._running), self._manager.pause
         message = f"Running {running} micro-batches" if running else "Waiting for records to arrive"
+        halted = self._halted_text()
+        if pause is not None or halted is not None:
+            message = (halted or "").capitalize() if pause is None else pause_text(pause).capitalize()
         return {
-            "message": message if pause is None else pause_text(pause).capitalize(),
+            "message": message,
             "isDataAvailable": any(shard.records for shard in list(self._shards.values())),
             "isTriggerActive": running > 0,
         }
+
+    def _halted_text(self) -> str | None:
+        """Say what an operator has paused; None if that is nothing of this member's."""
+        with self._consumer.lock:
+            halted = self._manager.halted
+        config = self._consumer.config
+        bounded = config.until is not None
+        return halt_text(halted, config.stream_name, bounded=bounded) if halted else None
 
     # The ownership listener; called under the lock
 
@@ -352,6 +363,7 @@ class MicroBatchEngine:
             counters=self._consumer.counters,
             before=self._counted,
             pause=self._manager.pause,
+            halted=self._manager.halted,
             uncommitted=self._consumer.uncommitted,
         )
         self._counted = copy(self._consumer.counters)

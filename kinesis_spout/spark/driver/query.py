@@ -67,6 +67,16 @@ class SpoutQuery:
         return self._engine.is_done
 
     @property
+    def is_bounded(self) -> bool:
+        """Whether the query ends by itself: it has an `until`."""
+        return self._consumer.config.until is not None
+
+    @property
+    def stream_name(self) -> str:
+        """The stream that it reads."""
+        return self._consumer.config.stream_name
+
+    @property
     def status(self) -> dict[str, Any]:
         """What the query is doing now, or how it ended: message, isDataAvailable, isTriggerActive."""
         if self.isActive:
@@ -117,6 +127,36 @@ class SpoutQuery:
     def resume(self) -> bool:
         """End the pause now; False if there is no pause."""
         return self._consumer.resume()
+
+    def pause_shards(self, *shard_ids: str) -> None:
+        """Pause shards for all members of the application, as an operator does; all shards if none is named.
+
+        What is in flight of them may end, and is stored; nothing more of them is handed out, retries included.
+        It is kept in ZooKeeper, over restarts, until ``resume_shards`` or ``kinesis-spout resume``. Members
+        notice within about a second.
+
+        Raises:
+            InvalidConfig: one is not a shard of the stream.
+            StoreUnavailable: ZooKeeper cannot be reached.
+        """
+        self._consumer.pause_shards(shard_ids)
+
+    def resume_shards(self, *shard_ids: str) -> bool:
+        """End pauses of shards that were named to pause them; if none is named, all that an operator has paused.
+
+        Returns:
+            Whether there was one.
+
+        Raises:
+            StoreUnavailable: ZooKeeper cannot be reached.
+        """
+        return bool(self._consumer.resume_shards(shard_ids))
+
+    @property
+    def paused_shards(self) -> frozenset[str]:
+        """The shards of this member that an operator has paused, and that it has something left to do with."""
+        with self._consumer.lock:
+            return self._consumer.manager.halted
 
     def shards(self) -> list[ShardStatus]:
         """Every known shard as this query sees it, parents before children."""
