@@ -16,6 +16,7 @@ BIN := $(VENV)/bin
 UNFINISHED := $(VENV)/.unfinished
 INSTALLED := $(VENV)/.installed
 COMPILED := $(VENV)/.compiled
+CLASSES := $(VENV)/.classes
 ENGINE := localstack/.run/node_modules/.kinesis-local-$(KINESIS_LOCAL_VERSION)
 # What draws the diagrams of the documentation, so that a reader's browser need not fetch it from elsewhere.
 MERMAID_VERSION := 11.17.2
@@ -43,7 +44,7 @@ demo: set-up  ## the whole pipeline on this machine, from a Kinesis endpoint to 
 demo-topology: set-up  ## Storm's word count on Spark, over Kinesis, with failures and kills, and its counts checked
 	@$(BIN)/python -m examples.demo_topology $(ARGS)
 
-test: lint docs  ## formatting, lint, types, import contract, documentation and all tests, as in CI
+test: lint docs $(CLASSES)  ## formatting, lint, types, import contract, documentation and all tests, as in CI
 	@echo '== tests (pytest): integration and wheel; the others run beside them, and are shown after'
 	@log=$$(mktemp); $(BIN)/pytest $(BESIDE_TESTS) > "$$log" 2>&1 & beside=$$!; \
 	trap 'kill $$beside 2>/dev/null || true; rm -f "$$log"' EXIT; \
@@ -127,6 +128,12 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt --config-settings editable_mode=compat -e '.[demo,dev]' \
 	  || { echo 'The installation failed (see above); run make again once the cause is gone.' >&2; exit 1; }
 	@rm -f $(UNFINISHED)
+	@touch $@
+
+# Each JVM that starts Spark costs 7 s of CPU less.
+$(CLASSES): $(COMPILED) tests/spark_classes.py tests/spark_classes_queries.py
+	@echo "Keeping Spark's classes for the tests: half a minute."
+	@$(BIN)/python tests/spark_classes.py $(VENV)
 	@touch $@
 
 # Each Python that Spark starts is ready 1.6 s of CPU earlier.

@@ -1,12 +1,15 @@
 """Registers the fixtures that test modules share (a module comes after those it imports), sets Hypothesis up."""
 
 import os
+import sys
+from pathlib import Path
 
 import hypothesis
 
-# Of every Spark that a test starts: one that lives for seconds never earns back the slow compiler, and that of the
-# whole run does not either. Half of the CPU of a first query.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+from tests.spark_classes import quick_java
+
+# Of every Spark that a test starts. A third of the CPU of a first query.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", quick_java(Path(sys.prefix)))
 
 # A busy machine is no fault: no test here is about how long it takes.
 hypothesis.settings.register_profile("no deadline", deadline=None, print_blob=True)
