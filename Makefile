@@ -27,9 +27,10 @@ unexport PYTHONDONTWRITEBYTECODE
 OLDEST := .venv-oldest
 SPARK_TESTS := tests/unit/spark tests/unit/structured tests/integration/test_micro_batches.py \
   $(wildcard tests/integration/test_structured_*.py tests/integration/test_each_record*.py)
-# Two processes on two cores, which take about as long: each waits for servers, sessions or Spark most of the time.
-BESIDE_TESTS := tests/unit tests/model tests/contract tests/fault
-MAIN_TESTS := tests/integration tests/wheel
+# Three processes on two cores, which take about as long: each waits for servers, sessions or Spark much of the time.
+MAIN_TESTS := tests/integration
+BESIDE_TESTS := tests/unit tests/model tests/contract
+LAST_TESTS := tests/wheel tests/fault
 ARGS ?=
 CANDIDATES := $(or $(PYTHON),python3.13 python3.12 python3.11 python3)
 
@@ -45,12 +46,14 @@ demo-topology: set-up  ## Storm's word count on Spark, over Kinesis, with failur
 	@$(BIN)/python -m examples.demo_topology $(ARGS)
 
 test: lint docs $(CLASSES)  ## formatting, lint, types, import contract, documentation and all tests, as in CI
-	@echo '== tests (pytest): integration and wheel; the others run beside them, and are shown after'
-	@log=$$(mktemp); $(BIN)/pytest $(BESIDE_TESTS) > "$$log" 2>&1 & beside=$$!; \
-	trap 'kill $$beside 2>/dev/null || true; rm -f "$$log"' EXIT; \
+	@echo '== tests (pytest): integration; the others run beside them, and are shown after'
+	@logs=$$(mktemp -d); \
+	$(BIN)/pytest $(BESIDE_TESTS) > "$$logs/beside" 2>&1 & beside=$$!; \
+	$(BIN)/pytest $(LAST_TESTS) > "$$logs/last" 2>&1 & last=$$!; \
+	trap 'kill $$beside $$last 2>/dev/null || true; rm -rf "$$logs"' EXIT; \
 	failed=0; $(BIN)/pytest $(MAIN_TESTS) || failed=$$?; \
-	wait $$beside || failed=$$?; \
-	cat "$$log"; exit $$failed
+	wait $$beside || failed=$$?; cat "$$logs/beside"; \
+	wait $$last || failed=$$?; cat "$$logs/last"; exit $$failed
 
 test-oldest: set-up  ## what touches Spark, under the oldest PySpark that is supported
 	@if [ ! -e $(OLDEST)/.installed ]; then \
