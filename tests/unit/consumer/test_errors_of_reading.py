@@ -43,7 +43,7 @@ def take_at_last(world: World, spout: RecordSpout) -> str:
             taken.append(emitted)
         return bool(taken)
 
-    world.until(is_here, "a tuple")
+    world.until(is_here, "a tuple", step_seconds=0.5)  # it may be minutes
     spout.ack(taken[0].message_id)
     return str(taken[0].values)
 
