@@ -28,8 +28,11 @@ OLDEST := .venv-oldest
 SPARK_TESTS := tests/unit/spark tests/unit/structured tests/integration/test_micro_batches.py \
   $(wildcard tests/integration/test_structured_*.py tests/integration/test_each_record*.py)
 # Three processes on two cores, which take about as long: each waits for servers, sessions or Spark much of the time.
-MAIN_TESTS := tests/integration
-BESIDE_TESTS := tests/unit tests/model tests/contract
+# These start all that they need, so that no session and no server is started twice for them.
+ALONE_TESTS := $(wildcard tests/integration/test_demo*.py) \
+  tests/integration/test_localstack_scripts.py tests/integration/test_reader_log.py
+MAIN_TESTS := tests/integration $(addprefix --ignore=,$(ALONE_TESTS))
+BESIDE_TESTS := tests/unit tests/model tests/contract $(ALONE_TESTS)
 LAST_TESTS := tests/wheel tests/fault
 ARGS ?=
 CANDIDATES := $(or $(PYTHON),python3.13 python3.12 python3.11 python3)
