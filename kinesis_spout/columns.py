@@ -20,8 +20,14 @@ EXTRA_COLUMNS: Final = {
     "subSequenceNumber": "bigint",
     "explicitHashKey": "string",
 }
-"""Further columns, for those who ask for them. The second is of the page: reading again may give another value. The
-last two are of user records that came in an aggregated record, and null for others."""
+"""Further columns, for those who ask for them. The second is of the page: reading again may give another value.
+The last two are of user records that came in an aggregated record, and null for others."""
+
+HANDLED_COLUMNS: Final = RECORD_COLUMNS | {
+    name: EXTRA_COLUMNS[name] for name in ("subSequenceNumber", "explicitHashKey")
+}
+"""The columns that a handler of DataFrames or Arrow batches is given. Rows that came in one aggregated record have
+one ``sequenceNumber``, and are told apart by ``subSequenceNumber``."""
 
 ARROW_TYPES: Final = {
     "string": pa.string(),
@@ -40,3 +46,4 @@ def as_arrow(columns: Mapping[str, str]) -> pa.Schema:
 
 
 SCHEMA: Final = as_arrow(RECORD_COLUMNS)
+HANDLED_SCHEMA: Final = as_arrow(HANDLED_COLUMNS)

@@ -78,10 +78,8 @@ def contents(data: bytes) -> Contents | None:
     What begins like an aggregated record, but has a wrong digest, message, key or number of a key,
     is an ordinary record: no data is ever lost for looking like something else.
     """
-    if not data.startswith(MAGIC) or len(data) < FRAME_BYTES:
-        return None
-    body = data[len(MAGIC) : -_DIGEST_BYTES]
-    if _digest(body) != data[-_DIGEST_BYTES:]:
+    body = message_in(data)
+    if body is None:
         return None
     message = _AggregatedRecord()
     try:
@@ -90,6 +88,14 @@ def contents(data: bytes) -> Contents | None:
         return _contents_of(message) if message.IsInitialized() else None
     except (DecodeError, IndexError):
         return None
+
+
+def message_in(data: bytes) -> bytes | None:
+    """Give the message that a record's data is a frame for; None if it is none, or has a wrong digest."""
+    if not data.startswith(MAGIC) or len(data) < FRAME_BYTES:
+        return None
+    body = data[len(MAGIC) : -_DIGEST_BYTES]
+    return body if _digest(body) == data[-_DIGEST_BYTES:] else None
 
 
 def _contents_of(message: Any) -> Contents | None:

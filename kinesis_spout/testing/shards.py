@@ -80,7 +80,9 @@ class InMemoryShardGetter:
         fetched = page.records
         page = replace(page, records=[each for each in fetched if self._start.includes(each.sequence)])
         if self._deaggregate:
-            page = with_user_records(page, start=self._start, hash_keys=self._stream.hash_keys(self._shard_id))
+            page = with_user_records(
+                page, start=self._start, hash_keys=self._stream.hash_keys(self._shard_id)
+            )
         if fetched:
             self._position = Position.after(fetched[-1].sequence)
         if page.at_end:

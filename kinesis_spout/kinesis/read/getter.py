@@ -105,7 +105,13 @@ class PollingShardGetter:
         self._position = position.resolved(self._clock.time())
         self._lister = lister
         self._fail_on_data_loss = fail_on_data_loss
-        self._arrow = ArrowForm(stream=stream, shard_id=shard_id, extra_columns=tuple(extra_columns))
+        self._arrow = ArrowForm(
+            stream=stream,
+            shard_id=shard_id,
+            extra_columns=tuple(extra_columns),
+            deaggregate=deaggregate,
+            hash_keys=hash_keys,
+        )
         self._fetch_arrow = fetch_arrow
         self._iterator = iterator
         self._iterator_obtained_at = iterator_obtained_at

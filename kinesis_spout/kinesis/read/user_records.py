@@ -47,6 +47,15 @@ class HashKeys(NamedTuple):
         first, last = shard.hash_range
         return cls(first.to_bytes(16), last.to_bytes(16))
 
+    def have(self, partition_key: bytes) -> bool:
+        """Tell whether a partition key, in UTF-8, is of the shard."""
+        return self.first <= md5_of_key(partition_key).digest() <= self.last
+
+    def have_explicit(self, hash_key: str) -> bool:
+        """Tell whether an explicit hash key is of the shard; what is no hash key is of no shard."""
+        fits = len(hash_key) <= _MAX_DIGITS and hash_key.isascii() and hash_key.isdigit()
+        return fits and int.from_bytes(self.first) <= int(hash_key) <= int.from_bytes(self.last)
+
 
 class TakenApart(NamedTuple):
     """The records of a page with its aggregated records taken apart."""
@@ -108,15 +117,11 @@ def taken_apart(records: Sequence[Record], hash_keys: HashKeys | None = None) ->
 
 def outside_of(hash_keys: HashKeys, inside: Contents) -> int:
     """Count the user records of an aggregated record whose hash keys lie outside a shard's."""
-    first, last = hash_keys
-    outside = {
-        key for key in set(inside.partition_keys) if not first <= md5_of_key(key.encode()).digest() <= last
-    }
+    outside = {key for key in set(inside.partition_keys) if not hash_keys.have(key.encode())}
     if inside.explicit_hash_keys is None:
         return sum(map(outside.__contains__, inside.partition_keys)) if outside else 0
-    lowest, highest = int.from_bytes(first), int.from_bytes(last)
     return sum(
-        key in outside if given is None else not lowest <= _number_of(given) <= highest
+        key in outside if given is None else not hash_keys.have_explicit(given)
         for key, given in zip(inside.partition_keys, inside.explicit_hash_keys, strict=True)
     )
 
@@ -139,11 +144,3 @@ def _user_records(carrier: Record, inside: Contents) -> Sequence[Record]:
         for record, hash_key in zip(records, inside.explicit_hash_keys, strict=True):
             record.explicit_hash_key = hash_key
     return records
-
-
-def _number_of(explicit_hash_key: str) -> int:
-    """Give a hash key's number; what is no hash key lies outside of every shard."""
-    fits = (
-        len(explicit_hash_key) <= _MAX_DIGITS and explicit_hash_key.isascii() and explicit_hash_key.isdigit()
-    )
-    return int(explicit_hash_key) if fits else -1

@@ -287,4 +287,5 @@ class _Read:
             not_before=cursor.not_before,
             deaggregate=self._settings.deaggregate,
             hash_keys=self._work.hash_keys,
+            extra_columns=self._delivery.extra_columns,
         )
