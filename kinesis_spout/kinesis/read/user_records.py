@@ -53,7 +53,8 @@ class HashKeys(NamedTuple):
     def have_explicit(self, hash_key: str) -> bool:
         """Tell whether an explicit hash key is of the shard; what is no hash key is of no shard."""
         fits = len(hash_key) <= _MAX_DIGITS and hash_key.isascii() and hash_key.isdigit()
-        return fits and int.from_bytes(self.first) <= int(hash_key) <= int.from_bytes(self.last)
+        first, last = int.from_bytes(self.first), int.from_bytes(self.last)
+        return fits and first <= int(hash_key) <= last
 
 
 class TakenApart(NamedTuple):
