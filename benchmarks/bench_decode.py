@@ -4,8 +4,8 @@
 loopback, which answers with the same body; boto3 by ``client.get_records``, we by the getter that the spout
 reads with. boto3's result is still dictionaries; making columns of them would come on top.
 
-*Aggregated*: bodies with the KPL's aggregated records of so many user records each, taken apart to Arrow columns and
-to records, against AWS' own module, which is given what botocore's parser made of them. What a page *without*
+*Aggregated*: bodies with the KPL's aggregated records of so many user records each, taken apart to Arrow columns
+and to records, against AWS' own module, which is given what botocore's parser made of them. What a page *without*
 aggregates costs is compared between looking for them and not looking.
 
 Ours is measured first, and the size with a goal before the others: botocore's parser leaves a heap behind that

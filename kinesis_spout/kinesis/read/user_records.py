@@ -48,7 +48,8 @@ class HashKeys(NamedTuple):
 
     def have(self, partition_key: bytes) -> bool:
         """Tell whether a partition key, in UTF-8, is of the shard."""
-        return self.first <= md5_of_key(partition_key).digest() <= self.last
+        digest: bytes = md5_of_key(partition_key).digest()
+        return self.first <= digest <= self.last
 
     def have_explicit(self, hash_key: str) -> bool:
         """Tell whether an explicit hash key is of the shard; what is no hash key is of no shard."""
