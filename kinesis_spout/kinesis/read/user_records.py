@@ -25,6 +25,7 @@ try:
 except ImportError:
     md5_of_key = md5
 
+_MAGIC_BYTES: Final = len(MAGIC)
 _MAX_DIGITS: Final = len(str(2**128 - 1))
 
 
@@ -95,12 +96,14 @@ def taken_apart(records: Sequence[Record], hash_keys: HashKeys | None = None) ->
         records: of one shard, as they were decoded. This very list is given back where none is aggregated.
         hash_keys: the shard's, if it is to be counted what lies outside.
     """
-    begins = [at for at, record in enumerate(records) if record.data.startswith(MAGIC)]
-    if not begins:
+    begins = [record.data[:_MAGIC_BYTES] for record in records]
+    if MAGIC not in begins:
         return TakenApart(records)
     found: list[Record] = []
     damaged = outside = done = 0
-    for at in begins:
+    for at, begin in enumerate(begins):
+        if begin != MAGIC:
+            continue
         found += records[done:at]
         done = at + 1
         inside = contents(records[at].data)
