@@ -49,13 +49,14 @@ class HashKeys(NamedTuple):
 
     def have(self, partition_key: bytes) -> bool:
         """Tell whether a partition key, in UTF-8, is of the shard."""
-        hash_key: bytes = md5_of_key(partition_key).digest()
-        return self.first <= hash_key <= self.last
+        digest: bytes = md5_of_key(partition_key).digest()
+        return self.first <= digest <= self.last
 
     def have_explicit(self, hash_key: str) -> bool:
         """Tell whether an explicit hash key is of the shard; what is no hash key is of no shard."""
         fits = len(hash_key) <= _MAX_DIGITS and hash_key.isascii() and hash_key.isdigit()
-        return fits and int.from_bytes(self.first) <= int(hash_key) <= int.from_bytes(self.last)
+        first, last = int.from_bytes(self.first), int.from_bytes(self.last)
+        return fits and first <= int(hash_key) <= last
 
 
 class TakenApart(NamedTuple):
