@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from kinesis_spout.cli.commands.pause import Shards
+from kinesis_spout.cli.each_stream import Streams
 from kinesis_spout.cli.failures import WrongArguments
 from kinesis_spout.cli.misspelt import check_begun
 from kinesis_spout.cli.output import note
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from kinesis_spout.cli.world import World
 
 
-@configured()
+@configured(streams=Streams.EACH)
 def resume(ctx: typer.Context, config: SpoutConfig, *, shard: Shards = None) -> None:
     """End all pauses: those by an operator (`pause`), and those of consumers whose records practically all failed.
 

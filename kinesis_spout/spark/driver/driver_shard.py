@@ -69,7 +69,9 @@ class DriverShard:
         assert self.fetching_since is not None
         wanted = before_bound(page.records, bound)
         self.records.extend(wanted)
-        self.size_bytes += page.size_bytes if wanted else 0
+        if wanted:
+            is_plain = page.kinesis_records is None
+            self.size_bytes += page.size_bytes if is_plain else sum(each.size_bytes for each in wanted)
         self.at_bound = len(wanted) < len(page.records)
         self.at_end = page.at_end and not self.at_bound
         self.millis_behind_latest = page.millis_behind_latest
@@ -82,7 +84,7 @@ class DriverShard:
     def take_left(self, records: Sequence[Record]) -> None:
         """Keep what executors have fetched and not handled: a slice carries it, then they go on at the cursor."""
         self.records.extend(records)
-        self.size_bytes += sum(len(record.data) for record in records)
+        self.size_bytes += sum(record.size_bytes for record in records)
 
     def drop_page(self) -> None:
         """Forget what no slice has carried away; the next poll begins there again."""
@@ -100,7 +102,7 @@ class DriverShard:
         """Drop records that a slice has dealt with."""
         for _ in range(count):
             record = self.records.popleft()
-            self.size_bytes -= len(record.data)
+            self.size_bytes -= record.size_bytes
         if not self.records:
             self.size_bytes = 0
 
