@@ -26,6 +26,21 @@ def test_every_setting_about_kinesis_reaches_the_client() -> None:
     assert settings.sts_endpoint_url == "https://sts.example"
 
 
+def test_the_way_to_kinesis_reaches_the_client() -> None:
+    settings = client_settings(
+        SpoutConfig.of(
+            stream="orders",
+            app="billing",
+            aws_profile="me",
+            ca_bundle="/etc/ca.pem",
+            proxy_url="http://me:hush@proxy:3128",
+        )
+    )
+    assert (settings.profile, settings.ca_bundle) == ("me", "/etc/ca.pem")
+    assert settings.proxy_url == "http://me:hush@proxy:3128"
+    assert "hush" not in repr(settings)
+
+
 def test_what_is_not_set_is_left_to_boto3_and_the_defaults() -> None:
     settings = client_settings(SpoutConfig.of(stream="orders", app="billing"))
     assert settings.region is None
