@@ -166,8 +166,8 @@ def test_secrets_show_in_no_refusal(name: str) -> None:
 
 def test_a_proxy_that_is_none_is_refused_without_showing_it() -> None:
     assert refusal(proxy_url="me:hush@proxy") == (
-        "proxy_url: expected http://host:port or https://host:port, with user:password@ before the host if need be, "
-        "or none, got '***'"
+        "proxy_url: expected http://host:port or https://host:port, with user:password@ before the host if need "
+        "be, or none, got '***'"
     )
 
 
