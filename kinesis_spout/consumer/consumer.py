@@ -80,6 +80,8 @@ class Consumer:
         self.ports = ports
         self.lock = threading.RLock()
         self.counters = Counters()
+        self.sharers = 1
+        """How many streams share `max_buffered_bytes`, this one included; may change at any time."""
         self._finished_at_commit = 0
         self.last_error: KinesisSpoutError | None = None
         """The last error that is being retried; None once what failed has worked again."""

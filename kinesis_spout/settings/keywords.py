@@ -3,6 +3,7 @@
 Generated from `SpoutConfig`, which says what each means and allows: see ``tests/unit/settings/test_keywords.py``.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal, TypedDict
 
@@ -10,7 +11,8 @@ from typing import Literal, TypedDict
 class SpoutSettings(TypedDict, total=False):
     """Every setting; see `SpoutConfig`. None is required here, for the environment or a file may have it."""
 
-    stream: str
+    stream: str | Sequence[str]
+    stream_list_interval_seconds: float
     app: str
     zookeeper: str
     zookeeper_root: str
@@ -55,6 +57,7 @@ class SpoutSettings(TypedDict, total=False):
     breaker_failure_ratio: float | None
     breaker_window: int
     max_records_per_fetch: int
+    deaggregate: bool
     poll_interval_seconds: float
     idle_poll_interval_seconds: float
     shard_list_interval_seconds: float

@@ -14,6 +14,7 @@ from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.errors import KinesisError
 from kinesis_spout.kinesis import BufferedShardGetter, Prefetcher
 from kinesis_spout.kinesis.patience import Action, Reaction, reaction_to
+from kinesis_spout.ports import Page
 from kinesis_spout.tuples.retained_records import Retained, RetainedRecords
 from shard_state import Guarantee, RecordState, SequenceNumber
 
@@ -34,7 +35,7 @@ class BufferedShards:
         """Of the shards whose end was not read yet."""
         self._turns = consumer.manager.turns
         self._claims = consumer.manager.guarantee is Guarantee.AT_MOST_ONCE
-        self.retained = RetainedRecords(int(_RETAINED_SHARE * consumer.config.max_buffered_bytes))
+        self.retained = RetainedRecords(lambda: int(_RETAINED_SHARE * self._max_bytes))
 
     # The ownership listener
 
@@ -54,6 +55,7 @@ class BufferedShards:
                 clock=ports.clock,
                 react=partial(self._reading_failed, shard_id, state.epoch),
                 worked=partial(self._reading_worked, shard_id, state.epoch),
+                odd=self._count,
             )
 
     def shards_lost(self, shard_ids: Iterable[str]) -> None:
@@ -115,8 +117,12 @@ class BufferedShards:
 
     # Inside
 
+    @property
+    def _max_bytes(self) -> int:
+        return self._consumer.config.max_buffered_bytes // self._consumer.sharers
+
     def _read_ahead_bytes(self) -> int:
-        total_bytes = (1 - _RETAINED_SHARE) * self._consumer.config.max_buffered_bytes
+        total_bytes = (1 - _RETAINED_SHARE) * self._max_bytes
         return max(_MIN_READ_AHEAD_BYTES, int(total_bytes / max(1, len(self._consumer.sharing.ours))))
 
     def _probe(self, now: float) -> Retained | None:
@@ -169,7 +175,7 @@ class BufferedShards:
             self._consumer.sharing.read_bytes[shard_id] += size_bytes
             if emission.deliver or emission.held:
                 record.attempt = emission.attempt
-                retained = self.retained.add(record, sequence, size_bytes)
+                retained = self.retained.add(record, sequence, record.size_bytes)
                 if emission.deliver:
                     return retained
         return None
@@ -200,6 +206,12 @@ class BufferedShards:
         with self._consumer.lock:
             if self._is_read(shard_id, epoch):
                 self._consumer.read_errors.worked(shard_id)
+
+    def _count(self, page: Page) -> None:
+        """Runs on a fetching thread."""
+        with self._consumer.lock:
+            self._consumer.counters.damaged_aggregates += page.damaged_aggregates
+            self._consumer.counters.records_outside_shard += page.records_outside_shard
 
     def _is_read(self, shard_id: str, epoch: int) -> bool:
         state = self._consumer.manager.shard(shard_id)

@@ -18,6 +18,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, Unpack
 
+from kinesis_spout.clock import Clock
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.open_ports import open_ports
@@ -206,19 +207,25 @@ class RecordSpout:
 
         Ends when every shard is over, or when the spout is deactivated or closed. Raises like ``next_tuple``.
         """
-        consumer, shards = self._opened()
+        clock = self._clock
         while self._active:
             try:
                 emitted = self.next_tuple()
+                is_over = emitted is None and self.all_over()
             except SpoutClosed:
                 return  # by another thread, or by whoever iterates
             if emitted is not None:
                 yield emitted
-                continue
-            with consumer.lock:
-                if shards.all_over():
-                    return
-            consumer.ports.clock.sleep(_STEP_SECONDS)
+            elif is_over:
+                return
+            else:
+                clock.sleep(_STEP_SECONDS)
+
+    def all_over(self) -> bool:
+        """Tell whether every shard of the stream is over, those of other members too."""
+        consumer, shards = self._opened()
+        with consumer.lock:
+            return shards.all_over()
 
     def ack(self, message_id: str) -> bool:
         """Finish a record. So does a late ack of a delivery that had failed: it cancels the retry.
@@ -331,9 +338,22 @@ class RecordSpout:
         with consumer.lock:
             return consumer.last_error or next(iter(shards.reading_errors), None)
 
+    def share_memory(self, sharers: int) -> None:
+        """Keep `max_buffered_bytes` by so many, of which so many spouts of one application have one share each."""
+        consumer, _ = self._opened()
+        consumer.sharers = sharers
+
     # Inside
 
+    @property
+    def _clock(self) -> Clock:
+        return self._opened()[0].ports.clock
+
     def _start(self) -> None:
+        if self.config.is_several:
+            raise InvalidConfig(
+                f"stream: expected one stream here, got {self.config.stream!r}: KinesisSpout reads several"
+            )
         consumer, shards = self._new_parts(self._given_ports or open_ports(self.config))
         try:
             consumer.start(shards)
@@ -352,9 +372,7 @@ class RecordSpout:
     def _opened(self) -> tuple[Consumer, BufferedShards]:
         self._refuse_if_closed()
         if self._started is None:
-            raise SpoutClosed(
-                "expected an open spout, got one that was not activated: call activate() or open()"
-            )
+            raise not_activated()
         return self._started
 
     def _refuse_if_closed(self) -> None:
@@ -411,6 +429,11 @@ class RecordSpout:
             tell(partial(self._listener.exhausted, message_id, decision.attempts, error))
         else:
             tell(partial(self._listener.failed, message_id, reason, error, decision.delay_seconds))
+
+
+def not_activated() -> SpoutClosed:
+    """Give the error of a spout that was not activated."""
+    return SpoutClosed("expected an open spout, got one that was not activated: call activate() or open()")
 
 
 def _failure(reason: str | BaseException) -> Failure:

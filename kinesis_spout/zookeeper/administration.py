@@ -173,6 +173,24 @@ def begun_applications(session: ZooKeeperSession, root: str) -> list[tuple[str, 
     ]
 
 
+def begun_streams(session: ZooKeeperSession, root: str, app: str) -> tuple[float | None, frozenset[str]]:
+    """Say when an application first began, in seconds since the epoch, and name the streams on which it has.
+
+    The time is that of the node of all its streams, by ZooKeeper's clock; None where it has begun on none.
+
+    Raises:
+        StoreUnavailable: retriable.
+    """
+    session.await_connection(session.deadline())
+    node = session.answer(session.client.exists_async(f"/{root}/{app}"))
+    begun = frozenset(
+        stream
+        for stream in _children(session, f"/{root}/{app}")
+        if _has_begun(session, Paths(root=root, app=app, stream=stream))
+    )
+    return (None if node is None or not begun else node.ctime / 1000), begun
+
+
 def _children(session: ZooKeeperSession, path: str) -> list[str]:
     try:
         return sorted(session.answer(session.client.get_children_async(path)))

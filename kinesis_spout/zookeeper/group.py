@@ -195,6 +195,7 @@ class ZooKeeperGroup:
         self._term_over.set()
         if self._candidate is not None:
             self._candidate.join(_END_SECONDS)
+        self._session.unsubscribe(self)
 
     # -- the session
 

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from kinesis_spout.cli.each_stream import Streams
 from kinesis_spout.cli.misspelt import check_begun
 from kinesis_spout.cli.output import note
 from kinesis_spout.cli.settings import configured
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from kinesis_spout.cli.world import World
 
 
-@configured()
+@configured(streams=Streams.EACH)
 def resume(ctx: typer.Context, config: SpoutConfig) -> None:
     """Let a consumer go on at once that has paused, as practically every record failed.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kinesis_spout.cli.each_stream import Streams
 from kinesis_spout.cli.failures import INTERRUPTED, WrongArguments
 from kinesis_spout.cli.runs.following import check_world, follow, tell_dead_letters
 from kinesis_spout.cli.runs.options import FailOnDeadLetters, JsonLines, Master, PyFiles
@@ -34,7 +35,7 @@ class _HandlerKind(Enum):
     DATAFRAME = "foreach_batch"
 
 
-@configured("initial_position", "guarantee", "retry_limit", "order", "dead_letters")
+@configured("initial_position", "guarantee", "retry_limit", "order", "dead_letters", streams=Streams.ALL)
 def run(
     ctx: typer.Context,
     handler: Annotated[

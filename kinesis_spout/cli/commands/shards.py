@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import track
 
 from kinesis_spout.cli.commands.reset_plan import checkpoint_text
+from kinesis_spout.cli.each_stream import Streams
 from kinesis_spout.cli.group_view import take_group_view
 from kinesis_spout.cli.misspelt import check_begun
 from kinesis_spout.cli.output import duration, note, print_blank, print_json, print_table
@@ -25,7 +26,7 @@ _HEADINGS: Final = (
 )  # fmt: skip
 
 
-@configured()
+@configured(streams=Streams.EACH)
 def shards(
     ctx: typer.Context,
     config: SpoutConfig,
@@ -106,7 +107,8 @@ def _with_backlogs(views: Sequence[ShardView], stream: Stream, now: float) -> li
 
 def _with_backlog(view: ShardView, stream: Stream, position: Position, now: float) -> ShardView:
     try:
-        page = stream.open_getter(view.shard_id, position).read(1)
+        # Behind a user record lies what follows its aggregate, if all of that is done.
+        page = stream.open_getter(view.shard_id, position).read(2 if position.is_done else 1)
     except KinesisError as error:
         return view.with_problem(str(error))
     arrived = page.records[0].arrival_timestamp if page.records else None

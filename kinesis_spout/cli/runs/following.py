@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final, Protocol
 
+from kinesis_spout.cli.each_stream import configs_of
 from kinesis_spout.cli.failures import DeadLettered, PausedTooLong, SparkFailed
 from kinesis_spout.cli.output import note
 from kinesis_spout.cli.runs.stop_signals import Stop
@@ -52,18 +53,25 @@ class Followed(Protocol):
 
 
 def check_world(world: "World", config: SpoutConfig) -> None:
-    """Meet now, rather than when Spark has started, what would end the run then.
+    """Meet now, rather than when Spark has started, what would end the run then: of all its streams in one error.
 
     A stream that does not answer may do so later, and a consumer waits longer for it than this: that is only told.
     """
-    for check in world.checks(config):
-        try:
-            check()
-        except KinesisError as error:
-            if not error.retriable:
-                raise
-            said = respelled(str(error), as_argument)
-            note(f"not reached yet, and tried again when Spark has started: {said}")
+    refused: list[KinesisError] = []
+    for each in configs_of(world, config):
+        for check in world.checks(each):
+            try:
+                check()
+            except KinesisError as error:
+                if not error.retriable:
+                    refused.append(error)
+                    break
+                said = respelled(str(error), as_argument)
+                note(f"not reached yet, and tried again when Spark has started: {said}")
+    if len(refused) == 1:
+        raise refused[0]
+    if refused:
+        raise type(refused[0])("; ".join(map(str, refused))) from refused[0]
 
 
 def follow(

@@ -20,6 +20,11 @@ _OUTCOMES: Final = {
 """What is told of the counters, and as what."""
 
 
+def totals_of(counters: Counters) -> dict[str, int]:
+    """Give the ``totals`` of a progress."""
+    return {told: getattr(counters, field) for told, field in _OUTCOMES.items()}
+
+
 def batch_progress(
     *,
     name: str,
@@ -47,7 +52,7 @@ def batch_progress(
         pause: how it stands, if deliveries pause.
         uncommitted: how many records are finished and not stored as such.
     """
-    totals = {told: getattr(counters, field) for told, field in _OUTCOMES.items()}
+    totals = totals_of(counters)
     rows = sum(result.delivered for result in results)
     behind = [shard.millis_behind_latest for shard in shards]
     metrics = {
@@ -59,6 +64,8 @@ def batch_progress(
         "numProcessedBytes": sum(result.bytes_read for result in results),
         "numUncommittedRecords": uncommitted,
         "numAwsRateLimitErrors": sum(result.throttles for result in results),
+        "numDamagedAggregates": counters.damaged_aggregates,
+        "numRecordsOutsideShard": counters.records_outside_shard,
     }
     return {
         "name": name,

@@ -23,6 +23,7 @@ from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.pause_reports import pause_text
 from kinesis_spout.errors import HandlerKilledWorker
+from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.spark.driver.batch_progress import batch_progress
 from kinesis_spout.spark.driver.driver_shard import DriverShard, shard_of
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
@@ -30,6 +31,7 @@ from kinesis_spout.spark.driver.retry_buffer import RetryBuffer
 from kinesis_spout.spark.driver.running_batches import Batch, RunningBatches
 from kinesis_spout.spark.driver.settling import Settling
 from kinesis_spout.spark.driver.tip_poller import TipPoller
+from kinesis_spout.spark.streams.batch_slots import BatchSlots
 from kinesis_spout.spark.tasks.jobs import BatchRunner, HandlerRaised
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from shard_state import SliceKind, SlicePlan
@@ -44,16 +46,24 @@ _log = logging.getLogger(__name__)
 
 
 class MicroBatchEngine:
-    """Drives the micro-batches of one query, as its ``OwnershipListener``. State is under the consumer's lock."""
+    """Drives the micro-batches of one stream, as its ``OwnershipListener``. State is under the consumer's lock."""
 
-    def __init__(self, consumer: Consumer, runner: BatchRunner, settings: EngineSettings, name: str) -> None:
+    def __init__(
+        self,
+        consumer: Consumer,
+        runner: BatchRunner,
+        settings: EngineSettings,
+        name: str,
+        slots: BatchSlots | None = None,
+    ) -> None:
         self._consumer = consumer
         self._manager = consumer.manager
         self._settings = settings
         self._runner = runner
+        self._slots = slots or BatchSlots(settings.max_concurrent_batches)
         self._name = name
         self._shards: dict[str, DriverShard] = {}
-        self._retry_data = RetryBuffer(settings.max_buffered_bytes // 2)
+        self._retry_data = RetryBuffer(lambda: self._max_buffered_bytes // 2)
         self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._planned: deque[list[SlicePlan]] = deque()
         self._plan_at = 0.0
@@ -162,10 +172,15 @@ class MicroBatchEngine:
     @property
     def is_full(self) -> bool:
         """See ``OwnershipListener``."""
-        letters_bytes, most = self._consumer.letters.size_bytes, self._settings.max_buffered_bytes
+        letters_bytes, most = self._consumer.letters.size_bytes, self._max_buffered_bytes
         pages_bytes = sum(shard.size_bytes for shard in self._shards.values())
         held_bytes = letters_bytes + self._retry_data.size_bytes + pages_bytes
         return letters_bytes > most // 4 or held_bytes >= most * 3 // 4
+
+    @property
+    def _max_buffered_bytes(self) -> int:
+        """This stream's share, as it is now."""
+        return self._settings.max_buffered_bytes // self._consumer.sharers
 
     # The engine's thread
 
@@ -180,6 +195,7 @@ class MicroBatchEngine:
             self._consumer.end_with(error)
             self._leave()
         finally:
+            self._slots.leave(self)
             self._ended.set()
 
     def _leave(self) -> None:
@@ -219,6 +235,7 @@ class MicroBatchEngine:
         now = self._consumer.now
         due = [self._running.cancel_overdue(now)]
         if self._stopping.is_set():
+            self._slots.withdraw(self)
             return _LONGEST_WAIT_SECONDS
         waiting_bytes = self._retry_data.size_bytes + self._consumer.letters.size_bytes
         due += [self._tip.start_fetches(now, waiting_bytes), self._start_batches(now)]
@@ -235,12 +252,24 @@ class MicroBatchEngine:
                     return self._gathered_at
                 self._plan(now)
                 self._plan_at = self._next_plan(now)
-            if self._planned:
-                plans = self._planned.popleft()
-                works = [self._work(plan) for plan in plans if shard_of(plan, self._shards) is not None]
-                if works:
-                    self._running.launch(works, now)
+            if self._planned and not self._launch_next(now):
+                return None  # until a slot is free
         return None
+
+    def _launch_next(self, now: float) -> bool:
+        """Launch what was planned first; False if other streams have all slots. Then this engine is woken."""
+        if not self._slots.take(self, self._wake):
+            return False
+        plans = self._planned.popleft()
+        works = [self._work(plan) for plan in plans if shard_of(plan, self._shards) is not None]
+        if works:
+            self._running.launch(works, now)
+        else:
+            self._slots.give_back(self)
+        return True
+
+    def _wake(self) -> None:
+        self._calls.put(_nothing)
 
     @property
     def _gathered_at(self) -> float:
@@ -271,7 +300,7 @@ class MicroBatchEngine:
     def _plan(self, now: float) -> None:
         self._tip.arrived_at = None
         shards = self._shards.items()
-        letters_bytes, most = self._consumer.letters.size_bytes, self._settings.max_buffered_bytes
+        letters_bytes, most = self._consumer.letters.size_bytes, self._max_buffered_bytes
         if letters_bytes > most // 2:
             return  # Retries may be read again, and be given up: their data would come on top.
         may_read = letters_bytes <= most // 4
@@ -298,7 +327,9 @@ class MicroBatchEngine:
         shard = self._shards[plan.shard_id]
         if plan.kind is SliceKind.READ:
             shard.getter = None
-            return WorkSlice(plan=plan, cursor=shard.cursor)
+            state = self._manager.shard(plan.shard_id)
+            hash_keys = None if state is None else HashKeys.to_check(state.shard)
+            return WorkSlice(plan=plan, cursor=shard.cursor, hash_keys=hash_keys)
         if plan.kind is SliceKind.CARRIED:
             return WorkSlice(plan=plan, records=shard.carried(plan.limit))
         kept = (self._retry_data.get(plan.shard_id, retry.sequence) for retry in plan.retries)
@@ -315,6 +346,7 @@ class MicroBatchEngine:
 
     def _done(self, batch: Batch, results: list[WorkResult]) -> None:
         self._running.remove(batch)
+        self._slots.give_back(self)
         now = self._consumer.now
         is_whole = all(shard_of(work.plan, self._shards) is not None for work in batch.works)
         if not self._runner.settled(batch.tag, is_whole=is_whole):
@@ -340,6 +372,7 @@ class MicroBatchEngine:
 
     def _failed(self, batch: Batch, error: Exception) -> None:
         self._running.remove(batch)
+        self._slots.give_back(self)
         if self._stopping.is_set():
             return
         if not isinstance(error, HandlerKilledWorker):

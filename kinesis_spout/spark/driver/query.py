@@ -16,6 +16,7 @@ from kinesis_spout.errors import InvalidConfig, KinesisSpoutError
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark.driver.engine import MicroBatchEngine
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
+from kinesis_spout.spark.streams.batch_slots import BatchSlots
 from kinesis_spout.spark.tasks.jobs import BatchRunner
 from kinesis_spout.spark.tasks.task import TaskSettings
 from shard_state import Order, Pause, ShardStatus
@@ -117,6 +118,15 @@ class SpoutQuery:
         with self._consumer.lock:
             return self._consumer.manager.status()
 
+    @property
+    def runs_handler(self) -> bool:
+        """Whether the calling thread runs the query's handler, on the driver, now."""
+        return self._engine.runs_handler
+
+    def share_memory(self, sharers: int) -> None:
+        """Keep of `max_buffered_bytes` the share of one stream of so many."""
+        self._consumer.sharers = sharers
+
     def exception(self) -> BaseException | None:
         """The error that ended the query, if one did."""
         try:
@@ -169,7 +179,7 @@ class SpoutQuery:
         Raises:
             KinesisSpoutError: the last commit or dead letters could not be stored; their records come again.
         """
-        if self._engine.runs_handler:
+        if self.runs_handler:
             threading.Thread(target=self._stop_apart, name="kinesis-spout-stop").start()
         else:
             self._stop()
@@ -179,7 +189,10 @@ class SpoutQuery:
             self._stop()
         except KinesisSpoutError as error:
             _log.warning("the query was stopped by its handler, and: %s", error)
-            self._consumer.end_with(error)
+            self._told_late(error)
+
+    def _told_late(self, error: KinesisSpoutError) -> None:
+        self._consumer.end_with(error)
 
     def _stop(self) -> None:
         with self._stop_lock:
@@ -212,6 +225,7 @@ def task_settings(config: SpoutConfig) -> TaskSettings:
         client=client_settings(config),
         order=Order(config.order),
         fail_on_data_loss=config.fail_on_data_loss,
+        deaggregate=config.deaggregate,
         records_per_fetch=config.max_records_per_fetch,
         bytes_per_slice=config.max_bytes_per_slice,
         max_seconds=min(config.max_batch_seconds, timeout / 4),
@@ -228,6 +242,7 @@ def start_query(
     *,
     door: str,
     companion: Companion | None = None,
+    slots: BatchSlots | None = None,
 ) -> SpoutQuery:
     """Start a query; its handle's ``stop`` closes the ports. A start that fails closes them as well.
 
@@ -239,6 +254,7 @@ def start_query(
         name: the query's; the application's unless given.
         door: what the user called, for the log.
         companion: what changes with the records that are finished. Then one batch runs at a time.
+        slots: for the batches of several queries together; its own unless given.
     """
     # The engine times out whole jobs: the records inside one are not tracked one by one.
     consumer = Consumer(config, ports, message_timeout_seconds=None, door=door, companion=companion)
@@ -252,7 +268,7 @@ def start_query(
         max_buffered_bytes=config.max_buffered_bytes,
         batch_timeout_seconds=config.message_timeout_seconds,
     )
-    engine = MicroBatchEngine(consumer, runner, settings, name or config.app)
+    engine = MicroBatchEngine(consumer, runner, settings, name or config.app, slots)
     try:
         engine.start()
     except BaseException:

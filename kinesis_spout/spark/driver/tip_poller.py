@@ -84,7 +84,8 @@ class TipPoller:
         if due_at is None or due_at > now:
             return due_at
         buffered = waiting_bytes + sum(shard.size_bytes for shard in self._shards.values())
-        room = self._settings.max_buffered_bytes * 3 // 4 - buffered - self._under_way * _PAGE_BYTES
+        share = self._settings.max_buffered_bytes // self._consumer.sharers
+        room = share * 3 // 4 - buffered - self._under_way * _PAGE_BYTES
         while self._under_way < 2 * _FETCH_THREADS:
             shard_id = self._schedule.take(now)
             if shard_id is None:
@@ -181,9 +182,11 @@ class TipPoller:
             self.arrived_at = now
         self.recovered(shard)
         self._consumer.counters.bytes_read += page.size_bytes
+        self._consumer.counters.damaged_aggregates += page.damaged_aggregates
+        self._consumer.counters.records_outside_shard += page.records_outside_shard
         self._consumer.sharing.read_bytes[shard_id] += page.size_bytes
         full = (
-            len(page.records) >= self._settings.records_per_fetch
+            page.holds_at_least(self._settings.records_per_fetch)
             or page.millis_behind_latest > _BEHIND_MILLIS
         )
         self._manager.page_fetched(shard_id, full=full and not page.at_end)

@@ -3,7 +3,7 @@
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from time import monotonic
@@ -115,11 +115,7 @@ class TopologyQuery:
     @property
     def components(self) -> dict[str, ComponentCounts]:
         """What each component has done since the start: executed, emitted, acked, failed, latency."""
-        together: dict[str, ComponentCounts] = defaultdict(ComponentCounts)
-        for spout in self._spouts.values():
-            for component, counts in spout.counts().items():
-                together[component].add(counts)
-        return dict(together)
+        return _added(spout.counts() for spout in self._spouts.values())
 
     @property
     def lastProgress(self) -> dict[str, Any] | None:  # noqa: N802
@@ -274,12 +270,19 @@ def _start(
     runners: list[TopologyRunner] = []
 
     def runner(context: "SparkContext", settings: TaskSettings) -> TopologyRunner:
-        runners.append(
-            TopologyRunner(
-                context, settings, program=program, to_values=SpoutValues(spout.scheme, fields), state=state
-            )
+        made = TopologyRunner(
+            context, settings, program=program, to_values=SpoutValues(spout.scheme, fields), state=state
         )
-        return runners[0]
+        runners.append(made)  # one for each stream
+        return made
 
     query = spout.start_batches(spark, runner, name, door="topology", config=config, companion=state)
-    return RunningSpout(query, lambda: runners[0].counts)
+    return RunningSpout(query, lambda: _added(runner.counts for runner in runners))
+
+
+def _added(counts: Iterable[Mapping[str, ComponentCounts]]) -> dict[str, ComponentCounts]:
+    together: dict[str, ComponentCounts] = defaultdict(ComponentCounts)
+    for each in counts:
+        for component, of_component in each.items():
+            together[component].add(of_component)
+    return dict(together)

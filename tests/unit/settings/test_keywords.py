@@ -25,6 +25,7 @@ CLASSES = {
 }
 """The head of each class, and what it has."""
 ALSO_TAKEN = {
+    "stream": "str | Sequence[str]",
     "initial_position": "str | float | datetime",
     "start_again": "str | float | datetime | None",
 }

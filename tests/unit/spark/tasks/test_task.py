@@ -299,7 +299,7 @@ def test_what_is_left_of_a_page_is_given_back_with_the_place_behind_it(world: Wo
 
 def test_where_there_is_no_room_for_all_that_is_left_the_place_behind_it_is_not_given(world: World) -> None:
     records = world.put(10)
-    settings = task_settings(world.client, max_seconds=0.0, max_left_bytes=30).of_one_task(tasks=10)
+    settings = task_settings(world.client, max_seconds=0.0, max_left_bytes=120).of_one_task(tasks=10)
     (result,) = run(settings, read_slice())
 
     assert [record.data for record in result.left] == data_of(records[1:4])
