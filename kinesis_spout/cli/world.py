@@ -117,7 +117,12 @@ class RealWorld:
 
         def open_getter(shard_id: str, position: Position) -> ShardGetter:
             return PollingShardGetter(
-                client, stream=config.stream, shard_id=shard_id, position=position, lister=lister
+                client,
+                stream=config.stream,
+                shard_id=shard_id,
+                position=position,
+                lister=lister,
+                deaggregate=config.deaggregate,
             )
 
         return Stream(lister=lister, open_getter=open_getter)

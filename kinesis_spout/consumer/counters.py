@@ -23,6 +23,10 @@ class Counters:
     """Of those, the durable dead letters."""
     bytes_read: int = 0
     throttled: int = 0
+    damaged_aggregates: int = 0
+    """Records read that begin like an aggregated record and are damaged. They are delivered as they are."""
+    records_outside_shard: int = 0
+    """User records read that lie outside their shard by their hash keys. They are delivered like the others."""
     commits: int = 0
     shards_trimmed: int = 0
     """Shards that retention trimmed away before their end was read. Their unread records are lost."""

@@ -42,7 +42,6 @@ def open_ports(config: SpoutConfig) -> Ports:
         server = zookeeper.server(opened)
         return ports_of(config, lambda: zookeeper.connect(config.stream_name, server), opened)
 
-
 def ports_of(config: SpoutConfig, connect: Callable[[], ZooKeeperBackend], opened: ExitStack) -> Ports:
     """Open the ports of one stream.
 
@@ -68,6 +67,8 @@ def ports_of(config: SpoutConfig, connect: Callable[[], ZooKeeperBackend], opene
             position=position,
             lister=lister,
             fail_on_data_loss=config.fail_on_data_loss,
+            deaggregate=config.deaggregate,
+            hash_keys=lister.hash_keys(shard_id),
             clock=clock,
         )
 

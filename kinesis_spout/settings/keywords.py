@@ -39,6 +39,9 @@ class SpoutSettings(TypedDict, total=False):
     aws_access_key_id: str | None
     aws_secret_access_key: str | None
     aws_session_token: str | None
+    aws_profile: str | None
+    ca_bundle: str | None
+    proxy_url: str | None
     initial_position: str | float | datetime
     start_again: str | float | datetime | None
     deployment: str | None
@@ -54,6 +57,7 @@ class SpoutSettings(TypedDict, total=False):
     breaker_failure_ratio: float | None
     breaker_window: int
     max_records_per_fetch: int
+    deaggregate: bool
     poll_interval_seconds: float
     idle_poll_interval_seconds: float
     shard_list_interval_seconds: float

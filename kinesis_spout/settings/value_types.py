@@ -205,6 +205,24 @@ URL: Final = text("an http:// or https:// URL", r"https?://[^\s/]\S*", _check_ur
 """The address of an endpoint."""
 
 
+def _check_proxy(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise NotAllowed from error
+    if not parts.hostname or port is None or parts.path.strip("/") or parts.query or parts.fragment:
+        raise NotAllowed
+
+
+PROXY: Final = text(
+    "http://host:port or https://host:port, with user:password@ before the host if need be",
+    r"https?://[^\s/]+/?",
+    _check_proxy,
+)
+"""The address of an HTTP proxy."""
+
+
 def _check_position(text: str) -> None:
     parse_position_of_all_shards(text)
 

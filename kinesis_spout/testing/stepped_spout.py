@@ -36,6 +36,7 @@ def in_memory_ports(
     dead_letters: DeadLetterSink | None = None,
     *,
     fail_on_data_loss: bool = True,
+    deaggregate: bool = True,
 ) -> Ports:
     """Give a new process's ports: to this stream, on its clock, and to this ZooKeeper.
 
@@ -44,11 +45,14 @@ def in_memory_ports(
         zookeeper: where progress is kept. Ports to the same one are those of one application.
         dead_letters: a sink in memory unless given.
         fail_on_data_loss: see ``PollingShardGetter``.
+        deaggregate: see ``PollingShardGetter``.
     """
     process = zookeeper.process()
 
     def open_getter(shard_id: str, position: Position) -> ShardGetter:
-        return InMemoryShardGetter(stream, shard_id, position, fail_on_data_loss=fail_on_data_loss)
+        return InMemoryShardGetter(
+            stream, shard_id, position, fail_on_data_loss=fail_on_data_loss, deaggregate=deaggregate
+        )
 
     return Ports(
         lister=InMemoryShardLister(stream),

@@ -14,6 +14,7 @@ from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.errors import KinesisError
 from kinesis_spout.kinesis import BufferedShardGetter, Prefetcher
 from kinesis_spout.kinesis.patience import Action, Reaction, reaction_to
+from kinesis_spout.ports import Page
 from kinesis_spout.tuples.retained_records import Retained, RetainedRecords
 from shard_state import Guarantee, RecordState, SequenceNumber
 
@@ -54,6 +55,7 @@ class BufferedShards:
                 clock=ports.clock,
                 react=partial(self._reading_failed, shard_id, state.epoch),
                 worked=partial(self._reading_worked, shard_id, state.epoch),
+                odd=self._count,
             )
 
     def shards_lost(self, shard_ids: Iterable[str]) -> None:
@@ -173,7 +175,7 @@ class BufferedShards:
             self._consumer.sharing.read_bytes[shard_id] += size_bytes
             if emission.deliver or emission.held:
                 record.attempt = emission.attempt
-                retained = self.retained.add(record, sequence, size_bytes)
+                retained = self.retained.add(record, sequence, record.size_bytes)
                 if emission.deliver:
                     return retained
         return None
@@ -204,6 +206,12 @@ class BufferedShards:
         with self._consumer.lock:
             if self._is_read(shard_id, epoch):
                 self._consumer.read_errors.worked(shard_id)
+
+    def _count(self, page: Page) -> None:
+        """Runs on a fetching thread."""
+        with self._consumer.lock:
+            self._consumer.counters.damaged_aggregates += page.damaged_aggregates
+            self._consumer.counters.records_outside_shard += page.records_outside_shard
 
     def _is_read(self, shard_id: str, epoch: int) -> bool:
         state = self._consumer.manager.shard(shard_id)

@@ -22,6 +22,7 @@ from shard_state import (
 )
 from shard_state.checkpoint import fits, next_ownership
 from shard_state.restored import within
+from shard_state.sequence_number import WHOLE
 
 
 class Verdict(Enum):
@@ -82,9 +83,10 @@ class Stream:
         for shard in self.shards.values():
             shard.shard = replace(shard.shard, closed=True)
 
-    def put(self, shard_id: str, key: str | None, *, poison: bool) -> None:
-        self.written += 7
-        sequence = SequenceNumber(self.written)
+    def put(self, shard_id: str, key: str | None, *, poison: bool, sub: int = WHOLE) -> None:
+        """Put a record, or the user record ``sub`` of an aggregated one."""
+        self.written += 7 if sub in (0, WHOLE) else 0
+        sequence = SequenceNumber(self.written, sub)
         self.shards[shard_id].records.append(StoredRecord(shard_id, sequence, key, poison))
 
     def record(self, shard_id: str, sequence: SequenceNumber) -> StoredRecord:

@@ -18,6 +18,7 @@ from shard_state import (
     Retry,
     SequenceNumber,
 )
+from shard_state.sequence_number import WHOLE
 from tests.model.shell_model import ShellModel
 from tests.model.stream_in_memory import StoredRecord
 
@@ -46,11 +47,12 @@ class RecordShell(ShellModel):
 
     # The stream
 
-    @rule(data=st.data(), keys=st.lists(KEYS, min_size=1, max_size=4))
-    def write(self, data: st.DataObject, keys: list[str | None]) -> None:
+    @rule(data=st.data(), keys=st.lists(KEYS, min_size=1, max_size=4), aggregated=st.booleans())
+    def write(self, data: st.DataObject, keys: list[str | None], *, aggregated: bool) -> None:
+        """Write some records, or an aggregated one with as many inside."""
         shard_id = data.draw(st.sampled_from(self.stream.open_shards()))
-        for key in keys:
-            self.stream.put(shard_id, key, poison=False)
+        for at, key in enumerate(keys):
+            self.stream.put(shard_id, key, poison=False, sub=at if aggregated else WHOLE)
 
     # Owning
 

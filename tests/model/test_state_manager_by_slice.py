@@ -17,6 +17,7 @@ from shard_state import (
     SliceLimits,
     SlicePlan,
 )
+from shard_state.sequence_number import WHOLE
 from tests.model.shell_model import ShellModel
 from tests.model.stream_in_memory import (
     Delivered,
@@ -51,11 +52,17 @@ class SliceShell(ShellModel):
 
     # The stream
 
-    @rule(data=st.data(), keys=st.lists(KEYS, min_size=1, max_size=4), poison=st.integers(0, 9))
-    def write(self, data: st.DataObject, keys: list[str | None], poison: int) -> None:
+    @rule(
+        data=st.data(),
+        keys=st.lists(KEYS, min_size=1, max_size=4),
+        poison=st.integers(0, 9),
+        aggregated=st.booleans(),
+    )
+    def write(self, data: st.DataObject, keys: list[str | None], poison: int, *, aggregated: bool) -> None:
+        """Write some records, or an aggregated one with as many inside."""
         shard_id = data.draw(st.sampled_from(self.stream.open_shards()))
         for at, key in enumerate(keys):
-            self.stream.put(shard_id, key, poison=poison == at)
+            self.stream.put(shard_id, key, poison=poison == at, sub=at if aggregated else WHOLE)
 
     # Owning
 

@@ -107,7 +107,8 @@ def _with_backlogs(views: Sequence[ShardView], stream: Stream, now: float) -> li
 
 def _with_backlog(view: ShardView, stream: Stream, position: Position, now: float) -> ShardView:
     try:
-        page = stream.open_getter(view.shard_id, position).read(1)
+        # Behind a user record lies what follows its aggregate, if all of that is done.
+        page = stream.open_getter(view.shard_id, position).read(2 if position.is_done else 1)
     except KinesisError as error:
         return view.with_problem(str(error))
     arrived = page.records[0].arrival_timestamp if page.records else None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _SHARD_HEADINGS: Final = ("shard", "phase", "checkpoint", "in flight", "waiting", "exhausted", "holes")
 _SUMMED: Final = (
     "delivered", "acked", "retried", "dead_lettered", "records_per_second", "throttled", "timed_out", "bytes_read",
-    "commits", "shards",
+    "damaged_aggregates", "records_outside_shard", "commits", "shards",
 )  # fmt: skip
 
 
@@ -37,6 +37,8 @@ class Snapshot:
     throttled: int
     timed_out: int
     bytes_read: int
+    damaged_aggregates: int
+    records_outside_shard: int
     commits: int
     last_error: str | None
     """What is being retried."""
@@ -106,6 +108,8 @@ class Reading:
             throttled=counters.throttled,
             timed_out=counters.timed_out,
             bytes_read=counters.bytes_read,
+            damaged_aggregates=counters.damaged_aggregates,
+            records_outside_shard=counters.records_outside_shard,
             commits=counters.commits,
             last_error=None if error is None else str(error),
             paused=None if pause is None else pause_text(pause),

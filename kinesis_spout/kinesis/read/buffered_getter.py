@@ -24,12 +24,14 @@ class BufferedShardGetter:
     Args:
         getter: from where the pages come; it belongs to this object from now on.
         prefetcher: whose threads fetch them; shared by many shards.
-        max_records: the most that are kept at hand.
+        max_records: no page is fetched while so many are at hand. The last one may exceed it only if a record of
+            Kinesis held more user records than those of the page before.
         max_bytes: no page is fetched while this much is at hand; the last one may exceed it.
         idle_seconds: how long to leave a shard alone that had nothing and is at its tip.
         clock: the one of getter and prefetcher.
         react: says what an error means; called on a fetching thread, once for each error.
         worked: told of the first page, and of the first one after errors; on a fetching thread.
+        odd: told of every page with damaged aggregates or records from outside the shard; on a fetching thread.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class BufferedShardGetter:
         clock: Clock | None = None,
         react: Callable[[Exception], Reaction] = reaction_to,
         worked: Callable[[], None] = lambda: None,
+        odd: Callable[[Page], None] = lambda _: None,
     ) -> None:
         self._getter = getter
         self._prefetcher = prefetcher
@@ -52,9 +55,12 @@ class BufferedShardGetter:
         self._clock = clock or SystemClock()
         self._react = react
         self._worked = worked
+        self._odd = odd
         self._lock = threading.Lock()
         self._records: deque[Record] = deque()
         self._bytes = 0
+        self._records_in_one = 1
+        """How many user records a record of Kinesis held, on the page before."""
         self._parked = False
         self._closed = False
         self._last_page: Page | None = None
@@ -81,7 +87,7 @@ class BufferedShardGetter:
                     raise self._failure
                 return None
             record = self._records.popleft()
-            self._bytes -= _weight(record)
+            self._bytes -= record.size_bytes
             resume = self._parked and self._is_half_empty()
             if resume:
                 self._parked = False
@@ -132,8 +138,9 @@ class BufferedShardGetter:
         with self._lock:
             if self._closed:
                 return None
-            limit = min(MAX_RECORDS, self._max_records - len(self._records))
-            if limit <= 0 or self._bytes >= self._max_bytes:
+            room = self._max_records - len(self._records)
+            limit = min(MAX_RECORDS, max(1, room // self._records_in_one))
+            if room <= 0 or self._bytes >= self._max_bytes:
                 self._parked = True
                 return None
         try:
@@ -142,6 +149,8 @@ class BufferedShardGetter:
             return self._failed(error)
         if self.last_error is not None or self.millis_behind_latest is None:
             self._worked()
+        if page.damaged_aggregates or page.records_outside_shard:
+            self._odd(page)
         return self._keep(page)
 
     def _failed(self, error: Exception) -> float | None:
@@ -160,7 +169,8 @@ class BufferedShardGetter:
             self.last_error = None
             self.millis_behind_latest = page.millis_behind_latest
             self._records.extend(page.records)
-            self._bytes += sum(map(_weight, page.records))
+            self._records_in_one = max(1, len(page.records) // (page.kinesis_records or MAX_RECORDS))
+            self._bytes += sum(record.size_bytes for record in page.records)
             if page.at_end:
                 self._last_page = page
                 return None
@@ -170,7 +180,3 @@ class BufferedShardGetter:
 
     def _is_half_empty(self) -> bool:
         return len(self._records) <= self._max_records // 2 and self._bytes <= self._max_bytes // 2
-
-
-def _weight(record: Record) -> int:
-    return len(record.data) + len(record.partition_key or "")

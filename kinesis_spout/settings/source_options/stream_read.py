@@ -26,6 +26,7 @@ class StreamReadOptions:
     start: StartPositions
     """LATEST is not resolved here."""
     max_records_per_fetch: int
+    deaggregate: bool
     max_fetch_bytes_per_second: int
     """Of one shard."""
     fetch_period_seconds: float

@@ -8,7 +8,7 @@ from kinesis_spout.settings.messages import NotAllowed
 from kinesis_spout.settings.option import Use, option, setting, shared
 from kinesis_spout.settings.streams import STREAM_ARN, STREAM_NAME, WORDS, check_streams, plain_streams
 from kinesis_spout.settings.table.zookeeper import ZOOKEEPER, no_dots
-from kinesis_spout.settings.value_types import URL, choice, names, number, seconds, text
+from kinesis_spout.settings.value_types import PROXY, URL, choice, names, number, seconds, text
 
 READS: Final = frozenset({Use.STREAM_READ, Use.BATCH_READ})
 STREAM_READ: Final = frozenset({Use.STREAM_READ})
@@ -87,5 +87,13 @@ CLIENT: Final = (
         doc="The secret that belongs to `aws_access_key_id`."),
     shared("aws_session_token", text(), name="sessionToken", aliases=("kinesis.sessionToken",), secret=True,
         doc="The token of temporary credentials; with `aws_access_key_id` only."),
+    shared("aws_profile", text(), unset="boto3's own rules",
+        doc="A profile of the shared configuration, on every machine: its credentials (keys, a role, SSO, a "
+            "process), region and endpoints; without `aws_access_key_id`."),
+    shared("ca_bundle", text(), unset="what boto3 trusts",
+        doc="A PEM file, on every machine: the authorities that Kinesis, STS, SSO and S3 are verified with."),
+    shared("proxy_url", PROXY, secret=True, unset="as the environment says",
+        doc="An HTTP proxy that Kinesis, STS, SSO and S3 are reached through; may hold a user and a password. "
+            "Unset: `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`."),
 )  # fmt: skip
 """How Kinesis is reached; see ``rules``."""

@@ -20,18 +20,13 @@ from kinesis_spout.settings.value_types import (
 )
 
 _BATCH_READ: Final = frozenset({Use.BATCH_READ})
-_NO_AGGREGATES: Final = "aggregated records are not taken apart yet"
 _NO_FAN_OUT: Final = "enhanced fan-out is not there yet"
 _MODE: Final = choice(
     "polling",
     synonyms={"getrecords": "polling"},  # awslabs' word
     not_yet={"efo": _NO_FAN_OUT, "subscribetoshard": _NO_FAN_OUT},
 )
-_COLUMN: Final = choice(
-    "encryptionType",
-    "millisBehindLatest",
-    not_yet={"subsequencenumber": _NO_AGGREGATES, "explicithashkey": _NO_AGGREGATES},
-)
+_COLUMN: Final = choice("encryptionType", "millisBehindLatest", "subSequenceNumber", "explicitHashKey")
 
 POSITIONS: Final = (
     setting("initial_position", POSITION, "latest", has_argument=True,
@@ -64,6 +59,8 @@ FETCHES: Final = (
     shared("max_records_per_fetch", whole(1, 10_000), 10_000, uses=READS,
         aliases=("kinesis.getRecords.numberOfRecordsPerFetch", "kinesis.executor.maxRecordPerRead"),
         doc="The limit of one GetRecords call."),
+    shared("deaggregate", FLAG, True, uses=READS,
+        doc="Take aggregated (KPL) records apart: a record for each user record inside; false: as they are."),
     setting("poll_interval_seconds", seconds(0.2), 0.4,
         doc="The pause between reads of a shard at its tip; AWS allows 5 calls/s a shard."),
     setting("idle_poll_interval_seconds", seconds(0), 1.0,

@@ -64,6 +64,8 @@ def batch_progress(
         "numProcessedBytes": sum(result.bytes_read for result in results),
         "numUncommittedRecords": uncommitted,
         "numAwsRateLimitErrors": sum(result.throttles for result in results),
+        "numDamagedAggregates": counters.damaged_aggregates,
+        "numRecordsOutsideShard": counters.records_outside_shard,
     }
     return {
         "name": name,

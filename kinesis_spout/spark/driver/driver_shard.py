@@ -65,7 +65,8 @@ class DriverShard:
         """Keep the page that the poll under way has fetched."""
         assert self.fetching_since is not None
         self.records.extend(page.records)
-        self.size_bytes += page.size_bytes
+        is_plain = page.kinesis_records is None
+        self.size_bytes += page.size_bytes if is_plain else sum(each.size_bytes for each in page.records)
         self.at_end = page.at_end
         self.millis_behind_latest = page.millis_behind_latest
         self.empty_polls = 0 if page.records else self.empty_polls + 1
@@ -77,7 +78,7 @@ class DriverShard:
     def take_left(self, records: Sequence[Record]) -> None:
         """Keep what executors have fetched and not handled: a slice carries it, then they go on at the cursor."""
         self.records.extend(records)
-        self.size_bytes += sum(len(record.data) for record in records)
+        self.size_bytes += sum(record.size_bytes for record in records)
 
     def drop_page(self) -> None:
         """Forget what no slice has carried away; the next poll begins there again."""
@@ -95,7 +96,7 @@ class DriverShard:
         """Drop records that a slice has dealt with."""
         for _ in range(count):
             record = self.records.popleft()
-            self.size_bytes -= len(record.data)
+            self.size_bytes -= record.size_bytes
         if not self.records:
             self.size_bytes = 0
 

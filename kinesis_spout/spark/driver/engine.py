@@ -23,6 +23,7 @@ from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.pause_reports import pause_text
 from kinesis_spout.errors import HandlerKilledWorker
+from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.spark.driver.batch_progress import batch_progress
 from kinesis_spout.spark.driver.driver_shard import DriverShard, shard_of
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
@@ -326,7 +327,9 @@ class MicroBatchEngine:
         shard = self._shards[plan.shard_id]
         if plan.kind is SliceKind.READ:
             shard.getter = None
-            return WorkSlice(plan=plan, cursor=shard.cursor)
+            state = self._manager.shard(plan.shard_id)
+            hash_keys = None if state is None else HashKeys.to_check(state.shard)
+            return WorkSlice(plan=plan, cursor=shard.cursor, hash_keys=hash_keys)
         if plan.kind is SliceKind.CARRIED:
             return WorkSlice(plan=plan, records=shard.carried(plan.limit))
         kept = (self._retry_data.get(plan.shard_id, retry.sequence) for retry in plan.retries)

@@ -225,6 +225,7 @@ def task_settings(config: SpoutConfig) -> TaskSettings:
         client=client_settings(config),
         order=Order(config.order),
         fail_on_data_loss=config.fail_on_data_loss,
+        deaggregate=config.deaggregate,
         records_per_fetch=config.max_records_per_fetch,
         bytes_per_slice=config.max_bytes_per_slice,
         max_seconds=min(config.max_batch_seconds, timeout / 4),

@@ -134,6 +134,8 @@ class Settling:
         counters.bytes_read += result.bytes_read
         self._consumer.sharing.read_bytes[result.plan.shard_id] += result.bytes_read
         counters.throttled += result.throttles
+        counters.damaged_aggregates += result.damaged_aggregates
+        counters.records_outside_shard += result.records_outside_shard
 
     def _judged(
         self, batch: Batch, results: list[WorkResult], now: float, *, stopping: bool

@@ -182,9 +182,11 @@ class TipPoller:
             self.arrived_at = now
         self.recovered(shard)
         self._consumer.counters.bytes_read += page.size_bytes
+        self._consumer.counters.damaged_aggregates += page.damaged_aggregates
+        self._consumer.counters.records_outside_shard += page.records_outside_shard
         self._consumer.sharing.read_bytes[shard_id] += page.size_bytes
         full = (
-            len(page.records) >= self._settings.records_per_fetch
+            page.holds_at_least(self._settings.records_per_fetch)
             or page.millis_behind_latest > _BEHIND_MILLIS
         )
         self._manager.page_fetched(shard_id, full=full and not page.at_end)

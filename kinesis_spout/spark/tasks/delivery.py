@@ -72,6 +72,11 @@ class SliceDelivery(ABC):
         self.unfinished: list[Unfinished] = []
 
     @property
+    def extra_columns(self) -> Sequence[str]:
+        """What ``fetch`` needs of a page read as columns, beside the usual ones."""
+        return ()
+
+    @property
     def room(self) -> bool:
         """Whether more may be delivered: neither the limit nor the bound on failures is reached."""
         if self._settings.order is Order.SHARD and self.failures:

@@ -40,6 +40,7 @@ class TaskSettings:
     client: KinesisClientSettings
     order: Order
     fail_on_data_loss: bool
+    deaggregate: bool
     records_per_fetch: int
     bytes_per_slice: int
     max_seconds: float
@@ -128,7 +129,7 @@ class _Left:
         """Give as many of the first records as there is room for."""
         taken = 0
         for record in records:
-            self._room -= len(record.data)
+            self._room -= record.size_bytes
             if self._room < 0:
                 break
             taken += 1
@@ -164,6 +165,7 @@ class _Read:
         self._notes = notes
         self._getter: PollingShardGetter | None = None
         self._bytes = 0
+        self._damaged_aggregates = self._records_outside_shard = 0
         self._at_end = False
         self._at_tip = False
         self._whole = True
@@ -191,11 +193,16 @@ class _Read:
             else:
                 self._error = error
             return None
-        self._bytes += page.size_bytes
+        self._count(page)
         self._millis_behind = page.millis_behind_latest
         self._at_end = page.at_end
         self._at_tip = page.at_end or page.millis_behind_latest == 0
         return page
+
+    def _count(self, page: Page) -> None:
+        self._bytes += page.size_bytes
+        self._damaged_aggregates += page.damaged_aggregates
+        self._records_outside_shard += page.records_outside_shard
 
     def reads_on(self, page: Page, time: _HandlingTime) -> bool:
         """Tell whether the page after this one is wanted, as far as one can tell before handling this one."""
@@ -224,7 +231,7 @@ class _Read:
             return
         if ahead.exception() is None:
             page = ahead.result()
-            self._bytes += page.size_bytes
+            self._count(page)
             kept = left.take(page.records) if self._whole else ()
             self._left += kept
             self._whole = self._whole and len(kept) == len(page.records)
@@ -257,6 +264,8 @@ class _Read:
             bytes_read=self._bytes,
             millis_behind_latest=self._millis_behind,
             throttles=0 if getter is None else getter.throttles,
+            damaged_aggregates=self._damaged_aggregates,
+            records_outside_shard=self._records_outside_shard,
             trimmed=self._trimmed,
             error=self._error,
             left=self._left,
@@ -276,4 +285,7 @@ class _Read:
             iterator=cursor.iterator,
             iterator_obtained_at=cursor.iterator_obtained_at,
             not_before=cursor.not_before,
+            deaggregate=self._settings.deaggregate,
+            hash_keys=self._work.hash_keys,
+            extra_columns=self._delivery.extra_columns,
         )

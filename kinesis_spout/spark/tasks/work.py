@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from kinesis_spout.errors import KinesisError
 from kinesis_spout.handler import RaisedAt
+from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.record import Record
 from shard_state import SliceOutcome, SlicePlan
 
@@ -31,6 +32,8 @@ class WorkSlice:
     records: tuple[Record, ...] = ()
     """What a CARRIED or RETRY slice delivers; READ slices bring nothing."""
     cursor: Cursor = Cursor()
+    hash_keys: HashKeys | None = None
+    """The shard's, if what lies outside is to be counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +62,8 @@ class WorkResult:
     millis_behind_latest: int | None = None
     """After the last page; None if none was read."""
     throttles: int = 0
+    damaged_aggregates: int = 0
+    records_outside_shard: int = 0
     trimmed: bool = False
     """The shard does not exist any more; what was unread of it is lost."""
     left: tuple[Record, ...] = ()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kinesis_spout.clock import Clock
 from kinesis_spout.kinesis import KinesisShardLister, PollingShardGetter, Prefetcher
+from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.settings.source_options import StreamReadOptions
 from kinesis_spout.structured.offsets import ShardOffset
 from kinesis_spout.structured.pages.fetch_processes import FetchProcesses
@@ -162,6 +163,7 @@ class FetchedShards:
     def _open(self, key: ShardKey, shard: ShardOffset) -> ShardFetcher:
         stream, shard_id = key
         options = self._options
+        listed = self._streams[stream].shard(shard_id)
         getter = PollingShardGetter(
             self._client,
             stream=stream,
@@ -171,6 +173,8 @@ class FetchedShards:
             fail_on_data_loss=options.fail_on_data_loss,
             extra_columns=options.extra_columns,
             fetch_arrow=self._processes,
+            deaggregate=options.deaggregate,
+            hash_keys=None if listed is None else HashKeys.to_check(listed),
             clock=self._clock,
         )
         return ShardFetcher(

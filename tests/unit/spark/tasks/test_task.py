@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kinesis_spout.errors import DataLoss, Throttled, Unavailable
+from kinesis_spout.errors import DataLoss, KeyUnavailable, KinesisError, Throttled, Unavailable
 from kinesis_spout.record import Record
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, HandlerDelivery, SliceDelivery
 from kinesis_spout.spark.tasks.handlers import RecordHandler
@@ -113,7 +113,8 @@ def test_the_end_of_a_closed_shard_is_told_only_when_all_before_it_is_handled(wo
     assert (whole.outcome.at_end, whole.outcome.count) == (True, 4)
 
 
-def test_an_error_amid_a_slice_keeps_what_was_read_before(world: World) -> None:
+@pytest.mark.parametrize("error", [Unavailable("down"), KeyUnavailable("key disabled")])
+def test_an_error_amid_a_slice_keeps_what_was_read_before(world: World, error: KinesisError) -> None:
     world.put(6)
     settings = task_settings(world.client, records_per_fetch=2)
     started = threading.Event()
@@ -121,11 +122,11 @@ def test_an_error_amid_a_slice_keeps_what_was_read_before(world: World) -> None:
     def handle(_: Record) -> None:
         if not started.is_set():
             started.set()
-            world.stream.fail_next(Unavailable("down"), times=5)
+            world.stream.fail_next(error, times=5)
 
     (result,) = run(settings, read_slice(), handle=handle)
 
-    assert isinstance(result.error, Unavailable)
+    assert isinstance(result.error, type(error))
     assert result.outcome.count in (2, 4)
     assert not result.outcome.at_tip or result.outcome.count == 6
 
@@ -298,7 +299,7 @@ def test_what_is_left_of_a_page_is_given_back_with_the_place_behind_it(world: Wo
 
 def test_where_there_is_no_room_for_all_that_is_left_the_place_behind_it_is_not_given(world: World) -> None:
     records = world.put(10)
-    settings = task_settings(world.client, max_seconds=0.0, max_left_bytes=30).of_one_task(tasks=10)
+    settings = task_settings(world.client, max_seconds=0.0, max_left_bytes=120).of_one_task(tasks=10)
     (result,) = run(settings, read_slice())
 
     assert [record.data for record in result.left] == data_of(records[1:4])
