@@ -42,6 +42,7 @@ def open_ports(config: SpoutConfig) -> Ports:
         server = zookeeper.server(opened)
         return ports_of(config, lambda: zookeeper.connect(config.stream_name, server), opened)
 
+
 def ports_of(config: SpoutConfig, connect: Callable[[], ZooKeeperBackend], opened: ExitStack) -> Ports:
     """Open the ports of one stream.
 
