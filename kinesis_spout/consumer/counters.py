@@ -21,6 +21,10 @@ class Counters:
     """Records that were given up; their dead letters are written before long."""
     dead_lettered: int = 0
     """Of those, the durable dead letters."""
+    expired: int = 0
+    """Records that were older than `maximum_record_age_seconds` when they were to be delivered."""
+    skipped: int = 0
+    """Of those, the ones that were not dead-lettered, as `expired_records` says."""
     bytes_read: int = 0
     throttled: int = 0
     damaged_aggregates: int = 0
@@ -42,5 +46,5 @@ class Counters:
 
     @property
     def finished(self) -> int:
-        """Records that were acked or durably dead-lettered."""
-        return self.acked + self.dead_lettered
+        """Records that were acked, durably dead-lettered, or skipped."""
+        return self.acked + self.dead_lettered + self.skipped

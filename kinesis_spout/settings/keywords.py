@@ -45,6 +45,7 @@ class SpoutSettings(TypedDict, total=False):
     initial_position: str | float | datetime
     start_again: str | float | datetime | None
     deployment: str | None
+    until: str | float | datetime | None
     fail_on_data_loss: bool
     guarantee: Literal["at_least_once", "at_most_once", "none"]
     retry_limit: int | None
@@ -53,6 +54,8 @@ class SpoutSettings(TypedDict, total=False):
     retry_backoff_cap_seconds: float
     retry_jitter: float
     order: Literal["unordered", "key", "shard"]
+    maximum_record_age_seconds: float | None
+    expired_records: Literal["dead_letter", "skip"]
     message_timeout_seconds: float | None
     breaker_failure_ratio: float | None
     breaker_window: int

@@ -15,6 +15,7 @@ from kinesis_spout.settings import rules
 from kinesis_spout.settings.keywords import SpoutSettings
 from kinesis_spout.settings.messages import NotAllowed, shown
 from kinesis_spout.settings.positions import parse_position_of_all_shards
+from kinesis_spout.settings.shard_positions import EndPositions, run_end
 from kinesis_spout.settings.sources import checked, from_environment, from_keywords, from_toml_file
 from kinesis_spout.settings.streams import name_of, names_several, parts_of, region_of
 from kinesis_spout.settings.table import SETTINGS
@@ -69,6 +70,7 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     initial_position: str
     start_again: str | None
     deployment: str | None
+    until: str | None
     fail_on_data_loss: bool
     guarantee: Literal["at_least_once", "at_most_once", "none"]
     retry_limit: int | None
@@ -77,6 +79,8 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     retry_backoff_cap_seconds: float
     retry_jitter: float
     order: Literal["unordered", "key", "shard"]
+    maximum_record_age_seconds: float | None
+    expired_records: Literal["dead_letter", "skip"]
     message_timeout_seconds: float | None
     breaker_failure_ratio: float | None
     breaker_window: int
@@ -221,6 +225,11 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         if self.start_again is None or self.deployment is None:
             return None
         return self.deployment, parse_position_of_all_shards(self.start_again)
+
+    @property
+    def run_end(self) -> EndPositions | None:
+        """Up to where a run reads each shard; None: on and on."""
+        return None if self.until is None else run_end(self.until)
 
     @property
     def zookeeper_hosts(self) -> str | None:

@@ -227,7 +227,8 @@ def _check_position(text: str) -> None:
     parse_position_of_all_shards(text)
 
 
-def _plain_position(value: Any) -> Any:
+def plain_position(value: Any) -> Any:
+    """Write a position that may be a date or a number as text; anything else is given back."""
     if isinstance(value, datetime):
         return value.isoformat()
     return repr(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value
@@ -239,7 +240,7 @@ POSITION: Final = ValueType(
     text_words=ALLOWED,
     read=str,
     check=_check_position,
-    plain=_plain_position,
+    plain=plain_position,
 )
 """A position for all shards of a stream, kept as it was written; may be a date or a number."""
 

@@ -205,13 +205,14 @@ class RecordSpout:
     def __iter__(self) -> Iterator[Emitted]:
         """Give tuple after tuple, waiting for the next one.
 
-        Ends when every shard is over, or when the spout is deactivated or closed. Raises like ``next_tuple``.
+        Ends when every shard is over, when the run has come up to its `until` (see ``is_done``), or when the
+        spout is deactivated or closed. Raises like ``next_tuple``.
         """
         clock = self._clock
         while self._active:
             try:
                 emitted = self.next_tuple()
-                is_over = emitted is None and self.all_over()
+                is_over = emitted is None and self.is_done
             except SpoutClosed:
                 return  # by another thread, or by whoever iterates
             if emitted is not None:
@@ -220,12 +221,6 @@ class RecordSpout:
                 return
             else:
                 clock.sleep(_STEP_SECONDS)
-
-    def all_over(self) -> bool:
-        """Tell whether every shard of the stream is over, those of other members too."""
-        consumer, shards = self._opened()
-        with consumer.lock:
-            return shards.all_over()
 
     def ack(self, message_id: str) -> bool:
         """Finish a record. So does a late ack of a delivery that had failed: it cancels the retry.
@@ -289,6 +284,41 @@ class RecordSpout:
         consumer, _ = self._opened()
         return consumer.resume()
 
+    # Pauses by an operator
+
+    def pause_shards(self, *shard_ids: str) -> None:
+        """Pause shards for all members of the application, as an operator does; all shards if none is named.
+
+        What is in flight of them may end, and is stored; nothing more of them is handed out, retries included.
+        It is kept in ZooKeeper, over restarts, until ``resume_shards`` or ``kinesis-spout resume``. Members
+        notice within about a second.
+
+        Raises:
+            InvalidConfig: one is not a shard of the stream.
+            StoreUnavailable: ZooKeeper cannot be reached.
+        """
+        consumer, _ = self._opened()
+        consumer.pause_shards(shard_ids)
+
+    def resume_shards(self, *shard_ids: str) -> bool:
+        """End pauses of shards that were named to pause them; if none is named, all that an operator has paused.
+
+        Returns:
+            Whether there was one.
+
+        Raises:
+            StoreUnavailable: ZooKeeper cannot be reached.
+        """
+        consumer, _ = self._opened()
+        return bool(consumer.resume_shards(shard_ids))
+
+    @property
+    def paused_shards(self) -> frozenset[str]:
+        """The shards of this member that an operator has paused, and that it has something left to do with."""
+        consumer, _ = self._opened()
+        with consumer.lock:
+            return consumer.manager.halted
+
     # Looking in
 
     @property
@@ -324,6 +354,16 @@ class RecordSpout:
         consumer, _ = self._opened()
         with consumer.lock:
             return consumer.uncommitted
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every shard is over, or the run has come up to its `until`: ``next_tuple`` gives no more.
+
+        All that was handed out of this member's shards is finished, and that is stored.
+        """
+        consumer, shards = self._opened()
+        with consumer.lock:
+            return shards.is_done()
 
     def status(self) -> list[ShardStatus]:
         """Describe every known shard, parents before children."""

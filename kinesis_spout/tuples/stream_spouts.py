@@ -44,6 +44,7 @@ class StreamSpouts:
         self, config: SpoutConfig, ports: StreamsPorts, make: MakeSpout, listener: SpoutListener
     ) -> None:
         self.clock = ports.clock
+        self._is_bounded = config.until is not None
         self._make = make
         self._listener = listener
         self._active = True
@@ -121,10 +122,11 @@ class StreamSpouts:
             self._rests_until, self._enrolled_of = {}, current
         return current
 
-    def all_over(self) -> bool:
-        """Tell whether every shard of every stream is over, and no pattern may find others."""
-        return not self.streams.may_find_others and all(
-            spout.all_over() for spout in self.streams.current.values()
+    @property
+    def is_done(self) -> bool:
+        """Whether every stream is done, and no pattern may find others, unless the run has an `until`."""
+        return (self._is_bounded or not self.streams.may_find_others) and all(
+            spout.is_done for spout in self.streams.current.values()
         )
 
     def ack(self, message_id: str) -> bool:

@@ -121,9 +121,10 @@ class StreamsSpout(RecordSpout):
         streams = self._all
         return streams.next_tuple() if self._active else None
 
-    def all_over(self) -> bool:
-        """Tell whether every shard of every stream is over."""
-        return self._all.all_over() if self.config.is_several else super().all_over()
+    @property
+    def is_done(self) -> bool:
+        """Whether every stream is over, or came up to its `until`; see ``RecordSpout``."""
+        return self._all.is_done if self.config.is_several else super().is_done
 
     def ack(self, message_id: str) -> bool:
         """Finish a record; see ``RecordSpout``."""

@@ -15,15 +15,17 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from copy import copy
+from dataclasses import replace
 from functools import partial
 from time import monotonic
 from typing import Any, Final
 
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
-from kinesis_spout.consumer.pause_reports import pause_text
+from kinesis_spout.consumer.pause_reports import halt_text, pause_text
 from kinesis_spout.errors import HandlerKilledWorker
 from kinesis_spout.kinesis.read.user_records import HashKeys
+from kinesis_spout.record_age import RecordAge
 from kinesis_spout.spark.driver.batch_progress import batch_progress
 from kinesis_spout.spark.driver.driver_shard import DriverShard, shard_of
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
@@ -71,6 +73,8 @@ class MicroBatchEngine:
         self._stopping = threading.Event()
         self._abandoned = threading.Event()
         self._ended = threading.Event()
+        self.is_done = False
+        """Whether the engine has ended by itself, for the run has come up to its `until`."""
         self._tip = TipPoller(consumer, self._shards, settings, self._calls.put)
         self._running = RunningBatches(runner, settings, consumer.ports, name, self._ended_batch)
         self._settling = Settling(consumer, self._shards, self._retry_data, self._tip, settings)
@@ -103,9 +107,7 @@ class MicroBatchEngine:
             # Again and again: a job that has not begun yet, or follows another in its batch, is not met.
             self._running.cancel_all()
             wait = min(_CANCEL_AGAIN_SECONDS, self._settings.abandon_seconds)
-        self._tip.close()
-        self._running.close()
-        self._consumer.close()
+        self._close()
 
     def wait(self, timeout_seconds: float | None) -> bool:
         """Wait until the engine has ended; False if it has not in that time."""
@@ -139,11 +141,22 @@ class MicroBatchEngine:
         """Say what the engine is doing, like ``StreamingQuery.status``."""
         running, pause = len(self._running), self._manager.pause
         message = f"Running {running} micro-batches" if running else "Waiting for records to arrive"
+        halted = self._halted_text()
+        if pause is not None or halted is not None:
+            message = (halted or "").capitalize() if pause is None else pause_text(pause).capitalize()
         return {
-            "message": message if pause is None else pause_text(pause).capitalize(),
+            "message": message,
             "isDataAvailable": any(shard.records for shard in list(self._shards.values())),
             "isTriggerActive": running > 0,
         }
+
+    def _halted_text(self) -> str | None:
+        """Say what an operator has paused; None if that is nothing of this member's."""
+        with self._consumer.lock:
+            halted = self._manager.halted
+        config = self._consumer.config
+        bounded = config.until is not None
+        return halt_text(halted, config.stream_name, bounded=bounded) if halted else None
 
     # The ownership listener; called under the lock
 
@@ -189,7 +202,12 @@ class MicroBatchEngine:
             while not (self._stopping.is_set() and (self._abandoned.is_set() or not self._running)):
                 self._consumer.check()
                 with self._consumer.lock:
-                    wait = self._start_work()
+                    done = self._consumer.run_is_done and not self._running
+                    wait = 0.0 if done else self._start_work()
+                if done:
+                    self._close()
+                    self.is_done = True
+                    break
                 self._make_calls(wait)
         except Exception as error:  # noqa: BLE001 - whatever ended the engine must reach the user
             self._consumer.end_with(error)
@@ -197,6 +215,12 @@ class MicroBatchEngine:
         finally:
             self._slots.leave(self)
             self._ended.set()
+
+    def _close(self) -> None:
+        """Give everything up when all of it is done."""
+        self._tip.close()
+        self._running.close()
+        self._consumer.close()
 
     def _leave(self) -> None:
         """Give everything up after an error, so that another consumer can take over at once."""
@@ -324,6 +348,12 @@ class MicroBatchEngine:
         return any(self._retry_data.get(plan.shard_id, retry.sequence) is None for retry in plan.retries)
 
     def _work(self, plan: SlicePlan) -> WorkSlice:
+        consumer, work = self._consumer, self._work_of(plan)
+        if self._manager.pause is not None:
+            return work  # Nothing is given up now.
+        return replace(work, age=RecordAge.of(consumer.config, consumer.ports.clock.time()))
+
+    def _work_of(self, plan: SlicePlan) -> WorkSlice:
         shard = self._shards[plan.shard_id]
         if plan.kind is SliceKind.READ:
             shard.getter = None
@@ -365,6 +395,7 @@ class MicroBatchEngine:
             counters=self._consumer.counters,
             before=self._counted,
             pause=self._manager.pause,
+            halted=self._manager.halted,
             uncommitted=self._consumer.uncommitted,
         )
         self._counted = copy(self._consumer.counters)

@@ -59,8 +59,23 @@ class SpoutQuery:
 
     @property
     def isActive(self) -> bool:  # noqa: N802
-        """Whether the query runs: it was neither stopped nor ended by an error."""
+        """Whether the query runs: it was neither stopped nor ended by an error, nor has it come up to its end."""
         return self._engine.is_active
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the query has ended by itself: everything up to its `until` is finished, and that is stored."""
+        return self._engine.is_done
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the query ends by itself: it has an `until`."""
+        return self._consumer.config.until is not None
+
+    @property
+    def stream_name(self) -> str:
+        """The stream that it reads."""
+        return self._consumer.config.stream_name
 
     @property
     def status(self) -> dict[str, Any]:
@@ -68,7 +83,8 @@ class SpoutQuery:
         if self.isActive:
             return self._engine.status()
         error = self.exception()
-        ended = f"Terminated with exception: {type(error).__name__}: {error}" if error else "Stopped"
+        by_itself = "Done: came up to its end" if self.is_done else "Stopped"
+        ended = f"Terminated with exception: {type(error).__name__}: {error}" if error else by_itself
         return {"message": ended, "isDataAvailable": False, "isTriggerActive": False}
 
     @property
@@ -113,6 +129,36 @@ class SpoutQuery:
         """End the pause now; False if there is no pause."""
         return self._consumer.resume()
 
+    def pause_shards(self, *shard_ids: str) -> None:
+        """Pause shards for all members of the application, as an operator does; all shards if none is named.
+
+        What is in flight of them may end, and is stored; nothing more of them is handed out, retries included.
+        It is kept in ZooKeeper, over restarts, until ``resume_shards`` or ``kinesis-spout resume``. Members
+        notice within about a second.
+
+        Raises:
+            InvalidConfig: one is not a shard of the stream.
+            StoreUnavailable: ZooKeeper cannot be reached.
+        """
+        self._consumer.pause_shards(shard_ids)
+
+    def resume_shards(self, *shard_ids: str) -> bool:
+        """End pauses of shards that were named to pause them; if none is named, all that an operator has paused.
+
+        Returns:
+            Whether there was one.
+
+        Raises:
+            StoreUnavailable: ZooKeeper cannot be reached.
+        """
+        return bool(self._consumer.resume_shards(shard_ids))
+
+    @property
+    def paused_shards(self) -> frozenset[str]:
+        """The shards of this member that an operator has paused, and that it has something left to do with."""
+        with self._consumer.lock:
+            return self._consumer.manager.halted
+
     def shards(self) -> list[ShardStatus]:
         """Every known shard as this query sees it, parents before children."""
         with self._consumer.lock:
@@ -136,7 +182,7 @@ class SpoutQuery:
         return None
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802
-        """Wait until the query ends.
+        """Wait until the query ends; by itself it does only with `until`.
 
         Args:
             timeout: the most seconds to wait.

@@ -90,14 +90,23 @@ class TopologyQuery:
 
     @property
     def isActive(self) -> bool:  # noqa: N802
-        """Whether all of it runs: it was neither stopped nor ended by an error."""
-        return all(query.isActive for query in self._queries.values())
+        """Whether it runs: it was neither stopped nor ended by an error, nor have all spouts come to their end."""
+        return self._ended is None
+
+    @property
+    def _ended(self) -> SpoutQuery | OwnSpoutQuery | None:
+        """The spout whose end is the topology's, if it has ended; one that is done lets the others go on."""
+        queries = list(self._queries.values())
+        ended = [query for query in queries if not query.isActive]
+        done = [query for query in ended if isinstance(query, SpoutQuery) and query.is_done]
+        if len(done) == len(queries):
+            return done[0]
+        return next((query for query in ended if query not in done), None)
 
     @property
     def status(self) -> dict[str, Any]:
         """What the topology is doing now, or how it ended; of several spouts, of one that has ended."""
-        ended = [query for query in self._queries.values() if not query.isActive]
-        return (ended or list(self._queries.values()))[0].status
+        return (self._ended or next(iter(self._queries.values()))).status
 
     @property
     def pause(self) -> Pause | None:
@@ -144,12 +153,12 @@ class TopologyQuery:
         return next((error for error in errors if error is not None), None)
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802
-        """Wait until the topology ends, with the first of its spouts that does; see ``SpoutQuery``."""
+        """Wait until the topology ends: with the first of its spouts that does, or with the last that is done."""
         until = None if timeout is None else monotonic() + timeout
         while True:
             for query in self._queries.values():
                 left = _LOOK_SECONDS if until is None else min(_LOOK_SECONDS, until - monotonic())
-                if query.awaitTermination(max(0.001, left)):
+                if query.awaitTermination(max(0.001, left)) and self._ended is not None:
                     return None if timeout is None else True
             if until is not None and monotonic() >= until:
                 return False
