@@ -48,7 +48,8 @@ class StreamsQuery(SpoutQuery):
             retired=self._retire,
             ended=_ended_with,
             share=SpoutQuery.share_memory,
-            failed=self._end_all,
+            is_done=_is_done,
+            over=self._end_all,
         )
         self._view = JointView(self._streams)
 
@@ -65,8 +66,9 @@ class StreamsQuery(SpoutQuery):
         self._view.left(query)
 
     def _end_all(self) -> None:
-        """Stop all streams, as one has ended with an error that is the query's."""
-        _log.error("the query %s ends, for one of its streams has: %s", self._name, self._streams.error)
+        """Stop all streams, as all are done, or one has ended with an error that is the query's."""
+        if self._streams.error is not None:
+            _log.error("the query %s ends, for one of its streams has: %s", self._name, self._streams.error)
         try:
             self._stop()
         except KinesisSpoutError as error:
@@ -101,15 +103,31 @@ class StreamsQuery(SpoutQuery):
 
     @property
     def isActive(self) -> bool:  # noqa: N802
-        """Whether the query runs: it was neither stopped nor ended by an error."""
+        """Whether the query runs: it was neither stopped nor ended by an error, nor has it come up to its end."""
         return not self._ended.is_set() and self._streams.error is None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every stream has come up to the query's `until`; see ``SpoutQuery``."""
+        return self._ended.is_set() and self._streams.is_done
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the query ends by itself: it has an `until`."""
+        return self._config.until is not None
+
+    @property
+    def stream_name(self) -> str:
+        """The streams that it reads, as they were given."""
+        return self._config.stream
 
     @property
     def status(self) -> dict[str, Any]:
         """What the query is doing now, or how it ended: message, isDataAvailable, isTriggerActive."""
         if not self.isActive:
             error = self.exception()
-            ended = f"Terminated with exception: {type(error).__name__}: {error}" if error else "Stopped"
+            by_itself = "Done: came up to its end" if self.is_done else "Stopped"
+            ended = f"Terminated with exception: {type(error).__name__}: {error}" if error else by_itself
             return {"message": ended, "isDataAvailable": False, "isTriggerActive": False}
         each = [query.status for query in self.streams.values()]
         busy = [status for status in each if status["isTriggerActive"]]
@@ -140,7 +158,12 @@ class StreamsQuery(SpoutQuery):
         told.sort(key=lambda progress: str(progress["timestamp"]))
         if told:
             sources = [of_one[-1]["sources"][0] for of_one in by_stream if of_one]
-            told[-1] |= {"totals": totals_of(self.counters), "sources": sources}
+            paused = sorted(self.paused_shards)
+            told[-1] |= {
+                "totals": totals_of(self.counters),
+                "sources": sources,
+                "pausedByOperator": paused,
+            }
         return told
 
     @property
@@ -167,6 +190,22 @@ class StreamsQuery(SpoutQuery):
     def resume(self) -> bool:
         """End the pauses of all streams now; False if there is none."""
         return self._view.resume()
+
+    def pause_shards(self, *shard_ids: str) -> None:
+        """Pause shards, named as ``stream/shardId``, for all members; all of all streams if none is named.
+
+        See ``SpoutQuery``.
+        """
+        self._view.pause_shards(shard_ids)
+
+    def resume_shards(self, *shard_ids: str) -> bool:
+        """End such pauses; see ``SpoutQuery``."""
+        return self._view.resume_shards(shard_ids)
+
+    @property
+    def paused_shards(self) -> frozenset[str]:
+        """The shards that an operator has paused, as ``stream/shardId``; see ``SpoutQuery``."""
+        return self._view.paused_shards
 
     def shards(self) -> list[ShardStatus]:
         """Every known shard of every stream, by ``stream/shardId``, parents before children."""
@@ -232,6 +271,10 @@ class StreamsQuery(SpoutQuery):
             f"StreamsQuery(name={self._name!r}, stream={self._config.stream!r}, app={self._config.app!r}, "
             f"status={self.status['message']!r})"
         )
+
+
+def _is_done(query: SpoutQuery) -> bool:
+    return query.is_done
 
 
 def _ended_with(query: SpoutQuery) -> BaseException | None:
