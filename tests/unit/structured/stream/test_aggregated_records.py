@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from kinesis_spout.kinesis.aggregated_record import MAGIC, UserRecord
-from kinesis_spout.structured.source_progress import SourceProgress
 from kinesis_spout.structured.pages import page_client
+from kinesis_spout.structured.source_progress import SourceProgress
 from kinesis_spout.structured.stream import partitions
 from kinesis_spout.structured.stream.stream_reader import KinesisStreamReader
 from kinesis_spout.testing import InMemoryStream
