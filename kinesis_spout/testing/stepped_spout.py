@@ -97,8 +97,13 @@ class SteppedSpout(RecordSpout):
 
     @property
     def all_done(self) -> bool:
-        """Whether all that can be read was handed out, and all of that is acked or durably dead-lettered."""
+        """Whether all that can be read was handed out, and all of that is acked or durably dead-lettered.
+
+        With `until` that is so when the run has come up to it, and all is stored.
+        """
         consumer, _ = self._stepped()
+        if self.is_done:
+            return True
         return not consumer.manager.unresolved and not consumer.letters and self._is_read_up(consumer)
 
     @property

@@ -7,12 +7,13 @@ It does what the service does where it matters to a reader, and where stand-ins 
 * a closed shard keeps its records; its end (no next iterator, the child shards) comes with its last
   page, not before, and not with the split;
 * retention removes records, and then closed and empty shards;
-* a page says how far behind the tip it ends.
+* a page has at most 10 MiB, unless its only record has more, and says how far behind the tip it ends.
 
 Sequence numbers start short and have gaps, so that code which compares them as text, or adds one, fails.
 """
 
 import hashlib
+import itertools
 import math
 import threading
 from collections import deque
@@ -41,6 +42,7 @@ ITERATOR_SECONDS: Final = 300.0
 HASH_KEYS: Final = 1 << 128
 _FIRST_NUMBER: Final = 7
 _NUMBER_STEP: Final = 3
+_PAGE_BYTES: Final = 10 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -162,6 +164,11 @@ class InMemoryStream:
             if gone:
                 log.trimmed = gone[-1].sequence.number
 
+    @property
+    def is_deleted(self) -> bool:
+        """Whether it was deleted."""
+        return self._deleted
+
     def delete(self) -> None:
         """Delete the stream: every call from now on finds nothing."""
         with self._lock:
@@ -259,14 +266,14 @@ class InMemoryStream:
                 raise ExpiredIterator(f"iterator of shard {shard_id} expired; ask for a new one")
             unread = [record for record in log.records if record.sequence.number > int(after_text)]
             # Copies: a reader may count attempts on its own.
-            records = [_copy(record) for record in unread[:limit]]
+            records = [_copy(record) for record in _within_a_page(unread[:limit])]
             after = records[-1].sequence_number if records else after_text
             has_all = len(records) == len(unread)
             at_end = has_all and log.closed_at is not None
             behind_seconds = self.clock.time() - (records[-1].arrival_timestamp or 0.0) if records else 0.0
             page = Page(
                 records=records,
-                size_bytes=sum(len(record.data) + len(record.partition_key or "") for record in records),
+                size_bytes=sum(map(_size_bytes, records)),
                 millis_behind_latest=0 if has_all else max(1, int(behind_seconds * 1000)),
                 at_end=at_end,
                 child_shards=log.children if at_end else (),
@@ -359,6 +366,16 @@ class InMemoryStream:
     def _check_exists(self) -> None:
         if self._deleted:
             raise StreamNotFound(f"expected a stream {self.name!r}, but it was deleted")
+
+
+def _within_a_page(records: list[Record]) -> list[Record]:
+    sizes = itertools.accumulate(map(_size_bytes, records))
+    fitting = sum(1 for _ in itertools.takewhile(lambda size: size <= _PAGE_BYTES, sizes))
+    return records[: max(1, fitting)]
+
+
+def _size_bytes(record: Record) -> int:
+    return len(record.data) + len(record.partition_key or "")
 
 
 def _copy(record: Record) -> Record:

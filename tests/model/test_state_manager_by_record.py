@@ -17,6 +17,7 @@ from shard_state import (
     RecordEvent,
     Retry,
     SequenceNumber,
+    ShardPhase,
 )
 from shard_state.sequence_number import WHOLE
 from tests.model.shell_model import ShellModel
@@ -99,8 +100,12 @@ class RecordShell(ShellModel):
         while self.manager.may_read(shard_id, self.now):
             ahead = self.ahead(shard_id)
             if not ahead:
+                if not self.stream.shards[shard_id].shard.closed:
+                    self.see_the_tip(shard_id)
                 return False
             record = ahead[0]
+            if self.manager.ends_before(shard_id, record.sequence, None):
+                return False
             emission = self.manager.emit(shard_id, record.sequence, record.key, self.now)
             self.reached[shard_id] = record.sequence
             if emission.deliver:
@@ -116,6 +121,8 @@ class RecordShell(ShellModel):
     def delivered(self, record: StoredRecord, attempt: int) -> None:
         place = (record.shard_id, record.sequence)
         assert place not in self.out
+        self.check_bound(record.sequence)
+        self.check_halt(record.shard_id)
         self.check_limit(*place, attempt)
         self.stream.check_parents_finished(record.shard_id)
         self.lines.deliver(record)
@@ -132,6 +139,8 @@ class RecordShell(ShellModel):
         for shard_id in self.manager.owned:
             state = self.manager.shard(shard_id)
             assert state is not None
+            if state.phase is not ShardPhase.READING:
+                continue
             if self.stream.shards[shard_id].shard.closed and not self.ahead(shard_id):
                 self.manager.end_read(shard_id)
 
@@ -209,7 +218,8 @@ class RecordShell(ShellModel):
             assert not rejected
             next_due = self.manager.next_due()
             probing = self.manager.pause is not None and self.manager.pause.probe_at is None
-            assert next_due is not None or self.order is not Order.UNORDERED or probing
+            halted = self.halt.covers(delivery.shard_id)
+            assert next_due is not None or self.order is not Order.UNORDERED or probing or halted
         assert self.manager.fail(*place, self.now, attempt=delivery.attempt, partition_key=record.key) is None
 
     # Finishing

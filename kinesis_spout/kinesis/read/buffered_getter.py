@@ -70,6 +70,7 @@ class BufferedShardGetter:
         self.retries = 0
         self.millis_behind_latest: int | None = None
         """Of the last page fetched; None before the first."""
+        self._tip_seen_at: float | None = None
         prefetcher.submit(self._fetch, getter.ready_at)
 
     def poll(self) -> Record | None:
@@ -110,6 +111,15 @@ class BufferedShardGetter:
             return self._last_page is not None and not self._records
 
     @property
+    def tip_seen_at(self) -> float | None:
+        """When the last read began that found nothing at the tip, in seconds since the epoch.
+
+        None before that, and while records are at hand.
+        """
+        with self._lock:
+            return None if self._records else self._tip_seen_at
+
+    @property
     def failed(self) -> bool:
         """Whether fetching ended with an error, which ``poll`` raises once the records before it are polled."""
         return self._failure is not None
@@ -143,6 +153,7 @@ class BufferedShardGetter:
             if room <= 0 or self._bytes >= self._max_bytes:
                 self._parked = True
                 return None
+        begun_at = self._clock.time()
         try:
             page = self._getter.read(limit)
         except Exception as error:  # noqa: BLE001 - not hidden: retried visibly, or raised by the next poll
@@ -151,7 +162,7 @@ class BufferedShardGetter:
             self._worked()
         if page.damaged_aggregates or page.records_outside_shard:
             self._odd(page)
-        return self._keep(page)
+        return self._keep(page, begun_at)
 
     def _failed(self, error: Exception) -> float | None:
         reaction = self._react(error)
@@ -162,7 +173,7 @@ class BufferedShardGetter:
         self.retries += 1
         return reaction.read_again_at(self._clock.monotonic(), self._getter.ready_at)
 
-    def _keep(self, page: Page) -> float | None:
+    def _keep(self, page: Page, begun_at: float) -> float | None:
         with self._lock:
             if self._closed:
                 return None
@@ -174,7 +185,9 @@ class BufferedShardGetter:
             if page.at_end:
                 self._last_page = page
                 return None
-        idle = not page.records and not page.millis_behind_latest
+            idle = not page.records and not page.millis_behind_latest
+            if idle:
+                self._tip_seen_at = begun_at
         earliest = self._clock.monotonic() + self._idle_seconds if idle else 0.0
         return max(self._getter.ready_at, earliest)
 

@@ -3,7 +3,7 @@
 from typing import Final
 
 from kinesis_spout.settings.option import Use, option, setting, shared
-from kinesis_spout.settings.shard_positions import END, START
+from kinesis_spout.settings.shard_positions import END, RUN_END, START
 from kinesis_spout.settings.table.connection import READS, STREAM_READ
 from kinesis_spout.settings.value_types import (
     FLAG,
@@ -35,6 +35,9 @@ POSITIONS: Final = (
         doc="Where the application begins again, once for each `deployment`."),
     setting("deployment", text("a name of at most 200 characters", ".{1,200}"), None, has_argument=True,
         doc="What names the deployment for which `start_again` counts: a release, a commit."),
+    setting("until", RUN_END, None, has_argument=True,
+        doc="Where the run ends: what arrived before a time, or before the start (latest), or before a position "
+            "for each shard in JSON. It ends by itself once all of that is finished and stored."),
     option("initialPosition", STREAM_READ, START, "latest",
         aliases=("startingPosition", "kinesis.startingPosition"),
         doc="Where a query begins that has no checkpoint yet. Shards that JSON does not name start at "

@@ -4,11 +4,13 @@ Pages are decoded straight into columns. A ``Record`` is made of a row only wher
 one by one: after a restart, as long as stored holes or attempts may concern them.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, overload
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kinesis_spout.columns import HANDLED_COLUMNS, RECORD_COLUMNS
 from kinesis_spout.kinesis.read.arrow import batch_of_records, user_sequence_at
@@ -108,6 +110,29 @@ class KeepingDelivery(SliceDelivery):
             damaged_aggregates=page.damaged_aggregates,
             records_outside_shard=page.records_outside_shard,
         )
+
+    def before_bound(self, records: Sequence[Record]) -> Sequence[Record]:
+        """See ``SliceDelivery``. Makes no record for it."""
+        bound = self._plan.bound
+        if bound is None or not isinstance(records, ArrowRows):
+            return super().before_bound(records)
+        batch = records.batch
+        if bound.position.timestamp is None:
+            rows = range(len(records))
+            end = bisect_left(rows, 1, key=lambda row: bound.ends_before(user_sequence_at(batch, row), None))
+        else:
+            arrivals = batch.column("approximateArrivalTimestamp").cast(pa.int64())
+            late = pc.greater_equal(arrivals, round(bound.position.timestamp * 1_000_000))
+            end = pc.index(late, value=True).as_py()
+        return records if end in (-1, len(records)) else records[:end]
+
+    def oldest(self, records: Sequence[Record]) -> float | None:
+        """See ``SliceDelivery``. Makes no record for it."""
+        if not isinstance(records, ArrowRows):
+            return super().oldest(records)
+        arrivals = records.batch.column("approximateArrivalTimestamp").cast(pa.int64())
+        oldest = pc.min(arrivals).as_py()
+        return None if oldest is None else float(oldest) / 1_000_000
 
     def wants_more_than(self, page: Page) -> bool:
         """See ``SliceDelivery``."""

@@ -199,6 +199,10 @@ class Collector:
         self.counts.last_error = failure_of(error).error_text
         _log.warning("component %s: %s", self._component, self.counts.last_error)
 
+    def report_metric(self, name: str, value: Any) -> None:
+        """See ``OutputCollector``."""
+        self.counts.report(name, value)
+
     def reset_timeout(self, tup: Tuple) -> None:
         """See ``OutputCollector``."""
         self._trees.reset_timeout(tup.edges)

@@ -18,6 +18,7 @@ from kinesis_spout.errors import (
     AccessDenied,
     DataLoss,
     InvalidConfig,
+    KeyUnavailable,
     KinesisError,
     ShardNotFound,
     StreamNotFound,
@@ -686,6 +687,25 @@ def test_planning_waits_out_what_may_pass() -> None:
     world.client.summary_failures.append(client_error("LimitExceededException", "DescribeStreamSummary"))
 
     assert world.read(startingPosition=at_time(EPOCH)) == of(records)
+
+
+def test_a_refused_key_is_waited_out_slowly_and_delays_no_other_shard() -> None:
+    world = World(shards=2)
+    records = world.put(60)
+    world.clock.advance(1)
+    (task,) = world.tasks(maxRecordsPerFetch="50")
+    world.stream.fail_next(KeyUnavailable("key disabled"), times=3, shard_id=FIRST)
+    begun = world.clock.monotonic()
+    rows: list[str] = []
+    of_second_alone = len(world.stream.records(SECOND))
+
+    for batch in read_intervals(task, world.clock):
+        rows.extend(numbers(batch))
+        if len(rows) == of_second_alone:
+            assert world.clock.monotonic() - begun < 30
+
+    assert Counter(rows) == Counter(of(records))
+    assert world.clock.monotonic() - begun >= 3 * 30
 
 
 def test_denied_access_ends_a_task_at_once() -> None:
