@@ -147,6 +147,26 @@ class StreamsSpout(RecordSpout):
         """End the pauses now; False if there is none."""
         return self._all.view.resume() if self.config.is_several else super().resume()
 
+    # Pauses by an operator
+
+    def pause_shards(self, *shard_ids: str) -> None:
+        """Pause shards for all members; of several streams as ``stream/shardId``. See ``RecordSpout``."""
+        if self.config.is_several:
+            self._all.view.pause_shards(shard_ids)
+        else:
+            super().pause_shards(*shard_ids)
+
+    def resume_shards(self, *shard_ids: str) -> bool:
+        """End such pauses; see ``RecordSpout``."""
+        if self.config.is_several:
+            return self._all.view.resume_shards(shard_ids)
+        return super().resume_shards(*shard_ids)
+
+    @property
+    def paused_shards(self) -> frozenset[str]:
+        """The shards that an operator has paused; of several streams as ``stream/shardId``."""
+        return self._all.view.paused_shards if self.config.is_several else super().paused_shards
+
     # Looking in
 
     @property

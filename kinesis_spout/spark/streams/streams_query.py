@@ -4,7 +4,8 @@ import logging
 import threading
 import uuid
 from collections.abc import Callable
-from typing import Any
+from time import monotonic
+from typing import Any, Final
 
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.ports import Ports
@@ -20,6 +21,8 @@ from shard_state import Pause, ShardStatus
 
 StartOne = Callable[[SpoutConfig, Ports, str, BatchSlots], SpoutQuery]
 """Starts the query of one stream: its settings, its ports, its name, and where it gets room for its batches."""
+
+_LOOK_SECONDS: Final = 0.05
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +51,8 @@ class StreamsQuery(SpoutQuery):
             retired=self._retire,
             ended=_ended_with,
             share=SpoutQuery.share_memory,
-            failed=self._end_all,
+            is_done=_is_done,
+            over=self._end_all,
         )
         self._view = JointView(self._streams)
 
@@ -65,8 +69,9 @@ class StreamsQuery(SpoutQuery):
         self._view.left(query)
 
     def _end_all(self) -> None:
-        """Stop all streams, as one has ended with an error that is the query's."""
-        _log.error("the query %s ends, for one of its streams has: %s", self._name, self._streams.error)
+        """Stop all streams, as all are done, or one has ended with an error that is the query's."""
+        if self._streams.error is not None:
+            _log.error("the query %s ends, for one of its streams has: %s", self._name, self._streams.error)
         try:
             self._stop()
         except KinesisSpoutError as error:
@@ -101,15 +106,31 @@ class StreamsQuery(SpoutQuery):
 
     @property
     def isActive(self) -> bool:  # noqa: N802
-        """Whether the query runs: it was neither stopped nor ended by an error."""
+        """Whether the query runs: it was neither stopped nor ended by an error, nor has it come up to its end."""
         return not self._ended.is_set() and self._streams.error is None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every stream has come up to the query's `until`; see ``SpoutQuery``."""
+        return self._ended.is_set() and self._streams.is_done
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the query ends by itself: it has an `until`."""
+        return self._config.until is not None
+
+    @property
+    def stream_name(self) -> str:
+        """The streams that it reads, as they were given."""
+        return self._config.stream
 
     @property
     def status(self) -> dict[str, Any]:
         """What the query is doing now, or how it ended: message, isDataAvailable, isTriggerActive."""
         if not self.isActive:
             error = self.exception()
-            ended = f"Terminated with exception: {type(error).__name__}: {error}" if error else "Stopped"
+            by_itself = "Done: came up to its end" if self.is_done else "Stopped"
+            ended = f"Terminated with exception: {type(error).__name__}: {error}" if error else by_itself
             return {"message": ended, "isDataAvailable": False, "isTriggerActive": False}
         each = [query.status for query in self.streams.values()]
         busy = [status for status in each if status["isTriggerActive"]]
@@ -140,7 +161,12 @@ class StreamsQuery(SpoutQuery):
         told.sort(key=lambda progress: str(progress["timestamp"]))
         if told:
             sources = [of_one[-1]["sources"][0] for of_one in by_stream if of_one]
-            told[-1] |= {"totals": totals_of(self.counters), "sources": sources}
+            paused = sorted(self.paused_shards)
+            told[-1] |= {
+                "totals": totals_of(self.counters),
+                "sources": sources,
+                "pausedByOperator": paused,
+            }
         return told
 
     @property
@@ -168,6 +194,28 @@ class StreamsQuery(SpoutQuery):
         """End the pauses of all streams now; False if there is none."""
         return self._view.resume()
 
+    def pause_shards(self, *shard_ids: str) -> None:
+        """Pause shards, named as ``stream/shardId``, for all members; all of all streams if none is named.
+
+        See ``SpoutQuery``.
+        """
+        self._view.pause_shards(shard_ids)
+
+    def resume_shards(self, *shard_ids: str) -> bool:
+        """End such pauses; see ``SpoutQuery``."""
+        return self._view.resume_shards(shard_ids)
+
+    @property
+    def paused_by_operator(self) -> str | None:
+        """What an operator has paused of the first stream of which something is; None if nothing."""
+        said = (query.paused_by_operator for query in self.streams.values())
+        return next((text for text in said if text is not None), None)
+
+    @property
+    def paused_shards(self) -> frozenset[str]:
+        """The shards that an operator has paused, as ``stream/shardId``; see ``SpoutQuery``."""
+        return self._view.paused_shards
+
     def shards(self) -> list[ShardStatus]:
         """Every known shard of every stream, by ``stream/shardId``, parents before children."""
         return [shard for name, query in self.streams.items() for shard in of_stream(name, query.shards())]
@@ -192,10 +240,13 @@ class StreamsQuery(SpoutQuery):
         """Wait until the query ends; see ``SpoutQuery``."""
         if timeout is not None and timeout <= 0:
             raise InvalidConfig(f"expected a timeout of more than 0 seconds, got {timeout!r}")
-        ended = self._ended.wait(timeout)
-        if ended and self._streams.error is not None:
+        until = None if timeout is None else monotonic() + timeout
+        while not (self._ended.wait(_LOOK_SECONDS) or self.is_done):
+            if until is not None and monotonic() >= until:
+                return False
+        if self._streams.error is not None:
             raise self._streams.error
-        return None if timeout is None else ended
+        return None if timeout is None else True
 
     def processAllAvailable(self) -> None:  # noqa: N802
         """Wait until everything that is in the streams now is finished; see ``SpoutQuery``.
@@ -232,6 +283,10 @@ class StreamsQuery(SpoutQuery):
             f"StreamsQuery(name={self._name!r}, stream={self._config.stream!r}, app={self._config.app!r}, "
             f"status={self.status['message']!r})"
         )
+
+
+def _is_done(query: SpoutQuery) -> bool:
+    return query.is_done
 
 
 def _ended_with(query: SpoutQuery) -> BaseException | None:
