@@ -4,7 +4,8 @@ import logging
 import threading
 import uuid
 from collections.abc import Callable
-from typing import Any
+from time import monotonic
+from typing import Any, Final
 
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.ports import Ports
@@ -20,6 +21,8 @@ from shard_state import Pause, ShardStatus
 
 StartOne = Callable[[SpoutConfig, Ports, str, BatchSlots], SpoutQuery]
 """Starts the query of one stream: its settings, its ports, its name, and where it gets room for its batches."""
+
+_LOOK_SECONDS: Final = 0.05
 
 _log = logging.getLogger(__name__)
 
@@ -203,6 +206,12 @@ class StreamsQuery(SpoutQuery):
         return self._view.resume_shards(shard_ids)
 
     @property
+    def paused_by_operator(self) -> str | None:
+        """What an operator has paused of the first stream of which something is; None if nothing."""
+        said = (query.paused_by_operator for query in self.streams.values())
+        return next((text for text in said if text is not None), None)
+
+    @property
     def paused_shards(self) -> frozenset[str]:
         """The shards that an operator has paused, as ``stream/shardId``; see ``SpoutQuery``."""
         return self._view.paused_shards
@@ -231,10 +240,13 @@ class StreamsQuery(SpoutQuery):
         """Wait until the query ends; see ``SpoutQuery``."""
         if timeout is not None and timeout <= 0:
             raise InvalidConfig(f"expected a timeout of more than 0 seconds, got {timeout!r}")
-        ended = self._ended.wait(timeout)
-        if ended and self._streams.error is not None:
+        until = None if timeout is None else monotonic() + timeout
+        while not (self._ended.wait(_LOOK_SECONDS) or self.is_done):
+            if until is not None and monotonic() >= until:
+                return False
+        if self._streams.error is not None:
             raise self._streams.error
-        return None if timeout is None else ended
+        return None if timeout is None else True
 
     def processAllAvailable(self) -> None:  # noqa: N802
         """Wait until everything that is in the streams now is finished; see ``SpoutQuery``.
