@@ -8,6 +8,8 @@ Every row is checked: the spout acked exactly the records that were sent, and ea
 tuples as it must.
 """
 
+import importlib.util
+import subprocess
 import sys
 import tempfile
 import time
@@ -101,6 +103,9 @@ WAYS: Final = {
     "1 shell bolt, a bare child": Way(wire=_shell, tuples={"end": 1}, share=0.1),
 }
 
+PEERS: Final = {"map": "bytewax, a fused step", "keyed": "bytewax, a step, then keyed state"}
+"""What else runs tuples through Python and installs from PyPI, by its way in ``bytewax_flow``."""
+
 
 def figures(*, quick: bool, only: Sequence[str] = ()) -> Iterator[Figure | Step]:
     known = {name for name in WAYS if not only or any(word in name for word in only)}
@@ -140,6 +145,22 @@ def figures(*, quick: bool, only: Sequence[str] = ()) -> Iterator[Figure | Step]
             with _Reading(KinesisSpout(config, scheme="text"), spark, way, directory) as reading:
                 costs[what] = cost_of(reading, kinesis, f"way{at}", part)
             yield _figure(what, way, costs)
+
+    for way, what in PEERS.items():
+        if not only or any(word in what for word in only):
+            yield Step(what)
+            yield _peer(way, what, 200_000 if quick else 1_000_000)
+
+
+def _peer(way: str, what: str, tuples: int) -> Figure:
+    note, cpu_seconds = "tuples in memory, no stream is read; nothing is acked", None
+    if importlib.util.find_spec("bytewax") is None:
+        note = "bytewax is not installed"
+    else:
+        command = [sys.executable, str(Path(__file__).parent / "bytewax_flow.py"), way, str(tuples)]
+        done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=DEADLINE_SECONDS)
+        cpu_seconds = float(done.stdout) * 1e6 / tuples
+    return Figure(what=what, value=cpu_seconds, unit="CPU s/million records", note=note)
 
 
 def _figure(what: str, way: Way, costs: Mapping[str, Cost]) -> Figure:

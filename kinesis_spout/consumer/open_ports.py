@@ -1,5 +1,6 @@
 """From settings to the real world: Kinesis, ZooKeeper, and where dead letters go."""
 
+from collections.abc import Callable
 from contextlib import ExitStack
 
 from msgspec.structs import asdict
@@ -14,7 +15,7 @@ from kinesis_spout.ports import ShardGetter
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.kinesis_client import client_settings as settings_of_client
 from kinesis_spout.settings.zookeeper.place import zookeeper_settings as settings_of_zookeeper
-from kinesis_spout.zookeeper import ZooKeeperSettings
+from kinesis_spout.zookeeper import ZooKeeperBackend, ZooKeeperSettings
 from shard_state import Position
 
 
@@ -39,44 +40,59 @@ def open_ports(config: SpoutConfig) -> Ports:
         DeadLetterError: the sink cannot be opened.
     """
     with ExitStack() as opened:
-        aws = client_settings(config)
-        client = aws.connect()
-        dead_letters = open_sink(config.dead_letters_url, client=client, aws=aws)
-        opened.callback(dead_letters.close)
         zookeeper = zookeeper_settings(config)
-        backend = zookeeper.connect(config.stream_name, zookeeper.server(opened))
-        opened.callback(backend.session.close)
-        clock = SystemClock()
-        paces = ShardPaces(
-            clock,
-            pace=Pace(
-                interval_seconds=config.fetch_period_seconds,
-                bytes_per_second=config.max_fetch_bytes_per_second,
-            ),
-            bytes_per_second=config.max_total_fetch_bytes_per_second,
-        )
-        lister = KinesisShardLister(client, config.stream, clock=clock)
+        server = zookeeper.server(opened)
+        return ports_of(config, lambda: zookeeper.connect(config.stream_name, server), opened)
 
-        def open_getter(shard_id: str, position: Position) -> ShardGetter:
-            return PollingShardGetter(
-                client,
-                stream=config.stream,
-                shard_id=shard_id,
-                position=position,
-                lister=lister,
-                fail_on_data_loss=config.fail_on_data_loss,
-                pacing=paces.of(shard_id),
-                clock=clock,
-            )
 
-        return Ports(
+def ports_of(config: SpoutConfig, connect: Callable[[], ZooKeeperBackend], opened: ExitStack) -> Ports:
+    """Open the ports of one stream.
+
+    Args:
+        config: its settings.
+        connect: gives the place of its progress.
+        opened: what is open already, and is closed with the ports.
+    """
+    aws = client_settings(config)
+    client = aws.connect()
+    dead_letters = open_sink(config.dead_letters_url, client=client, aws=aws)
+    opened.callback(dead_letters.close)
+    backend = connect()
+    opened.callback(backend.coordinator.close)
+    clock = SystemClock()
+    lister = KinesisShardLister(client, config.stream, clock=clock)
+
+    paces = ShardPaces(
+        clock,
+        pace=Pace(
+            interval_seconds=config.fetch_period_seconds,
+            bytes_per_second=config.max_fetch_bytes_per_second,
+        ),
+        bytes_per_second=config.max_total_fetch_bytes_per_second,
+    )
+
+    def open_getter(shard_id: str, position: Position) -> ShardGetter:
+        return PollingShardGetter(
+            client,
+            stream=config.stream,
+            shard_id=shard_id,
+            position=position,
             lister=lister,
-            open_getter=open_getter,
-            store=backend.store,
-            coordinator=backend.coordinator,
-            group=backend.group,
-            dead_letters=dead_letters,
+            fail_on_data_loss=config.fail_on_data_loss,
+            deaggregate=config.deaggregate,
+            hash_keys=lister.hash_keys(shard_id),
+            pacing=paces.of(shard_id),
             clock=clock,
-            paces=paces,
-            close=opened.pop_all().close,
         )
+
+    return Ports(
+        lister=lister,
+        open_getter=open_getter,
+        store=backend.store,
+        coordinator=backend.coordinator,
+        group=backend.group,
+        dead_letters=dead_letters,
+        clock=clock,
+        paces=paces,
+        close=opened.pop_all().close,
+    )

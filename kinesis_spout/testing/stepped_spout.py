@@ -38,6 +38,7 @@ def in_memory_ports(
     *,
     fail_on_data_loss: bool = True,
     paces: ShardPaces | None = None,
+    deaggregate: bool = True,
 ) -> Ports:
     """Give a new process's ports: to this stream, on its clock, and to this ZooKeeper.
 
@@ -47,13 +48,19 @@ def in_memory_ports(
         dead_letters: a sink in memory unless given.
         fail_on_data_loss: see ``PollingShardGetter``.
         paces: how fast shards are read; None: as AWS allows.
+        deaggregate: see ``PollingShardGetter``.
     """
     process = zookeeper.process()
     paces = paces or ShardPaces(stream.clock, jitter=lambda: 0.0)
 
     def open_getter(shard_id: str, position: Position) -> ShardGetter:
         return InMemoryShardGetter(
-            stream, shard_id, position, fail_on_data_loss=fail_on_data_loss, pacing=paces.of(shard_id)
+            stream,
+            shard_id,
+            position,
+            fail_on_data_loss=fail_on_data_loss,
+            deaggregate=deaggregate,
+            pacing=paces.of(shard_id),
         )
 
     return Ports(
@@ -100,8 +107,13 @@ class SteppedSpout(RecordSpout):
 
     @property
     def all_done(self) -> bool:
-        """Whether all that can be read was handed out, and all of that is acked or durably dead-lettered."""
+        """Whether all that can be read was handed out, and all of that is acked or durably dead-lettered.
+
+        With `until` that is so when the run has come up to it, and all is stored.
+        """
         consumer, _ = self._stepped()
+        if self.is_done:
+            return True
         return not consumer.manager.unresolved and not consumer.letters and self._is_read_up(consumer)
 
     @property

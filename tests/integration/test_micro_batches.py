@@ -1,7 +1,9 @@
 """The micro-batch doors on real Spark, with the real ZooKeeper and a Kinesis endpoint."""
 
+import math
 import os
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +75,43 @@ def test_the_record_door_acks_fails_rejects_and_dead_letters(
     assert letters[b"r8"].error == "ValueError: always"
 
 
+def test_several_streams_are_read_retried_and_read_on_after_a_restart(
+    spark: SparkSession, world: MicroBatchWorld
+) -> None:
+    other = world.endpoint.create_stream(shards=1)
+    streams = [world.stream, f"{other[:-1]}?"]  # one by its name, the other by a pattern
+
+    def put_other(*payloads: str) -> None:
+        for payload in payloads:
+            world.endpoint.client().put_record(StreamName=other, Data=payload.encode(), PartitionKey=payload)
+
+    def act(payload: str, attempt: int) -> None:
+        if payload == "r7" or (payload == "other1" and attempt == 1):
+            raise ValueError("not now")
+
+    handle = logging_handler(world.log, act)
+    world.put(texts(50))
+    put_other("other0", "other1")
+    with world.spout(stream=streams, retry_limit=1).foreach_record(spark, handle) as query:
+        query.processAllAvailable()
+        assert (query.counters.acked, query.counters.dead_lettered) == (51, 1)
+        progress = query.lastProgress
+        assert progress is not None
+        assert {source["description"] for source in progress["sources"]} == {
+            f"Kinesis[{world.stream}]",
+            f"Kinesis[{other}]",
+        }
+    assert world.log.attempts("other1") == [1, 2]
+    assert {(letter.data, letter.stream) for letter in world.dead_letters()} == {(b"r7", world.stream)}
+
+    world.put(["after"])
+    put_other("other2")
+    with world.spout(stream=streams, retry_limit=1).foreach_record(spark, handle) as query:
+        query.processAllAvailable()
+        assert query.counters.delivered == 2, "only what came after the restart"
+    assert world.log.counts()["after"] == world.log.counts()["other2"] == 1
+
+
 def test_a_record_that_comes_at_the_tip_is_handled_without_a_backlog(
     spark: SparkSession, world: MicroBatchWorld
 ) -> None:
@@ -138,6 +177,28 @@ def test_the_data_frame_door_shows_the_same_rows_to_every_action_and_reads_kines
         (b"r7", "worse", 1),
     }
     assert spark.sparkContext._jsc.getPersistentRDDs().size() == 0
+
+
+def test_a_bounded_run_leaves_out_what_arrived_later_and_the_next_one_goes_on_there(
+    spark: SparkSession, world: MicroBatchWorld
+) -> None:
+    world.put(texts(100))
+    until = math.ceil(time.time())
+    wait_until(lambda: time.time() > until + 0.1, "another second has begun")
+    world.put(texts(50, "late"))
+    seen: list[str] = []
+
+    def handle(df: DataFrame, _: Collector) -> None:
+        seen.extend(bytes(row.data).decode() for row in df.collect())
+
+    query = world.spout(until=until).foreach_batch(spark, handle)
+    assert query.awaitTermination(60.0)
+    assert query.is_done
+    assert sorted(seen) == sorted(texts(100))
+
+    seen.clear()
+    assert world.spout(until="latest").foreach_batch(spark, handle).awaitTermination(60.0)
+    assert sorted(seen) == sorted(texts(50, "late"))
 
 
 def test_a_data_frame_handler_that_raises_is_halved_until_the_poison_stands_alone(
@@ -337,6 +398,36 @@ def test_a_stopped_query_goes_on_where_it_was_and_handles_nothing_twice(
     del counts["r7"]
     assert set(counts.values()) == {1}
     assert len(counts) == 99
+
+
+def test_user_records_are_retried_blamed_and_taken_up_again_one_by_one(
+    spark: SparkSession, world: MicroBatchWorld
+) -> None:
+    def act(payload: str, attempt: int) -> None:
+        if payload == "r7" and attempt == 1:
+            raise RetryLater(3600, "much later")
+        if payload == "r50" and attempt == 1:
+            os._exit(3)
+        if payload == "r90":
+            raise Reject("never")
+
+    payloads = texts(120)
+    for start in range(0, 120, 40):
+        world.put_aggregated(payloads[start : start + 40])
+    with world.spout().foreach_record(spark, logging_handler(world.log, act)) as query:
+        while query.counters.acked < 118 or query.counters.dead_lettered < 1:
+            assert not query.awaitTermination(0.05)
+    world.put_aggregated(texts(40, "n"))
+    with world.spout().foreach_record(spark, logging_handler(world.log, act)) as again:
+        again.processAllAvailable()
+
+    assert world.log.attempts("r7") == world.log.attempts("r50") == [1, 2]
+    counts = world.log.counts()
+    assert set(counts) == {*payloads, *texts(40, "n")}
+    assert sum(counts.values()) <= 160 + 2 + 1, "of another task, the record in hand may come twice"
+    (letter,) = world.dead_letters()
+    assert (letter.data, letter.partition_key) == (b"r90", "r90")
+    assert letter.sequence_number.endswith(":10")
 
 
 def test_the_handle_has_the_shape_of_a_streaming_query(spark: SparkSession, world: MicroBatchWorld) -> None:

@@ -25,6 +25,10 @@ class RecordColumns:
     """Of ``ARRIVAL_TYPE``."""
     encryption_type: pa.Array | None
     """None if it was not asked for."""
+    sub_sequence_number: pa.Array | None = None
+    """64-bit integers, null where a record came by itself; None if none came in an aggregated record."""
+    explicit_hash_key: pa.Array | None = None
+    """Null where its producer gave none, or it came by itself; None as with ``sub_sequence_number``."""
 
     @property
     def size_bytes(self) -> int:
@@ -32,8 +36,16 @@ class RecordColumns:
         return _content_bytes(self.data) + _content_bytes(self.partition_key)
 
 
-def columns_of(records: Sequence[Record], *, encryption_type: bool = False) -> RecordColumns:
-    """Turn records into columns; ``encryption_type`` is one of them on request only."""
+def columns_of(
+    records: Sequence[Record], *, encryption_type: bool = False, user_records: bool = False
+) -> RecordColumns:
+    """Turn records into columns.
+
+    Args:
+        records: in their order.
+        encryption_type: whether it is to be one of them.
+        user_records: whether some may be user records, taken out of aggregated ones.
+    """
     if not records:
         return _NO_RECORDS
     return RecordColumns(
@@ -44,16 +56,23 @@ def columns_of(records: Sequence[Record], *, encryption_type: bool = False) -> R
         encryption_type=pa.array([record.encryption_type for record in records], pa.string())
         if encryption_type
         else None,
+        sub_sequence_number=pa.array([record.sub_sequence_number for record in records], pa.int64())
+        if user_records
+        else None,
+        explicit_hash_key=pa.array([record.explicit_hash_key for record in records], pa.string())
+        if user_records
+        else None,
     )
 
 
 _NO_RECORDS: Final = RecordColumns(
     # Made once: most replies at the tip of a shard are empty, and this would be a third of what they cost.
-    data=pa.array([], pa.binary()),
-    partition_key=pa.array([], pa.string()),
-    sequence_number=pa.array([], pa.string()),
-    arrival=pa.array([], ARRIVAL_TYPE),
-    encryption_type=pa.array([], pa.string()),
+    # Not ``pa.array``, which imports pandas: a quarter of the start of each process.
+    data=pa.nulls(0, pa.binary()),
+    partition_key=pa.nulls(0, pa.string()),
+    sequence_number=pa.nulls(0, pa.string()),
+    arrival=pa.nulls(0, ARRIVAL_TYPE),
+    encryption_type=pa.nulls(0, pa.string()),
 )
 
 

@@ -25,6 +25,7 @@ class BatchReadOptions(FetchRates):
     end: EndPositions
     """LATEST means the time of load; see ``EndPositions``."""
     max_records_per_fetch: int
+    deaggregate: bool
     shards_per_task: int | None
     fail_on_data_loss: bool
     extra_columns: tuple[str, ...]

@@ -27,6 +27,7 @@ class StreamReadOptions(FetchRates):
     start: StartPositions
     """LATEST is not resolved here."""
     max_records_per_fetch: int
+    deaggregate: bool
     idle_fetch_period_seconds: float
     """At least ``fetch_period_seconds``."""
     shard_list_seconds: float

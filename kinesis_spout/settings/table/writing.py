@@ -6,7 +6,8 @@ from urllib.parse import urlsplit
 
 from kinesis_spout.settings.messages import NotAllowed
 from kinesis_spout.settings.option import option
-from kinesis_spout.settings.table.connection import STREAM_NAME, WRITE
+from kinesis_spout.settings.streams import STREAM_NAME
+from kinesis_spout.settings.table.connection import WRITE
 from kinesis_spout.settings.value_types import FLAG, KIB, MIB, choice, seconds, size, text, whole
 
 
@@ -48,8 +49,8 @@ WRITES: Final = (
     option("aggregation", WRITE, FLAG, False,
         aliases=("kinesis.sink.aggregationEnabled", "kinesis.executor.aggregationEnabled"),
         doc="Several rows of one shard in one record, in the KPL's format, for consumers that take them "
-            "apart: the KCL, Firehose, Lambda with AWS' aggregation modules. Reads of this library do not "
-            "yet. Without the permission kinesis:ListShards each row is a record."),
+            "apart: this library, the KCL, Firehose, Lambda with AWS' aggregation modules. "
+            "Without the permission kinesis:ListShards each row is a record."),
     option("aggregationMaxSize", WRITE, size(KIB, MIB), 50 * KIB, setting="aggregate_bytes",
         doc="Bytes in one such record; 50k is the KPL's default. Only with `aggregation`."),
 )  # fmt: skip

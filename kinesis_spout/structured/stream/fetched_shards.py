@@ -10,6 +10,7 @@ from kinesis_spout.clock import Clock
 from kinesis_spout.kinesis import KinesisShardLister, PollingShardGetter, Prefetcher
 from kinesis_spout.kinesis.pace import ByteBudget
 from kinesis_spout.kinesis.read.pacing import Pacing
+from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.settings.source_options import StreamReadOptions
 from kinesis_spout.structured.offsets import ShardOffset
 from kinesis_spout.structured.pages.fetch_processes import FetchProcesses
@@ -166,6 +167,7 @@ class FetchedShards:
     def _open(self, key: ShardKey, shard: ShardOffset) -> ShardFetcher:
         stream, shard_id = key
         options = self._options
+        listed = self._streams[stream].shard(shard_id)
         getter = PollingShardGetter(
             self._client,
             stream=stream,
@@ -181,6 +183,8 @@ class FetchedShards:
                 pace=options.pace,
                 budget=self._budget,
             ),
+            deaggregate=options.deaggregate,
+            hash_keys=None if listed is None else HashKeys.to_check(listed),
             clock=self._clock,
         )
         return ShardFetcher(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 ToValues = Callable[[Record], Sequence[Any]]
 RecordId = tuple[str, str]
-"""Shard and sequence number."""
+"""Shard and sequence, that of a user record with its sub-sequence number."""
 
 
 class _OpenRecords(msgspec.Struct, array_like=True):
@@ -42,15 +42,18 @@ class _OpenRecords(msgspec.Struct, array_like=True):
     arrivals: list[float | None]
     encryptions: list[str | None]
     attempts: list[int]
+    subs: dict[int, tuple[int, str | None]]
+    """The sub-sequence number and the explicit hash key of each user record of an aggregate, by its place here."""
     before: dict[int, str | None]
-    """The sequence number of the record before one, by its place here, unless that is the one before it here."""
+    """The sequence of the record before one, by its place here, unless that is the one before it here."""
 
     def records(self) -> Iterator[tuple[Record, str | None]]:
-        """Unpack them, each with the sequence number of the record before it."""
+        """Unpack them, each with the sequence of the record before it."""
         before: str | None = None
         columns = (self.data, self.sequence_numbers, self.partition_keys, self.arrivals, self.encryptions)
         for at, values in enumerate(zip(*columns, self.attempts, strict=True)):
             data, sequence_number, partition_key, arrival, encryption, attempt = values
+            sub, hash_key = self.subs.get(at, (None, None))
             record = Record(
                 data=data,
                 sequence_number=sequence_number,
@@ -60,9 +63,11 @@ class _OpenRecords(msgspec.Struct, array_like=True):
                 stream=self.stream,
                 shard_id=self.shard_id,
                 attempt=attempt,
+                sub_sequence_number=sub,
+                explicit_hash_key=hash_key,
             )
             yield record, self.before.get(at, before)
-            before = sequence_number
+            before = record.sequence_text
 
 
 _ENCODE: Final = msgspec.msgpack.Encoder()
@@ -105,7 +110,7 @@ class _Piece(NamedTuple):
     """Which record of the slice the first is."""
     records: Sequence[Record]
     before: str | None
-    """The sequence number of the record before the first."""
+    """The sequence of the record before the first."""
 
 
 class _Opened:
@@ -118,11 +123,11 @@ class _Opened:
         self.pieces: list[_Piece] = []
 
     def __iter__(self) -> Iterator[tuple[int, int, Record, str | None]]:
-        """Give the trees: root, which record of the slice it is, that, and the sequence number before it."""
+        """Give the trees: root, which record of the slice it is, that, and the sequence before it."""
         roots = iter(self.roots)
         for number, records, before in self.pieces:
             for at, record in enumerate(records):
-                previous = records[at - 1].sequence_number if at else before
+                previous = records[at - 1].sequence_text if at else before
                 yield next(roots), number + at, record, previous
 
     def numbers(self) -> bytes:
@@ -144,6 +149,11 @@ class _Opened:
                 arrivals=[record.arrival_timestamp for record in records],
                 encryptions=[record.encryption_type for record in records],
                 attempts=[record.attempt for record in records],
+                subs={
+                    at: (record.sub_sequence_number, record.explicit_hash_key)
+                    for at, record in enumerate(records)
+                    if record.sub_sequence_number is not None
+                },
                 before={at: piece.before for at, piece in zip(firsts, self.pieces, strict=False)},
             )
         )
@@ -249,7 +259,7 @@ class TreeDelivery(SliceDelivery):
 
     def _refuse(self, record: Record) -> None:
         """Raise the end that the tree of a record had before, if it is not to be run."""
-        end = self._refused.get((record.shard_id, record.sequence_number))
+        end = self._refused.get((record.shard_id, record.sequence_text))
         if end is not None:
             raise _Refused(end)
 
@@ -266,7 +276,7 @@ class TreeDelivery(SliceDelivery):
             first, last = int(piece[0]), int(piece[-1])
             before = None if self.last is None else str(self.last)
             if first:
-                before = run[first - 1].sequence_number
+                before = run[first - 1].sequence_text
             self._opened.pieces.append(_Piece(self.count + first, run[first : last + 1], before))
 
     def failed_here(self) -> Iterator[FailedTree]:

@@ -49,6 +49,7 @@ def test_a_stream_is_all_that_a_streaming_read_needs() -> None:
         client=KinesisClientSettings(),
         start=StartPositions(default=Position.latest()),
         max_records_per_fetch=10_000,
+        deaggregate=True,
         max_fetch_bytes_per_second=2_000_000,
         max_total_fetch_bytes_per_second=None,
         fetch_period_seconds=0.2,
@@ -80,6 +81,7 @@ def test_a_stream_is_all_that_a_batch_read_needs() -> None:
         start=StartPositions(default=Position.trim_horizon()),
         end=EndPositions(default=Position.latest()),
         max_records_per_fetch=10_000,
+        deaggregate=True,
         max_fetch_bytes_per_second=2_000_000,
         fetch_period_seconds=0.2,
         max_total_fetch_bytes_per_second=None,
@@ -291,6 +293,13 @@ def test_a_write_takes_one_stream() -> None:
         ({"stsEndpoint": "https://sts.example"}, "roleArn"),
         ({"roleArn": "reader"}, "roleArn"),
         ({"roleArn": ROLE, "roleSessionName": "a b"}, "roleSessionName"),
+        ({"awsProfile": "me", "awsAccessKey": "hush", "awsSecretKey": "hush"}, "awsProfile"),
+        ({"proxyUrl": "proxy:3128"}, "proxyUrl"),
+        ({"proxyUrl": "http://me:hush@proxy"}, "proxyUrl"),
+        ({"proxyUrl": "http://me:hush@proxy:port"}, "proxyUrl"),
+        ({"proxyUrl": "http://me:hush@proxy:3128/path"}, "proxyUrl"),
+        ({"proxyUrl": "socks5://me:hush@proxy:1080"}, "proxyUrl"),
+        ({"caBundle": ""}, "caBundle"),
         ({"endpointUrl": "localhost:4566"}, "endpointUrl"),
         ({"endpointUrl": "http://localhost:port"}, "endpointUrl"),
         ({"endpointUrl": "http://me:hush@localhost"}, "endpointUrl"),
@@ -306,15 +315,24 @@ def test_settings_that_cannot_reach_kinesis_are_refused(options: dict[str, str],
     assert "hush" not in message
 
 
+def test_a_profile_a_proxy_and_authorities_travel_to_the_executors_from_every_door() -> None:
+    given = {"awsProfile": "me", "proxyUrl": "http://proxy:3128/", "caBundle": "/etc/ca.pem"}
+    for options in (stream_read(**given), batch_read(**given), WriteOptions.of(given)):
+        client = pickle.loads(pickle.dumps(options)).client
+        assert (client.profile, client.proxy_url) == ("me", "http://proxy:3128/")
+        assert client.ca_bundle == "/etc/ca.pem"
+
+
 def test_secrets_are_in_no_text() -> None:
     secrets = {
         "awsAccessKey": "hush1", "awsSecretKey": "hush2", "sessionToken": "hush3",
-        "roleArn": ROLE, "roleExternalId": "hush4",
+        "roleArn": ROLE, "roleExternalId": "hush4", "proxyUrl": "http://me:hush5@proxy:3128",
     }  # fmt: skip
     for options in (stream_read(**secrets), batch_read(**secrets), WriteOptions.of(secrets)):
         client = options.client
         assert (client.access_key, client.secret_key) == ("hush1", "hush2")
         assert (client.session_token, client.role_external_id) == ("hush3", "hush4")
+        assert client.proxy_url == "http://me:hush5@proxy:3128"
         assert "hush" not in repr(options)
         assert "hush" not in str(options)
 
@@ -430,13 +448,6 @@ def test_fan_out_is_not_there_yet(mode: str) -> None:
     assert "enhanced fan-out is not there yet" in message
 
 
-@pytest.mark.parametrize("column", ["subSequenceNumber", "explicithashkey"])
-def test_columns_of_aggregated_records_are_not_there_yet(column: str) -> None:
-    message = refusal(BatchReadOptions.of, {"streamName": "orders", "extraColumns": column})
-
-    assert "aggregated records are not taken apart yet" in message
-
-
 # --- rules between options
 
 
@@ -455,15 +466,15 @@ def test_a_size_of_aggregates_says_nothing_without_them() -> None:
 
 
 def test_extra_columns_come_in_the_order_asked_for() -> None:
-    options = stream_read(extraColumns="MILLISBEHINDLATEST, encryptionType")
+    options = stream_read(extraColumns="MILLISBEHINDLATEST, subsequencenumber,encryptionType")
 
-    assert options.extra_columns == ("millisBehindLatest", "encryptionType")
+    assert options.extra_columns == ("millisBehindLatest", "subSequenceNumber", "encryptionType")
 
 
 @pytest.mark.parametrize(
     ("columns", "expected"),
     [
-        ("data", "encryptionType, millisBehindLatest, got 'data'"),
+        ("data", "millisBehindLatest, subSequenceNumber, explicitHashKey, got 'data'"),
         ("encryptionType,ENCRYPTIONTYPE", "each once"),
         ("encryptionType,", "without an empty part"),
     ],

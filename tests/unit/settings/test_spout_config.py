@@ -142,6 +142,7 @@ def test_secrets_show_in_no_repr() -> None:
         aws_session_token="t0ken",
         role_arn="arn:aws:iam::123456789012:role/reader",
         role_external_id="x-1",
+        proxy_url="http://me:hush0@proxy:3128",
         zookeeper="zk:2181",
         zookeeper_user="billing",
         zookeeper_password="hush1",
@@ -161,6 +162,13 @@ def test_secrets_show_in_no_refusal(name: str) -> None:
     assert name in message
     assert "hunter2" not in message
     assert "'***'" in message
+
+
+def test_a_proxy_that_is_none_is_refused_without_showing_it() -> None:
+    assert refusal(proxy_url="me:hush@proxy") == (
+        "proxy_url: expected http://host:port or https://host:port, with user:password@ before the host if need "
+        "be, or none, got '***'"
+    )
 
 
 def test_a_lone_session_token_is_refused_without_showing_it() -> None:

@@ -278,3 +278,39 @@ def test_without_failed_trees_the_outcome_is_as_it_was() -> None:
         unfinished=(UnfinishedRecord(record=records("a")[0], error="no"),),
     )
     assert with_failed(result, []) == result
+
+
+def user_records(*sentences: str) -> list[Record]:
+    """Give the user records of one aggregate."""
+    return [
+        Record(
+            data=text.encode(),
+            sequence_number="7",
+            partition_key="key",
+            shard_id="shard",
+            sub_sequence_number=at,
+            explicit_hash_key="5" if at else None,
+        )
+        for at, text in enumerate(sentences)
+    ]
+
+
+def test_one_user_record_of_an_aggregate_is_refused_and_the_others_are_run() -> None:
+    stage = FirstStage(refused={("shard", "7:1"): BEFORE})
+    stage.deliver(user_records("a", "b", "c"))
+    stage.finish()
+
+    [failure] = stage.delivery.failures
+    assert (failure.sequence, failure.previous) == (SequenceNumber(7, 1), SequenceNumber(7, 0))
+    assert list(stage.delivery.failed_here()) == []
+
+
+def test_a_user_record_whose_tree_fails_later_comes_back_with_all_that_tells_it_apart() -> None:
+    stage = FirstStage(exchanges=True)
+    given = user_records("a", "b", "c")
+    stage.deliver(given)
+    [opened] = stage.delivery.open_trees(0)
+
+    [failed] = failed_trees(Unfinished(batch=0, opened=opened, ends={2: BEFORE}, touched=frozenset())).failed
+
+    assert (failed.record, failed.previous) == (given[2], SequenceNumber(7, 1))
