@@ -71,7 +71,7 @@ class Pacing:
                 now = clock.monotonic()
                 wait = self.ready_at - now
                 if wait < _ROUNDING_SECONDS:
-                    self.ready_at = now + self._pace.interval_seconds / self.throttled_to
+                    self.ready_at = now + self._pace.seconds_for(0) / self.throttled_to
                     return now
             clock.sleep(wait)
 
