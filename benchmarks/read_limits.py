@@ -18,7 +18,7 @@ UNPACED_WORKERS: Final = {"spark.python.daemon.module": "read_limits"}
 
 def lift_read_limits() -> None:
     """Let this process read a shard as often and as fast as it can."""
-    Pace.seconds_for = lambda _pace, _size_bytes: 0.0  # type: ignore[method-assign]
+    Pace.seconds_for = lambda _pace, _size_bytes: 0.0  # type: ignore[assignment, method-assign]
 
 
 if __name__ == "__main__":
