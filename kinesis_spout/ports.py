@@ -5,7 +5,7 @@ Each port has one contract test suite in ``tests/contract``, which runs against 
 object, unless it says otherwise.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -68,7 +68,7 @@ class ShardLister(Protocol):
 
 
 class ShardGetter(Protocol):
-    """Reads one shard forward from a position. Not thread-safe; owns nothing that needs closing."""
+    """Reads one shard forward from a position. Not thread-safe."""
 
     @property
     def position(self) -> Position:
@@ -77,11 +77,13 @@ class ShardGetter(Protocol):
 
     @property
     def ready_at(self) -> float:
-        """The clock's monotonic time before which a read would exceed the shard's read limits."""
+        """The clock's monotonic time before which a read would exceed the shard's read limits, or is in vain."""
         ...
 
     def read(self, limit: int) -> Page:
         """Fetch at most ``limit`` records (1 to 10,000), waiting for ``ready_at`` first.
+
+        Where Kinesis pushes records, that is what came since the last read: an empty page, often.
 
         Iterators are obtained, kept and renewed inside. A throttle moves ``ready_at`` and raises; the place
         in the shard is kept by every error, so that the same call may simply be made again.
@@ -91,6 +93,18 @@ class ShardGetter(Protocol):
             DataLoss: the position is behind retention or outside the shard, and ``fail_on_data_loss`` is set.
             ShardNotFound, StreamNotFound, AccessDenied: not retriable.
         """
+        ...
+
+    def when_ready(self, call: Callable[[], None]) -> None:
+        """Have ``call`` made, on any thread, when records, the end or an error came since the last read.
+
+        So a shard is read as soon as Kinesis pushes, and not when the next read is due. A getter that polls
+        never makes the call, and a call says nothing of ``ready_at``. Called before the first read.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release what is held; nothing is read any more. On any thread; may be called twice."""
         ...
 
 
