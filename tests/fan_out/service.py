@@ -1,8 +1,8 @@
 """What AWS does for registered consumers, over a client that reads the stream with GetRecords.
 
-One subscription for each consumer and shard: within 5 s of the last one another is refused, later it takes over, and
-the old one is told so. It ends after 300 s, and at the end of the shard. What is told in ``push_faults`` goes wrong
-with the next events, whoever gets them.
+One subscription for each consumer and shard: within 5 s of the last one another is refused, later it takes
+over, and the old one is told so. It ends after 300 s, and at the end of the shard. What is told in
+``push_faults`` goes wrong with the next events, whoever gets them.
 """
 
 import json
@@ -238,45 +238,43 @@ class FanOutService:
     ) -> None:
         begun = sent_at = time.monotonic()
         while not self.closed.is_set():
-            if pushing.taken_over.is_set():
-                handler.wfile.write(chunk(exception_frame("ResourceInUseException")) + b"0\r\n\r\n")
-                return
-            if time.monotonic() - begun > self.lasts_seconds:
-                self.counts["ended in time"] += 1
-                handler.wfile.write(b"0\r\n\r\n")
-                return
-            if self.fail_next:
-                handler.wfile.write(chunk(exception_frame(self.fail_next.popleft())) + b"0\r\n\r\n")
+            if self._is_ended(handler, pushing, begun):
                 return
             try:
                 reply = json.loads(client.get_records(ShardIterator=iterator, Limit=1000)[RAW_BODY])
             except ClientError as error:
                 code = error.response["Error"]["Code"]
-                handler.wfile.write(chunk(exception_frame(code)) + b"0\r\n\r\n")
+                last = b"" if code == "ExpiredIteratorException" else chunk(exception_frame(code))
+                handler.wfile.write(last + b"0\r\n\r\n")
                 return
             records, following = reply["Records"], reply.get("NextShardIterator")
             if records:
                 continuation = records[-1]["SequenceNumber"]
             if records or not following or time.monotonic() - sent_at >= self.heartbeat_seconds:
-                event = {
-                    "Records": records,
-                    "ContinuationSequenceNumber": continuation if following else None,
-                    "MillisBehindLatest": reply.get("MillisBehindLatest"),
-                    "ChildShards": None if following else reply["ChildShards"],
-                }
-                if not self._send(handler, event_frame(event)):
+                if not self._send(handler, event_frame(_event(reply, continuation))):
                     return
                 sent_at = time.monotonic()
+            pushing.is_caught_up = not records
             if not following:
                 handler.wfile.write(b"0\r\n\r\n")
-                pushing.is_caught_up = True
                 return
             iterator = following
             if not records:
-                pushing.is_caught_up = True
                 pushing.taken_over.wait(self.poll_seconds)
-            else:
-                pushing.is_caught_up = False
+
+    def _is_ended(self, handler: BaseHTTPRequestHandler, pushing: Pushing, begun: float) -> bool:
+        """End the stream, if it is time; say why, if there is a reason."""
+        if pushing.taken_over.is_set():
+            last = chunk(exception_frame("ResourceInUseException"))
+        elif self.fail_next:
+            last = chunk(exception_frame(self.fail_next.popleft()))
+        elif time.monotonic() - begun > self.lasts_seconds:
+            self.counts["ended in time"] += 1
+            last = b""
+        else:
+            return False
+        handler.wfile.write(last + b"0\r\n\r\n")
+        return True
 
     def _send(self, handler: BaseHTTPRequestHandler, data: bytes) -> bool:
         fault = self._next_fault()
@@ -311,6 +309,16 @@ class FanOutService:
                 return None
             self.counts[fault.name] += 1
             return fault
+
+
+def _event(reply: dict[str, Any], continuation: str | None) -> dict[str, Any]:
+    is_last = not reply.get("NextShardIterator")
+    return {
+        "Records": reply["Records"],
+        "ContinuationSequenceNumber": None if is_last else continuation,
+        "MillisBehindLatest": reply.get("MillisBehindLatest"),
+        "ChildShards": reply["ChildShards"] if is_last else None,
+    }
 
 
 def answer_json(handler: BaseHTTPRequestHandler, status: int, reply: dict[str, Any]) -> None:

@@ -17,7 +17,6 @@ from botocore.exceptions import ClientError
 from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.errors import KinesisError, StreamNotFound, Throttled, Unavailable
 from kinesis_spout.kinesis.errors import ResourceInUse, ResourceNotFound, error_code, expected, translated
-from kinesis_spout.kinesis.patience import Patience, Tries
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
@@ -25,7 +24,8 @@ if TYPE_CHECKING:
 FEWEST_ALLOWED: Final = 20
 """AWS: the consumers that every stream may have. A stream with fewer was refused for another reason."""
 
-_ACTIVE: Final = "ACTIVE"
+ACTIVE_WITHIN_SECONDS: Final = 60.0
+_LOOK_EVERY_SECONDS: Final = 0.25
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class ConsumerRegistration:
         client: from ``KinesisClientSettings.connect``.
         stream_arn: gives the stream's ARN; called once.
         name: the consumer's: 1 to 128 letters, digits, ``_``, ``.`` and ``-``.
-        patience: how long the service may take.
+        clock: what waits are measured by.
     """
 
     def __init__(
@@ -58,13 +58,12 @@ class ConsumerRegistration:
         stream_arn: Callable[[], str],
         name: str,
         *,
-        patience: Patience | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._client = client
         self._find_stream_arn = stream_arn
         self._name = name
-        self._patience = patience or Patience(clock=clock or SystemClock())
+        self._clock = clock or SystemClock()
         self._lock = threading.Lock()
         self._stream_arn: str | None = None
         self._arn: str | None = None
@@ -80,8 +79,7 @@ class ConsumerRegistration:
             if self._arn is None:
                 if self._stream_arn is None:
                     self._stream_arn = self._find_stream_arn()
-                what = f"consumer {self._name!r} of stream {self._stream_arn!r} to be active"
-                self._arn = Tries(self._patience, what).call(self._active_arn)
+                self._arn = self._active_arn()
             return self._arn
 
     def forget(self) -> None:
@@ -90,6 +88,18 @@ class ConsumerRegistration:
             self._arn = None
 
     def _active_arn(self) -> str:
+        deadline = self._clock.monotonic() + ACTIVE_WITHIN_SECONDS
+        consumer = self._described() or self._register()
+        while consumer["ConsumerStatus"] == "CREATING" and self._clock.monotonic() < deadline:
+            self._clock.sleep(_LOOK_EVERY_SECONDS)
+            consumer = self._described() or consumer
+        arn, status = str(consumer["ConsumerARN"]), consumer["ConsumerStatus"]
+        if status != "ACTIVE":
+            raise Unavailable(f"expected consumer {arn!r} to be ACTIVE, got {status}; it is asked for again")
+        return arn
+
+    def _described(self) -> dict[str, Any] | None:
+        """Ask for the consumer; None if there is none of this name."""
         assert self._stream_arn is not None
         call = f"DescribeStreamConsumer of {self._name!r}"
         try:
@@ -97,15 +107,10 @@ class ConsumerRegistration:
                 reply: Any = self._client.describe_stream_consumer(
                     StreamARN=self._stream_arn, ConsumerName=self._name
                 )
-            consumer = expected(reply, "ConsumerDescription", call)
         except ResourceNotFound:
-            consumer = self._register()
-        arn, status = str(consumer["ConsumerARN"]), consumer["ConsumerStatus"]
-        if status != _ACTIVE:
-            raise Unavailable(
-                f"expected consumer {arn!r} to be {_ACTIVE}, got {status}; it is asked for again"
-            )
-        return arn
+            return None
+        described: dict[str, Any] = expected(reply, "ConsumerDescription", call)
+        return described
 
     def _register(self) -> dict[str, Any]:
         assert self._stream_arn is not None

@@ -127,10 +127,18 @@ def event_of(frame: EventStreamMessage, call: str) -> ShardEvent | None:
         ) from error
 
 
+def _message_in(payload: bytes) -> str:
+    try:
+        said = msgspec.json.decode(payload, type=dict[str, Any])
+    except msgspec.DecodeError:
+        return payload.decode(errors="replace")
+    return str(said.get("message") or said.get("Message") or said)
+
+
 def _error_in(frame: EventStreamMessage, call: str) -> KinesisSpoutError:
     headers: Any = frame.headers  # botocore-stubs takes it for a number
     code = headers.get(":exception-type") or headers.get(":error-code") or "InternalFailureException"
-    said = headers.get(":error-message") or frame.payload.decode(errors="replace")
+    said = headers.get(":error-message") or _message_in(frame.payload)
     answer = ClientError(
         {
             "Error": {"Code": str(code), "Message": str(said)},
