@@ -123,12 +123,13 @@ class LeapingClock(SystemClock):
 class PushedFakeStream(FakeStream):
     """The stream in memory, read by the fan-out getter over HTTP from a service that pushes it."""
 
-    def __init__(self, shards: int, opened: ExitStack) -> None:
+    def __init__(self, shards: int, server: FanOutServer, opened: ExitStack) -> None:
         self.clock = LeapingClock()  # type: ignore[assignment] - sockets need real time to pass
         self.stream = InMemoryStream(shards=shards, clock=self.clock)
         self.name = self.stream.name
         self.service = FanOutService(lambda: InMemoryKinesisClient(self.stream), again_after_seconds=0.0)
-        server = opened.enter_context(FanOutServer(self.service))
+        server.service = self.service
+        opened.callback(self.service.closed.set)
         self.fan_out = FanOutStream(
             server.settings().connect(),
             self.name,
@@ -263,7 +264,9 @@ MakeStream = Callable[..., StreamUnderTest]
 
 
 @pytest.fixture(params=["fake", "polled_fake", "pushed_fake"])
-def fake_stream(request: pytest.FixtureRequest, opened: ExitStack) -> FakeStream:
+def fake_stream(
+    request: pytest.FixtureRequest, fan_out_server: FanOutServer, opened: ExitStack
+) -> FakeStream:
     """Give a stream of one shard that trims, expires iterators and fails when told to.
 
     No endpoint does: retention takes a day at least, iterators live five minutes or for ever, and there is no
@@ -275,7 +278,14 @@ def fake_stream(request: pytest.FixtureRequest, opened: ExitStack) -> FakeStream
         case "polled_fake":
             return PolledFakeStream(1)
         case _:
-            return PushedFakeStream(1, opened)
+            return PushedFakeStream(1, fan_out_server, opened)
+
+
+@pytest.fixture(scope="session")
+def fan_out_server() -> Iterator[FanOutServer]:
+    """Give one server, and so one boto3 client, which costs a second; each test has it serve its own service."""
+    with FanOutServer() as server:
+        yield server
 
 
 @pytest.fixture
@@ -295,7 +305,8 @@ def make_stream(request: pytest.FixtureRequest, opened: ExitStack) -> MakeStream
     if request.param == "polled_fake":
         return lambda *, shards=1: PolledFakeStream(shards)
     if request.param == "pushed_fake":
-        return lambda *, shards=1: PushedFakeStream(shards, opened)
+        server: FanOutServer = request.getfixturevalue("fan_out_server")
+        return lambda *, shards=1: PushedFakeStream(shards, server, opened)
     endpoint: KinesisEndpoint = request.getfixturevalue(request.param)
     return lambda *, shards=1: EndpointStream(endpoint, shards)
 

@@ -12,9 +12,10 @@ from tests.fan_out.service import OPERATIONS, FanOutService, answer_json
 class FanOutServer:
     """A context manager. It knows only the operations of fan-out."""
 
-    def __init__(self, service: FanOutService) -> None:
+    def __init__(self, service: FanOutService | None = None) -> None:
         self.service = service
-        handler = type("_CallOfThisServer", (_Call,), {"service": service})
+        """Whom calls are for from now on."""
+        handler = type("_CallOfThisServer", (_Call,), {"owner": self})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._server.daemon_threads = True
         self._server.block_on_close = False
@@ -31,7 +32,8 @@ class FanOutServer:
         )
 
     def close(self) -> None:
-        self.service.closed.set()
+        if self.service is not None:
+            self.service.closed.set()
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
@@ -48,13 +50,14 @@ class FanOutServer:
 class _Call(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
-    service: FanOutService
+    owner: FanOutServer
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         operation = self.headers.get("X-Amz-Target", "").rpartition(".")[2]
-        if operation in OPERATIONS:
-            self.service.answer(self, operation, body)
+        service = self.owner.service
+        if operation in OPERATIONS and service is not None:
+            service.answer(self, operation, body)
         else:
             answer_json(self, 400, {"__type": "UnknownOperationException", "message": operation})
 

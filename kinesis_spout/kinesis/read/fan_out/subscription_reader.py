@@ -269,11 +269,10 @@ class SubscriptionReader:
             self._cut(link, str(error))
             return False
         for frame in frames:
-            failure = _take_in(subscription, frame)
+            failure = _take_in(link, frame)
             if failure is not None:
                 self._failed(link, failure)
                 return False
-            link.has_brought = True
         if subscription.at_end:
             self._dropped(subscription)
         elif body.ended:
@@ -309,11 +308,13 @@ class SubscriptionReader:
         self._loop.at(since + silence_seconds, partial(self._look_whether_alive, link, pushed))
 
 
-def _take_in(subscription: Subscription, frame: EventStreamMessage) -> KinesisSpoutError | None:
+def _take_in(link: _Link, frame: EventStreamMessage) -> KinesisSpoutError | None:
     """Queue the event in a frame; give the error that it is instead."""
+    subscription = link.subscription
     try:
-        event = event_of(frame, f"SubscribeToShard of {subscription.shard_id!r}")
+        event = event_of(frame, f"SubscribeToShard of shard {subscription.shard_id!r}")
         if event is not None:
+            link.has_brought = True
             subscription.take_in(event, len(frame.payload))
     except KinesisSpoutError as error:
         return error
