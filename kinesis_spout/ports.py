@@ -36,7 +36,7 @@ def is_same_creation(one: float, other: float) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """One answer of GetRecords."""
+    """One answer of GetRecords, or what was pushed since the last page."""
 
     records: Sequence[Record]
     """In shard order; may be empty although more follows."""
@@ -48,6 +48,10 @@ class Page:
     """The shard is closed, and this is its last page: nothing ever follows."""
     child_shards: tuple[Shard, ...] = ()
     """On the last page of a closed shard: the shards that continue it."""
+    says_nothing: bool = False
+    """Nothing was pushed since the last page. It is empty, and what it says of the tip is what that one said."""
+    pushed_at: float | None = None
+    """When the last of it was pushed, at the latest: the clock's monotonic time. None: it was asked for now."""
 
 
 class ShardLister(Protocol):

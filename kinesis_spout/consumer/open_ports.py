@@ -1,13 +1,14 @@
 """From settings to the real world: Kinesis, ZooKeeper, and where dead letters go."""
 
 from contextlib import ExitStack
+from functools import partial
 
 from msgspec.structs import asdict
 
 from kinesis_spout.clock import SystemClock
-from kinesis_spout.consumer.ports import Ports
+from kinesis_spout.consumer.ports import OpenGetter, Ports
 from kinesis_spout.dead_letters.sink_url import open_sink
-from kinesis_spout.kinesis import KinesisClientSettings, KinesisShardLister, PollingShardGetter
+from kinesis_spout.kinesis import FanOutStream, KinesisClientSettings, KinesisShardLister, PollingShardGetter
 from kinesis_spout.ports import ShardGetter
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.kinesis_client import client_settings as settings_of_client
@@ -47,7 +48,7 @@ def open_ports(config: SpoutConfig) -> Ports:
         clock = SystemClock()
         lister = KinesisShardLister(client, config.stream, clock=clock)
 
-        def open_getter(shard_id: str, position: Position) -> ShardGetter:
+        def open_polling(shard_id: str, position: Position) -> ShardGetter:
             return PollingShardGetter(
                 client,
                 stream=config.stream,
@@ -58,9 +59,17 @@ def open_ports(config: SpoutConfig) -> Ports:
                 clock=clock,
             )
 
+        open_getter: OpenGetter = open_polling
+        if config.fan_out_consumer is not None:
+            fan_out = FanOutStream(
+                client, config.stream, consumer_name=config.fan_out_consumer, lister=lister, clock=clock
+            )
+            opened.callback(fan_out.close)
+            open_getter = partial(fan_out.getter, fail_on_data_loss=config.fail_on_data_loss)
         return Ports(
             lister=lister,
             open_getter=open_getter,
+            open_rereader=open_polling,
             store=backend.store,
             coordinator=backend.coordinator,
             group=backend.group,

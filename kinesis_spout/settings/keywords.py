@@ -52,6 +52,8 @@ class SpoutSettings(TypedDict, total=False):
     breaker_failure_ratio: float | None
     breaker_window: int
     max_records_per_fetch: int
+    consumer_mode: Literal["polling", "efo"]
+    consumer_name: str | None
     poll_interval_seconds: float
     idle_poll_interval_seconds: float
     shard_list_interval_seconds: float

@@ -22,13 +22,14 @@ of the caches: eight of them need a quarter more CPU than one after the other.""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrowPage:
-    """One answer of GetRecords as columns; its other fields mean what ``kinesis_spout.ports.Page`` says."""
+    """A page as columns; its other fields mean what ``kinesis_spout.ports.Page`` says."""
 
     batch: pa.RecordBatch
     size_bytes: int
     millis_behind_latest: int
     at_end: bool
     child_shards: tuple[Shard, ...] = ()
+    says_nothing: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,6 +64,7 @@ class BufferedShardGetter:
         self.retries = 0
         self.millis_behind_latest: int | None = None
         """Of the last page fetched; None before the first."""
+        getter.when_ready(self._came)
         prefetcher.submit(self._fetch, getter.ready_at)
 
     def poll(self) -> Record | None:
@@ -126,6 +127,11 @@ class BufferedShardGetter:
             self._closed = True
             self._records.clear()
             self._bytes = 0
+        self._getter.close()
+
+    def _came(self) -> None:
+        """Fetch at once what was pushed. Called on any thread."""
+        self._prefetcher.hasten(self._fetch)
 
     def _fetch(self) -> float | None:
         """Fetch a page, on a thread of the prefetcher. See ``prefetcher.Fetch``."""
@@ -140,7 +146,7 @@ class BufferedShardGetter:
             page = self._getter.read(limit)
         except Exception as error:  # noqa: BLE001 - not hidden: retried visibly, or raised by the next poll
             return self._failed(error)
-        if self.last_error is not None or self.millis_behind_latest is None:
+        if not page.says_nothing and (self.last_error is not None or self.millis_behind_latest is None):
             self._worked()
         return self._keep(page)
 
@@ -157,14 +163,15 @@ class BufferedShardGetter:
         with self._lock:
             if self._closed:
                 return None
-            self.last_error = None
-            self.millis_behind_latest = page.millis_behind_latest
+            if not page.says_nothing:
+                self.last_error = None
+                self.millis_behind_latest = page.millis_behind_latest
             self._records.extend(page.records)
             self._bytes += sum(map(_weight, page.records))
             if page.at_end:
                 self._last_page = page
                 return None
-        idle = not page.records and not page.millis_behind_latest
+        idle = page.says_nothing or (not page.records and not page.millis_behind_latest)
         earliest = self._clock.monotonic() + self._idle_seconds if idle else 0.0
         return max(self._getter.ready_at, earliest)
 

@@ -7,6 +7,7 @@ again when a slice of it ends, or a little later.
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final
 
 from kinesis_spout.consumer.consumer import Consumer
@@ -121,11 +122,22 @@ class TipPoller:
         assert state is not None
         if shard.getter is None:
             shard.getter = self._consumer.ports.open_getter(shard_id, state.position)
+            shard.getter.when_ready(partial(self._call, partial(self._came, shard_id, shard)))
             # From here on the driver reads on; the executors' last iterator would lead back.
             shard.cursor = Cursor()
         shard.fetching_since = now
+        shard.has_news = False
         self._under_way += 1
         self._fetchers.submit(self._fetch, shard_id, shard, shard.getter)
+
+    def _came(self, shard_id: str, shard: DriverShard) -> None:
+        """Read at once what was pushed, or as soon as what was read before is carried away."""
+        if self._shards.get(shard_id) is not shard:
+            return
+        shard.has_news = True
+        if shard.is_idle:
+            shard.next_poll_at = min(shard.next_poll_at, self._consumer.now)
+            self.look_again(shard_id)
 
     def reading_failed(self, shard_id: str, shard: DriverShard, error: Exception) -> None:
         """Decide what an error of reading means for its shard, wherever it was read."""
@@ -176,21 +188,23 @@ class TipPoller:
             return
         now = self._consumer.now
         shard.take_in(page)
-        self._consumer.read_errors.worked(shard_id)
+        if not page.says_nothing:
+            self._consumer.read_errors.worked(shard_id)
+            self.recovered(shard)
         if page.records and self.arrived_at is None:
             self.arrived_at = now
-        self.recovered(shard)
         self._consumer.counters.bytes_read += page.size_bytes
         self._consumer.sharing.read_bytes[shard_id] += page.size_bytes
         full = (
             len(page.records) >= self._settings.records_per_fetch
             or page.millis_behind_latest > _BEHIND_MILLIS
         )
-        self._manager.page_fetched(shard_id, full=full and not page.at_end)
+        full &= not page.at_end and not self._settings.driver_reads_all
+        self._manager.page_fetched(shard_id, full=full)
         period = shard.poll_period(self._tick_seconds, self._settings.idle_poll_seconds)
         # A poll that began a little late must not cost the shard a tick: the getter waits for the read limits.
         earliest = getter.ready_at - ALLOWANCE * self._settings.poll_seconds
-        shard.next_poll_at = aligned(max(earliest, now), period)
+        shard.next_poll_at = now if shard.has_news else aligned(max(earliest, now), period)
         shard.read_at = getter.ready_at
         self._schedule.put(shard_id, shard.next_poll_at, period)
         self.end_if_carried(shard_id, shard)

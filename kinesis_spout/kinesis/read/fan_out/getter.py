@@ -9,7 +9,8 @@ An error ends the connection; it is raised by a read, once, after what came befo
 
 import random
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.errors import DataLoss, KinesisSpoutError
@@ -31,6 +32,12 @@ from shard_state import Position
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
+
+
+LOOK_EVERY_SECONDS: Final = 1.0
+"""A shard is asked so often although nobody said that something was pushed. It costs microseconds."""
+PUSH_SECONDS: Final = 1.0
+"""So long an event may be under way: it says nothing of what was put later than that before it came."""
 
 
 class FanOutStream:
@@ -110,8 +117,8 @@ class FanOutStream:
 class FanOutShardGetter:
     """A ``ShardGetter`` over a subscription. Mutable, not thread-safe, to be closed.
 
-    Made by ``FanOutStream.getter``. A read waits for nothing but ``ready_at``: it gives an empty page until
-    something was pushed. There is no read limit, so ``ready_at`` lies ahead only after errors.
+    Made by ``FanOutStream.getter``. A read waits for nothing, but after an error: it gives an empty page until
+    something was pushed. There is no read limit: ``ready_at`` only says when to ask again although nothing came.
     """
 
     def __init__(
@@ -138,6 +145,8 @@ class FanOutShardGetter:
         self._subscription = self._subscription_from(self._position)
         self._is_open = False
         self._millis_behind = 0
+        self._in_vain_until = 0.0
+        self._says_nothing = True
         self._last: GetRecordsReply | None = None
         self.data_losses = 0
         """How often a position was given up (``fail_on_data_loss`` is off)."""
@@ -150,18 +159,19 @@ class FanOutShardGetter:
 
     @property
     def ready_at(self) -> float:
-        """The clock's monotonic time before which the shard is not subscribed to again."""
-        return self._pacing.ready_at
+        """The clock's monotonic time before which asking is in vain, unless something is pushed."""
+        return max(self._pacing.ready_at, self._in_vain_until)
 
     def read(self, limit: int) -> Page:
         """Give what was pushed; see the port. After the end: the empty last page again."""
-        return page_of(
-            self._next_reply(limit, RecordsForm()), stream=self._fan_out.stream, shard_id=self._shard_id
-        )
+        reply = self._next_reply(limit, RecordsForm())
+        page = page_of(reply, stream=self._fan_out.stream, shard_id=self._shard_id)
+        pushed_at = self._subscription.taken_up_to - PUSH_SECONDS
+        return replace(page, says_nothing=self._says_nothing, pushed_at=pushed_at)
 
     def read_arrow(self, limit: int) -> ArrowPage:
         """Give what was pushed as columns; otherwise the same as ``read``."""
-        return self._next_reply(limit, self._arrow).page
+        return replace(self._next_reply(limit, self._arrow).page, says_nothing=self._says_nothing)
 
     def when_ready(self, call: Callable[[], None]) -> None:
         """Have ``call`` made when a read has become worth while; see the port."""
@@ -175,6 +185,7 @@ class FanOutShardGetter:
     def _next_reply(self, limit: int, form: ReplyForm[Reply]) -> Reply:
         check_limit(limit)
         if self._last is not None:
+            self._says_nothing = False
             return form.convert(self._last)
         self._clock.sleep(self._pacing.ready_at - self._clock.monotonic())
         if not self._is_open:
@@ -196,10 +207,13 @@ class FanOutShardGetter:
 
     def _reply_of(self, events: Sequence[ShardEvent]) -> GetRecordsReply:
         """Make one reply of events that follow each other."""
+        self._says_nothing = not events
         if not events:
+            self._in_vain_until = self._clock.monotonic() + LOOK_EVERY_SECONDS
             return GetRecordsReply(
                 records=[], next_shard_iterator="", millis_behind_latest=self._millis_behind
             )
+        self._in_vain_until = 0.0
         self._pacing.pushed()
         reply = events[-1].to_reply()
         if len(events) > 1:

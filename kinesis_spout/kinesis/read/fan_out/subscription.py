@@ -9,6 +9,7 @@ Events wait in a queue that is bounded in bytes. While it is full the socket is 
 sending; a connection that does not survive the pause is replaced when there is room again.
 """
 
+import math
 import threading
 from bisect import bisect_right
 from collections import deque
@@ -56,6 +57,9 @@ class Subscription:
         """Of the last record taken in."""
         self._failure: KinesisSpoutError | None = None
         self._closed = False
+        self._heard_at = -math.inf
+        self.taken_up_to = -math.inf
+        """When the last event came of what was taken out: the clock's monotonic time."""
         self.at_end = False
         """The last event of the shard was taken in."""
 
@@ -82,8 +86,8 @@ class Subscription:
 
     # The I/O thread
 
-    def take_in(self, event: ShardEvent, size_bytes: int) -> None:
-        """Queue an event."""
+    def take_in(self, event: ShardEvent, size_bytes: int, now: float) -> None:
+        """Queue an event, which came at ``now`` (monotonic)."""
         if event.records and int(event.records[0].sequence_number) <= self._last_number:
             first = bisect_right(
                 event.records, self._last_number, key=lambda record: int(record.sequence_number)
@@ -97,6 +101,7 @@ class Subscription:
             elif event.records:
                 self._place = Position.after(SequenceNumber(self._last_number))
             self.at_end = event.at_end
+            self._heard_at = now
             if self._events and not event.records and not event.at_end and not self._events[-1].event.records:
                 # Of events that only say how far behind they are, the newest counts.
                 self._events[-1].event = event
@@ -141,6 +146,7 @@ class Subscription:
                 self._events.popleft()
                 self._bytes -= waiting.size_bytes
             self._has_news &= bool(self._events)
+            self.taken_up_to = self._heard_at
             return taken, was_full and not self.is_full
 
     def close(self) -> None:

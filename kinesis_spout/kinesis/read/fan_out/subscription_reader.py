@@ -136,6 +136,8 @@ class SubscriptionReader:
     # Connecting
 
     def _opened(self, subscription: Subscription) -> None:
+        if subscription.closed:
+            return
         link = self._links.setdefault(subscription, _Link(subscription=subscription))
         if link.pushed is None and not link.is_subscribing:
             self._connect(link)
@@ -315,7 +317,7 @@ def _take_in(link: _Link, frame: EventStreamMessage) -> KinesisSpoutError | None
         event = event_of(frame, f"SubscribeToShard of shard {subscription.shard_id!r}")
         if event is not None:
             link.has_brought = True
-            subscription.take_in(event, len(frame.payload))
+            subscription.take_in(event, len(frame.payload), link.heard_at)
     except KinesisSpoutError as error:
         return error
     except Exception as error:  # noqa: BLE001 - not hidden: whoever reads the shard raises it
