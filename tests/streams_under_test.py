@@ -11,12 +11,11 @@ import pytest
 from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.errors import KinesisError
 from kinesis_spout.kinesis import KinesisShardLister, PollingShardGetter
-from kinesis_spout.kinesis.read.fan_out.getter import FanOutStream
-from kinesis_spout.kinesis.read.fan_out.subscription_reader import SubscriptionPeriods
 from kinesis_spout.ports import Page, ShardGetter, ShardLister
 from kinesis_spout.record import Record
 from kinesis_spout.testing import InMemoryShardGetter, InMemoryShardLister, InMemoryStream, ManualClock
 from shard_state import Position, SequenceNumber
+from tests.fan_out.pushed_stream import serve, subscribed
 from tests.fan_out.server import FanOutServer
 from tests.fan_out.service import FanOutService
 from tests.in_memory_kinesis_client import CODES, InMemoryKinesisClient
@@ -127,19 +126,8 @@ class PushedFakeStream(FakeStream):
         self.clock = LeapingClock()  # type: ignore[assignment] - sockets need real time to pass
         self.stream = InMemoryStream(shards=shards, clock=self.clock)
         self.name = self.stream.name
-        self.service = FanOutService(lambda: InMemoryKinesisClient(self.stream), again_after_seconds=0.0)
-        server.service = self.service
-        opened.callback(self.service.closed.set)
-        self.fan_out = FanOutStream(
-            server.settings().connect(),
-            self.name,
-            consumer_name="app",
-            lister=self.lister(),
-            periods=SubscriptionPeriods(again_after_seconds=0.0),
-            clock=self.clock,
-            jitter=lambda: 0.0,
-        )
-        opened.callback(self.fan_out.close)
+        self.service = serve(self.stream, server, opened)
+        self.fan_out = subscribed(self.stream, server, opened, clock=self.clock)
 
     def needs(self, *abilities: str) -> None:
         if POLLED in abilities:

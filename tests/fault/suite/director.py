@@ -82,7 +82,7 @@ class Director:
             for number in range(1, plan.consumers + plan.on_spark + 1)
         ]
         if plan.reads_by_fan_out:
-            self._lanes.append(self._lane("fan-out", FAN_OUT_FAULTS, (0.5, 2.0)))
+            self._lanes.append(self._lane("fan-out", FAN_OUT_FAULTS, (1.0, 3.0)))
         if plan.on_spark:
             self._lanes.append(self._lane("Spark", SPARK_FAULTS, (8.0, 20.0)))
         self._lanes += [

@@ -254,16 +254,21 @@ def _push(fault: PushFault) -> Callable[[World, Random], End | None]:
             return None
         before = service.counts[fault.name]
         service.push_faults.append(fault)
-        return lambda: service.counts[fault.name] > before
+
+        def end() -> bool:
+            service.push_faults.clear()  # of what nobody met nothing stays, or there would be more and more of it
+            return service.counts[fault.name] > before
+
+        return end
 
     return begin
 
 
 FAN_OUT_FAULTS: Final = (
     WorldFault(kind="subscription taken over", weight=3, seconds=(0.2, 0.5), begin=_take_over),
-    WorldFault(kind="subscription cut in a frame", weight=3, seconds=(0.3, 1), begin=_push(PushFault.CUT)),
-    WorldFault(kind="subscription ended", weight=2, seconds=(0.3, 1), begin=_push(PushFault.ENDED)),
-    WorldFault(kind="damaged frame", weight=1, seconds=(0.3, 1), begin=_push(PushFault.BAD_CHECKSUM)),
+    WorldFault(kind="subscription cut in a frame", weight=3, seconds=(1, 1.5), begin=_push(PushFault.CUT)),
+    WorldFault(kind="subscription ended", weight=2, seconds=(1, 1.5), begin=_push(PushFault.ENDED)),
+    WorldFault(kind="damaged frame", weight=1, seconds=(1, 1.5), begin=_push(PushFault.BAD_CHECKSUM)),
 )
 
 

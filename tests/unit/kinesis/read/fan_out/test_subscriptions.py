@@ -13,11 +13,11 @@ from kinesis_spout.kinesis.errors import ResourceInUse
 from kinesis_spout.kinesis.read.fan_out.getter import FanOutShardGetter, FanOutStream
 from kinesis_spout.kinesis.read.fan_out.subscription_reader import SubscriptionPeriods
 from kinesis_spout.record import Record
-from kinesis_spout.testing import InMemoryShardLister, InMemoryStream
+from kinesis_spout.testing import InMemoryStream
 from shard_state import Position
+from tests.fan_out.pushed_stream import serve, subscribed
 from tests.fan_out.server import FanOutServer
 from tests.fan_out.service import FanOutService, PushFault
-from tests.in_memory_kinesis_client import InMemoryKinesisClient
 
 SHARD = "shardId-000000000000"
 DEADLINE_SECONDS = 20.0
@@ -32,25 +32,17 @@ class Bench:
         self.opened = opened
 
     def serve(self, **options: Any) -> FanOutService:
-        self.service = FanOutService(
-            lambda: InMemoryKinesisClient(self.stream), **{"again_after_seconds": 0.0, **options}
-        )
-        self.server.service = self.service
-        self.opened.callback(self.service.closed.set)
+        self.service = serve(self.stream, self.server, self.opened, **options)
         return self.service
 
     def fan_out(self, *, queue_bytes: int = 1 << 20, **periods: float) -> FanOutStream:
-        fan_out = FanOutStream(
-            self.server.settings().connect(),
-            "stream",
-            consumer_name="app",
-            lister=InMemoryShardLister(self.stream),
+        return subscribed(
+            self.stream,
+            self.server,
+            self.opened,
             queue_bytes=queue_bytes,
             periods=SubscriptionPeriods(**{"again_after_seconds": 0.0, **periods}),
-            jitter=lambda: 0.0,
         )
-        self.opened.callback(fan_out.close)
-        return fan_out
 
     def put(self, first: int, after: int, *, size: int = 0) -> None:
         for number in range(first, after):
