@@ -32,7 +32,7 @@ MAIN_TESTS := tests/integration tests/wheel
 ARGS ?=
 CANDIDATES := $(or $(PYTHON),python3.13 python3.12 python3.11 python3)
 
-.PHONY: help demo demo-topology test test-oldest fault bench docs lint clean set-up java engine mermaid
+.PHONY: help demo demo-topology test test-oldest test-aws fault bench docs lint clean set-up java engine mermaid
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -65,6 +65,9 @@ test-oldest: set-up  ## what touches Spark, under the oldest PySpark that is sup
 
 fault: set-up  ## consumers under kills, cuts, outages and resharding, judged at the end; ARGS="--events 1000 --seed 7"
 	@$(BIN)/python -m tests.fault.suite $(ARGS)
+
+test-aws: set-up  ## whether all holds in your account of AWS: makes a stream, asks first, removes it; ARGS="--yes --profile me"
+	@$(BIN)/python -m tests.aws $(ARGS)
 
 bench: set-up  ## every benchmark, with its figures; benchmarks/README.md tells how to choose
 	@$(BIN)/python benchmarks/run.py $(ARGS)

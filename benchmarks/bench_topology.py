@@ -8,11 +8,14 @@ Every row is checked: the spout acked exactly the records that were sent, and ea
 tuples as it must.
 """
 
+import importlib.util
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +29,7 @@ from read_limits import UNPACED_WORKERS, lift_read_limits
 from topology_components import Ack, Count, Key, PassOn, Repeat
 
 from kinesis_spout import KinesisSpout
+from kinesis_spout.multilang import ShellBolt
 from kinesis_spout.topology import TopologyBuilder
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
 
@@ -34,6 +38,7 @@ SIZE_BYTES: Final = 100
 CORES: Final = 2
 HANDLER: Final = "foreach_record, nothing done"
 _LOOK_EVERY_SECONDS: Final = 0.02
+_BARE_CHILD: Final = Path(__file__).parent / "multilang_children" / "bare_bolt.py"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +52,8 @@ class Way:
     options: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     goal_tuples_per_second: int | None = None
+    share: float = 1.0
+    """Of the records; less where each costs much."""
 
 
 def _fused(bolts: int) -> Callable[[TopologyBuilder], None]:
@@ -75,6 +82,11 @@ def _counted(builder: TopologyBuilder) -> None:
     builder.set_bolt("end", Count(), CORES).fields_grouping("key", ["key"])
 
 
+def _shell(builder: TopologyBuilder) -> None:
+    bare = ShellBolt([sys.executable, str(_BARE_CHILD), "--acks-only"])
+    builder.set_bolt("end", bare, CORES).shuffle_grouping("orders")
+
+
 WAYS: Final = {
     HANDLER: Way(wire=None),
     "1 fused bolt": Way(wire=_fused(1), tuples={"end": 1}, goal_tuples_per_second=500_000),
@@ -88,7 +100,11 @@ WAYS: Final = {
         wire=_exchanged, tuples={"key": 1, "end": 1}, options={"ackers": 0}
     ),
     "a fused bolt, then keyed state": Way(wire=_counted, tuples={"key": 1, "end": 1}),
+    "1 shell bolt, a bare child": Way(wire=_shell, tuples={"end": 1}, share=0.1),
 }
+
+PEERS: Final = {"map": "bytewax, a fused step", "keyed": "bytewax, a step, then keyed state"}
+"""What else runs tuples through Python and installs from PyPI, by its way in ``bytewax_flow``."""
 
 
 def figures(*, quick: bool, only: Sequence[str] = ()) -> Iterator[Figure | Step]:
@@ -113,17 +129,38 @@ def figures(*, quick: bool, only: Sequence[str] = ()) -> Iterator[Figure | Step]
                 continue
             yield Step(what)
             directory = Path(name) / str(at)
+            part = replace(
+                load,
+                records=int(load.records * way.share),
+                warm_up_records=int(load.warm_up_records * way.share),
+            )
             config = spout_config(
                 kinesis.settings,
-                load.stream(f"way{at}"),
+                part.stream(f"way{at}"),
                 directory,
                 app=f"way{at}",
                 zookeeper=zookeeper.connect_string,
                 **way.settings,
             )
             with _Reading(KinesisSpout(config, scheme="text"), spark, way, directory) as reading:
-                costs[what] = cost_of(reading, kinesis, f"way{at}", load)
+                costs[what] = cost_of(reading, kinesis, f"way{at}", part)
             yield _figure(what, way, costs)
+
+    for way, what in PEERS.items():
+        if not only or any(word in what for word in only):
+            yield Step(what)
+            yield _peer(way, what, 200_000 if quick else 1_000_000)
+
+
+def _peer(way: str, what: str, tuples: int) -> Figure:
+    note, cpu_seconds = "tuples in memory, no stream is read; nothing is acked", None
+    if importlib.util.find_spec("bytewax") is None:
+        note = "bytewax is not installed"
+    else:
+        command = [sys.executable, str(Path(__file__).parent / "bytewax_flow.py"), way, str(tuples)]
+        done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=DEADLINE_SECONDS)
+        cpu_seconds = float(done.stdout) * 1e6 / tuples
+    return Figure(what=what, value=cpu_seconds, unit="CPU s/million records", note=note)
 
 
 def _figure(what: str, way: Way, costs: Mapping[str, Cost]) -> Figure:

@@ -14,8 +14,20 @@ RECORD_COLUMNS: Final = {
     "approximateArrivalTimestamp": "timestamp",
 }
 """Types are Spark's, by the names that SQL has for them."""
-EXTRA_COLUMNS: Final = {"encryptionType": "string", "millisBehindLatest": "bigint"}
-"""Further columns, for those who ask for them. The second is of the page: reading again may give another value."""
+EXTRA_COLUMNS: Final = {
+    "encryptionType": "string",
+    "millisBehindLatest": "bigint",
+    "subSequenceNumber": "bigint",
+    "explicitHashKey": "string",
+}
+"""Further columns, for those who ask for them. The second is of the page: reading again may give another value.
+The last two are of user records that came in an aggregated record, and null for others."""
+
+HANDLED_COLUMNS: Final = RECORD_COLUMNS | {
+    name: EXTRA_COLUMNS[name] for name in ("subSequenceNumber", "explicitHashKey")
+}
+"""The columns that a handler of DataFrames or Arrow batches is given. Rows that came in one aggregated record have
+one ``sequenceNumber``, and are told apart by ``subSequenceNumber``."""
 
 ARROW_TYPES: Final = {
     "string": pa.string(),
@@ -34,3 +46,4 @@ def as_arrow(columns: Mapping[str, str]) -> pa.Schema:
 
 
 SCHEMA: Final = as_arrow(RECORD_COLUMNS)
+HANDLED_SCHEMA: Final = as_arrow(HANDLED_COLUMNS)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from shard_state import Assignment, Checkpoint, GroupMember
+from shard_state import Assignment, Checkpoint, GroupMember, Halt
 
 DEFAULT_SESSION_TIMEOUT_SECONDS: Final = 6.0
 """How long a member may be silent before it loses its shards, unless a setting says otherwise."""
@@ -186,6 +186,32 @@ class Group(Protocol):
 
     def end_drain(self, member: str) -> None:
         """Let a member have shards again. Does nothing for one that is not drained.
+
+        Raises:
+            StoreUnavailable: retriable.
+        """
+        ...
+
+    def halt(self, shard_id: str | None) -> None:
+        """Pause a shard, for an operator, or the whole application (None), until ``end_halt``.
+
+        It is stored, and outlives every member. Of what is paused already nothing changes.
+
+        Raises:
+            StoreUnavailable: retriable.
+        """
+        ...
+
+    def end_halt(self, shard_id: str | None) -> Halt:
+        """End the pause of a shard that is paused by itself, or (None) all pauses of operators; give what ended.
+
+        Raises:
+            StoreUnavailable: some may be ended; calling again is safe.
+        """
+        ...
+
+    def halted(self) -> Halt:
+        """Give what is paused by an operator. Asks nobody while nothing has changed.
 
         Raises:
             StoreUnavailable: retriable.

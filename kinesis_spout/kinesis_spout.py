@@ -4,18 +4,21 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kinesis_spout.consumer.open_ports import open_ports
+from kinesis_spout.consumer.streams.joint_ports import JointPorts
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.record import Record
 from kinesis_spout.settings import SpoutConfig
-from kinesis_spout.tuples.record_spout import RecordSpout
+from kinesis_spout.tuples.streams_spout import StreamsSpout
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
-    from kinesis_spout.consumer.ports import Companion
+    from kinesis_spout.consumer.ports import Companion, Ports
     from kinesis_spout.spark.driver.query import SpoutQuery
+    from kinesis_spout.spark.streams.batch_slots import BatchSlots
+    from kinesis_spout.spark.streams.streams_query import StreamsQuery
     from kinesis_spout.spark.tasks.dataframe import Collector
     from kinesis_spout.spark.tasks.delivery import Handler
     from kinesis_spout.spark.tasks.handlers import ArrowCollector
@@ -23,8 +26,8 @@ if TYPE_CHECKING:
     from kinesis_spout.spark.tasks.task import TaskSettings
 
 
-class KinesisSpout(RecordSpout):
-    """Reads a Kinesis stream reliably: every record ends acked, or in the dead letters.
+class KinesisSpout(StreamsSpout):
+    """Reads a Kinesis stream, or several, reliably: every record ends acked, or in the dead letters.
 
     Plain Python uses Storm's verbs (``open``, ``next_tuple``, ``ack``, ``fail``; see ``RecordSpout``). On Spark
     one of the ``foreach_`` methods starts a query, whose handler runs for every record on the executors. Each
@@ -131,9 +134,38 @@ class KinesisSpout(RecordSpout):
         from kinesis_spout.spark.tasks.jobs import classic_context  # noqa: PLC0415
 
         context, config = classic_context(spark), config or self.config
+        if config.is_several:
+            return self._start_several(config, context, make_runner, name, door=door, companion=companion)
         runner = make_runner(context, task_settings(config))
         ports = self._given_ports or open_ports(config)
         return start_query(config, ports, context, runner, name, door=door, companion=companion)
+
+    def _start_several(
+        self,
+        config: SpoutConfig,
+        context: "SparkContext",
+        make_runner: "Callable[[SparkContext, TaskSettings], BatchRunner]",
+        name: str | None,
+        *,
+        door: str,
+        companion: "Companion | None",
+    ) -> "StreamsQuery":
+        from kinesis_spout.spark.driver.query import start_query, task_settings  # noqa: PLC0415
+        from kinesis_spout.spark.streams.streams_query import start_streams_query  # noqa: PLC0415
+
+        if companion is not None:
+            raise InvalidConfig(
+                f"stream: expected one stream for a topology that keeps state, got {config.stream!r}: state is "
+                "stored in one transaction with the progress of its stream. Read each stream with a topology of "
+                "its own, or put what they have in common on one stream"
+            )
+
+        def start_one(of_one: SpoutConfig, ports: "Ports", name: str, slots: "BatchSlots") -> "SpoutQuery":
+            runner = make_runner(context, task_settings(of_one))
+            return start_query(of_one, ports, context, runner, name, door=door, slots=slots)
+
+        ports = self._given_streams_ports or JointPorts(config)
+        return start_streams_query(config, ports, start_one, name or config.app)
 
     def _run(self, spark: "SparkSession", handler: "Handler", name: str | None, *, door: str) -> "SpoutQuery":
         from kinesis_spout.spark.pickled_handler import PickledHandler  # noqa: PLC0415

@@ -36,10 +36,11 @@ def is_same_creation(one: float, other: float) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """One answer of GetRecords, or what was pushed since the last page."""
+    """One answer of GetRecords, or what was pushed since the last page; its aggregated records taken apart."""
 
     records: Sequence[Record]
-    """In shard order; may be empty although more follows."""
+    """In shard order; may be empty although more follows, and many more than the limit asked for: that counts an
+    aggregated record as one."""
     size_bytes: int
     """What the records' data and keys weigh against the read limit."""
     millis_behind_latest: int
@@ -48,6 +49,18 @@ class Page:
     """The shard is closed, and this is its last page: nothing ever follows."""
     child_shards: tuple[Shard, ...] = ()
     """On the last page of a closed shard: the shards that continue it."""
+    kinesis_records: int | None = None
+    """How many records these are to Kinesis; None: as many as ``records``."""
+    damaged_aggregates: int = 0
+    """How many of them begin like an aggregated record and are damaged: they are given as they are."""
+    records_outside_shard: int = 0
+    """How many user records lie outside the shard by their hash keys. They are given here, and nowhere else."""
+
+    def holds_at_least(self, limit: int) -> bool:
+        """Tell whether Kinesis gave as many records as it was asked for: then there are more."""
+        count = len(self.records) if self.kinesis_records is None else self.kinesis_records
+        return count >= limit
+
     says_nothing: bool = False
     """Nothing was pushed since the last page. It is empty, and what it says of the tip is what that one said."""
     pushed_at: float | None = None
@@ -76,7 +89,7 @@ class ShardGetter(Protocol):
 
     @property
     def position(self) -> Position:
-        """From where the next page comes: after the last record fetched, or the start."""
+        """From where the next page comes: after the last record fetched (all of an aggregate), or the start."""
         ...
 
     @property
@@ -87,7 +100,9 @@ class ShardGetter(Protocol):
     def read(self, limit: int) -> Page:
         """Fetch at most ``limit`` records (1 to 10,000), waiting for ``ready_at`` first.
 
-        Where Kinesis pushes records, that is what came since the last read: an empty page, often.
+        The limit counts the records of Kinesis. Aggregated ones are taken apart: ``Page.records`` are the user
+        records inside, from the start position on where that lies in the middle of an aggregate. Where Kinesis
+        pushes records, a page is what came since the last read: an empty one, often.
 
         Iterators are obtained, kept and renewed inside. A throttle moves ``ready_at`` and raises; the place
         in the shard is kept by every error, so that the same call may simply be made again.

@@ -5,12 +5,15 @@ added by the getter. One object per record, no copy in between.
 """
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
 
 from shard_state import SequenceNumber
 from shard_state.sequence_number import WHOLE
+
+_USER_RECORD_BYTES: Final = 200
+"""What the objects of a user record take, roughly."""
 
 
 class Record(msgspec.Struct):
@@ -47,15 +50,29 @@ class Record(msgspec.Struct):
         return SequenceNumber(int(self.sequence_number), WHOLE if sub is None else sub)
 
     @property
+    def sequence_text(self) -> str:
+        """What ``str(self.sequence)`` gives: ``"123"``, or ``"123:4"`` of a user record in an aggregate."""
+        if self.sub_sequence_number is None:
+            return self.sequence_number
+        return f"{self.sequence_number}:{self.sub_sequence_number}"
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes of a buffer: its data and key, and of a user record also the objects around them.
+
+        Of user records a page may hold hundreds of thousands, which weigh little else.
+        """
+        size = len(self.data) + len(self.partition_key or "")
+        return size if self.sub_sequence_number is None else size + _USER_RECORD_BYTES
+
+    @property
     def message_id(self) -> str:
         """``shardId:sequence``: unique within the stream, the same at every delivery, and in a dead letter.
 
         Of a user record in an aggregate: ``shardId:sequence:sub``. What ``RecordSpout.next_tuple`` gives adds
         which delivery it is.
         """
-        if self.sub_sequence_number is None:
-            return f"{self.shard_id}:{self.sequence_number}"
-        return f"{self.shard_id}:{self.sequence_number}:{self.sub_sequence_number}"
+        return f"{self.shard_id}:{self.sequence_text}"
 
     @property
     def arrival(self) -> datetime | None:

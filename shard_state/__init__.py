@@ -6,6 +6,7 @@ from shard_state.checkpoint import Checkpoint
 from shard_state.circuit_breaker import BreakerEvent, BreakerNotice, BreakerRule, CircuitBreaker, Pause
 from shard_state.group_member import GroupMember, MemberMode
 from shard_state.guarantee import Guarantee
+from shard_state.halt import Halt
 from shard_state.inflight_record_tracker import InflightRecordTracker, RecordEvent
 from shard_state.life_cycle import ShardPhase
 from shard_state.lineage import Shard
@@ -14,6 +15,7 @@ from shard_state.ordered_retries import Order
 from shard_state.position import Position, PositionType
 from shard_state.retry_policy import GiveUp, Retry, RetryPolicy
 from shard_state.retry_queue import RetryQueue
+from shard_state.run_bounds import RunBounds, ShardBound
 from shard_state.sequence_number import SHARD_END, SHARD_START, SequenceNumber
 from shard_state.shard_slices import SliceLimits
 from shard_state.slices import (
@@ -47,6 +49,7 @@ __all__ = [
     "GiveUp",
     "GroupMember",
     "Guarantee",
+    "Halt",
     "InflightRecordTracker",
     "LocalShardState",
     "MemberMode",
@@ -62,8 +65,10 @@ __all__ = [
     "Retry",
     "RetryPolicy",
     "RetryQueue",
+    "RunBounds",
     "SequenceNumber",
     "Shard",
+    "ShardBound",
     "ShardPhase",
     "ShardStatus",
     "SliceKind",

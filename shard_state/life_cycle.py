@@ -2,9 +2,11 @@
 
     WAITING_FOR_PARENTS --parents over--> READY --acquired--> READING --end read--> AT_END
     AT_END --all finished--> FINISHED --end committed--> OVER
+    READING --bound reached--> AT_BOUND
 
-READING, AT_END and FINISHED are the owned states: losing the ownership leads to LOST, and the next owner of the
-shard begins at READING from what is stored. A shard found over in the store is OVER at once. Only
+READING, AT_END, FINISHED and AT_BOUND are the owned states: losing the ownership leads to LOST, and the next owner
+of the shard begins at READING from what is stored. At its bound a shard is read no further by this run
+(``run_bounds``); nothing is stored of that. A shard found over in the store is OVER at once. Only
 OVER, which is in the store, lets the children begin (invariants 7, 8).
 """
 
@@ -19,6 +21,7 @@ class ShardPhase(Enum):
     READY = auto()
     READING = auto()
     AT_END = auto()
+    AT_BOUND = auto()
     FINISHED = auto()
     OVER = auto()
     LOST = auto()
@@ -30,6 +33,7 @@ class ShardEvent(Enum):
     PARENTS_OVER = auto()
     ACQUIRED = auto()
     END_READ = auto()
+    BOUND_REACHED = auto()
     ALL_FINISHED = auto()
     END_COMMITTED = auto()
     FOUND_OVER = auto()
@@ -45,9 +49,10 @@ TRANSITIONS: Final[dict[tuple[ShardPhase, ShardEvent], ShardPhase]] = {
     (_P.READY, _E.ACQUIRED): _P.READING,
     (_P.LOST, _E.ACQUIRED): _P.READING,
     (_P.READING, _E.END_READ): _P.AT_END,
+    (_P.READING, _E.BOUND_REACHED): _P.AT_BOUND,
     (_P.AT_END, _E.ALL_FINISHED): _P.FINISHED,
     (_P.FINISHED, _E.END_COMMITTED): _P.OVER,
-    **{(phase, _E.OWNERSHIP_LOST): _P.LOST for phase in (_P.READING, _P.AT_END, _P.FINISHED)},
+    **{(phase, _E.OWNERSHIP_LOST): _P.LOST for phase in (_P.READING, _P.AT_END, _P.FINISHED, _P.AT_BOUND)},
 }
 """Total: every phase answers every event; a pair that maps to its own phase changes nothing."""
 

@@ -22,6 +22,7 @@ from shard_state.lineage import Shard
 from shard_state.ordered_retries import Order, OrderedRetries
 from shard_state.position import Position
 from shard_state.retry_policy import GiveUp, Retry, RetryPolicy
+from shard_state.run_bounds import ShardBound
 from shard_state.sequence_number import SHARD_END, SequenceNumber
 from shard_state.slices import Exhausted, FailedRecord, OpenRecord, Redelivery, SliceOutcome
 from shard_state.span import Carved, RecordState
@@ -74,6 +75,7 @@ class LocalShardState:
         capacity: Capacity,
         message_timeout_seconds: float | None = None,
         guarantee: Guarantee = Guarantee.AT_LEAST_ONCE,
+        bound: ShardBound | None = None,
     ) -> None:
         self.shard = shard
         self.epoch = checkpoint.epoch
@@ -84,7 +86,9 @@ class LocalShardState:
         self._timeout_seconds = message_timeout_seconds
         self._guarantee = guarantee
         self._claims = Claims()
-        self._is_plain = order is Order.UNORDERED and guarantee is Guarantee.AT_LEAST_ONCE
+        self.bound = bound
+        """Up to where this run reads; None: on and on."""
+        self._is_plain = order is Order.UNORDERED and guarantee is Guarantee.AT_LEAST_ONCE and bound is None
         """Whether to hand out a record changes nothing but the tracker."""
         self._retry = retry
         self._capacity = capacity
@@ -93,6 +97,7 @@ class LocalShardState:
         self._committed_revision = 0
         self._spared: dict[SequenceNumber, int] = {}
         """How many deliveries of unfinished records do not count: they failed while nothing was given up."""
+        self._look_for_bound()
 
     # Reading
 
@@ -138,6 +143,19 @@ class LocalShardState:
         self._step(ShardEvent.END_READ)
         self._check_all_finished()
 
+    def reach_bound(self) -> None:
+        """Note that nothing more of the shard is wanted in this run: the bound is next, or the tip ended it."""
+        self._step(ShardEvent.BOUND_REACHED)
+
+    def _look_for_bound(self) -> None:
+        if self.bound is not None and self.bound.ends_after(self.tracker.last_emitted):
+            self.reach_bound()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether this run has nothing left to do with it: all up to its bound is finished, and that is stored."""
+        return self.phase is ShardPhase.AT_BOUND and not self.tracker.unresolved and not self.is_dirty
+
     # Claiming, where a record is delivered at most once
 
     def claim(self, first: SequenceNumber, last: SequenceNumber) -> bool:
@@ -167,7 +185,9 @@ class LocalShardState:
         """
         tracker, timeout = self.tracker, self._timeout_seconds
         if not self._is_plain or tracker.restored is not None or self.phase is not _READING:
-            return self._emit_with_a_past(sequence, partition_key, now)
+            emission = self._emit_with_a_past(sequence, partition_key, now)
+            self._look_for_bound()
+            return emission
         tracker.emitted(sequence, deadline=None if timeout is None else now + timeout)
         return _FIRST_DELIVERY
 
@@ -192,6 +212,7 @@ class LocalShardState:
         delivered = self._counted(tracker.attempts(sequence))
         tracker.emitted(sequence, attempts=delivered, state=RecordState.WAITING)
         self.retries.wait(sequence, partition_key, self._put_off(delivered, now, random))
+        self._look_for_bound()
         return Emission(deliver=False, held=True, attempt=delivered)
 
     def _emit_with_a_past(self, sequence: SequenceNumber, partition_key: str | None, now: float) -> Emission:
@@ -275,6 +296,20 @@ class LocalShardState:
         self.tracker.apply(sequence, event)
         self.retries.wait(sequence, partition_key, now + decision.delay_seconds)
         return decision
+
+    def expire(self, sequence: SequenceNumber, attempt: int) -> Exhausted | None:
+        """Give up a record that became too old before its delivery number ``attempt`` reached anybody.
+
+        Later records do not wait for it, unless they did already: then as for any that was given up.
+
+        Returns:
+            None if that delivery has ended.
+        """
+        if not self.is_out(sequence, attempt):
+            return None
+        self.tracker.apply(sequence, RecordEvent.EXHAUST)
+        self._changed()
+        return self._expired(sequence, attempt - 1)
 
     def forgive(self, sequence: SequenceNumber) -> None:
         """Let one failure of a record, which counted, not count, unless the record is given up or finished."""
@@ -366,6 +401,8 @@ class LocalShardState:
                 elif isinstance(decision, Retry):
                     due_at = now + decision.delay_seconds
                     self.retries.wait(failure.sequence, failure.partition_key, due_at)
+                elif failure.expired:
+                    exhausted.append(self._expired(failure.sequence, failure.attempt))
                 else:
                     self.retries.block(failure.sequence, failure.partition_key)
                     exhausted.append(
@@ -379,6 +416,9 @@ class LocalShardState:
             self._changed()
         if outcome.at_end:
             self.end_read()
+        elif outcome.at_bound:
+            self.reach_bound()
+        self._look_for_bound()
         self._check_all_finished()
         return exhausted
 
@@ -401,6 +441,10 @@ class LocalShardState:
         for failure in outcome.failures:
             if failure.held:
                 self.withdraw(failure.sequence, failure.partition_key)
+                continue
+            if failure.expired:
+                given_up = self.expire(failure.sequence, attempts.get(failure.sequence, 0))
+                exhausted += [] if given_up is None else [given_up]
                 continue
             decision = self.fail(
                 failure.sequence,
@@ -496,8 +540,8 @@ class LocalShardState:
     def _before_tracking(self, sequence: SequenceNumber) -> None:
         if self.phase is not ShardPhase.READING:
             raise OutOfOrder(
-                f"expected no record of {self.shard.shard_id} after its end was read, got {sequence}: "
-                "report the end only when all that was fetched before it is handed out"
+                f"expected no record of {self.shard.shard_id} after its end was read, or its bound reached, got "
+                f"{sequence}: report that only when all that was fetched before it is handed out"
             )
         if not self.tracker.restored_anchor_read(sequence):
             self._changed()
@@ -507,6 +551,8 @@ class LocalShardState:
     ) -> Retry | GiveUp | None:
         if failure.held:
             return None
+        if failure.expired:
+            return GiveUp()
         return self._decide(
             failure.sequence,
             failure.attempt,
@@ -542,6 +588,11 @@ class LocalShardState:
     def _exhausted(self, sequence: SequenceNumber, attempts: int, *, rejected: bool) -> Exhausted:
         return Exhausted(
             shard_id=self.shard.shard_id, sequence=sequence, attempts=attempts, rejected=rejected
+        )
+
+    def _expired(self, sequence: SequenceNumber, attempts: int) -> Exhausted:
+        return Exhausted(
+            shard_id=self.shard.shard_id, sequence=sequence, attempts=attempts, rejected=False, expired=True
         )
 
     def _start_deadline(self, sequence: SequenceNumber, now: float) -> None:

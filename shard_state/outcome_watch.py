@@ -119,9 +119,13 @@ class OutcomeWatch:
             Whether its failures are spared.
         """
         records = outcome.count if plan.is_fresh else len(plan.retries)
-        held = sum(failure.held for failure in outcome.failures)
+        held = sum(failure.held or failure.expired for failure in outcome.failures)
         reached = min(records - held, records if delivered is None else delivered)
-        failed = [failure for failure in outcome.failures if not (failure.held or failure.rejected)]
+        failed = [
+            failure
+            for failure in outcome.failures
+            if not (failure.held or failure.rejected or failure.expired)
+        ]
         if plan == self._probing_slice:
             self._probing_slice = None
             self._probe_settled(plan, outcome, reached, len(failed), now)

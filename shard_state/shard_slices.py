@@ -127,6 +127,7 @@ class ShardSlices:
             alone=isolation.alone,
             probe=probe_passes,
             portion=isolation.portion,
+            bound=self.state.bound,
         )
         return self._fresh_out
 
@@ -137,12 +138,29 @@ class ShardSlices:
             OutOfOrder: a fresh slice is out. Its records are not tracked yet, so nobody may call the shard
                 finished; the end belongs into the outcome of the slice that reaches it.
         """
+        self._refuse_while_out("end")
+        self.state.end_read()
+
+    def _refuse_while_out(self, what: str) -> None:
         if self._fresh_out is not None:
             raise OutOfOrder(
-                f"expected no fresh slice of {self.state.shard.shard_id} to be out when its end is reported, "
-                f"got one from {self._fresh_out.position}: report the end in its outcome, or after it"
+                f"expected no fresh slice of {self.state.shard.shard_id} to be out when its {what} is reported, "
+                f"got one from {self._fresh_out.position}: report the {what} in its outcome, or after it"
             )
-        self.state.end_read()
+
+    def reach_bound(self) -> None:
+        """Note that nothing more of the shard is wanted in this run, outside of a slice.
+
+        Raises:
+            OutOfOrder: a fresh slice is out, as in ``end_read``.
+        """
+        self._refuse_while_out("bound")
+        self.state.reach_bound()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether this run has nothing left to do with the shard, and all it has done is stored."""
+        return self.is_idle and self.state.is_done
 
     def is_out(self, plan: SlicePlan) -> bool:
         """Tell whether a slice has neither settled nor died."""

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from shard_state.checkpoint import Hole
 from shard_state.position import Position
+from shard_state.run_bounds import ShardBound
 from shard_state.sequence_number import SequenceNumber
 
 
@@ -80,6 +81,8 @@ class SlicePlan:
     """Only one record is delivered, the first that has no ``attempts``; those before it that have are held."""
     portion: int | None = None
     """A handler that takes several records at a time is given no more than that; None: as many as there are."""
+    bound: ShardBound | None = None
+    """A READ slice ends before the first record that ends the shard for this run; None: there is none."""
 
     @property
     def is_fresh(self) -> bool:
@@ -107,6 +110,8 @@ class FailedRecord:
     """The handler's own wish for the delay before the next attempt."""
     killed_worker: bool = False
     """The worker died, or hung, while it was handled: it is retried alone."""
+    expired: bool = False
+    """It was too old to be delivered this time, and is given up. Nothing waits for that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +149,8 @@ class SliceOutcome:
     """The end of a closed shard was read: nothing follows."""
     at_tip: bool = False
     """Everything written so far was read."""
+    at_bound: bool = False
+    """The record that follows ends the shard for this run."""
 
     @property
     def unfinished(self) -> frozenset[SequenceNumber]:
@@ -160,3 +167,5 @@ class Exhausted:
     sequence: SequenceNumber
     attempts: int
     rejected: bool
+    expired: bool = False
+    """It became too old before it was delivered (again)."""

@@ -11,6 +11,7 @@ A shell (the plain-Python spout, the micro-batch engine) does all the I/O and ca
     leave(...)        shards are to be another's              -> has_left(.)    once nothing of one is out
     to_commit()       what to store now                      -> committed(...)
     pause             whether practically every record fails -> resume(), take_notices()
+    halt(...)         what an operator has paused
 
 The obligations of the shell: call from one thread; pass a ``now`` that never goes back; write a dead letter for
 every ``Exhausted`` it is given, and report it; give a record to the user only on ``Emission.deliver`` or from
@@ -35,6 +36,7 @@ from dataclasses import dataclass
 from shard_state.checkpoint import Checkpoint
 from shard_state.circuit_breaker import BreakerNotice, BreakerRule, Pause
 from shard_state.guarantee import Guarantee
+from shard_state.halt import Halt
 from shard_state.inflight_record_tracker import RecordEvent
 from shard_state.known_shards import KnownShards
 from shard_state.life_cycle import ShardEvent, ShardPhase, next_phase
@@ -44,6 +46,7 @@ from shard_state.ordered_retries import Order
 from shard_state.outcome_watch import OutcomeWatch
 from shard_state.retry_policy import Retry, RetryPolicy
 from shard_state.round_robin import RoundRobin
+from shard_state.run_bounds import RunBounds
 from shard_state.sequence_number import SequenceNumber
 from shard_state.shard_slices import ShardSlices, SliceLimits
 from shard_state.slices import Delivery, Exhausted, Redelivery, SliceOutcome, SlicePlan
@@ -71,6 +74,8 @@ class ShardStatus:
     exhausted: int = 0
     holes: int = 0
     congested: bool = False
+    halted: bool = False
+    """Whether an operator has paused it."""
 
 
 class StateManager:
@@ -88,12 +93,15 @@ class StateManager:
         message_timeout_seconds: float | None = None,
         breaker: BreakerRule | None = None,
         guarantee: Guarantee = Guarantee.AT_LEAST_ONCE,
+        bounds: RunBounds | None = None,
     ) -> None:
         self._app_instance = app_instance
         self._random = random
         self._retry = retry or RetryPolicy()
         self._order = order
         self.guarantee = guarantee
+        self.bounds = bounds
+        """Up to where this run reads; None: on and on."""
         self._capacity = capacity or Capacity()
         self._limits = limits or SliceLimits()
         self._timeout_seconds = message_timeout_seconds
@@ -103,6 +111,7 @@ class StateManager:
         self._owned: dict[str, ShardSlices] = {}
         self._leaving: frozenset[str] = frozenset()
         """Owned shards of which nothing is handed out any more."""
+        self._halt = Halt()
         self.turns = RoundRobin()
         """Which of the owned shards is next (invariant 15)."""
         self._watch = OutcomeWatch(breaker, random)
@@ -144,6 +153,7 @@ class StateManager:
             capacity=self._capacity,
             message_timeout_seconds=self._timeout_seconds,
             guarantee=self.guarantee,
+            bound=None if self.bounds is None else self.bounds.of_shard(shard_id),
         )
         self._owned[shard_id] = ShardSlices(state, self._limits)
         self.turns.add(shard_id)
@@ -162,6 +172,23 @@ class StateManager:
     def leave(self, shard_ids: Collection[str]) -> None:
         """Hand out nothing more of these owned shards, and of all others again: another is to own them."""
         self._leaving = frozenset(shard_ids)
+
+    def halt(self, halt: Halt) -> bool:
+        """Hand out nothing of what an operator has paused, and of all else again; False if that is as before."""
+        changed, self._halt = halt != self._halt, halt
+        return changed
+
+    @property
+    def halted(self) -> frozenset[str]:
+        """The owned shards that an operator has paused, and of which this run has something left to do."""
+        return frozenset(
+            shard_id
+            for shard_id, slices in self._owned.items()
+            if self._halt.covers(shard_id) and not slices.is_done
+        )
+
+    def _rests(self, shard_id: str) -> bool:
+        return shard_id in self._leaving or self._halt.covers(shard_id)
 
     def has_left(self, shard_id: str) -> bool:
         """Tell whether nothing of a shard is in flight, or waits for its dead letter to be durable."""
@@ -276,6 +303,20 @@ class StateManager:
         self._forgive()
         return decision
 
+    def expire(self, shard_id: str, sequence: SequenceNumber, *, attempt: int) -> Exhausted | None:
+        """Give up a record that was handed out and is too old to be delivered; no outcome for the breaker.
+
+        Returns:
+            None if nothing changes: that delivery has ended, or the shard is not ours any more.
+        """
+        slices = self._owned.get(shard_id)
+        return None if slices is None else slices.state.expire(sequence, attempt)
+
+    def skip(self, shard_id: str, sequence: SequenceNumber, now: float) -> bool:
+        """Finish a record that was handed out and is too old to be delivered; no outcome for the breaker."""
+        slices = self._owned.get(shard_id)
+        return slices is not None and slices.state.ack(sequence, now)
+
     def expired(self, now: float) -> list[Delivery]:
         """Name the deliveries whose message time-out has passed. The shell fails them, with TIME_OUT.
 
@@ -307,6 +348,48 @@ class StateManager:
         if slices is not None:
             slices.end_read()
 
+    # Up to a bound
+
+    def ends_before(self, shard_id: str, sequence: SequenceNumber, arrived_at: float | None) -> bool:
+        """Tell whether the record that comes next of an owned shard ends it for this run; then it has ended.
+
+        Args:
+            shard_id: the shard.
+            sequence: where the record is.
+            arrived_at: its arrival, in seconds since the epoch; None if it has none.
+        """
+        slices = self._owned[shard_id]
+        bound = slices.state.bound
+        if bound is None or not bound.ends_before(sequence, arrived_at):
+            return False
+        slices.reach_bound()
+        return True
+
+    def ends_at_tip(self, shard_id: str, begun_at: float) -> bool:
+        """Tell whether the tip of an owned shard ends it for this run; then it has ended.
+
+        Args:
+            shard_id: the shard. Everything that was read of it is handed out.
+            begun_at: when the read began that found nothing at the tip, in seconds since the epoch.
+        """
+        slices = self._owned[shard_id]
+        bound = slices.state.bound
+        if bound is None or begun_at < bound.tip_counts_from:
+            return False
+        slices.reach_bound()
+        return True
+
+    def reach_bound(self, shard_id: str) -> None:
+        """Note that the record behind those handed out ends an owned shard for this run."""
+        slices = self._owned.get(shard_id)
+        if slices is not None:
+            slices.reach_bound()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether this run has nothing left to do with the owned shards, and all it has done is stored."""
+        return all(slices.is_done for slices in self._owned.values())
+
     # Slice by slice
 
     def wants_page(self, shard_id: str) -> bool:
@@ -322,7 +405,9 @@ class StateManager:
     def may_carry(self, shard_id: str) -> bool:
         """Tell whether records of a shard that the driver holds are on their way, or may be planned now."""
         slices = self._owned.get(shard_id)
-        return slices is not None and (slices.fresh_is_out or slices.state.may_read)
+        if slices is None:
+            return False
+        return slices.fresh_is_out or (slices.state.may_read and not self._halt.covers(shard_id))
 
     def page_fetched(self, shard_id: str, *, full: bool) -> None:
         """Note what the driver's page says of the backlog: a full page says that executors should read on."""
@@ -350,7 +435,7 @@ class StateManager:
         plans: list[SlicePlan] = []
         for shard_id in self.turns.round():
             slices = self._owned[shard_id]
-            if shard_id in barred or shard_id in self._leaving:
+            if shard_id in barred or self._rests(shard_id):
                 continue
             held = carried.get(shard_id, 0)
             fresh = None if shard_id in resting and not held else slices.plan_fresh(held)
@@ -371,7 +456,7 @@ class StateManager:
                 slices, held = self._owned[shard_id], carried.get(shard_id, 0)
                 if (
                     shard_id in barred
-                    or shard_id in self._leaving
+                    or self._rests(shard_id)
                     or (fresh and shard_id in resting and not held)
                 ):
                     continue
@@ -488,7 +573,7 @@ class StateManager:
 
     def next_due(self) -> float | None:
         """Tell when the next retry is due, over all shards that have no retries out; or the next probe."""
-        due = [slices.next_due for shard_id, slices in self._owned.items() if shard_id not in self._leaving]
+        due = [slices.next_due for shard_id, slices in self._owned.items() if not self._rests(shard_id)]
         soonest = min((at for at in due if at is not None), default=None)
         return self._breaker.next_probe(soonest) if self._breaker.is_open else soonest
 
@@ -514,7 +599,8 @@ class StateManager:
     def _status(self, shard_id: str) -> ShardStatus:
         slices = self._owned.get(shard_id)
         if slices is None:
-            return ShardStatus(shard_id=shard_id, phase=self._known.phase(shard_id))
+            phase, halted = self._known.phase(shard_id), self._halt.covers(shard_id)
+            return ShardStatus(shard_id=shard_id, phase=phase, halted=halted)
         state, tracker = slices.state, slices.state.tracker
         return ShardStatus(
             shard_id=shard_id,
@@ -526,6 +612,7 @@ class StateManager:
             exhausted=tracker.exhausted,
             holes=tracker.holes,
             congested=state.is_congested,
+            halted=self._halt.covers(shard_id),
         )
 
     # Inside
@@ -542,10 +629,14 @@ class StateManager:
         """Whether the open breaker has no use for fresh records, as retries are tried first."""
         if not self._breaker.is_open or self._breaker.prefers_fresh:
             return False
-        return any(slices.state.tracker.waiting for slices in self._owned.values())
+        return any(
+            slices.state.tracker.waiting
+            for shard_id, slices in self._owned.items()
+            if not self._halt.covers(shard_id)
+        )
 
     def _staying(self, shard_id: str) -> ShardSlices | None:
-        return None if shard_id in self._leaving else self._owned.get(shard_id)
+        return None if self._rests(shard_id) else self._owned.get(shard_id)
 
     def _of_epoch(self, plan: SlicePlan) -> ShardSlices | None:
         slices = self._owned.get(plan.shard_id)

@@ -9,6 +9,7 @@ from typing import Any, Final
 from kinesis_spout.multilang import ShellBolt
 from kinesis_spout.multilang.host.processes.children import ChildKey
 from kinesis_spout.topology.components import DEFAULT_STREAM, BasicBolt, Spout, Stream, Tuple
+from kinesis_spout.topology.components.metric import Metric
 from kinesis_spout.topology.graph import TopologyBuilder
 from kinesis_spout.topology.local import LocalTopology
 from tests.micro_batch_world import DeliveryLog
@@ -46,6 +47,7 @@ class Collected:
         self.values: list[list[Any]] = []
         self.ids: list[Any] = []
         self.errors: list[str] = []
+        self.metrics: dict[str, Metric] = {}
 
     def emit(self, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM) -> None:
         assert stream == DEFAULT_STREAM
@@ -54,6 +56,9 @@ class Collected:
 
     def report_error(self, error: BaseException) -> None:
         self.errors.append(str(error))
+
+    def report_metric(self, name: str, value: Any) -> None:
+        self.metrics.setdefault(name, Metric()).report(value)
 
 
 def command(how: str) -> list[str]:

@@ -10,6 +10,7 @@ from kinesis_spout.cli.commands.dead_letters import dead_letters
 from kinesis_spout.cli.commands.fan_out import fan_out
 from kinesis_spout.cli.commands.members import members
 from kinesis_spout.cli.commands.options import options
+from kinesis_spout.cli.commands.pause import pause
 from kinesis_spout.cli.commands.put import put
 from kinesis_spout.cli.commands.resume import resume
 from kinesis_spout.cli.commands.run import run
@@ -30,7 +31,7 @@ up. To try it without AWS, put records on a local endpoint with `kinesis-spout p
 _EXIT_CODES: Final = (
     "Exit codes: 0 done, 1 failed, 2 usage or settings, 3 Kinesis, 4 ZooKeeper or stored progress, 5 refused "
     "while a consumer is alive, 6 dead letters, 7 some records were dead-lettered (`run --fail-on-dead-letters`), "
-    "8 practically every record failed (`run --until-caught-up`), 130 interrupted."
+    "8 practically every record failed (`run --until`, `--until-caught-up`), 130 interrupted."
 )
 
 _CONTEXT: Final = {"help_option_names": ["-h", "--help"]}
@@ -70,6 +71,7 @@ app.command()(run)
 app.add_typer(topology, name="topology")
 app.command()(shards)
 app.add_typer(members, name="members")
+app.command()(pause)
 app.command()(resume)
 app.add_typer(checkpoints, name="checkpoints")
 app.add_typer(dead_letters, name="dead-letters")

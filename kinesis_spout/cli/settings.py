@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from kinesis_spout.cli.each_stream import Streams, for_each, refuse_several
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.messages import MissingSetting
@@ -52,11 +53,12 @@ _Assignments = Annotated[
 
 
 def configured(
-    *more: str, usual: Sequence[str] = USUAL
+    *more: str, usual: Sequence[str] = USUAL, streams: Streams = Streams.ONE
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command's ``config`` parameter as options: the usual settings, and those named.
 
-    Where the usual ones are without ``app``, the application need not be given.
+    Where the usual ones are without ``app``, the application need not be given. ``streams`` says what several
+    streams mean to the command; one that is called for each has its context as ``ctx``.
     """
     names = (*usual, *more)
     added = [_parameter(name, Annotated[str | None, _option(name, SETTINGS[name].doc)]) for name in names] + [
@@ -73,6 +75,11 @@ def configured(
             settings = {name: given.pop(name) for name in names}
             file, assignments = given.pop("config_file"), given.pop("assignments")
             config = (load if "app" in names else _load_stream)(file, settings, assignments or ())
+            if streams is Streams.EACH:
+                for_each(given["ctx"].obj, config, lambda each: command(config=each, **given))
+                return
+            if streams is Streams.ONE:
+                refuse_several(config)
             command(config=config, **given)
 
         parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own, *added)]

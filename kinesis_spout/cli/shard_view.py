@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from kinesis_spout.cli.stored_progress import StoredProgress
 from kinesis_spout.errors import CheckpointUnreadable
@@ -24,12 +24,19 @@ class ShardState(StrEnum):
     """A consumer owns it."""
     PAUSED = "paused"
     """A consumer owns it, and has paused: practically every record fails."""
+    HALTED = "paused by an operator"
+    """Nothing of it is handed out until it is resumed."""
     OVER = "over"
     """Its end was read, and everything in it is finished."""
     GONE = "gone"
     """Retention trimmed it before it was over."""
     UNREADABLE = "unreadable"
     """Its checkpoint cannot be read."""
+
+
+_WITH_A_BACKLOG: Final = frozenset(
+    {ShardState.WAITING, ShardState.READY, ShardState.READING, ShardState.PAUSED, ShardState.HALTED}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +73,7 @@ class ShardView:
     @property
     def read_from(self) -> Position | None:
         """Where the backlog begins; None where there is nothing to read."""
-        if self.state not in {ShardState.WAITING, ShardState.READY, ShardState.READING, ShardState.PAUSED}:
+        if self.state not in _WITH_A_BACKLOG:
             return None
         return Position.trim_horizon() if self.checkpoint is None else self.checkpoint.read_from
 
@@ -115,6 +122,7 @@ def take_view(listed: Iterable[Shard], progress: StoredProgress) -> list[ShardVi
     begun = store.read_application() is not None
     owners = store.owners()
     pauses = progress.coordinator.pauses()
+    halt = progress.group.halted()
     stored_ids = store.shard_ids()
     stored: dict[str, Checkpoint] = {}
     problems: dict[str, str] = {}
@@ -136,9 +144,11 @@ def take_view(listed: Iterable[Shard], progress: StoredProgress) -> list[ShardVi
             (shard_id in over, ShardState.OVER),
             (shard_id not in by_id, ShardState.GONE),
             (not begun, ShardState.NOT_BEGUN),
+            (shard_id in owners and halt.covers(shard_id), ShardState.HALTED),
             (owners.get(shard_id) in pauses, ShardState.PAUSED),
             (shard_id in owners, ShardState.READING),
             (bool(blocking_parents(shard, by_id, stored_ids, over)), ShardState.WAITING),
+            (halt.covers(shard_id), ShardState.HALTED),
         )
         return next((state for holds, state in checks if holds), ShardState.READY)
 

@@ -48,6 +48,10 @@ class World(Protocol):
         """Connect to Kinesis."""
         ...
 
+    def names(self, config: SpoutConfig) -> list[str]:
+        """Name the streams of the account and region that the settings lead to."""
+        ...
+
     def dead_letters(self, config: SpoutConfig) -> AbstractContextManager[DeadLetterSink]:
         """Open the sink of dead letters."""
         ...
@@ -113,10 +117,21 @@ class RealWorld:
 
         def open_getter(shard_id: str, position: Position) -> ShardGetter:
             return PollingShardGetter(
-                client, stream=config.stream, shard_id=shard_id, position=position, lister=lister
+                client,
+                stream=config.stream,
+                shard_id=shard_id,
+                position=position,
+                lister=lister,
+                deaggregate=config.deaggregate,
             )
 
         return Stream(lister=lister, open_getter=open_getter)
+
+    def names(self, config: SpoutConfig) -> list[str]:
+        """List the streams, all pages."""
+        from kinesis_spout.kinesis import KinesisStreamDirectory  # noqa: PLC0415
+
+        return KinesisStreamDirectory(self.client(config), deadline_seconds=_PATIENCE_SECONDS).names()
 
     def checks(self, config: SpoutConfig) -> Sequence[Callable[[], None]]:
         """Look at what the embedded ZooKeeper needs, or at an ensemble; at the stream; where dead letters go.

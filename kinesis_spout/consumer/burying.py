@@ -114,7 +114,7 @@ class Burying:
             data=record.data,
             attempts=exhausted.attempts,
             error=error,
-            reason="rejected" if exhausted.rejected else "exhausted",
+            reason=_reason(exhausted),
             died_at=self._clock.time(),
             traceback=None if raised is None else raised.traceback,
         )
@@ -180,3 +180,9 @@ class Burying:
 
 def _weight(letter: DeadLetter) -> int:
     return len(letter.data) + _OVERHEAD_BYTES
+
+
+def _reason(exhausted: Exhausted) -> str:
+    if exhausted.expired:
+        return "expired"
+    return "rejected" if exhausted.rejected else "exhausted"

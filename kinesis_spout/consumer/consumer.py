@@ -14,7 +14,7 @@ they show in ``last_error``. Any other error ends the consumer: it is raised by 
 import logging
 import random
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import ExitStack
 from time import monotonic
 from typing import Final
@@ -29,7 +29,7 @@ from kinesis_spout.consumer.pause_reports import PauseReports, most_frequent
 from kinesis_spout.consumer.ports import Companion, OwnershipListener, Ports
 from kinesis_spout.consumer.read_errors import ReadErrors
 from kinesis_spout.consumer.sharing import Sharing
-from kinesis_spout.errors import AccessDenied, KinesisSpoutError
+from kinesis_spout.errors import AccessDenied, InvalidConfig, KinesisSpoutError
 from kinesis_spout.failure_kinds import FailureKinds
 from kinesis_spout.handler import RaisedAt
 from kinesis_spout.kinesis.patience import Action, Patience, Reaction, Tries
@@ -42,6 +42,7 @@ from shard_state import (
     Capacity,
     Exhausted,
     Guarantee,
+    Halt,
     Order,
     PendingCommit,
     Position,
@@ -80,6 +81,8 @@ class Consumer:
         self.ports = ports
         self.lock = threading.RLock()
         self.counters = Counters()
+        self.sharers = 1
+        """How many streams share `max_buffered_bytes`, this one included; may change at any time."""
         self._finished_at_commit = 0
         self.last_error: KinesisSpoutError | None = None
         """The last error that is being retried; None once what failed has worked again."""
@@ -105,6 +108,7 @@ class Consumer:
                 window=config.breaker_window,
                 probes=RetryPolicy(jitter=config.retry_jitter),
             ),
+            bounds=None if config.run_end is None else config.run_end.bounds(ports.clock.time()),
         )
         self.failures = FailureKinds()
         """Guarded by ``lock``."""
@@ -215,6 +219,18 @@ class Consumer:
         return self.counters.finished - self._finished_at_commit
 
     @property
+    def run_is_done(self) -> bool:
+        """Whether the run has come up to its `until`: all of this member is finished, and stored. Under the lock.
+
+        A member without shards is not done while others have some: it reads those that are left to it.
+        """
+        if self.manager.bounds is None:
+            return False
+        if self.sharing.all_over:
+            return True
+        return bool(self.manager.owned) and self.sharing.is_settled and self.manager.is_done
+
+    @property
     def now(self) -> float:
         """The time that the manager is told."""
         return self.ports.clock.monotonic()
@@ -246,6 +262,39 @@ class Consumer:
                 self._listener.resumed()
         self._chore_due.set()
         return resumed
+
+    def pause_shards(self, shard_ids: Collection[str]) -> None:
+        """Pause shards for all members, as an operator says; the whole application if none is named.
+
+        Raises:
+            InvalidConfig: one is not a shard of the stream.
+            StoreUnavailable: retriable.
+        """
+        with self.lock:
+            known = {shard.shard_id for shard in self.manager.status()}
+        for shard_id in shard_ids:
+            if shard_id not in known:
+                raise InvalidConfig(
+                    f"expected a shard of {self.config.stream_name} to pause ({', '.join(sorted(known))}), got "
+                    f"{shard_id!r}"
+                )
+        for each in shard_ids or (None,):
+            self.ports.group.halt(each)
+        self._chore_due.set()
+
+    def resume_shards(self, shard_ids: Collection[str]) -> Halt:
+        """End the pauses of shards that are paused by themselves, or all; give what has ended.
+
+        Raises:
+            StoreUnavailable: retriable.
+        """
+        if not shard_ids:
+            ended = self.ports.group.end_halt(None)
+        else:
+            parts = [self.ports.group.end_halt(shard_id) for shard_id in shard_ids]
+            ended = Halt(shards=frozenset().union(*(part.shards for part in parts)))
+        self._chore_due.set()
+        return ended
 
     def bury(self, exhausted: Exhausted, record: Record, error: str, raised: RaisedAt | None = None) -> None:
         """Have a record that was given up dead-lettered. Call under the lock."""
@@ -431,6 +480,7 @@ class Consumer:
 
     def _follow(self, now: float) -> None:
         """Take in what is assigned, and acquire what is ours."""
+        self._take_in_halt()
         assignment, freed = self.ports.group.assignment(), self.ports.coordinator.take_freed()
         if assignment is None:
             self.ports.store.check_begun()
@@ -466,6 +516,14 @@ class Consumer:
         with self.lock:
             missing = self.sharing.missing
         self._life.acquired(acquired, missing)
+
+    def _take_in_halt(self) -> None:
+        """Take in what an operator has paused, before anything is handed out."""
+        halt = self.ports.group.halted()
+        with self.lock:
+            if self.manager.halt(halt) and self._listener is not None:
+                self._listener.resumed()
+        self._life.halted(halt, bounded=self.manager.bounds is not None)
 
     def _hand_over(self, now: float) -> None:
         """Give up the shards that are another's, once nothing of them is in flight, or their time is over."""

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.errors import KinesisSpoutError
 from kinesis_spout.life_lines import Pace, Reshards, named, of_stream, package_version, readable, shards
-from shard_state import Assignment, PendingCommit, Position, Shard
+from shard_state import Assignment, Halt, PendingCommit, Position, Shard
 
 _log = logging.getLogger(__name__)
 
@@ -29,6 +29,7 @@ class Lifecycle:
         self._leaving: set[str] = set()
         self._stands_by = False
         self._paused: set[str] = set()
+        self._halt = Halt()
         self._is_full = False
         self._pace = Pace()
         self._commits = 0
@@ -163,6 +164,24 @@ class Lifecycle:
                 "is near" if is_full else "is well below",
             )
         self._paused, self._is_full = set(congested), is_full
+
+    def halted(self, halt: Halt, *, bounded: bool) -> None:
+        """Take in what an operator has paused; ``bounded`` says that the run is to end by itself."""
+        before, self._halt = self._halt, halt
+        if halt == before:
+            return
+        if halt:
+            what = self._stream if halt.everything else of_stream(halt.shards, self._stream)
+            ends = "; the run does not end before that" if bounded else ""
+            _log.warning(
+                "paused by an operator: %s. `kinesis-spout resume --stream %s --app %s` lets it go on%s",
+                what,
+                self._stream,
+                self._app,
+                ends,
+            )
+        else:
+            _log.info("resumed by an operator: %s", self._stream)
 
     def committed(self, commits: Sequence[PendingCommit], counters: Counters, now: float) -> None:
         """Progress was stored."""

@@ -1,7 +1,7 @@
 """From settings to the real world: Kinesis, ZooKeeper, and where dead letters go."""
 
+from collections.abc import Callable
 from contextlib import ExitStack
-from functools import partial
 
 from msgspec.structs import asdict
 
@@ -13,7 +13,7 @@ from kinesis_spout.ports import ShardGetter
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.kinesis_client import client_settings as settings_of_client
 from kinesis_spout.settings.zookeeper.place import zookeeper_settings as settings_of_zookeeper
-from kinesis_spout.zookeeper import ZooKeeperSettings
+from kinesis_spout.zookeeper import ZooKeeperBackend, ZooKeeperSettings
 from shard_state import Position
 
 
@@ -38,42 +38,69 @@ def open_ports(config: SpoutConfig) -> Ports:
         DeadLetterError: the sink cannot be opened.
     """
     with ExitStack() as opened:
-        aws = client_settings(config)
-        client = aws.connect()
-        dead_letters = open_sink(config.dead_letters_url, client=client, aws=aws)
-        opened.callback(dead_letters.close)
         zookeeper = zookeeper_settings(config)
-        backend = zookeeper.connect(config.stream_name, zookeeper.server(opened))
-        opened.callback(backend.session.close)
-        clock = SystemClock()
-        lister = KinesisShardLister(client, config.stream, clock=clock)
+        server = zookeeper.server(opened)
+        return ports_of(config, lambda: zookeeper.connect(config.stream_name, server), opened)
 
-        def open_polling(shard_id: str, position: Position) -> ShardGetter:
-            return PollingShardGetter(
-                client,
-                stream=config.stream,
-                shard_id=shard_id,
-                position=position,
-                lister=lister,
-                fail_on_data_loss=config.fail_on_data_loss,
-                clock=clock,
-            )
 
-        open_getter: OpenGetter = open_polling
-        if config.fan_out_consumer is not None:
-            fan_out = FanOutStream(
-                client, config.stream, consumer_name=config.fan_out_consumer, lister=lister, clock=clock
-            )
-            opened.callback(fan_out.close)
-            open_getter = partial(fan_out.getter, fail_on_data_loss=config.fail_on_data_loss)
-        return Ports(
+def ports_of(config: SpoutConfig, connect: Callable[[], ZooKeeperBackend], opened: ExitStack) -> Ports:
+    """Open the ports of one stream.
+
+    Args:
+        config: its settings.
+        connect: gives the place of its progress.
+        opened: what is open already, and is closed with the ports.
+    """
+    aws = client_settings(config)
+    client = aws.connect()
+    dead_letters = open_sink(config.dead_letters_url, client=client, aws=aws)
+    opened.callback(dead_letters.close)
+    backend = connect()
+    opened.callback(backend.coordinator.close)
+    clock = SystemClock()
+    lister = KinesisShardLister(client, config.stream, clock=clock)
+
+    def open_polling(shard_id: str, position: Position) -> ShardGetter:
+        return PollingShardGetter(
+            client,
+            stream=config.stream,
+            shard_id=shard_id,
+            position=position,
             lister=lister,
-            open_getter=open_getter,
-            open_rereader=open_polling,
-            store=backend.store,
-            coordinator=backend.coordinator,
-            group=backend.group,
-            dead_letters=dead_letters,
+            fail_on_data_loss=config.fail_on_data_loss,
+            deaggregate=config.deaggregate,
+            hash_keys=lister.hash_keys(shard_id),
             clock=clock,
-            close=opened.pop_all().close,
         )
+
+    open_getter: OpenGetter = open_polling
+    if config.fan_out_consumer is not None:
+        fan_out = FanOutStream(
+            client,
+            config.stream,
+            consumer_name=config.fan_out_consumer,
+            lister=lister,
+            deaggregate=config.deaggregate,
+            clock=clock,
+        )
+        opened.callback(fan_out.close)
+
+        def open_getter(shard_id: str, position: Position) -> ShardGetter:
+            return fan_out.getter(
+                shard_id,
+                position,
+                fail_on_data_loss=config.fail_on_data_loss,
+                hash_keys=lister.hash_keys(shard_id),
+            )
+
+    return Ports(
+        lister=lister,
+        open_getter=open_getter,
+        open_rereader=open_polling,
+        store=backend.store,
+        coordinator=backend.coordinator,
+        group=backend.group,
+        dead_letters=dead_letters,
+        clock=clock,
+        close=opened.pop_all().close,
+    )

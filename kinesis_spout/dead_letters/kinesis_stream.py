@@ -141,7 +141,7 @@ class KinesisStreamSink:
                 tries = Tries(self._patience, f"GetRecords of {shard_id} on {self._stream}")
                 page = tries.call(partial(getter.read, MAX_RECORDS))
             for record in page.records:
-                yield f"{self._stream}/{shard_id}:{record.sequence_number}", record.data
+                yield f"{self._stream}/{record.message_id}", record.data
             # An empty page alone is not the tip, and neither is "0 behind": some emulators always say so.
             if page.at_end or not (page.records or page.millis_behind_latest):
                 return

@@ -1,21 +1,23 @@
 """Dead letters on S3, and on what speaks its protocol, through PyArrow: no Hadoop, no JVM.
 
 An object is there whole or not at all, so each write is one new object under its final name. Region, endpoint and
-credentials are found the way boto3 finds them, roles and profiles included; ``?region=`` and
-``?endpoint_override=`` in the URL win. Every call is bounded: an endpoint that does not answer is an error, within
-seconds, and no hang.
+credentials are found the way boto3 finds them, roles and profiles included, and so are the authorities of
+certificates, and proxies; ``?region=`` and ``?endpoint_override=`` in the URL win. Every call is bounded: an
+endpoint that does not answer is an error, within seconds, and no hang.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import boto3
+import botocore.session
 import pyarrow as pa
 from botocore.config import Config
 from botocore.configprovider import ConfiguredEndpointProvider
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.utils import get_environ_proxies
 from pyarrow import fs
 
 from kinesis_spout.clock import Clock, SystemClock
@@ -125,13 +127,30 @@ class _S3Prefix:
         chosen = self._parameters.get("endpoint_override")
         if chosen is not None:
             return chosen if "://" in chosen else f"https://{chosen}"
-        core = self._connected()._session  # noqa: SLF001 - boto3 does not show its botocore session
+        core = self._core
         if core.get_config_variable("ignore_configured_endpoint_urls"):
             return None
         endpoint: str | None = ConfiguredEndpointProvider(
             full_config=core.full_config, scoped_config=core.get_scoped_config(), client_name="s3"
         ).provide()
         return endpoint
+
+    @property
+    def _route(self) -> dict[str, str]:
+        """By which authorities and which proxy: as boto3 goes, because PyArrow looks for neither."""
+        address = self._endpoint or f"https://{self._bucket}.s3.{self._region}.amazonaws.com"
+        config: Any = self._core.get_default_client_config()
+        proxies = (None if config is None else config.proxies) or get_environ_proxies(address)
+        found = {
+            "proxy_options": proxies.get(urlsplit(address).scheme),
+            "tls_ca_file_path": self._core.get_config_variable("ca_bundle"),
+        }
+        return {name: value for name, value in found.items() if value}  # not known to every PyArrow
+
+    @property
+    def _core(self) -> botocore.session.Session:
+        core: botocore.session.Session = self._connected()._session  # noqa: SLF001 - boto3 does not show it
+        return core
 
     def _connected(self) -> boto3.Session:
         if self._session is None:
@@ -166,6 +185,7 @@ class _S3Prefix:
             connect_timeout=CONNECT_SECONDS,
             request_timeout=REQUEST_SECONDS,
             retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=TRIES),
+            **self._route,
         )
 
     def _next_chunk(self, stream: pa.NativeFile) -> bytes:

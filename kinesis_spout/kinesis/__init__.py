@@ -2,6 +2,7 @@
 
 from kinesis_spout.columns import SCHEMA
 from kinesis_spout.kinesis.client import KinesisClientSettings
+from kinesis_spout.kinesis.directory import KinesisStreamDirectory
 from kinesis_spout.kinesis.lister import KinesisShardLister
 from kinesis_spout.kinesis.read.arrow import ArrowPage, decode_to_arrow
 from kinesis_spout.kinesis.read.buffered_getter import BufferedShardGetter
@@ -17,6 +18,7 @@ __all__ = [
     "FanOutStream",
     "KinesisClientSettings",
     "KinesisShardLister",
+    "KinesisStreamDirectory",
     "PollingShardGetter",
     "Prefetcher",
     "decode_to_arrow",

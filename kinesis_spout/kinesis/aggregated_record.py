@@ -5,7 +5,7 @@ record is its data and the numbers of its keys. A reader that does not know the 
 https://github.com/awslabs/amazon-kinesis-producer/blob/master/aggregation-format.md
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from hashlib import md5
 from typing import Any, Final, NamedTuple
 
@@ -54,39 +54,77 @@ def aggregate(records: Iterable[UserRecord]) -> bytes:
     return b"".join((MAGIC, body, _digest(body)))
 
 
-def take_apart(data: bytes) -> tuple[UserRecord, ...] | None:
-    """Give the records inside, in order; None if this is an ordinary record.
+class Contents(NamedTuple):
+    """What is in an aggregated record, a list for each part of its user records, all in their order."""
 
-    What begins like an aggregated record, but has a wrong digest, message or number of a key,
+    partition_keys: list[str]
+    data: list[bytes]
+    explicit_hash_keys: list[str | None] | None
+    """None: no user record has one."""
+
+
+def take_apart(data: bytes) -> tuple[UserRecord, ...] | None:
+    """Give the records inside, in order; None if this is an ordinary record. See ``contents``."""
+    inside = contents(data)
+    if inside is None:
+        return None
+    hash_keys = inside.explicit_hash_keys or [None] * len(inside.data)
+    return tuple(map(UserRecord, inside.partition_keys, inside.data, hash_keys))
+
+
+def contents(data: bytes) -> Contents | None:
+    """Give the contents of a record's data; None if this is an ordinary record.
+
+    What begins like an aggregated record, but has a wrong digest, message, key or number of a key,
     is an ordinary record: no data is ever lost for looking like something else.
     """
-    if not data.startswith(MAGIC) or len(data) < FRAME_BYTES:
-        return None
-    body = data[len(MAGIC) : -_DIGEST_BYTES]
-    if _digest(body) != data[-_DIGEST_BYTES:]:
+    body = message_in(data)
+    if body is None:
         return None
     message = _AggregatedRecord()
     try:
         message.ParseFromString(body)
         # Parsing does not look whether a required field is there.
-        return tuple(_records_of(message)) if message.IsInitialized() else None
+        return _contents_of(message) if message.IsInitialized() else None
     except (DecodeError, IndexError):
         return None
 
 
-def _records_of(message: Any) -> Iterator[UserRecord]:
+def message_in(data: bytes) -> bytes | None:
+    """Give the message that a record's data is a frame for; None if it is none, or has a wrong digest."""
+    if not data.startswith(MAGIC) or len(data) < FRAME_BYTES:
+        return None
+    body = data[len(MAGIC) : -_DIGEST_BYTES]
+    return body if _digest(body) == data[-_DIGEST_BYTES:] else None
+
+
+def _contents_of(message: Any) -> Contents | None:
     keys, hash_keys = list(message.partition_key_table), list(message.explicit_hash_key_table)
-    for record in message.records:
-        # A record without a hash key of its own reads as number 0, which is another's.
-        hash_key = (
-            hash_keys[record.explicit_hash_key_index] if record.HasField("explicit_hash_key_index") else None
-        )
-        yield UserRecord(keys[record.partition_key_index], record.data, hash_key)
+    # What is no UTF-8 comes as bytes.
+    if not all(type(key) is str for key in keys + hash_keys):
+        return None
+    records = list(message.records)
+    return Contents(
+        partition_keys=[keys[record.partition_key_index] for record in records],
+        data=[record.data for record in records],
+        explicit_hash_keys=_hash_keys(records, hash_keys),
+    )
+
+
+def _hash_keys(records: list[Any], hash_keys: list[str]) -> list[str | None] | None:
+    numbers = [record.explicit_hash_key_index for record in records]
+    if numbers.count(_NO_HASH_KEY) == len(numbers):
+        return None
+    return [None if number == _NO_HASH_KEY else hash_keys[number] for number in numbers]
 
 
 def _digest(body: bytes) -> bytes:
     return md5(body, usedforsecurity=False).digest()
 
+
+_NO_HASH_KEY: Final = 2**64 - 1
+"""What the number of a hash key reads as where a user record has none. To ask whether a field is there takes twice
+as long as to read it."""
 
 _Field = descriptor_pb2.FieldDescriptorProto
 _MESSAGES: Final = {
@@ -97,7 +135,11 @@ _MESSAGES: Final = {
     "Record": (
         _Field(name="partition_key_index", number=1, label=_Field.LABEL_REQUIRED, type=_Field.TYPE_UINT64),
         _Field(
-            name="explicit_hash_key_index", number=2, label=_Field.LABEL_OPTIONAL, type=_Field.TYPE_UINT64
+            name="explicit_hash_key_index",
+            number=2,
+            label=_Field.LABEL_OPTIONAL,
+            type=_Field.TYPE_UINT64,
+            default_value=str(_NO_HASH_KEY),
         ),
         _Field(name="data", number=3, label=_Field.LABEL_REQUIRED, type=_Field.TYPE_BYTES),
         _Field(name="tags", number=4, label=_Field.LABEL_REPEATED, type_name="Tag"),

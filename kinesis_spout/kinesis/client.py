@@ -17,21 +17,18 @@ not a good JSON reply (errors, another content type) goes botocore's way.
 """
 
 import os
+import ssl
 import threading
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import boto3
 import botocore.session
 from botocore.config import Config
-from botocore.credentials import (
-    AssumeRoleCredentialFetcher,
-    CredentialProvider,
-    CredentialResolver,
-    DeferredRefreshableCredentials,
-)
+from botocore.credentials import CredentialResolver
 
+from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.kinesis.assumed_role import AssumedRole
 from kinesis_spout.kinesis.errors import translated
 from kinesis_spout.kinesis.read.fan_out.subscribe_call import PushedSubscriptions
 from kinesis_spout.kinesis.read.lean_calls import RAW_BODY, LeanGetRecords, is_good_json
@@ -54,11 +51,17 @@ class KinesisClientSettings:
     access_key: str | None = field(default=None, repr=False)
     secret_key: str | None = field(default=None, repr=False)
     session_token: str | None = field(default=None, repr=False)
+    profile: str | None = None
+    """Of the shared configuration: its credentials (keys, a role, SSO, a process), its region, its endpoints."""
     role_arn: str | None = None
     """A role to assume with the credentials above; its session renews itself."""
     role_session_name: str = "kinesis-spout"
     role_external_id: str | None = field(default=None, repr=False)
     sts_endpoint_url: str | None = None
+    ca_bundle: str | None = None
+    """A PEM file, on every machine: the authorities that endpoints are verified with, and no others."""
+    proxy_url: str | None = field(default=None, repr=False)
+    """Through which everything goes, STS and SSO too; it may hold a password. None: as the environment says."""
     connect_timeout_seconds: float = 5.0
     read_timeout_seconds: float = 20.0
     """A page of 10 MiB must pass in this time."""
@@ -71,7 +74,7 @@ class KinesisClientSettings:
         Spark reuses its Python workers, so the connections and the assumed role outlive a task.
 
         Raises:
-            InvalidConfig: no region is set anywhere, or a profile does not exist.
+            InvalidConfig: no region is set anywhere, a profile does not exist, or the CA bundle is no PEM file.
         """
         key = (os.getpid(), self)  # a forked child must not share its parent's sockets
         with _lock:
@@ -104,10 +107,13 @@ class KinesisClientSettings:
     def session(self) -> boto3.Session:
         """Give a session with the region and the credentials, those of the assumed role if one is named.
 
+        Its clients of other services go through the same proxy and verify with the same CA bundle.
+
         Raises:
+            InvalidConfig: the CA bundle is no PEM file.
             botocore.exceptions.BotoCoreError: a profile does not exist, or cannot be read.
         """
-        core = botocore.session.Session()
+        core = self._core()
         session = boto3.Session(
             aws_access_key_id=self.access_key,
             aws_secret_access_key=self.secret_key,
@@ -117,45 +123,37 @@ class KinesisClientSettings:
         )
         if self.role_arn is None:
             return session
-        assumed = botocore.session.Session()
-        assumed.register_component(
-            "credential_provider", CredentialResolver([_AssumedRole(self, self.role_arn, core)])
+        role = AssumedRole(
+            self.role_arn,
+            core,
+            region=self.region,
+            endpoint_url=self.sts_endpoint_url,
+            session_name=self.role_session_name,
+            external_id=self.role_external_id,
         )
+        assumed = self._core()
+        assumed.register_component("credential_provider", CredentialResolver([role]))
         return boto3.Session(region_name=session.region_name, botocore_session=assumed)
 
+    def _core(self) -> botocore.session.Session:
+        """Make a session that takes the settings' way to every service it asks, also for credentials."""
+        core = botocore.session.Session(profile=self.profile)
+        if self.ca_bundle is not None:
+            _check_certificates(self.ca_bundle)
+            core.set_config_variable("ca_bundle", self.ca_bundle)
+        if self.proxy_url is not None:
+            core.set_default_client_config(Config(proxies=dict.fromkeys(("http", "https"), self.proxy_url)))
+        return core
 
-class _AssumedRole(CredentialProvider):
-    """Credentials of a role, fetched at the first call and renewed by botocore before they expire."""
 
-    METHOD = "assume-role"
-
-    def __init__(
-        self, settings: KinesisClientSettings, role_arn: str, source: botocore.session.Session
-    ) -> None:
-        super().__init__(source)
-        self._settings = settings
-        self._role_arn = role_arn
-        self._source = source
-
-    def load(self) -> DeferredRefreshableCredentials:
-        """Give the credentials; called by botocore, once per session."""
-        source = self._source.get_credentials()
-        if source is None:
-            raise botocore.exceptions.NoCredentialsError
-        extra = {"RoleSessionName": self._settings.role_session_name}
-        if self._settings.role_external_id is not None:
-            extra["ExternalId"] = self._settings.role_external_id
-        fetcher = AssumeRoleCredentialFetcher(
-            client_creator=partial(
-                self._source.create_client,
-                region_name=self._settings.region,
-                endpoint_url=self._settings.sts_endpoint_url,
-            ),
-            source_credentials=source,
-            role_arn=self._role_arn,
-            extra_args=extra,
-        )
-        return DeferredRefreshableCredentials(fetcher.fetch_credentials, self.METHOD)
+def _check_certificates(path: str) -> None:
+    """Refuse a file that would make every call fail, as if Kinesis could not be reached."""
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=path)
+    except OSError as error:  # ssl's own are of its kind
+        raise InvalidConfig(
+            f"ca_bundle: expected a PEM file with certificates, on every executor too, got {path!r}: {error}"
+        ) from error
 
 
 def _take_body(

@@ -76,6 +76,10 @@ ERRORS_BY_CODE: Final[dict[str, type[KinesisError]]] = {
     "ExpiredTokenException": AccessDenied,
     "RequestExpired": AccessDenied,
     "OptInRequired": AccessDenied,
+    "ForbiddenException": AccessDenied,  # of SSO
+    "InvalidIdentityToken": AccessDenied,  # of STS, as the next ones
+    "IDPRejectedClaim": AccessDenied,
+    "IDPCommunicationError": Unavailable,
     "InternalFailureException": Unavailable,
     "InternalFailure": Unavailable,
     "InternalServerError": Unavailable,
@@ -96,10 +100,11 @@ ERRORS_BY_CAUSE: Final[tuple[tuple[type[Exception], type[KinesisSpoutError]], ..
     (botocore_errors.NoCredentialsError, AccessDenied),
     (botocore_errors.PartialCredentialsError, AccessDenied),
     (botocore_errors.CredentialRetrievalError, AccessDenied),
-    (botocore_errors.UnauthorizedSSOTokenError, AccessDenied),
-    (botocore_errors.SSOTokenLoadError, AccessDenied),
+    (botocore_errors.SSOError, AccessDenied),
     (botocore_errors.TokenRetrievalError, AccessDenied),
     (botocore_errors.ProfileNotFound, InvalidConfig),
+    (botocore_errors.InvalidConfigError, InvalidConfig),
+    (botocore_errors.ConfigParseError, InvalidConfig),
     (botocore_errors.NoRegionError, InvalidConfig),
     (botocore_errors.InvalidRegionError, InvalidConfig),
     (botocore_errors.ParamValidationError, InvalidConfig),
@@ -116,8 +121,19 @@ _TRIES: Final = re.compile(r" \(reached max retries: \d+\)")
 _REMEDIES: Final[dict[type[KinesisSpoutError], str]] = {
     AccessDenied: "check the credentials, the role and its permissions on the stream",
     KeyUnavailable: "check the state of the stream's KMS key and kms:Decrypt; the shard waits, nothing is skipped",
-    InvalidConfig: "set the region, AWS_PROFILE and the stream to what AWS knows",
+    InvalidConfig: "set the region, the profile and the stream to what AWS knows",
 }
+_REMEDIES_BY_CAUSE: Final[tuple[tuple[type[Exception], str], ...]] = (
+    (
+        botocore_errors.SSLError,
+        "if an own authority signed the certificate, name its PEM file as `ca_bundle`",
+    ),
+    (
+        botocore_errors.ProxyConnectionError,
+        "check `proxy_url`, or HTTPS_PROXY and NO_PROXY of the environment",
+    ),
+    (botocore_errors.SSOError, "run `aws sso login` for the profile, also where the executors run"),
+)
 
 
 @contextmanager
@@ -145,7 +161,8 @@ def refused(error: ClientError | BotoCoreError | UnicodeDecodeError, work: str) 
 
 def _named(error: ClientError | BotoCoreError | UnicodeDecodeError, before: str) -> KinesisSpoutError:
     kind = _kind_of_reply(error) if isinstance(error, ClientError) else _kind_of_cause(error)
-    remedy = _REMEDIES.get(kind)
+    by_cause = (remedy for cause, remedy in _REMEDIES_BY_CAUSE if isinstance(error, cause))
+    remedy = next(by_cause, _REMEDIES.get(kind))
     said = said_by_boto3(error)
     return kind(f"{before}{said}" if remedy is None else f"{before}{said.rstrip('.')}; {remedy}")
 

@@ -5,7 +5,7 @@ account, so it is asked once, for the creation time, and not to look at shards.
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kinesis_spout.clock import Clock, SystemClock
@@ -13,6 +13,7 @@ from kinesis_spout.errors import StreamNotFound
 from kinesis_spout.kinesis.errors import ResourceNotFound, expected
 from kinesis_spout.kinesis.naming import stream_arguments
 from kinesis_spout.kinesis.patience import Jitter, Patience, Tries
+from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.ports import StreamSummary
 from shard_state import Shard
 
@@ -24,7 +25,7 @@ T = TypeVar("T")
 
 
 class KinesisShardLister:
-    """A ``ShardLister`` over the Kinesis API. Thread-safe: it keeps nothing between calls.
+    """A ``ShardLister`` over the Kinesis API. Thread-safe: it keeps nothing but the newest hash keys.
 
     Args:
         client: from ``KinesisClientSettings.connect``.
@@ -48,6 +49,7 @@ class KinesisShardLister:
         self._deadline_seconds = deadline_seconds
         self._clock = clock or SystemClock()
         self._jitter = jitter
+        self._hash_keys: Mapping[str, HashKeys | None] = {}
 
     def summary(self) -> StreamSummary:
         """Describe the stream; see the port."""
@@ -65,7 +67,13 @@ class KinesisShardLister:
 
     def list_shards(self) -> list[Shard]:
         """List every shard that retention has left; see the port."""
-        return self._tried(f"ListShards of stream {self._stream!r}", self._list_once)
+        shards = self._tried(f"ListShards of stream {self._stream!r}", self._list_once)
+        self._hash_keys = {shard.shard_id: HashKeys.to_check(shard) for shard in shards}
+        return shards
+
+    def hash_keys(self, shard_id: str) -> HashKeys | None:
+        """Give what ``HashKeys.to_check`` says of a shard, as it was listed last; None of one that was not."""
+        return self._hash_keys.get(shard_id)
 
     def _list_once(self) -> list[Shard]:
         shards: list[Shard] = []

@@ -9,7 +9,7 @@ from kinesis_spout.errors import DataLoss, KinesisError, ShardNotFound, Unavaila
 from kinesis_spout.kinesis.errors import ResourceNotFound
 from kinesis_spout.kinesis.read.get_records import shard_text
 from kinesis_spout.ports import ShardLister
-from shard_state import Position, PositionType
+from shard_state import Position
 
 CLOCK_SKEW_SECONDS: Final = 300.0
 """So far ahead of the service a clock may be: more, and AWS refuses the signatures made with it."""
@@ -60,11 +60,9 @@ class ShardInQuestion:
         )
 
 
-def last_number_before(position: Position) -> int | None:
-    """Give the highest number that is not to be given from a position; None if the position names no record."""
-    if position.sequence_number is None:
-        return None
-    return position.sequence_number.number - (position.type is PositionType.AT_SEQUENCE_NUMBER)
+def start_to_keep(position: Position) -> Position | None:
+    """Give the position before which no record is to be given; None if it names no record."""
+    return None if position.sequence_number is None else position
 
 
 def give_up_position(error: DataLoss, *, fail_on_data_loss: bool) -> None:

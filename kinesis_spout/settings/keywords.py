@@ -3,6 +3,7 @@
 Generated from `SpoutConfig`, which says what each means and allows: see ``tests/unit/settings/test_keywords.py``.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal, TypedDict
 
@@ -10,7 +11,8 @@ from typing import Literal, TypedDict
 class SpoutSettings(TypedDict, total=False):
     """Every setting; see `SpoutConfig`. None is required here, for the environment or a file may have it."""
 
-    stream: str
+    stream: str | Sequence[str]
+    stream_list_interval_seconds: float
     app: str
     zookeeper: str
     zookeeper_root: str
@@ -37,9 +39,13 @@ class SpoutSettings(TypedDict, total=False):
     aws_access_key_id: str | None
     aws_secret_access_key: str | None
     aws_session_token: str | None
+    aws_profile: str | None
+    ca_bundle: str | None
+    proxy_url: str | None
     initial_position: str | float | datetime
     start_again: str | float | datetime | None
     deployment: str | None
+    until: str | float | datetime | None
     fail_on_data_loss: bool
     guarantee: Literal["at_least_once", "at_most_once", "none"]
     retry_limit: int | None
@@ -48,16 +54,19 @@ class SpoutSettings(TypedDict, total=False):
     retry_backoff_cap_seconds: float
     retry_jitter: float
     order: Literal["unordered", "key", "shard"]
+    maximum_record_age_seconds: float | None
+    expired_records: Literal["dead_letter", "skip"]
     message_timeout_seconds: float | None
     breaker_failure_ratio: float | None
     breaker_window: int
     max_records_per_fetch: int
-    consumer_mode: Literal["polling", "efo"]
-    consumer_name: str | None
+    deaggregate: bool
     poll_interval_seconds: float
     idle_poll_interval_seconds: float
     shard_list_interval_seconds: float
     max_buffered_bytes: int
+    consumer_mode: Literal["polling", "efo"]
+    consumer_name: str | None
     max_pending: int
     max_holes: int
     max_records_per_slice: int

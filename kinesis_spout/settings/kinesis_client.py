@@ -23,9 +23,12 @@ def client_settings(
         access_key=values["aws_access_key_id"],
         secret_key=values["aws_secret_access_key"],
         session_token=values["aws_session_token"],
+        profile=values["aws_profile"],
         role_arn=values["role_arn"],
         role_session_name=values["role_session_name"] or usual.role_session_name,
         role_external_id=values["role_external_id"],
         sts_endpoint_url=values["sts_endpoint"],
+        ca_bundle=values["ca_bundle"],
+        proxy_url=values["proxy_url"],
         max_connections=max(usual.max_connections, connections),
     )

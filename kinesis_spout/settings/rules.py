@@ -43,6 +43,9 @@ def check_credentials(values: Mapping[str, Any], door: Door) -> None:
         raise door.refusal(
             "aws_session_token", f"none without {door.called(_KEYS[0])}", values["aws_session_token"]
         )
+    if values["aws_profile"] is not None and values[_KEYS[0]] is not None:
+        expected = f"none beside {door.called(_KEYS[0])}: only one of them can say who asks"
+        raise door.refusal("aws_profile", expected, values["aws_profile"])
     for name in ("role_session_name", "role_external_id", "sts_endpoint"):
         if values[name] is not None and values["role_arn"] is None:
             expected = f"none without {door.called('role_arn')}: it would have no effect"

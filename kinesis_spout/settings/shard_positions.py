@@ -1,5 +1,6 @@
-"""Where a read of ``format("kinesis")`` begins and ends, shard by shard: the values, and how they are written.
+"""Where a read begins and ends, shard by shard: the values, and how they are written.
 
+Both belong to ``format("kinesis")``; the end is also a spout's ``until``, which may be yet to come.
 It is one position for all shards (see ``positions``), or JSON that gives some shards theirs. An end is
 a position, too: the one where a later read would go on. What that read would give first is the first record that
 is *not* read: at a time or AT_SEQUENCE_NUMBER the record itself is left out, AFTER_SEQUENCE_NUMBER it is the last
@@ -16,8 +17,8 @@ from kinesis_spout.clock import moment
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.settings.messages import NotAllowed
 from kinesis_spout.settings.positions import ALLOWED, parse_position, parse_position_of_all_shards, parse_time
-from kinesis_spout.settings.value_types import ValueType
-from shard_state import Position
+from kinesis_spout.settings.value_types import ValueType, plain_position
+from shard_state import Position, RunBounds
 from shard_state.position import PositionType
 
 _SHARD_ID: Final = re.compile(r"shardId-[a-zA-Z0-9_.-]{1,120}")
@@ -74,11 +75,27 @@ class EndPositions(_ShardPositions):
     _option = "endingPosition"
     _latest = "ends at latest"
 
+    def bounds(self, began_at: float) -> RunBounds:
+        """These positions as the bounds of a run that began at ``began_at`` (seconds since the epoch)."""
+        return RunBounds.of(self.default, self.shards, began_at=began_at, margin_seconds=MARGIN_SECONDS)
+
 
 def rank(position: Position) -> tuple[int, bool]:
     """Order positions at sequence numbers: before a record, then after it."""
     assert position.sequence_number is not None
     return position.sequence_number.number, position.type is PositionType.AFTER_SEQUENCE_NUMBER
+
+
+def run_end(text: str) -> EndPositions:
+    """Read the end of a bounded run, the setting `until`.
+
+    Raises:
+        InvalidConfig: it is none.
+    """
+    try:
+        return _end(text)
+    except InvalidConfig as error:
+        raise InvalidConfig(f"until: {error}") from error
 
 
 def _start(text: str) -> StartPositions:
@@ -93,7 +110,8 @@ def _end(text: str) -> EndPositions:
     for shard_id, position in {"": default or Position.latest(), **shards}.items():
         if position.type is PositionType.TRIM_HORIZON:
             raise InvalidConfig(
-                f"{shard_id or 'the read'} would end before its first record: expected a later end"
+                f"expected an end behind the first record{shard_id and ' of ' + shard_id}, got "
+                "trim_horizon, which is before it"
             )
     return EndPositions(default=default or Position.latest(), shards=shards)
 
@@ -215,3 +233,18 @@ START: Final = _type(_start, f"latest, trim_horizon, earliest, {_TIMES}")
 
 END: Final = _type(_end, f"latest, {_TIMES}")
 """Where a read ends."""
+
+
+def _check_run_end(text: str) -> None:
+    run_end(text)
+
+
+RUN_END: Final = ValueType(
+    annotation=str,
+    words=f"latest, {_TIMES}",
+    text_words=f"latest, {_TIMES}",
+    read=str,
+    check=_check_run_end,
+    plain=plain_position,
+)
+"""Where a run ends, kept as it was written; may be a date or a number."""

@@ -15,11 +15,15 @@ from kinesis_spout.settings import rules
 from kinesis_spout.settings.keywords import SpoutSettings
 from kinesis_spout.settings.messages import NotAllowed, shown
 from kinesis_spout.settings.positions import parse_position_of_all_shards
+from kinesis_spout.settings.shard_positions import EndPositions, run_end
 from kinesis_spout.settings.sources import checked, from_environment, from_keywords, from_toml_file
+from kinesis_spout.settings.streams import name_of, names_several, parts_of, region_of
 from kinesis_spout.settings.table import SETTINGS
 from kinesis_spout.settings.zookeeper import address
 from kinesis_spout.settings.zookeeper.access_rules import check_access
-from shard_state import Position
+from shard_state import Position, PositionType
+
+_OLDEST: Final = "trim_horizon"
 
 SECRETS: Final = frozenset(name for name, option in SETTINGS.items() if option.secret)
 """Settings whose values appear in no message and no repr."""
@@ -33,6 +37,7 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """
 
     stream: str
+    stream_list_interval_seconds: float
     app: str
     zookeeper: str
     zookeeper_root: str
@@ -59,9 +64,13 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     aws_access_key_id: str | None
     aws_secret_access_key: str | None
     aws_session_token: str | None
+    aws_profile: str | None
+    ca_bundle: str | None
+    proxy_url: str | None
     initial_position: str
     start_again: str | None
     deployment: str | None
+    until: str | None
     fail_on_data_loss: bool
     guarantee: Literal["at_least_once", "at_most_once", "none"]
     retry_limit: int | None
@@ -70,10 +79,13 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     retry_backoff_cap_seconds: float
     retry_jitter: float
     order: Literal["unordered", "key", "shard"]
+    maximum_record_age_seconds: float | None
+    expired_records: Literal["dead_letter", "skip"]
     message_timeout_seconds: float | None
     breaker_failure_ratio: float | None
     breaker_window: int
     max_records_per_fetch: int
+    deaggregate: bool
     poll_interval_seconds: float
     idle_poll_interval_seconds: float
     shard_list_interval_seconds: float
@@ -127,8 +139,7 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def __post_init__(self) -> None:
         rules.check_credentials(msgspec.structs.asdict(self), IN_PYTHON)
         check_access(msgspec.structs.asdict(self), IN_PYTHON)
-        rules.check_dead_letters(self.dead_letters, self.stream, IN_PYTHON)
-        _ = self.stream_region  # found for its check
+        self._check_streams()
         if self.start_again is not None and self.deployment is None:
             expected = "deployment beside it, so that it is done once and not at every start"
             raise IN_PYTHON.refusal("start_again", expected, self.start_again)
@@ -136,6 +147,38 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         if self.retry_backoff_cap_seconds < self.retry_backoff_seconds:
             expected = f"at least retry_backoff_seconds, which is {self.retry_backoff_seconds}"
             raise IN_PYTHON.refusal("retry_backoff_cap_seconds", expected, self.retry_backoff_cap_seconds)
+
+    def _check_streams(self) -> None:
+        """Check each stream as if it were alone, and name all that are wrong in one error."""
+        refused = []
+        for part in self.streams:
+            try:
+                alone = self if len(self.streams) == 1 else self.of_stream(part)
+                rules.check_dead_letters(alone.dead_letters, alone.stream, IN_PYTHON)
+                _ = alone.stream_region  # found for its check
+            except InvalidConfig as error:
+                refused.append(str(error))
+        if refused:
+            raise InvalidConfig("; ".join(dict.fromkeys(refused)))
+
+    def of_stream(self, stream: str, *, begins_at_its_start: bool = False) -> Self:
+        """Give the settings for one of several streams: as if it were the only one.
+
+        Args:
+            stream: by name or by ARN. An ARN brings its own region, whatever `region` says of the names.
+            begins_at_its_start: whether it is read from its oldest record where LATEST is set, for nothing of it
+                may be lost.
+        """
+        region = region_of(stream) or self.region
+        initial, again = self.initial_position, self.start_again
+        if begins_at_its_start:
+            initial = _OLDEST if self.start.type is PositionType.LATEST else initial
+            again = again and (
+                _OLDEST if parse_position_of_all_shards(again).type is PositionType.LATEST else again
+            )
+        return msgspec.structs.replace(
+            self, stream=stream, region=region, initial_position=initial, start_again=again
+        )
 
     def __repr__(self) -> str:
         texts = (
@@ -150,9 +193,19 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return list((values | hidden).items())
 
     @property
+    def streams(self) -> tuple[str, ...]:
+        """The names, ARNs and patterns of what is read, in the order in which they were given."""
+        return parts_of(self.stream)
+
+    @property
+    def is_several(self) -> bool:
+        """Whether more than one stream may be read; what is said below of the stream then holds for none."""
+        return names_several(self.stream)
+
+    @property
     def stream_name(self) -> str:
         """The stream's name, also where its ARN was given."""
-        return self.stream.rpartition("/")[2]
+        return name_of(self.stream)
 
     @property
     def stream_arn(self) -> str | None:
@@ -180,6 +233,11 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         if self.start_again is None or self.deployment is None:
             return None
         return self.deployment, parse_position_of_all_shards(self.start_again)
+
+    @property
+    def run_end(self) -> EndPositions | None:
+        """Up to where a run reads each shard; None: on and on."""
+        return None if self.until is None else run_end(self.until)
 
     @property
     def zookeeper_hosts(self) -> str | None:

@@ -205,11 +205,30 @@ URL: Final = text("an http:// or https:// URL", r"https?://[^\s/]\S*", _check_ur
 """The address of an endpoint."""
 
 
+def _check_proxy(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise NotAllowed from error
+    if not parts.hostname or port is None or parts.path.strip("/") or parts.query or parts.fragment:
+        raise NotAllowed
+
+
+PROXY: Final = text(
+    "http://host:port or https://host:port, with user:password@ before the host if need be",
+    r"https?://[^\s/]+/?",
+    _check_proxy,
+)
+"""The address of an HTTP proxy."""
+
+
 def _check_position(text: str) -> None:
     parse_position_of_all_shards(text)
 
 
-def _plain_position(value: Any) -> Any:
+def plain_position(value: Any) -> Any:
+    """Write a position that may be a date or a number as text; anything else is given back."""
     if isinstance(value, datetime):
         return value.isoformat()
     return repr(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value
@@ -221,7 +240,7 @@ POSITION: Final = ValueType(
     text_words=ALLOWED,
     read=str,
     check=_check_position,
-    plain=_plain_position,
+    plain=plain_position,
 )
 """A position for all shards of a stream, kept as it was written; may be a date or a number."""
 

@@ -4,6 +4,7 @@ from kinesis_spout.spark.driver.query import SpoutQuery
 from kinesis_spout.spark.record_outcomes.each_record import RecordOutcomes, each_record
 from kinesis_spout.spark.registration import register
 from kinesis_spout.spark.session import LOCAL_CHECKPOINTS, SETTINGS, session
+from kinesis_spout.spark.streams.streams_query import StreamsQuery
 from kinesis_spout.spark.tasks.dataframe import Collector
 from kinesis_spout.spark.tasks.handlers import ArrowCollector
 from kinesis_spout.structured.progress_listener import (
@@ -21,6 +22,7 @@ __all__ = [
     "KinesisProgressListener",
     "RecordOutcomes",
     "SpoutQuery",
+    "StreamsQuery",
     "each_record",
     "kinesis_progress",
     "register",

@@ -17,6 +17,10 @@ A shard at its end (``drained``: its last page was read) stays in the offset for
 a child that is found later knows whether its parents were read to their end, also when the query was down at the
 split. Shards that are not in the offset were born after it was made: they are read from their beginning.
 
+An offset lies between records of Kinesis: what was taken out of one aggregated record is in one batch.
+``deaggregated``, beside ``streams``, says that the batch that ends here has its aggregated records taken apart:
+then ``rows`` counts user records. A replay does the same, also where the option now says otherwise.
+
 Key order is fixed: Spark compares offsets as text.
 """
 
@@ -122,6 +126,8 @@ class QueryOffset:
     """By the name or ARN that the options gave."""
     unlogged: bool = False
     """LATEST was resolved for this very offset, and Spark has no end offset yet that carries it."""
+    deaggregated: bool = False
+    """What the batch that ends here has read was taken apart where it was aggregated."""
 
     def as_document(self) -> dict[str, Any]:
         """Give the JSON form, its keys in a fixed order."""
@@ -139,6 +145,8 @@ class QueryOffset:
         }
         if self.unlogged:
             document["unlogged"] = True
+        if self.deaggregated:
+            document["deaggregated"] = True
         return document
 
     @classmethod
@@ -170,6 +178,7 @@ class QueryOffset:
                     for name, stream in document["streams"].items()
                 },
                 unlogged=bool(document.get("unlogged", False)),
+                deaggregated=bool(document.get("deaggregated", False)),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointUnreadable(

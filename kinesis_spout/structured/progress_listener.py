@@ -64,6 +64,12 @@ class KinesisProgress:
     throttles: int
     buffered_bytes: int
     """What the reader has fetched ahead, at the moment."""
+    aggregates: int
+    """Of the run so far, as the two below: aggregated records that were read and taken apart."""
+    damaged_aggregates: int
+    """Records that begin like an aggregated one and are damaged. They are rows as they are."""
+    records_outside_shard: int
+    """User records that lie outside their shard by their hash keys. They are rows like others."""
 
 
 class KinesisProgressListener(StreamingQueryListener):

@@ -30,6 +30,12 @@ class SourceProgress(msgspec.Struct, frozen=True, kw_only=True):
     """How often Kinesis refused a call because of its rate limits."""
     buffered_bytes: int = msgspec.field(name="bufferedBytes")
     """What was fetched ahead and not planned into a micro-batch yet."""
+    aggregates: int = msgspec.field(name="numAggregates")
+    """How many aggregated records were read and taken apart."""
+    damaged_aggregates: int = msgspec.field(name="numDamagedAggregates")
+    """How many records were read that begin like an aggregated one and are damaged: they are rows as they are."""
+    records_outside_shard: int = msgspec.field(name="numRecordsOutsideShard")
+    """How many user records were read that lie outside their shard by their hash keys: they are rows as well."""
 
     def as_document(self) -> dict[str, Any]:
         """Give the document for ``reportLatestOffset``: of JSON's types only, its keys in a fixed order."""

@@ -18,6 +18,7 @@ from kinesis_spout.testing.store import (
     StoreFault,
 )
 from kinesis_spout.testing.stream import InMemoryStream
+from kinesis_spout.testing.streams import InMemoryStreams, SteppedStreamsSpout
 
 __all__ = [
     "Delivery",
@@ -31,11 +32,13 @@ __all__ = [
     "InMemoryShardGetter",
     "InMemoryShardLister",
     "InMemoryStream",
+    "InMemoryStreams",
     "InMemoryZooKeeper",
     "ManualClock",
     "Outcome",
     "Outcomes",
     "SteppedSpout",
+    "SteppedStreamsSpout",
     "StoreFault",
     "in_memory_ports",
     "run",

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kinesis_spout.errors import CheckpointUnreadable
-from shard_state import Assignment, GroupMember
+from shard_state import Assignment, GroupMember, Halt
 from shard_state.errors import InvalidStoredForm
 
 if TYPE_CHECKING:
@@ -99,6 +99,29 @@ class InMemoryGroup:
             self._zookeeper.drained.discard(member)
             self._zookeeper.tell()
 
+    def halt(self, shard_id: str | None) -> None:
+        """Pause a shard, or everything."""
+        with self._zookeeper.lock:
+            self._zookeeper.check_available()
+            self._zookeeper.halted.add(shard_id)
+            self._zookeeper.tell()
+
+    def end_halt(self, shard_id: str | None) -> Halt:
+        """End the pause of a shard, or every one."""
+        with self._zookeeper.lock:
+            self._zookeeper.check_available()
+            halted = self._zookeeper.halted
+            ended = halted.copy() if shard_id is None else halted & {shard_id}
+            halted -= ended
+            self._zookeeper.tell()
+            return _halt_of(ended)
+
+    def halted(self) -> Halt:
+        """Give what is paused."""
+        with self._zookeeper.lock:
+            self._zookeeper.check_available()
+            return _halt_of(self._zookeeper.halted)
+
     def close(self) -> None:
         """Lead no more."""
         with self._zookeeper.lock:
@@ -108,6 +131,10 @@ class InMemoryGroup:
             if self._member in self._zookeeper.candidates:
                 self._zookeeper.candidates.remove(self._member)
             self._zookeeper.tell()
+
+
+def _halt_of(halted: set[str | None]) -> Halt:
+    return Halt(everything=None in halted, shards=frozenset(name for name in halted if name is not None))
 
 
 def _nothing() -> None:

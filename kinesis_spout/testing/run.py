@@ -77,6 +77,7 @@ def run(
         progress or InMemoryZooKeeper(),
         None if config.dead_letters is None else open_sink(config.dead_letters),
         fail_on_data_loss=config.fail_on_data_loss,
+        deaggregate=config.deaggregate,
     )
     story = Story(clock)
     with SteppedSpout(config, ports=ports, listener=story).open() as spout:

@@ -5,9 +5,10 @@ from dataclasses import replace
 
 from kinesis_spout.errors import DataLoss, ExpiredIterator, InvalidIterator, KinesisError
 from kinesis_spout.kinesis.read.pacing import Pacing
+from kinesis_spout.kinesis.read.user_records import with_user_records
 from kinesis_spout.ports import Page, StreamSummary
 from kinesis_spout.testing.stream import InMemoryStream
-from shard_state import Position, PositionType, Shard
+from shard_state import Position, Shard
 
 
 class InMemoryShardLister:
@@ -33,6 +34,7 @@ class InMemoryShardGetter:
         shard_id: the shard.
         position: where to begin. LATEST is pinned here and now to the clock's time.
         fail_on_data_loss: see ``PollingShardGetter``.
+        deaggregate: see ``PollingShardGetter``.
     """
 
     def __init__(
@@ -42,15 +44,14 @@ class InMemoryShardGetter:
         position: Position,
         *,
         fail_on_data_loss: bool = True,
+        deaggregate: bool = True,
     ) -> None:
         self._stream = stream
         self._shard_id = shard_id
         self._position = position.resolved(stream.clock.time())
-        self._before_start: int | None = None
-        """The highest number from before the start: no record up to there is given, whatever is read."""
-        if self._position.sequence_number is not None:
-            is_at = self._position.type is PositionType.AT_SEQUENCE_NUMBER
-            self._before_start = self._position.sequence_number.number - is_at
+        self._start = self._position
+        """No record from before it is given, whatever is read."""
+        self._deaggregate = deaggregate
         self._iterator: str | None = None
         self._fail_on_data_loss = fail_on_data_loss
         self._pacing = Pacing(ready_at=stream.clock.monotonic(), jitter=lambda: 0.0)
@@ -78,9 +79,11 @@ class InMemoryShardGetter:
         except (ExpiredIterator, InvalidIterator):
             page, self._iterator = self._get(self._new_iterator(), limit)
         fetched = page.records
-        if self._before_start is not None:
-            wanted = tuple(record for record in fetched if record.sequence.number > self._before_start)
-            page = replace(page, records=wanted)
+        page = replace(page, records=[each for each in fetched if self._start.includes(each.sequence)])
+        if self._deaggregate:
+            page = with_user_records(
+                page, start=self._start, hash_keys=self._stream.hash_keys(self._shard_id)
+            )
         if fetched:
             self._position = Position.after(fetched[-1].sequence)
         if page.at_end:

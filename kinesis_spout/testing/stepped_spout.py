@@ -36,6 +36,7 @@ def in_memory_ports(
     dead_letters: DeadLetterSink | None = None,
     *,
     fail_on_data_loss: bool = True,
+    deaggregate: bool = True,
 ) -> Ports:
     """Give a new process's ports: to this stream, on its clock, and to this ZooKeeper.
 
@@ -44,11 +45,14 @@ def in_memory_ports(
         zookeeper: where progress is kept. Ports to the same one are those of one application.
         dead_letters: a sink in memory unless given.
         fail_on_data_loss: see ``PollingShardGetter``.
+        deaggregate: see ``PollingShardGetter``.
     """
     process = zookeeper.process()
 
     def open_getter(shard_id: str, position: Position) -> ShardGetter:
-        return InMemoryShardGetter(stream, shard_id, position, fail_on_data_loss=fail_on_data_loss)
+        return InMemoryShardGetter(
+            stream, shard_id, position, fail_on_data_loss=fail_on_data_loss, deaggregate=deaggregate
+        )
 
     return Ports(
         lister=InMemoryShardLister(stream),
@@ -93,8 +97,13 @@ class SteppedSpout(RecordSpout):
 
     @property
     def all_done(self) -> bool:
-        """Whether all that can be read was handed out, and all of that is acked or durably dead-lettered."""
+        """Whether all that can be read was handed out, and all of that is acked or durably dead-lettered.
+
+        With `until` that is so when the run has come up to it, and all is stored.
+        """
         consumer, _ = self._stepped()
+        if self.is_done:
+            return True
         return not consumer.manager.unresolved and not consumer.letters and self._is_read_up(consumer)
 
     @property

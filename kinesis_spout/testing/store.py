@@ -86,6 +86,8 @@ class InMemoryZooKeeper:
         """Those that stand for the leadership; the first one leads."""
         self.assignment = b""
         self.drained: set[str] = set()
+        self.halted: set[str | None] = set()
+        """None stands for everything."""
         self.pauses: dict[str, str] = {}
         """The notices of the members that have paused."""
         self._node_ids = itertools.count(1)
@@ -552,6 +554,7 @@ class InMemoryCheckpointStore:
             zookeeper.attached.clear()
             zookeeper.assignment = b""
             zookeeper.drained.clear()
+            zookeeper.halted.clear()
 
     # -- what operators look at
 

@@ -7,15 +7,17 @@ It does what the service does where it matters to a reader, and where stand-ins 
 * a closed shard keeps its records; its end (no next iterator, the child shards) comes with its last
   page, not before, and not with the split;
 * retention removes records, and then closed and empty shards;
-* a page says how far behind the tip it ends.
+* a page has at most 10 MiB, unless its only record has more, and says how far behind the tip it ends.
 
 Sequence numbers start short and have gaps, so that code which compares them as text, or adds one, fails.
 """
 
 import hashlib
+import itertools
 import math
 import threading
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -30,6 +32,8 @@ from kinesis_spout.errors import (
     Throttled,
     Unavailable,
 )
+from kinesis_spout.kinesis.aggregated_record import UserRecord, aggregate
+from kinesis_spout.kinesis.read.user_records import HashKeys, taken_apart
 from kinesis_spout.ports import Page, StreamSummary
 from kinesis_spout.record import Record
 from shard_state import Position, PositionType, SequenceNumber, Shard
@@ -38,6 +42,7 @@ ITERATOR_SECONDS: Final = 300.0
 HASH_KEYS: Final = 1 << 128
 _FIRST_NUMBER: Final = 7
 _NUMBER_STEP: Final = 3
+_PAGE_BYTES: Final = 10 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -87,11 +92,13 @@ class InMemoryStream:
         for index in range(shards):
             self._open_shard((index * HASH_KEYS // shards, (index + 1) * HASH_KEYS // shards - 1), parents=())
 
-    def put(self, data: bytes, partition_key: str | None = None) -> Record:
+    def put(
+        self, data: bytes, partition_key: str | None = None, *, explicit_hash_key: str | None = None
+    ) -> Record:
         """Append a record to its shard. Without a key, open shards take turns (strategy AUTO)."""
         with self._lock:
             self._check_exists()
-            log = self._log_for(partition_key)
+            log = self._log_for(partition_key, explicit_hash_key)
             number = self._take_number()
             record = Record(
                 data=data,
@@ -104,6 +111,20 @@ class InMemoryStream:
             log.records.append(record)
             log.last = number
             return record
+
+    def put_aggregated(self, records: Iterable[UserRecord]) -> list[Record]:
+        """Append user records as one aggregated record, as the KPL does; it lies where the first of them would.
+
+        Returns:
+            The user records, as a reader gets them.
+        """
+        inside = tuple(records)
+        if not inside:
+            raise ValueError("expected at least one user record, got none")
+        carrier = self.put(
+            aggregate(inside), inside[0].partition_key, explicit_hash_key=inside[0].explicit_hash_key
+        )
+        return list(taken_apart([carrier]).records)
 
     def split(self, shard_id: str, at: int | None = None) -> tuple[Shard, Shard]:
         """Close a shard and open two. ``at`` is the second one's first hash key; the middle by default."""
@@ -142,6 +163,11 @@ class InMemoryStream:
             del log.records[: len(gone)]
             if gone:
                 log.trimmed = gone[-1].sequence.number
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether it was deleted."""
+        return self._deleted
 
     def delete(self) -> None:
         """Delete the stream: every call from now on finds nothing."""
@@ -186,20 +212,28 @@ class InMemoryStream:
             self._expire()
             return [log.shard for log in self._logs.values()]
 
+    def hash_keys(self, shard_id: str) -> HashKeys | None:
+        """Give what ``HashKeys.to_check`` says of a shard; None of one that is not there."""
+        with self._lock:
+            log = self._logs.get(shard_id)
+            return None if log is None else HashKeys.to_check(log.shard)
+
     def records(self, shard_id: str) -> list[Record]:
         """Give what a shard holds now, in order."""
         with self._lock:
             return list(self._log(shard_id).records)
 
     def unread(self, shard_id: str, position: Position) -> int:
-        """Count the records of a shard that follow a position."""
+        """Count the records of a shard that follow a position, those in aggregated records one by one."""
         with self._lock:
-            log, sequence = self._log(shard_id), position.sequence_number
-            if sequence is None:
-                after = self._after(log, position)
-            else:
-                after = sequence.number - (position.type is PositionType.AT_SEQUENCE_NUMBER)
-            return sum(record.sequence.number > after for record in log.records)
+            log = self._log(shard_id)
+            after = self._after(log, position) if position.sequence_number is None else -1
+            following = [
+                record
+                for record in log.records
+                if record.sequence.number > after and position.includes(record.sequence)
+            ]
+            return sum(position.includes(record.sequence) for record in taken_apart(following).records)
 
     def shard_iterator(self, shard_id: str, position: Position) -> str:
         """Make an iterator, as GetShardIterator does.
@@ -232,14 +266,14 @@ class InMemoryStream:
                 raise ExpiredIterator(f"iterator of shard {shard_id} expired; ask for a new one")
             unread = [record for record in log.records if record.sequence.number > int(after_text)]
             # Copies: a reader may count attempts on its own.
-            records = [_copy(record) for record in unread[:limit]]
+            records = [_copy(record) for record in _within_a_page(unread[:limit])]
             after = records[-1].sequence_number if records else after_text
             has_all = len(records) == len(unread)
             at_end = has_all and log.closed_at is not None
             behind_seconds = self.clock.time() - (records[-1].arrival_timestamp or 0.0) if records else 0.0
             page = Page(
                 records=records,
-                size_bytes=sum(len(record.data) + len(record.partition_key or "") for record in records),
+                size_bytes=sum(map(_size_bytes, records)),
                 millis_behind_latest=0 if has_all else max(1, int(behind_seconds * 1000)),
                 at_end=at_end,
                 child_shards=log.children if at_end else (),
@@ -276,13 +310,16 @@ class InMemoryStream:
             if waiting:
                 raise waiting.popleft()
 
-    def _log_for(self, partition_key: str | None) -> _ShardLog:
+    def _log_for(self, partition_key: str | None, explicit_hash_key: str | None = None) -> _ShardLog:
         open_logs = [log for log in self._logs.values() if log.closed_at is None]
-        if partition_key is None:
+        if explicit_hash_key is not None:
+            hash_key = int(explicit_hash_key)
+        elif partition_key is not None:
+            digest = hashlib.md5(partition_key.encode(), usedforsecurity=False).digest()
+            hash_key = int.from_bytes(digest, "big")
+        else:
             self._keyless += 1
             return open_logs[self._keyless % len(open_logs)]
-        digest = hashlib.md5(partition_key.encode(), usedforsecurity=False).digest()
-        hash_key = int.from_bytes(digest, "big")
         return next(
             log for log in open_logs if log.shard.hash_range[0] <= hash_key <= log.shard.hash_range[1]
         )
@@ -329,6 +366,16 @@ class InMemoryStream:
     def _check_exists(self) -> None:
         if self._deleted:
             raise StreamNotFound(f"expected a stream {self.name!r}, but it was deleted")
+
+
+def _within_a_page(records: list[Record]) -> list[Record]:
+    sizes = itertools.accumulate(map(_size_bytes, records))
+    fitting = sum(1 for _ in itertools.takewhile(lambda size: size <= _PAGE_BYTES, sizes))
+    return records[: max(1, fitting)]
+
+
+def _size_bytes(record: Record) -> int:
+    return len(record.data) + len(record.partition_key or "")
 
 
 def _copy(record: Record) -> Record:

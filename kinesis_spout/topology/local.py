@@ -136,8 +136,7 @@ class LocalTopology:
         for number, values in enumerate(batch):
             if number not in refused:
                 root = (getrandbits(64) or 1) if program.ackers else 0
-                first.spout.emit_root(values, root, stream)
-                if root and first.trees.values.get(root):
+                if first.spout.emit_root(values, root, stream):
                     roots[root] = number
         first.finish()
         blocks: list[tuple[int, Block]] = first.outbox.take()

@@ -14,6 +14,8 @@ from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.errors import KinesisError
 from kinesis_spout.kinesis import BufferedShardGetter, Prefetcher
 from kinesis_spout.kinesis.patience import Action, Reaction, reaction_to
+from kinesis_spout.ports import Page
+from kinesis_spout.record_age import RecordAge
 from kinesis_spout.tuples.retained_records import Retained, RetainedRecords
 from shard_state import Guarantee, RecordState, SequenceNumber
 
@@ -34,7 +36,10 @@ class BufferedShards:
         """Of the shards whose end was not read yet."""
         self._turns = consumer.manager.turns
         self._claims = consumer.manager.guarantee is Guarantee.AT_MOST_ONCE
-        self.retained = RetainedRecords(int(_RETAINED_SHARE * consumer.config.max_buffered_bytes))
+        self._age: RecordAge | None = None
+        """What is too old to be delivered now; None: nothing is."""
+        self._is_bounded = consumer.manager.bounds is not None
+        self.retained = RetainedRecords(lambda: int(_RETAINED_SHARE * self._max_bytes))
 
     # The ownership listener
 
@@ -54,6 +59,7 @@ class BufferedShards:
                 clock=ports.clock,
                 react=partial(self._reading_failed, shard_id, state.epoch),
                 worked=partial(self._reading_worked, shard_id, state.epoch),
+                odd=self._count,
             )
 
     def shards_lost(self, shard_ids: Iterable[str]) -> None:
@@ -81,8 +87,10 @@ class BufferedShards:
                 next call serves the others.
         """
         self.retained.drop_buried(self._is_buried)
+        self._age = None
         if self._consumer.manager.pause is not None:
-            return self._probe(now)
+            return self._probe(now)  # whose record may be of any age: nothing is given up now
+        self._age = RecordAge.of(self._consumer.config, self._consumer.ports.clock.time())
         while (shard_id := self._turns.current(now)) is not None:
             try:
                 taken = self._due_retry(shard_id, now) or self._fresh(shard_id, now)
@@ -98,6 +106,10 @@ class BufferedShards:
     def all_over(self) -> bool:
         """Tell whether every shard of the stream is over, those of other members too."""
         return self._consumer.sharing.all_over
+
+    def is_done(self) -> bool:
+        """Tell whether nothing is left to be handed out, ever or by this run, and all of it is stored."""
+        return self.all_over() or self._consumer.run_is_done
 
     @property
     def reading_errors(self) -> list[Exception]:
@@ -115,8 +127,12 @@ class BufferedShards:
 
     # Inside
 
+    @property
+    def _max_bytes(self) -> int:
+        return self._consumer.config.max_buffered_bytes // self._consumer.sharers
+
     def _read_ahead_bytes(self) -> int:
-        total_bytes = (1 - _RETAINED_SHARE) * self._consumer.config.max_buffered_bytes
+        total_bytes = (1 - _RETAINED_SHARE) * self._max_bytes
         return max(_MIN_READ_AHEAD_BYTES, int(total_bytes / max(1, len(self._consumer.sharing.ours))))
 
     def _probe(self, now: float) -> Retained | None:
@@ -134,16 +150,17 @@ class BufferedShards:
         return None
 
     def _due_retry(self, shard_id: str, now: float) -> Retained | None:
-        redelivery = self._consumer.manager.take_retry(shard_id, now)
-        if redelivery is None:
-            return None
-        retained = self.retained.get(shard_id, redelivery.sequence)
-        assert retained is not None, "every record that waits is retained"
-        # A copy: the receiver of an earlier delivery may still hold that one.
-        retained.record = copy(retained.record)
-        retained.record.attempt = redelivery.attempt
-        self._consumer.counters.retried += redelivery.attempt > 1
-        return retained
+        while (redelivery := self._consumer.manager.take_retry(shard_id, now)) is not None:
+            retained = self.retained.get(shard_id, redelivery.sequence)
+            assert retained is not None, "every record that waits is retained"
+            # A copy: the receiver of an earlier delivery may still hold that one.
+            retained.record = copy(retained.record)
+            retained.record.attempt = redelivery.attempt
+            if self._age is not None and self._expires(retained, self._age, now):
+                continue
+            self._consumer.counters.retried += redelivery.attempt > 1
+            return retained
+        return None
 
     def _fresh(self, shard_id: str, now: float) -> Retained | None:
         manager, getter = self._consumer.manager, self._getters.get(shard_id)
@@ -159,20 +176,47 @@ class BufferedShards:
                 self._consumer.shard_trimmed(shard_id)
                 return None
             if record is None:
-                if getter.at_end:
-                    self._end(shard_id)
+                self._nothing_at_hand(shard_id, getter)
                 return None
             sequence = record.sequence
+            if self._is_bounded and manager.ends_before(shard_id, sequence, record.arrival_timestamp):
+                self._drop_getter(shard_id)  # with what it has read ahead, which is for a later run
+                return None
             emission = manager.emit(shard_id, sequence, record.partition_key, now)
-            size_bytes = len(record.data) + len(record.partition_key or "")
-            self._consumer.counters.bytes_read += size_bytes
-            self._consumer.sharing.read_bytes[shard_id] += size_bytes
+            self._consumer.counters.bytes_read += record.size_bytes
+            self._consumer.sharing.read_bytes[shard_id] += record.size_bytes
             if emission.deliver or emission.held:
                 record.attempt = emission.attempt
-                retained = self.retained.add(record, sequence, size_bytes)
-                if emission.deliver:
+                retained = self.retained.add(record, sequence, record.size_bytes)
+                if not emission.deliver:
+                    continue
+                if self._age is None or not self._expires(retained, self._age, now):
                     return retained
         return None
+
+    def _expires(self, retained: Retained, age: RecordAge, now: float) -> bool:
+        """See whether a record that was handed out is too old to be delivered; then that is settled."""
+        record, sequence, consumer = retained.record, retained.sequence, self._consumer
+        if not age.expires(record.arrival_timestamp):
+            return False
+        consumer.counters.expired += 1
+        if age.skips:
+            consumer.counters.skipped += consumer.manager.skip(record.shard_id, sequence, now)
+            self.retained.finished(record.shard_id, sequence)
+            return True
+        exhausted = consumer.manager.expire(record.shard_id, sequence, attempt=record.attempt)
+        assert exhausted is not None, "it was handed out just now"
+        consumer.bury(exhausted, record, age.error(record))
+        self.retained.given_up(record.shard_id, sequence)
+        return True
+
+    def _nothing_at_hand(self, shard_id: str, getter: BufferedShardGetter) -> None:
+        """See whether a shard of which nothing is at hand has ended: by itself, or for this run."""
+        tip_seen_at = getter.tip_seen_at
+        if getter.at_end:
+            self._end(shard_id)
+        elif tip_seen_at is not None and self._consumer.manager.ends_at_tip(shard_id, tip_seen_at):
+            self._drop_getter(shard_id)
 
     def _is_claimed(self, shard_id: str, getter: BufferedShardGetter) -> bool:
         """Tell whether the next record may be handed out; if not, have a claim on it and some more committed."""
@@ -200,6 +244,12 @@ class BufferedShards:
         with self._consumer.lock:
             if self._is_read(shard_id, epoch):
                 self._consumer.read_errors.worked(shard_id)
+
+    def _count(self, page: Page) -> None:
+        """Runs on a fetching thread."""
+        with self._consumer.lock:
+            self._consumer.counters.damaged_aggregates += page.damaged_aggregates
+            self._consumer.counters.records_outside_shard += page.records_outside_shard
 
     def _is_read(self, shard_id: str, epoch: int) -> bool:
         state = self._consumer.manager.shard(shard_id)

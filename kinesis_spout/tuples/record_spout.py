@@ -18,6 +18,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, Unpack
 
+from kinesis_spout.clock import Clock
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.open_ports import open_ports
@@ -204,21 +205,22 @@ class RecordSpout:
     def __iter__(self) -> Iterator[Emitted]:
         """Give tuple after tuple, waiting for the next one.
 
-        Ends when every shard is over, or when the spout is deactivated or closed. Raises like ``next_tuple``.
+        Ends when every shard is over, when the run has come up to its `until` (see ``is_done``), or when the
+        spout is deactivated or closed. Raises like ``next_tuple``.
         """
-        consumer, shards = self._opened()
+        clock = self._clock
         while self._active:
             try:
                 emitted = self.next_tuple()
+                is_over = emitted is None and self.is_done
             except SpoutClosed:
                 return  # by another thread, or by whoever iterates
             if emitted is not None:
                 yield emitted
-                continue
-            with consumer.lock:
-                if shards.all_over():
-                    return
-            consumer.ports.clock.sleep(_STEP_SECONDS)
+            elif is_over:
+                return
+            else:
+                clock.sleep(_STEP_SECONDS)
 
     def ack(self, message_id: str) -> bool:
         """Finish a record. So does a late ack of a delivery that had failed: it cancels the retry.
@@ -282,6 +284,41 @@ class RecordSpout:
         consumer, _ = self._opened()
         return consumer.resume()
 
+    # Pauses by an operator
+
+    def pause_shards(self, *shard_ids: str) -> None:
+        """Pause shards for all members of the application, as an operator does; all shards if none is named.
+
+        What is in flight of them may end, and is stored; nothing more of them is handed out, retries included.
+        It is kept in ZooKeeper, over restarts, until ``resume_shards`` or ``kinesis-spout resume``. Members
+        notice within about a second.
+
+        Raises:
+            InvalidConfig: one is not a shard of the stream.
+            StoreUnavailable: ZooKeeper cannot be reached.
+        """
+        consumer, _ = self._opened()
+        consumer.pause_shards(shard_ids)
+
+    def resume_shards(self, *shard_ids: str) -> bool:
+        """End pauses of shards that were named to pause them; if none is named, all that an operator has paused.
+
+        Returns:
+            Whether there was one.
+
+        Raises:
+            StoreUnavailable: ZooKeeper cannot be reached.
+        """
+        consumer, _ = self._opened()
+        return bool(consumer.resume_shards(shard_ids))
+
+    @property
+    def paused_shards(self) -> frozenset[str]:
+        """The shards of this member that an operator has paused, and that it has something left to do with."""
+        consumer, _ = self._opened()
+        with consumer.lock:
+            return consumer.manager.halted
+
     # Looking in
 
     @property
@@ -318,6 +355,16 @@ class RecordSpout:
         with consumer.lock:
             return consumer.uncommitted
 
+    @property
+    def is_done(self) -> bool:
+        """Whether every shard is over, or the run has come up to its `until`: ``next_tuple`` gives no more.
+
+        All that was handed out of this member's shards is finished, and that is stored.
+        """
+        consumer, shards = self._opened()
+        with consumer.lock:
+            return shards.is_done()
+
     def status(self) -> list[ShardStatus]:
         """Describe every known shard, parents before children."""
         consumer, _ = self._opened()
@@ -331,9 +378,22 @@ class RecordSpout:
         with consumer.lock:
             return consumer.last_error or next(iter(shards.reading_errors), None)
 
+    def share_memory(self, sharers: int) -> None:
+        """Keep `max_buffered_bytes` by so many, of which so many spouts of one application have one share each."""
+        consumer, _ = self._opened()
+        consumer.sharers = sharers
+
     # Inside
 
+    @property
+    def _clock(self) -> Clock:
+        return self._opened()[0].ports.clock
+
     def _start(self) -> None:
+        if self.config.is_several:
+            raise InvalidConfig(
+                f"stream: expected one stream here, got {self.config.stream!r}: KinesisSpout reads several"
+            )
         consumer, shards = self._new_parts(self._given_ports or open_ports(self.config))
         try:
             consumer.start(shards)
@@ -352,9 +412,7 @@ class RecordSpout:
     def _opened(self) -> tuple[Consumer, BufferedShards]:
         self._refuse_if_closed()
         if self._started is None:
-            raise SpoutClosed(
-                "expected an open spout, got one that was not activated: call activate() or open()"
-            )
+            raise not_activated()
         return self._started
 
     def _refuse_if_closed(self) -> None:
@@ -411,6 +469,11 @@ class RecordSpout:
             tell(partial(self._listener.exhausted, message_id, decision.attempts, error))
         else:
             tell(partial(self._listener.failed, message_id, reason, error, decision.delay_seconds))
+
+
+def not_activated() -> SpoutClosed:
+    """Give the error of a spout that was not activated."""
+    return SpoutClosed("expected an open spout, got one that was not activated: call activate() or open()")
 
 
 def _failure(reason: str | BaseException) -> Failure:

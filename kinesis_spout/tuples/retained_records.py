@@ -22,9 +22,13 @@ class Retained:
 
 
 class RetainedRecords:
-    """The retained records of one spout, by their sequence number. Mutable; not thread-safe."""
+    """The retained records of one spout, by their sequence number. Mutable; not thread-safe.
 
-    def __init__(self, full_at_bytes: int) -> None:
+    Args:
+        full_at_bytes: gives the limit as it is now.
+    """
+
+    def __init__(self, full_at_bytes: Callable[[], int]) -> None:
         self._full_at_bytes = full_at_bytes
         self._of_shard: dict[str, dict[SequenceNumber, Retained]] = {}
         self._given_up: deque[Retained] = deque()
@@ -37,7 +41,7 @@ class RetainedRecords:
     @property
     def is_full(self) -> bool:
         """Whether no fresh record may be added. The last one may have gone beyond the limit."""
-        return self.size_bytes >= self._full_at_bytes
+        return self.size_bytes >= self._full_at_bytes()
 
     def add(self, record: Record, sequence: SequenceNumber, size_bytes: int) -> Retained:
         """Retain a record that was just read."""

@@ -1,4 +1,4 @@
-from kinesis_spout.zookeeper.administration import begun_applications
+from kinesis_spout.zookeeper.administration import begun_applications, begun_streams
 from kinesis_spout.zookeeper.application import Application
 from kinesis_spout.zookeeper.backend import ZooKeeperBackend
 from kinesis_spout.zookeeper.coordinator import ZooKeeperCoordinator, process_of, unique_member_name
@@ -28,6 +28,7 @@ __all__ = [
     "ZooKeeperSession",
     "ZooKeeperSettings",
     "begun_applications",
+    "begun_streams",
     "process_of",
     "unique_member_name",
 ]

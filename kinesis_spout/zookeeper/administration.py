@@ -103,6 +103,7 @@ class Administration:
                 self._paths.assignment,
                 self._paths.owners,
                 self._paths.paused,
+                self._paths.halted,
                 self._paths.attached,
             )
             for path in self._subtree(parent)
@@ -171,6 +172,24 @@ def begun_applications(session: ZooKeeperSession, root: str) -> list[tuple[str, 
         for stream in _children(session, f"/{root}/{app}")
         if _has_begun(session, Paths(root=root, app=app, stream=stream))
     ]
+
+
+def begun_streams(session: ZooKeeperSession, root: str, app: str) -> tuple[float | None, frozenset[str]]:
+    """Say when an application first began, in seconds since the epoch, and name the streams on which it has.
+
+    The time is that of the node of all its streams, by ZooKeeper's clock; None where it has begun on none.
+
+    Raises:
+        StoreUnavailable: retriable.
+    """
+    session.await_connection(session.deadline())
+    node = session.answer(session.client.exists_async(f"/{root}/{app}"))
+    begun = frozenset(
+        stream
+        for stream in _children(session, f"/{root}/{app}")
+        if _has_begun(session, Paths(root=root, app=app, stream=stream))
+    )
+    return (None if node is None or not begun else node.ctime / 1000), begun
 
 
 def _children(session: ZooKeeperSession, path: str) -> list[str]:

@@ -16,10 +16,11 @@ class ZooKeeperBackend:
     """Builds the three ports over a session, which it starts, and ends with ``close``.
 
     Args:
-        session: not yet started.
+        session: not yet started, unless it is shared.
         paths: which application on which stream.
         member: the name of this process; made up if not given. Two living processes never share one.
         limits: how large a transaction may be.
+        shares_session: whether others use the session: ``close`` then ends this part of it only.
 
     Raises:
         StoreUnavailable: nobody answered in time.
@@ -33,13 +34,20 @@ class ZooKeeperBackend:
         member: str | None = None,
         limits: ChunkLimits | None = None,
         connect_timeout_seconds: float = 15.0,
+        shares_session: bool = False,
     ) -> None:
         member = member or unique_member_name()
         ownerships = Ownerships(session, paths)
         self.store = ZooKeeperCheckpointStore(session, paths, ownerships, limits)
         self.group = ZooKeeperGroup(session, paths, member)
         self.coordinator = ZooKeeperCoordinator(
-            session, paths, ownerships, self.store, member, freed=self.group.wake
+            session,
+            paths,
+            ownerships,
+            self.store,
+            member,
+            freed=self.group.wake,
+            shares_session=shares_session,
         )
         self.session = session
         self.paths = paths

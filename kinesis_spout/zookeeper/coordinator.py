@@ -45,7 +45,8 @@ class ZooKeeperCoordinator:
     again after a new session took the place of a lost one. Nobody else has to call ``join`` again.
 
     Get it from ``ZooKeeperBackend``, which gives the store the same session and ownerships.
-    ``freed`` is called when somebody's shard that was wanted here is given up.
+    ``freed`` is called when somebody's shard that was wanted here is given up. ``shares_session`` says that others
+    use the session: then its end is not ours, and what we made in it is removed when this is closed.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class ZooKeeperCoordinator:
         member: str,
         *,
         freed: Callable[[], None],
+        shares_session: bool = False,
     ) -> None:
         self._session = session
         self._client = session.client
@@ -71,6 +73,7 @@ class ZooKeeperCoordinator:
         self._says = b""
         self._joined = False
         self._closed = False
+        self._shares_session = shares_session
         session.subscribe(self)
 
     @property
@@ -271,10 +274,29 @@ class ZooKeeperCoordinator:
         return self._notices.take_away()
 
     def close(self) -> None:
-        """Give everything up and end the session, which the store shares."""
+        """Give everything up and end the session, which the store shares. Of one with others, leave it."""
+        if self._shares_session:
+            self._leave()
+            return
         self._closed = True
         self._ownerships.forget_all()
         self._session.close()
+
+    def _leave(self) -> None:
+        """Remove what is ours and would go with the session. What cannot be now is, once there is a connection."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self.release(self._ownerships.all())
+            self._notices.end()
+            with suppress(NoNodeError):
+                self._session.answer(self._client.delete_async(self._paths.member(self._member)))
+        except StoreError as error:
+            _log.warning("%s is left when the connection to ZooKeeper is back: %s", self._paths.base, error)
+            return
+        self._session.unsubscribe(self._ownerships)
+        self._session.unsubscribe(self)
 
     def session_connected(self, session_id: int) -> None:
         """Register again if a new session took the place of the one we joined in.
@@ -282,7 +304,9 @@ class ZooKeeperCoordinator:
         Where it is the same session the node exists and nothing changes. ``acquire`` checks the outcome.
         """
         del session_id
-        if self._joined and not self._closed:
+        if self._closed and self._joined:
+            self._client.delete_async(self._paths.member(self._member))
+        elif self._joined:
             self._client.create_async(self._paths.member(self._member), self._says, ephemeral=True)
 
     def session_lost(self) -> None:

@@ -16,9 +16,10 @@ from kazoo.protocol.states import EventType, WatchedEvent
 from kinesis_spout.errors import CheckpointUnreadable, KinesisSpoutError, StoreUnavailable
 from kinesis_spout.term import Term
 from kinesis_spout.zookeeper.election import ZooKeeperElection
+from kinesis_spout.zookeeper.halts import Halts, halt_of
 from kinesis_spout.zookeeper.session import ZooKeeperSession
 from kinesis_spout.zookeeper.tree.paths import Paths, check_name
-from shard_state import Assignment, GroupMember
+from shard_state import Assignment, GroupMember, Halt
 from shard_state.errors import InvalidStoredForm
 
 _CAMPAIGN_SECONDS: Final = 60.0
@@ -41,6 +42,7 @@ class ZooKeeperGroup:
         self._election = ZooKeeperElection(
             name, paths.leader, session, member, close=_nothing, campaign_seconds=_CAMPAIGN_SECONDS
         )
+        self._halts = Halts(session, paths)
         self._lock = threading.Lock()
         """Guards the two below."""
         self._read: dict[str, Any] = {}
@@ -185,6 +187,18 @@ class ZooKeeperGroup:
         with suppress(NoNodeError):
             self._session.answer(self._client.delete_async(self._paths.drain(member)))
 
+    def halt(self, shard_id: str | None) -> None:
+        """Write what is paused (see the port)."""
+        self._halts.begin(shard_id)
+
+    def end_halt(self, shard_id: str | None) -> Halt:
+        """Remove it (see the port)."""
+        return self._halts.end(shard_id)
+
+    def halted(self) -> Halt:
+        """Read it (see the port)."""
+        return halt_of(self._children(self._paths.halted))
+
     def close(self) -> None:
         """End the term and the candidacy (see the port). A member that leaves is drained no more."""
         if self._candidate is not None and not self._closing.is_set():
@@ -195,6 +209,7 @@ class ZooKeeperGroup:
         self._term_over.set()
         if self._candidate is not None:
             self._candidate.join(_END_SECONDS)
+        self._session.unsubscribe(self)
 
     # -- the session
 

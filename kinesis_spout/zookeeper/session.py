@@ -18,6 +18,7 @@ kazoo's traps, and what is done about them here:
 import logging
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, Final, Protocol
 
 from kazoo.client import KazooClient, KazooState
@@ -121,6 +122,8 @@ class ZooKeeperSession:
         self.session_timeout_seconds = session_timeout_seconds
         self.clock: Clock = clock or SystemClock()
         self._observers: list[SessionObserver] = []
+        self._telling = threading.RLock()
+        """Held while observers are told, so that one that comes later is told in order."""
         self._connected = threading.Event()
         self._suspended_since: float | None = None
         self._closed = False
@@ -175,17 +178,28 @@ class ZooKeeperSession:
         return since is not None and self.clock.monotonic() - since >= self.session_timeout_seconds
 
     def subscribe(self, observer: SessionObserver) -> None:
-        """Tell ``observer`` from now on. Subscribe before ``start``."""
-        self._observers.append(observer)
+        """Tell ``observer`` from now on, and now if there is a connection."""
+        with self._telling:
+            self._observers.append(observer)
+            session_id = self.session_id
+            if self._connected.is_set() and session_id is not None:
+                observer.session_connected(session_id)
+
+    def unsubscribe(self, observer: SessionObserver) -> None:
+        """Tell ``observer`` no more, if it was told."""
+        with self._telling, suppress(ValueError):
+            self._observers.remove(observer)
 
     def start(self, timeout_seconds: float = 15.0) -> None:
-        """Connect, and see that our credentials are accepted.
+        """Connect, and see that our credentials are accepted. Does nothing where that was done.
 
         Raises:
             InvalidConfig: a file of TLS cannot be used.
             StoreError: the server refuses us, or we refuse it; or the chroot does not exist.
             StoreUnavailable: nobody answered in time.
         """
+        if self._started:
+            return
         if self._tls is not None:
             self._tls.check_files()
         try:
@@ -331,19 +345,21 @@ class ZooKeeperSession:
             self._suspended_since = None
             session_id = self.session_id
             assert session_id is not None, "kazoo sets the session id before it reports the connection"
-            for observer in self._observers:
-                observer.session_connected(session_id)
-            self._connected.set()
+            with self._telling:
+                for observer in self._observers:
+                    observer.session_connected(session_id)
+                self._connected.set()
             self._settled.set()
         elif state == KazooState.SUSPENDED:
             self._suspended_since = self.clock.monotonic()
             self._connected.clear()
             threading.Thread(target=self._regain, name="kinesis-spout-session", daemon=True).start()
         else:
-            self._connected.clear()
             self._suspended_since = None
-            for observer in self._observers:
-                observer.session_lost()
+            with self._telling:
+                self._connected.clear()
+                for observer in self._observers:
+                    observer.session_lost()
             has_given_up = self.client.client_state in (KeeperState.AUTH_FAILED, KeeperState.CLOSED)
             if has_given_up and self._started and not self._stops_client:
                 threading.Thread(target=self._begin_again, name="kinesis-spout-session", daemon=True).start()

@@ -73,9 +73,21 @@ class ZooKeeperSettings:
             InvalidConfig, StoreError: see ``ZooKeeperSession.start``.
         """
         session = self.session(server)
-        paths = Paths(root=self.root, app=self.app, stream=stream)
         try:
-            return ZooKeeperBackend(session, paths)
+            return ZooKeeperBackend(session, self._paths(stream))
         except BaseException:
             session.close()
             raise
+
+    def place(self, stream: str, session: ZooKeeperSession, member: str) -> ZooKeeperBackend:
+        """Give the place of the progress on one stream, in a session that several streams share.
+
+        Args:
+            stream: its name, not its ARN.
+            session: started; ``close`` of what is returned does not end it.
+            member: the name of this process, on all streams.
+        """
+        return ZooKeeperBackend(session, self._paths(stream), member=member, shares_session=True)
+
+    def _paths(self, stream: str) -> Paths:
+        return Paths(root=self.root, app=self.app, stream=stream)

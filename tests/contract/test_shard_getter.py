@@ -13,6 +13,7 @@ from kinesis_spout.errors import (
     Throttled,
     Unavailable,
 )
+from kinesis_spout.kinesis.aggregated_record import UserRecord, aggregate
 from shard_state import Position, PositionType, SequenceNumber
 from tests.kinesis_endpoints import (
     FILLS_CHILDREN,
@@ -104,6 +105,65 @@ def test_after_a_part_of_an_aggregate_begins_with_the_whole_aggregate(stream: St
     getter = stream.getter(Position.after(SequenceNumber(numbers[0].number, 4)))
 
     assert [record.data for record in read_all(getter, 2)] == [b"aggregate", b"next"]
+
+
+AGGREGATE = aggregate([UserRecord("a", b"one"), UserRecord("b", b"two", "5"), UserRecord("a", b"three")])
+
+
+def test_user_records_come_in_place_of_the_aggregated_record(stream: StreamUnderTest) -> None:
+    before, number, _ = stream.put(b"before", AGGREGATE, b"after")
+
+    records = read_all(stream.getter(Position.trim_horizon()), 5)
+
+    assert [record.data for record in records] == [b"before", b"one", b"two", b"three", b"after"]
+    assert records[0].sequence == before
+    assert [record.sequence for record in records[1:4]] == [
+        SequenceNumber(number.number, at) for at in range(3)
+    ]
+    assert [record.partition_key for record in records] == ["key", "a", "b", "a", "key"]
+    assert [record.explicit_hash_key for record in records[1:4]] == [None, "5", None]
+    assert {record.shard_id for record in records} == {FIRST_SHARD}
+
+
+def test_a_position_inside_an_aggregate_leaves_out_what_is_before_it(stream: StreamUnderTest) -> None:
+    number = stream.put(AGGREGATE, b"next")[0].number
+
+    for position, expected in (
+        (Position.at(SequenceNumber(number, 1)), [b"two", b"three", b"next"]),
+        (Position.after(SequenceNumber(number, 1)), [b"three", b"next"]),
+        (Position.after(SequenceNumber(number, 2)), [b"next"]),
+        (Position.after(SequenceNumber(number)), [b"next"]),
+    ):
+        assert [record.data for record in read_all(stream.getter(position), len(expected))] == expected
+
+
+def test_a_limit_counts_an_aggregate_as_one_and_the_position_goes_behind_all_of_it(
+    stream: StreamUnderTest,
+) -> None:
+    numbers = stream.put(AGGREGATE, AGGREGATE, b"next")
+    getter = stream.getter(Position.after(SequenceNumber(numbers[0].number, 0)))
+
+    page = getter.read(1)
+
+    assert [record.data for record in page.records] == [b"two", b"three"]
+    assert page.holds_at_least(1)
+    assert getter.position == Position.after(numbers[0])
+    resumed = stream.getter(getter.position)
+    assert [record.data for record in read_all(resumed, 4)] == [b"one", b"two", b"three", b"next"]
+
+
+def test_what_holds_nothing_or_is_damaged_does_not_stop_the_reading(stream: StreamUnderTest) -> None:
+    damaged = AGGREGATE[:-1] + b"?"
+    numbers = stream.put(aggregate(()), damaged, b"next")
+    getter = stream.getter(Position.trim_horizon())
+
+    records = read_all(getter, 2)
+
+    assert [(record.data, record.sequence) for record in records] == [
+        (damaged, numbers[1]),
+        (b"next", numbers[2]),
+    ]
+    assert getter.position == Position.after(numbers[2])
 
 
 def test_latest_begins_with_what_is_put_after_the_getter_was_made(stream: StreamUnderTest) -> None:

@@ -1,7 +1,9 @@
 """The micro-batch doors on real Spark, with the real ZooKeeper and a Kinesis endpoint."""
 
+import math
 import os
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +140,28 @@ def test_the_data_frame_door_shows_the_same_rows_to_every_action_and_reads_kines
         (b"r7", "worse", 1),
     }
     assert spark.sparkContext._jsc.getPersistentRDDs().size() == 0
+
+
+def test_a_bounded_run_leaves_out_what_arrived_later_and_the_next_one_goes_on_there(
+    spark: SparkSession, world: MicroBatchWorld
+) -> None:
+    world.put(texts(100))
+    until = math.ceil(time.time())
+    wait_until(lambda: time.time() > until + 0.1, "another second has begun")
+    world.put(texts(50, "late"))
+    seen: list[str] = []
+
+    def handle(df: DataFrame, _: Collector) -> None:
+        seen.extend(bytes(row.data).decode() for row in df.collect())
+
+    query = world.spout(until=until).foreach_batch(spark, handle)
+    assert query.awaitTermination(60.0)
+    assert query.is_done
+    assert sorted(seen) == sorted(texts(100))
+
+    seen.clear()
+    assert world.spout(until="latest").foreach_batch(spark, handle).awaitTermination(60.0)
+    assert sorted(seen) == sorted(texts(50, "late"))
 
 
 def test_a_data_frame_handler_that_raises_is_halved_until_the_poison_stands_alone(

@@ -106,6 +106,9 @@ def reporting_source() -> type[DataSource]:
                 processed_bytes=20,
                 throttles=0,
                 buffered_bytes=0,
+                aggregates=0,
+                damaged_aggregates=0,
+                records_outside_shard=0,
             ).as_document()
 
         def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:

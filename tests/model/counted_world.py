@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from kinesis_spout import Reject
 from kinesis_spout.dead_letter import DeadLetter
+from kinesis_spout.kinesis.aggregated_record import UserRecord
 from kinesis_spout.record import Record
 from kinesis_spout.testing import (
     InMemoryDeadLetterSink,
@@ -37,12 +38,12 @@ class Scenario:
     """What is in the stream, and what happens to it."""
 
     order: Order
-    first: Sequence[str]
-    """Of the first shard: what each record does, and its key."""
-    second: Sequence[str]
+    first: Sequence["str | tuple[str, ...]"]
+    """Of the first shard: what each record does, and its key. Several together are in one aggregated record."""
+    second: Sequence["str | tuple[str, ...]"]
     merges: bool = False
     """Whether both shards are merged; else the first one is split."""
-    later: Sequence[str]
+    later: Sequence["str | tuple[str, ...]"]
     """Of each child."""
     reshards_after: int = 4
     """Calls of the handler."""
@@ -132,15 +133,20 @@ class CountedWorld:
         for shard, texts in enumerate((scenario.first, scenario.second)):
             self._put(f"shardId-{shard:012}", texts)
 
-    def _put(self, shard_id: str, texts: Sequence[str]) -> None:
-        log = self.stream._logs[shard_id]
+    def _put(self, shard_id: str, texts: Sequence[str | tuple[str, ...]]) -> None:
         for text in texts:
-            name = text.rpartition(" ")[2]
-            keys = (f"{name}-{number}" for number in range(1_000))
-            record = self.stream.put(
-                text.encode(), next(key for key in keys if self.stream._log_for(key) is log)
-            )
-            self.fates[record.sequence] = Fate(record)
+            if isinstance(text, str):
+                records = [self.stream.put(text.encode(), self._key(shard_id, text))]
+            else:
+                inside = [UserRecord(self._key(shard_id, each), each.encode()) for each in text]
+                records = self.stream.put_aggregated(inside)
+            self.fates.update((record.sequence, Fate(record)) for record in records)
+
+    def _key(self, shard_id: str, text: str) -> str:
+        """Give a key that leads to the shard."""
+        log, name = self.stream._logs[shard_id], text.rpartition(" ")[2]
+        keys = (f"{name}-{number}" for number in range(1_000))
+        return next(key for key in keys if self.stream._log_for(key) is log)
 
     # Running
 
@@ -312,8 +318,7 @@ class CountedWorld:
         return self.fates[sequence].acked or bool(self.letters_of(sequence))
 
     def letters_of(self, sequence: SequenceNumber) -> list[DeadLetter]:
-        number = self.fates[sequence].record.sequence_number
-        return [letter for letter in self.dead_letters.letters if letter.sequence_number == number]
+        return [letter for letter in self.dead_letters.letters if letter.sequence_number == str(sequence)]
 
     def check_write(self, shard_id: str, before: Checkpoint | None, after: Checkpoint) -> None:
         """Check what is about to be stored of a shard."""
@@ -327,7 +332,7 @@ class CountedWorld:
             own = None if owner is None else self.ownerships.get((owner.member, shard_id))
             if own is None or own.checkpoint.epoch != after.epoch:
                 self._violated(f"{shard_id} is written to by who does not own it: {after}")
-        for record in self.stream.records(shard_id):
+        for record in self._records(shard_id):
             covered = record.sequence <= after.base or within(after.holes, record.sequence)
             if covered and not self.is_finished(record.sequence):
                 self._violated(f"{record.sequence} is stored as finished: {after}")
@@ -364,7 +369,12 @@ class CountedWorld:
         if shard_id not in self.zookeeper.shards:
             return False
         stored, log = self.zookeeper.decode(shard_id), self.stream._logs[shard_id]
-        return stored.is_shard_end if log.shard.closed else stored.base.number >= log.last
+        if log.shard.closed:
+            return stored.is_shard_end
+        return stored.base.number >= log.last and all(map(self._is_stored, self._records(shard_id)))
+
+    def _records(self, shard_id: str) -> list[Record]:
+        return [fate.record for fate in self.fates.values() if fate.record.shard_id == shard_id]
 
     def _check_end(self) -> None:
         assert set(self.met) == set(self._faults), "every fault happens, or the run proves nothing"

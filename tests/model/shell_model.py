@@ -3,11 +3,13 @@
 The stream is written to, split and merged; two consumers take shards from each other; the process restarts from
 what it stored. Lists may lack the newest shards at any time, the first list after a restart too, although those
 are stored: every shard of the first start is, and those that another consumer began. Of some the parents are not
-stored, as version 1 left them. At the end of every run all shards are closed and worked off: every record must be
+stored, as version 1 left them. A restart may begin a bounded run, which hands out no record behind its bound and
+comes to its end by itself. At the end of every run all shards are closed and worked off: every record must be
 finished, and every shard over in the store.
 """
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import ClassVar
 
 from hypothesis import strategies as st
@@ -17,8 +19,11 @@ from shard_state import (
     BreakerRule,
     Capacity,
     Checkpoint,
+    Halt,
     Order,
+    Position,
     RetryPolicy,
+    RunBounds,
     SequenceNumber,
     ShardPhase,
     SliceLimits,
@@ -48,6 +53,8 @@ class ShellModel(RuleBasedStateMachine):
         self.suspects: dict[tuple[str, SequenceNumber], int] = {}
         """How many failed while it was closed."""
         self.was_open = False
+        self.halt = Halt()
+        """What an operator has paused, which is stored."""
 
     @initialize(
         order=st.sampled_from(Order),
@@ -79,9 +86,10 @@ class ShellModel(RuleBasedStateMachine):
         self.store.open(lineage_stored=lineage_stored)
         self.restart(behind)
 
-    @rule(behind=st.integers(0, 2))
-    def restart(self, behind: int) -> None:
-        """Start afresh from what is stored, as after a crash."""
+    @rule(behind=st.integers(0, 2), last=st.none() | st.integers(0, 20))
+    def restart(self, behind: int, last: int | None = None) -> None:
+        """Start afresh from what is stored, as after a crash; perhaps only up to the ``last`` record written."""
+        self.last = None if last is None else SequenceNumber(7 * last)
         self.manager = StateManager(
             app_instance="model",
             random=lambda: 0.5,
@@ -91,7 +99,9 @@ class ShellModel(RuleBasedStateMachine):
             limits=self.LIMITS,
             message_timeout_seconds=self.MESSAGE_TIMEOUT_SECONDS,
             breaker=self.breaker,
+            bounds=None if self.last is None else bounds_after(self.last),
         )
+        self.manager.halt(self.halt)
         self.spared.clear()
         self.suspects.clear()
         self.was_open = False
@@ -167,6 +177,23 @@ class ShellModel(RuleBasedStateMachine):
     def deliver_all(self, *, fail_every: int | None) -> None:
         """Deliver what can be delivered now; fail one of so many records, and ack the others."""
 
+    @rule(data=st.data(), everything=st.booleans())
+    def an_operator_pauses(self, data: st.DataObject, *, everything: bool) -> None:
+        shard_ids = data.draw(st.sets(st.sampled_from(sorted(self.stream.shards))))
+        self.halt = Halt(everything=everything, shards=frozenset(shard_ids))
+        self.manager.halt(self.halt)
+        assert not self.manager.halt(self.halt)
+
+    @precondition(lambda self: self.halt)
+    @rule()
+    def an_operator_ends_what_is_paused(self) -> None:
+        self.halt = Halt()
+        assert self.manager.halt(self.halt)
+
+    def check_halt(self, shard_id: str) -> None:
+        """Nothing of what an operator has paused is handed out."""
+        assert not self.halt.covers(shard_id)
+
     @precondition(lambda self: self.manager.pause is not None)
     @rule()
     def an_operator_resumes(self) -> None:
@@ -188,6 +215,14 @@ class ShellModel(RuleBasedStateMachine):
                 self.spared[place] = self.spared.get(place, 0) + count
             self.suspects.clear()
         self.was_open = is_open
+
+    def check_bound(self, sequence: SequenceNumber) -> None:
+        """No record behind its bound is handed out by a bounded run."""
+        assert self.last is None or sequence <= self.last
+
+    def see_the_tip(self, shard_id: str) -> None:
+        """Nothing is ahead in an open shard: a bounded run ends there."""
+        assert self.manager.ends_at_tip(shard_id, 1.0) == (self.last is not None)
 
     def check_limit(self, shard_id: str, sequence: SequenceNumber, attempt: int) -> None:
         """At most 1 + limit deliveries, and those that failed while nothing was given up (invariant 4)."""
@@ -240,11 +275,35 @@ class ShellModel(RuleBasedStateMachine):
             assert not self.stream.unfinished(shard_id)
             assert self.stream.shards[shard_id].shard.closed
 
+    @invariant()
+    def a_run_that_is_done_has_stored_all_it_has_handed_out(self) -> None:
+        if self.last is None or not self.manager.is_done:
+            return
+        stored = self.store.load()
+        for shard_id in self.manager.owned - self.stolen:
+            state = self.manager.shard(shard_id)
+            assert state is not None
+            assert stored[shard_id].base == state.tracker.last_emitted
+            assert all(record.sequence > stored[shard_id].base for record in self.stream.unfinished(shard_id))
+
     def teardown(self) -> None:
         """Close every shard and work everything off: nothing may hang, nothing may be lost."""
         if not hasattr(self, "manager"):
             return
+        self.halt = Halt()
+        self.manager.halt(self.halt)
+        if self.last is not None:
+            self.work_off_until(lambda: self.manager.is_done and not self.manager.to_acquire())
+            assert self.manager.is_done
+            self.restart(behind=0)
         self.stream.close_all()
+        self.work_off_until(lambda: self.store.over() == set(self.stream.shards))
+        assert self.store.over() == set(self.stream.shards)
+        assert not any(self.stream.unfinished(shard_id) for shard_id in self.stream.shards)
+        self.manager.listed([shard.shard for shard in self.stream.shards.values()], self.store.load())
+        assert {status.phase for status in self.manager.status()} == {ShardPhase.OVER}
+
+    def work_off_until(self, is_reached: Callable[[], bool]) -> None:
         everything = sum(len(shard.records) for shard in self.stream.shards.values())
         for _ in range(60 + 30 * everything):
             self.now += 100.0
@@ -254,13 +313,14 @@ class ShellModel(RuleBasedStateMachine):
             self.list_and_acquire(behind=0)
             self.work_off()
             self.commit()
-            if self.store.over() == set(self.stream.shards):
+            if is_reached():
                 break
-        assert self.store.over() == set(self.stream.shards)
-        assert not any(self.stream.unfinished(shard_id) for shard_id in self.stream.shards)
-        self.manager.listed([shard.shard for shard in self.stream.shards.values()], self.store.load())
-        assert {status.phase for status in self.manager.status()} == {ShardPhase.OVER}
 
     @abstractmethod
     def work_off(self) -> None:
         """Deliver what can be delivered now, and finish everything that is out."""
+
+
+def bounds_after(last: SequenceNumber) -> RunBounds:
+    """Bound every shard behind that record, wherever it is."""
+    return RunBounds.of(Position.after(last), {}, began_at=0.0, margin_seconds=0.0)

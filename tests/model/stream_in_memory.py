@@ -16,12 +16,14 @@ from shard_state import (
     PositionType,
     SequenceNumber,
     Shard,
+    ShardBound,
     SliceKind,
     SliceOutcome,
     SlicePlan,
 )
 from shard_state.checkpoint import fits, next_ownership
 from shard_state.restored import within
+from shard_state.sequence_number import WHOLE
 
 
 class Verdict(Enum):
@@ -82,9 +84,10 @@ class Stream:
         for shard in self.shards.values():
             shard.shard = replace(shard.shard, closed=True)
 
-    def put(self, shard_id: str, key: str | None, *, poison: bool) -> None:
-        self.written += 7
-        sequence = SequenceNumber(self.written)
+    def put(self, shard_id: str, key: str | None, *, poison: bool, sub: int = WHOLE) -> None:
+        """Put a record, or the user record ``sub`` of an aggregated one."""
+        self.written += 7 if sub in (0, WHOLE) else 0
+        sequence = SequenceNumber(self.written, sub)
         self.shards[shard_id].records.append(StoredRecord(shard_id, sequence, key, poison))
 
     def record(self, shard_id: str, sequence: SequenceNumber) -> StoredRecord:
@@ -245,7 +248,8 @@ def deliver_slice(
     failed: list[StoredRecord] = []
     failures: list[FailedRecord] = []
     killed_by = None
-    for record in records[: plan.limit]:
+    wanted = before(plan.bound, records)
+    for record in wanted[: plan.limit]:
         if (len(failures) >= plan.max_failures and plan.is_fresh) or (plan.probe and delivered):
             break
         previous = read[-1].sequence if read else None
@@ -293,12 +297,19 @@ def deliver_slice(
             failures=tuple(failures),
             at_end=plan.is_fresh and has_all and closed,
             at_tip=has_all,
+            at_bound=plan.is_fresh and len(read) == len(wanted) < len(records),
         ),
         acked=tuple(acked),
         failed=tuple(failed),
         delivered=delivered,
         killed_by=killed_by,
     )
+
+
+def before(bound: ShardBound | None, records: list[StoredRecord]) -> list[StoredRecord]:
+    """List the records before the first that ends their shard for this run."""
+    ends = (at for at, record in enumerate(records) if bound and bound.ends_before(record.sequence, None))
+    return records[: next(ends, len(records))]
 
 
 def all_held(plan: SlicePlan, records: list[StoredRecord]) -> SliceOutcome | None:

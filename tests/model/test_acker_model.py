@@ -58,9 +58,8 @@ class Tasks:
         self.collectors = [Collector(f"bolt {number}", trees) for number, trees in enumerate(self.trees)]
         self.sent: list[tuple[int, int, dict[int, int] | None]] = []
         for collector in self.collectors:
-            output = Output(1, direct=False)
-            output.to_all.append((1, lambda _, *edges: self.sent.append(edges)))
-            collector.outputs["default"] = output
+            to_all = [(1, lambda _, *edges: self.sent.append(edges))]
+            collector.outputs["default"] = Output(1, to_all=to_all)
 
     def take(self) -> Tuple:
         return Tuple((0,), Source("any", "default", 1, ("value",)), *self.sent.pop())

@@ -45,6 +45,19 @@ JOINS = Scenario(
     later=("acks a", "acks b"),
     joins_after=2,
 )
+AGGREGATES = Scenario(
+    order=Order.UNORDERED,
+    first=(("acks a", "fails-once b", "acks b", "rejects a"), ("acks c",)),
+    second=("acks a",),
+    later=(("acks a", "acks b"),),
+)
+AGGREGATES_IN_ORDER = Scenario(
+    order=Order.KEY,
+    first=(("fails-once a", "acks a", "acks b"), "acks b"),
+    second=(("rejects b", "acks c"),),
+    merges=True,
+    later=(("acks a", "acks b"),),
+)
 WORLDS = pytest.mark.parametrize(
     ("open_door", "scenario"),
     [
@@ -52,6 +65,8 @@ WORLDS = pytest.mark.parametrize(
         pytest.param(PlainDoor, JOINS, id="plain-joins"),
         pytest.param(MicroBatchDoor, MERGE, id="micro-batch-merge"),
         pytest.param(MicroBatchDoor, JOINS, id="micro-batch-joins"),
+        pytest.param(PlainDoor, AGGREGATES_IN_ORDER, id="plain-aggregates"),
+        pytest.param(MicroBatchDoor, AGGREGATES, id="micro-batch-aggregates"),
     ],
 )
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kinesis_spout.kinesis.aggregated_record import UserRecord
 from kinesis_spout.testing import (
     InMemoryDeadLetterSink,
     InMemoryStream,
@@ -94,11 +95,23 @@ class Members:
             return
         self.spouts[at] = self.joins()
 
+    def puts(self) -> None:
+        """Put a record, or a few in an aggregated one."""
+        inside = self.random.choice((1, 1, 3))
+        records = [
+            UserRecord(self.random.choice("abc"), str(self.put + number).encode())
+            for number in range(1, inside + 1)
+        ]
+        self.put += inside
+        if inside == 1:
+            self.stream.put(records[0].data, records[0].partition_key)
+        else:
+            self.stream.put_aggregated(records)
+
     def step(self) -> None:
         dice = self.random.random()
         if dice < 0.15:
-            self.put += 1
-            self.stream.put(str(self.put).encode(), self.random.choice("abc"))
+            self.puts()
         elif dice < 0.55:
             self.takes(self.random.choice(self.spouts))
         elif dice < 0.7 and self.out:

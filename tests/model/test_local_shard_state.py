@@ -129,10 +129,12 @@ class LocalShardMachine(RuleBasedStateMachine):
 
     # The stream and the clock
 
-    @rule(keys=st.lists(KEYS, min_size=1, max_size=4))
-    def write(self, keys: list[str | None]) -> None:
-        for key in keys:
-            sequence = SequenceNumber(10 * len(self.stream) + 10)
+    @rule(keys=st.lists(KEYS, min_size=1, max_size=4), aggregated=st.booleans())
+    def write(self, keys: list[str | None], *, aggregated: bool) -> None:
+        """Write some records, or an aggregated one with as many inside."""
+        number = 10 * len(self.stream) + 10
+        for at, key in enumerate(keys):
+            sequence = SequenceNumber(number, at) if aggregated else SequenceNumber(number + 10 * at)
             self.stream.append(sequence)
             self.keys[sequence] = key
 

@@ -17,7 +17,9 @@ from shard_state import (
     RecordEvent,
     Retry,
     SequenceNumber,
+    ShardPhase,
 )
+from shard_state.sequence_number import WHOLE
 from tests.model.shell_model import ShellModel
 from tests.model.stream_in_memory import StoredRecord
 
@@ -46,11 +48,12 @@ class RecordShell(ShellModel):
 
     # The stream
 
-    @rule(data=st.data(), keys=st.lists(KEYS, min_size=1, max_size=4))
-    def write(self, data: st.DataObject, keys: list[str | None]) -> None:
+    @rule(data=st.data(), keys=st.lists(KEYS, min_size=1, max_size=4), aggregated=st.booleans())
+    def write(self, data: st.DataObject, keys: list[str | None], *, aggregated: bool) -> None:
+        """Write some records, or an aggregated one with as many inside."""
         shard_id = data.draw(st.sampled_from(self.stream.open_shards()))
-        for key in keys:
-            self.stream.put(shard_id, key, poison=False)
+        for at, key in enumerate(keys):
+            self.stream.put(shard_id, key, poison=False, sub=at if aggregated else WHOLE)
 
     # Owning
 
@@ -97,8 +100,12 @@ class RecordShell(ShellModel):
         while self.manager.may_read(shard_id, self.now):
             ahead = self.ahead(shard_id)
             if not ahead:
+                if not self.stream.shards[shard_id].shard.closed:
+                    self.see_the_tip(shard_id)
                 return False
             record = ahead[0]
+            if self.manager.ends_before(shard_id, record.sequence, None):
+                return False
             emission = self.manager.emit(shard_id, record.sequence, record.key, self.now)
             self.reached[shard_id] = record.sequence
             if emission.deliver:
@@ -114,6 +121,8 @@ class RecordShell(ShellModel):
     def delivered(self, record: StoredRecord, attempt: int) -> None:
         place = (record.shard_id, record.sequence)
         assert place not in self.out
+        self.check_bound(record.sequence)
+        self.check_halt(record.shard_id)
         self.check_limit(*place, attempt)
         self.stream.check_parents_finished(record.shard_id)
         self.lines.deliver(record)
@@ -130,6 +139,8 @@ class RecordShell(ShellModel):
         for shard_id in self.manager.owned:
             state = self.manager.shard(shard_id)
             assert state is not None
+            if state.phase is not ShardPhase.READING:
+                continue
             if self.stream.shards[shard_id].shard.closed and not self.ahead(shard_id):
                 self.manager.end_read(shard_id)
 
@@ -207,7 +218,8 @@ class RecordShell(ShellModel):
             assert not rejected
             next_due = self.manager.next_due()
             probing = self.manager.pause is not None and self.manager.pause.probe_at is None
-            assert next_due is not None or self.order is not Order.UNORDERED or probing
+            halted = self.halt.covers(delivery.shard_id)
+            assert next_due is not None or self.order is not Order.UNORDERED or probing or halted
         assert self.manager.fail(*place, self.now, attempt=delivery.attempt, partition_key=record.key) is None
 
     # Finishing

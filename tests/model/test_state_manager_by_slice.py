@@ -17,12 +17,14 @@ from shard_state import (
     SliceLimits,
     SlicePlan,
 )
+from shard_state.sequence_number import WHOLE
 from tests.model.shell_model import ShellModel
 from tests.model.stream_in_memory import (
     Delivered,
     StoredRecord,
     Verdict,
     all_held,
+    before,
     deliver_slice,
 )
 
@@ -51,11 +53,17 @@ class SliceShell(ShellModel):
 
     # The stream
 
-    @rule(data=st.data(), keys=st.lists(KEYS, min_size=1, max_size=4), poison=st.integers(0, 9))
-    def write(self, data: st.DataObject, keys: list[str | None], poison: int) -> None:
+    @rule(
+        data=st.data(),
+        keys=st.lists(KEYS, min_size=1, max_size=4),
+        poison=st.integers(0, 9),
+        aggregated=st.booleans(),
+    )
+    def write(self, data: st.DataObject, keys: list[str | None], poison: int, *, aggregated: bool) -> None:
+        """Write some records, or an aggregated one with as many inside."""
         shard_id = data.draw(st.sampled_from(self.stream.open_shards()))
         for at, key in enumerate(keys):
-            self.stream.put(shard_id, key, poison=poison == at)
+            self.stream.put(shard_id, key, poison=poison == at, sub=at if aggregated else WHOLE)
 
     # Owning
 
@@ -79,10 +87,15 @@ class SliceShell(ShellModel):
             reached = state.position.sequence_number
             ahead = [record for record in shard.records if reached is None or record.sequence > reached]
             self.manager.page_fetched(shard_id, full=len(ahead) >= PAGE)
-            if ahead:
-                self.carried[shard_id] = ahead[:PAGE]
+            wanted = before(state.bound, ahead[:PAGE])
+            if wanted:
+                self.carried[shard_id] = wanted
+            elif ahead:
+                self.manager.reach_bound(shard_id)
             elif shard.shard.closed:
                 self.manager.end_read(shard_id)
+            else:
+                self.see_the_tip(shard_id)
 
     @rule()
     def plan(self) -> None:
@@ -95,6 +108,7 @@ class SliceShell(ShellModel):
                 "one record is tried at a time"
             )
         for plan in plans:
+            self.check_halt(plan.shard_id)
             for other in self.out:
                 same = (other.shard_id, other.epoch, other.is_fresh) == (
                     plan.shard_id,
@@ -120,7 +134,8 @@ class SliceShell(ShellModel):
             state = self.manager.shard(shard_id)
             assert state is not None
             wants_page = self.manager.wants_page(shard_id) and shard_id not in self.carried
-            assert (shard_id, state.epoch) in being_read or not state.may_read or wants_page
+            may_read = state.may_read and not self.halt.covers(shard_id)
+            assert (shard_id, state.epoch) in being_read or not may_read or wants_page
 
     @precondition(lambda self: self.out)
     @rule(data=st.data(), jobs=st.integers(1, 3), lag=st.booleans())
@@ -157,6 +172,7 @@ class SliceShell(ShellModel):
 
         def checked(record: StoredRecord, attempt: int) -> Verdict:
             if current:
+                self.check_bound(record.sequence)
                 self.check_limit(record.shard_id, record.sequence, attempt)
             return verdict(record, attempt)
 

@@ -7,6 +7,7 @@ import typer
 
 from kinesis_spout.cli.commands.reset_plan import Move, checkpoint_text, parse_target, plan_reset
 from kinesis_spout.cli.confirmation import Yes, confirm
+from kinesis_spout.cli.each_stream import Streams
 from kinesis_spout.cli.misspelt import check_begun
 from kinesis_spout.cli.output import note, print_json, print_table
 from kinesis_spout.cli.settings import configured
@@ -35,7 +36,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @checkpoints.command()
-@configured()
+@configured(streams=Streams.EACH)
 def show(ctx: typer.Context, config: SpoutConfig, *, json: Json = False) -> None:
     """Show the stored progress of every shard, readable or not. Does not connect to Kinesis.
 

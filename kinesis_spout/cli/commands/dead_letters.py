@@ -8,6 +8,7 @@ import typer
 
 from kinesis_spout.cli.commands.letter_choice import Choice, ErrorText, OfShard, Reason
 from kinesis_spout.cli.commands.redrive import redrive
+from kinesis_spout.cli.each_stream import Streams
 from kinesis_spout.cli.failures import NotFound
 from kinesis_spout.cli.misspelt import check_letters_found
 from kinesis_spout.cli.output import note, print_json, print_plain, print_table
@@ -32,7 +33,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @dead_letters.command("list")
-@configured("dead_letters")
+@configured("dead_letters", streams=Streams.EACH)
 def list_letters(
     ctx: typer.Context,
     config: SpoutConfig,

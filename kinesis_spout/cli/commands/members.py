@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from kinesis_spout.cli.each_stream import Streams
 from kinesis_spout.cli.failures import NotFound
 from kinesis_spout.cli.group_view import GroupView, take_group_view
 from kinesis_spout.cli.misspelt import check_begun
@@ -27,7 +28,7 @@ Name = Annotated[str, typer.Argument(metavar="MEMBER", help="Its name, as `membe
 
 
 @members.command("list")
-@configured()
+@configured(streams=Streams.EACH)
 def show(
     ctx: typer.Context,
     config: SpoutConfig,

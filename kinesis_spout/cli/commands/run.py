@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kinesis_spout.cli.each_stream import Streams
 from kinesis_spout.cli.failures import INTERRUPTED, WrongArguments
 from kinesis_spout.cli.runs.following import check_world, follow, tell_dead_letters
 from kinesis_spout.cli.runs.options import FailOnDeadLetters, JsonLines, Master, PyFiles
@@ -34,7 +35,9 @@ class _HandlerKind(Enum):
     DATAFRAME = "foreach_batch"
 
 
-@configured("initial_position", "guarantee", "retry_limit", "order", "dead_letters")
+@configured(
+    "initial_position", "until", "guarantee", "retry_limit", "order", "dead_letters", streams=Streams.ALL
+)
 def run(
     ctx: typer.Context,
     handler: Annotated[
@@ -72,14 +75,17 @@ def run(
         ),
     ] = "warning",
 ) -> None:
-    """Call a handler for every record, on Spark, until Ctrl-C or SIGTERM.
+    """Call a handler for every record, on Spark, until Ctrl-C or SIGTERM, or up to --until.
 
     Returning acks the record; raising fails it, to be retried and in the end dead-lettered. A stop finishes
     what is in flight, stores the progress, and ends with 130 after Ctrl-C and with 0 after SIGTERM; a second
     Ctrl-C does not wait. Under systemd set KillMode=mixed, so that SIGTERM is for this process alone.
 
     When practically every record fails it pauses, gives nothing up, and goes on when one succeeds (or
-    `kinesis-spout resume` says so). With --until-caught-up it ends with 8 after two minutes of that.
+    `kinesis-spout resume` says so). With --until or --until-caught-up it ends with 8 after two minutes of that.
+
+    With --until it ends by itself, with 0, when all up to there is finished and stored. The next run goes on
+    there.
 
     Next: `kinesis-spout shards` from another terminal; `dead-letters list` for what was given up.
     """
@@ -112,7 +118,13 @@ def run(
         if stop.signal is None:
             query = job.start(spark)
             reading = Reading(query)
-            follow(query, stop, lambda state: view.show(reading.take(state)), until_caught_up=until_caught_up)
+            follow(
+                query,
+                stop,
+                lambda state: view.show(reading.take(state)),
+                until_caught_up=until_caught_up,
+                ends_by_itself=config.until is not None,
+            )
             dead_lettered = query.counters.dead_lettered
     tell_dead_letters([(config, dead_lettered)], fail=fail_on_dead_letters)
     if stop.signal is signal.SIGINT:

@@ -9,11 +9,12 @@ from rich.console import Console
 from rich.progress import track
 
 from kinesis_spout.cli.commands.reset_plan import checkpoint_text
+from kinesis_spout.cli.each_stream import Streams
 from kinesis_spout.cli.group_view import take_group_view
 from kinesis_spout.cli.misspelt import check_begun
 from kinesis_spout.cli.output import duration, note, print_blank, print_json, print_table
 from kinesis_spout.cli.settings import configured
-from kinesis_spout.cli.shard_view import Backlog, ShardView, take_view
+from kinesis_spout.cli.shard_view import Backlog, ShardState, ShardView, take_view
 from kinesis_spout.cli.world import Stream, World
 from kinesis_spout.errors import KinesisError
 from kinesis_spout.settings import SpoutConfig
@@ -25,7 +26,7 @@ _HEADINGS: Final = (
 )  # fmt: skip
 
 
-@configured()
+@configured(streams=Streams.EACH)
 def shards(
     ctx: typer.Context,
     config: SpoutConfig,
@@ -39,8 +40,8 @@ def shards(
 
     "lag" is what Kinesis says of the first record after the checkpoint (MillisBehindLatest), "oldest"
     is that record's age. The states: waiting (for its parents), ready (nobody reads it now), reading, paused
-    (practically every record failed), over (all of it is finished), gone (trimmed by retention before it was
-    finished), not begun.
+    (practically every record failed), paused by an operator, over (all of it is finished), gone (trimmed by
+    retention before it was finished), not begun.
 
     Below them stand the living members, which share the shards; one of them leads.
 
@@ -71,6 +72,8 @@ def shards(
             note(f"{view.shard_id} is being handed over by {view.owner} to {assigned}")
     for owner, pause in dict.fromkeys((view.owner, view.pause) for view in views if view.pause):
         note(f"{owner} has {pause}; `kinesis-spout resume` lets it go on")
+    if any(view.state is ShardState.HALTED for view in views):
+        note("an operator has paused shards; `kinesis-spout resume` lets them go on")
     problems = [view for view in views if view.problem]
     for view in problems:
         note(f"{view.shard_id}: {view.problem}")
@@ -106,7 +109,8 @@ def _with_backlogs(views: Sequence[ShardView], stream: Stream, now: float) -> li
 
 def _with_backlog(view: ShardView, stream: Stream, position: Position, now: float) -> ShardView:
     try:
-        page = stream.open_getter(view.shard_id, position).read(1)
+        # Behind a user record lies what follows its aggregate, if all of that is done.
+        page = stream.open_getter(view.shard_id, position).read(2 if position.is_done else 1)
     except KinesisError as error:
         return view.with_problem(str(error))
     arrived = page.records[0].arrival_timestamp if page.records else None

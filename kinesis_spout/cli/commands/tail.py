@@ -146,6 +146,7 @@ def _document(record: Record) -> dict[str, Any]:
     return {
         "shard_id": record.shard_id,
         "sequence_number": record.sequence_number,
+        "sub_sequence_number": record.sub_sequence_number,
         "partition_key": record.partition_key,
         "arrival_timestamp": record.arrival_timestamp,
         "data_base64": base64.b64encode(record.data).decode(),

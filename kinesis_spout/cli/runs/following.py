@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final, Protocol
 
+from kinesis_spout.cli.each_stream import configs_of
 from kinesis_spout.cli.failures import DeadLettered, PausedTooLong, SparkFailed
 from kinesis_spout.cli.output import note
 from kinesis_spout.cli.runs.stop_signals import Stop
@@ -52,18 +53,25 @@ class Followed(Protocol):
 
 
 def check_world(world: "World", config: SpoutConfig) -> None:
-    """Meet now, rather than when Spark has started, what would end the run then.
+    """Meet now, rather than when Spark has started, what would end the run then: of all its streams in one error.
 
     A stream that does not answer may do so later, and a consumer waits longer for it than this: that is only told.
     """
-    for check in world.checks(config):
-        try:
-            check()
-        except KinesisError as error:
-            if not error.retriable:
-                raise
-            said = respelled(str(error), as_argument)
-            note(f"not reached yet, and tried again when Spark has started: {said}")
+    refused: list[KinesisError] = []
+    for each in configs_of(world, config):
+        for check in world.checks(each):
+            try:
+                check()
+            except KinesisError as error:
+                if not error.retriable:
+                    refused.append(error)
+                    break
+                said = respelled(str(error), as_argument)
+                note(f"not reached yet, and tried again when Spark has started: {said}")
+    if len(refused) == 1:
+        raise refused[0]
+    if refused:
+        raise type(refused[0])("; ".join(map(str, refused))) from refused[0]
 
 
 def follow(
@@ -72,6 +80,7 @@ def follow(
     show: Callable[[str], None],
     *,
     until_caught_up: bool,
+    ends_by_itself: bool = False,
     look: Callable[[], None] = lambda: None,
 ) -> None:
     """Show how a query goes until it ends, is caught up, or is told to stop; then stop it.
@@ -81,16 +90,17 @@ def follow(
         stop: tells it to stop.
         show: shows how it goes, given the state; called each second, and once when it has ended.
         until_caught_up: whether it ends when all that is in the stream at the beginning is finished.
+        ends_by_itself: whether the query does, for it has an `until`.
         look: called several times a second, and once when it has ended.
 
     Raises:
-        What ended the query, or kept the last progress from being stored. PausedTooLong: it is to catch up, and
-        practically every record fails.
+        What ended the query, or kept the last progress from being stored. PausedTooLong: it is to come to an end,
+        and practically every record fails.
     """
     stop.started()
     caught_up = _in_background(query.processAllAvailable) if until_caught_up else Future()
     show_at = 0.0
-    patience, given_up_for = _Patience(endless=not until_caught_up), None
+    patience, given_up_for = _Patience(endless=not (until_caught_up or ends_by_itself)), None
     try:
         while query.isActive and not caught_up.done():
             pause = query.pause

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from kinesis_spout.cli.output import duration
-from kinesis_spout.consumer.pause_reports import pause_text
+from kinesis_spout.consumer.pause_reports import halt_text, pause_text
 from shard_state import ShardStatus
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _SHARD_HEADINGS: Final = ("shard", "phase", "checkpoint", "in flight", "waiting", "exhausted", "holes")
 _SUMMED: Final = (
     "delivered", "acked", "retried", "dead_lettered", "records_per_second", "throttled", "timed_out", "bytes_read",
-    "commits", "shards",
+    "damaged_aggregates", "records_outside_shard", "commits", "shards",
 )  # fmt: skip
 
 
@@ -37,6 +37,8 @@ class Snapshot:
     throttled: int
     timed_out: int
     bytes_read: int
+    damaged_aggregates: int
+    records_outside_shard: int
     commits: int
     last_error: str | None
     """What is being retried."""
@@ -92,9 +94,13 @@ class Reading:
         rate = (counters.delivered - self._delivered) / max(now - self._at, 1e-3)
         self._at, self._delivered = now, counters.delivered
         progress = query.lastProgress
-        metrics = {} if progress is None else progress["sources"][0]["metrics"]
-        behind = metrics.get("maxMsBehindLatest")
+        sources = () if progress is None else progress["sources"]
+        behind = max((int(source["metrics"]["maxMsBehindLatest"]) for source in sources), default=None)
         error, pause = query.last_error, query.pause
+        paused = None if pause is None else pause_text(pause)
+        halted = query.paused_shards
+        if paused is None and halted:
+            paused = halt_text(halted, query.stream_name, bounded=query.is_bounded)
         return Snapshot(
             state="paused" if pause is not None and state == "running" else state,
             delivered=counters.delivered,
@@ -102,13 +108,15 @@ class Reading:
             retried=counters.retried,
             dead_lettered=counters.dead_lettered,
             records_per_second=round(rate, 1),
-            lag_millis=None if behind is None else int(behind),
+            lag_millis=behind,
             throttled=counters.throttled,
             timed_out=counters.timed_out,
             bytes_read=counters.bytes_read,
+            damaged_aggregates=counters.damaged_aggregates,
+            records_outside_shard=counters.records_outside_shard,
             commits=counters.commits,
             last_error=None if error is None else str(error),
-            paused=None if pause is None else pause_text(pause),
+            paused=paused,
             shards=tuple(query.shards()),
         )
 

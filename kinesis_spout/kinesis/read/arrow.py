@@ -1,19 +1,21 @@
 """A page as Arrow columns, for the doors into Spark: the names and types that Kinesis sources use there."""
 
 import threading
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
 
-from kinesis_spout.columns import ARROW_TYPES, EXTRA_COLUMNS, SCHEMA
+from kinesis_spout.columns import ARROW_TYPES, EXTRA_COLUMNS, HANDLED_SCHEMA, SCHEMA
+from kinesis_spout.kinesis.read.aggregates.user_columns import NOTHING, with_user_rows
 from kinesis_spout.kinesis.read.page import ChildShard, GetRecordsReply, decode_reply
 from kinesis_spout.kinesis.read.record_columns import RecordColumns, columns_of
 from kinesis_spout.kinesis.read.regular_records import WORTHWHILE_BYTES, regular_columns
+from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.record import Record
-from shard_state import SequenceNumber, Shard
+from shard_state import Position, SequenceNumber, Shard
 
 _one_at_a_time: Final = threading.Lock()
 """Threads that decode large pages at the same time take turns for the interpreter, and push each other's pages out
@@ -29,6 +31,12 @@ class ArrowPage:
     millis_behind_latest: int
     at_end: bool
     child_shards: tuple[Shard, ...] = ()
+    kinesis_records: int = 0
+    """How many records Kinesis gave; ``batch`` has a row for each user record of those that were aggregated."""
+    aggregates: int = 0
+    """How many of them were taken apart."""
+    damaged_aggregates: int = 0
+    records_outside_shard: int = 0
     says_nothing: bool = False
 
 
@@ -41,6 +49,8 @@ class ArrowReply:
     """The last record's number; None if there is no record."""
     next_shard_iterator: str | None
     child_shards: list[ChildShard] | None
+    sub_sequence_number: pa.Array | None = None
+    """Of each row, null where a record came by itself; None if none came in an aggregated record."""
 
     @property
     def size_bytes(self) -> int:
@@ -52,13 +62,23 @@ class ArrowReply:
         """Whether nothing ever follows."""
         return self.page.at_end
 
-    def after(self, number: int) -> "ArrowReply":
-        """Give the reply without the records up to and including a sequence number."""
-        numbers = self.page.batch.column("sequenceNumber")
-        first = bisect_right(range(len(numbers)), number, key=lambda row: int(numbers[row].as_py()))
+    def from_position(self, position: Position) -> "ArrowReply":
+        """Give the reply without the records before a position."""
+        batch, subs = self.page.batch, self.sub_sequence_number
+
+        def is_included(row: int) -> bool:
+            sub = None if subs is None else subs[row].as_py()
+            whole = sequence_at(batch, row)
+            return position.includes(whole if sub is None else SequenceNumber(whole.number, sub))
+
+        first = bisect_left(range(batch.num_rows), True, key=is_included)
         if first == 0:
             return self
-        return replace(self, page=replace(self.page, batch=self.page.batch.slice(first)))
+        return replace(
+            self,
+            page=replace(self.page, batch=batch.slice(first)),
+            sub_sequence_number=None if subs is None else subs.slice(first),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +89,10 @@ class ArrowForm:
     shard_id: str
     extra_columns: tuple[str, ...] = ()
     """Names of ``EXTRA_COLUMNS``."""
+    deaggregate: bool = True
+    """Whether aggregated records are taken apart."""
+    hash_keys: HashKeys | None = None
+    """The shard's, if user records outside of them are to be counted."""
 
     def decode(self, body: bytes) -> ArrowReply:
         """Decode the body of a good JSON reply.
@@ -90,31 +114,57 @@ class ArrowForm:
         encryption_type = "encryptionType" in self.extra_columns
         return self._reply(columns_of(reply.records, encryption_type=encryption_type), reply)
 
-    def _reply(self, columns: RecordColumns, rest: GetRecordsReply) -> ArrowReply:
+    def _reply(self, read: RecordColumns, rest: GetRecordsReply) -> ArrowReply:
+        columns, counts = with_user_rows(read, self.hash_keys) if self.deaggregate else (read, NOTHING)
         batch = _batch_of(columns, stream=self.stream, shard_id=self.shard_id)
-        rows = batch.num_rows
         for name in self.extra_columns:
-            extra, kind = columns.encryption_type, ARROW_TYPES[EXTRA_COLUMNS[name]]
-            if name != "encryptionType":
-                extra = pa.repeat(pa.scalar(rest.millis_behind_latest, kind), rows)
-            batch = batch.append_column(pa.field(name, kind), extra)
+            extra = self._extra(name, columns, rest)
+            batch = batch.append_column(pa.field(name, extra.type), extra)
+        records = len(read.data)
         return ArrowReply(
             page=ArrowPage(
                 batch=batch,
-                size_bytes=columns.size_bytes,
+                size_bytes=read.size_bytes,
                 millis_behind_latest=rest.millis_behind_latest or 0,
                 at_end=rest.at_end,
                 child_shards=rest.children,
+                kinesis_records=records,
+                aggregates=counts.aggregates,
+                damaged_aggregates=counts.damaged,
+                records_outside_shard=counts.outside,
             ),
-            last=SequenceNumber(int(columns.sequence_number[-1].as_py())) if rows else None,
+            last=SequenceNumber(int(read.sequence_number[-1].as_py())) if records else None,
             next_shard_iterator=rest.next_shard_iterator,
             child_shards=rest.child_shards,
+            sub_sequence_number=columns.sub_sequence_number,
         )
+
+    @staticmethod
+    def _extra(name: str, columns: RecordColumns, rest: GetRecordsReply) -> pa.Array:
+        rows, kind = len(columns.data), ARROW_TYPES[EXTRA_COLUMNS[name]]
+        if name == "millisBehindLatest":
+            return pa.repeat(pa.scalar(rest.millis_behind_latest, kind), rows)
+        given = {
+            "encryptionType": columns.encryption_type,
+            "subSequenceNumber": columns.sub_sequence_number,
+            "explicitHashKey": columns.explicit_hash_key,
+        }[name]
+        return pa.nulls(rows, kind) if given is None else given
 
 
 def sequence_at(batch: pa.RecordBatch, row: int) -> SequenceNumber:
-    """Give the sequence number of a row of a batch with ``SCHEMA``."""
+    """Give the sequence number of a row of a batch with ``SCHEMA``: of the carrier, if the row was aggregated."""
     return SequenceNumber(int(batch.column("sequenceNumber")[row].as_py()))
+
+
+def rows_before(batch: pa.RecordBatch, first: SequenceNumber) -> int:
+    """Count the rows from the beginning of a shard's batch to the last one before ``first``."""
+    return bisect_left(range(batch.num_rows), first, key=lambda row: sequence_at(batch, row))
+
+
+def rows_up_to(batch: pa.RecordBatch, last: SequenceNumber) -> int:
+    """Count the rows from the beginning of a shard's batch to ``last``, of which there may be several."""
+    return bisect_right(range(batch.num_rows), last, key=lambda row: sequence_at(batch, row))
 
 
 def decode_to_arrow(body: bytes, *, stream: str, shard_id: str) -> pa.RecordBatch:
@@ -126,9 +176,23 @@ def decode_to_arrow(body: bytes, *, stream: str, shard_id: str) -> pa.RecordBatc
     return ArrowForm(stream=stream, shard_id=shard_id).decode(body).page.batch
 
 
+def user_sequence_at(batch: pa.RecordBatch, row: int) -> SequenceNumber:
+    """Give the sequence number of a row of a batch with ``HANDLED_SCHEMA``, and its index if it was aggregated."""
+    sub = batch.column("subSequenceNumber")[row].as_py()
+    whole = sequence_at(batch, row)
+    return whole if sub is None else SequenceNumber(whole.number, sub)
+
+
 def batch_of_records(records: Sequence[Record], *, stream: str, shard_id: str) -> pa.RecordBatch:
-    """Turn records of one shard into columns of ``SCHEMA``, in their order."""
-    return _batch_of(columns_of(records), stream=stream, shard_id=shard_id)
+    """Turn records of one shard into columns of ``HANDLED_SCHEMA``, in their order."""
+    columns = columns_of(records, user_records=True)
+    batch = _batch_of(columns, stream=stream, shard_id=shard_id)
+    for name, column in (
+        ("subSequenceNumber", columns.sub_sequence_number),
+        ("explicitHashKey", columns.explicit_hash_key),
+    ):
+        batch = batch.append_column(HANDLED_SCHEMA.field(name), column)
+    return batch
 
 
 def _batch_of(columns: RecordColumns, *, stream: str, shard_id: str) -> pa.RecordBatch:

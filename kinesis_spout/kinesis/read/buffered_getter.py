@@ -24,12 +24,14 @@ class BufferedShardGetter:
     Args:
         getter: from where the pages come; it belongs to this object from now on.
         prefetcher: whose threads fetch them; shared by many shards.
-        max_records: the most that are kept at hand.
+        max_records: no page is fetched while so many are at hand. The last one may exceed it only if a record of
+            Kinesis held more user records than those of the page before.
         max_bytes: no page is fetched while this much is at hand; the last one may exceed it.
         idle_seconds: how long to leave a shard alone that had nothing and is at its tip.
         clock: the one of getter and prefetcher.
         react: says what an error means; called on a fetching thread, once for each error.
         worked: told of the first page, and of the first one after errors; on a fetching thread.
+        odd: told of every page with damaged aggregates or records from outside the shard; on a fetching thread.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class BufferedShardGetter:
         clock: Clock | None = None,
         react: Callable[[Exception], Reaction] = reaction_to,
         worked: Callable[[], None] = lambda: None,
+        odd: Callable[[Page], None] = lambda _: None,
     ) -> None:
         self._getter = getter
         self._prefetcher = prefetcher
@@ -52,9 +55,12 @@ class BufferedShardGetter:
         self._clock = clock or SystemClock()
         self._react = react
         self._worked = worked
+        self._odd = odd
         self._lock = threading.Lock()
         self._records: deque[Record] = deque()
         self._bytes = 0
+        self._records_in_one = 1
+        """How many user records a record of Kinesis held, on the page before."""
         self._parked = False
         self._closed = False
         self._last_page: Page | None = None
@@ -64,6 +70,7 @@ class BufferedShardGetter:
         self.retries = 0
         self.millis_behind_latest: int | None = None
         """Of the last page fetched; None before the first."""
+        self._tip_seen_at: float | None = None
         getter.when_ready(self._came)
         prefetcher.submit(self._fetch, getter.ready_at)
 
@@ -82,7 +89,7 @@ class BufferedShardGetter:
                     raise self._failure
                 return None
             record = self._records.popleft()
-            self._bytes -= _weight(record)
+            self._bytes -= record.size_bytes
             resume = self._parked and self._is_half_empty()
             if resume:
                 self._parked = False
@@ -103,6 +110,15 @@ class BufferedShardGetter:
         """Whether the closed shard's last page was fetched, and every record of it polled."""
         with self._lock:
             return self._last_page is not None and not self._records
+
+    @property
+    def tip_seen_at(self) -> float | None:
+        """When the last read began that found nothing at the tip, in seconds since the epoch.
+
+        None before that, and while records are at hand.
+        """
+        with self._lock:
+            return None if self._records else self._tip_seen_at
 
     @property
     def failed(self) -> bool:
@@ -138,17 +154,21 @@ class BufferedShardGetter:
         with self._lock:
             if self._closed:
                 return None
-            limit = min(MAX_RECORDS, self._max_records - len(self._records))
-            if limit <= 0 or self._bytes >= self._max_bytes:
+            room = self._max_records - len(self._records)
+            limit = min(MAX_RECORDS, max(1, room // self._records_in_one))
+            if room <= 0 or self._bytes >= self._max_bytes:
                 self._parked = True
                 return None
+        begun_at = self._clock.time()
         try:
             page = self._getter.read(limit)
         except Exception as error:  # noqa: BLE001 - not hidden: retried visibly, or raised by the next poll
             return self._failed(error)
         if not page.says_nothing and (self.last_error is not None or self.millis_behind_latest is None):
             self._worked()
-        return self._keep(page)
+        if page.damaged_aggregates or page.records_outside_shard:
+            self._odd(page)
+        return self._keep(page, begun_at)
 
     def _failed(self, error: Exception) -> float | None:
         reaction = self._react(error)
@@ -159,7 +179,7 @@ class BufferedShardGetter:
         self.retries += 1
         return reaction.read_again_at(self._clock.monotonic(), self._getter.ready_at)
 
-    def _keep(self, page: Page) -> float | None:
+    def _keep(self, page: Page, begun_at: float) -> float | None:
         with self._lock:
             if self._closed:
                 return None
@@ -167,17 +187,19 @@ class BufferedShardGetter:
                 self.last_error = None
                 self.millis_behind_latest = page.millis_behind_latest
             self._records.extend(page.records)
-            self._bytes += sum(map(_weight, page.records))
+            self._records_in_one = max(1, len(page.records) // (page.kinesis_records or MAX_RECORDS))
+            self._bytes += sum(record.size_bytes for record in page.records)
             if page.at_end:
                 self._last_page = page
                 return None
-        idle = page.says_nothing or (not page.records and not page.millis_behind_latest)
+            idle = page.says_nothing or (not page.records and not page.millis_behind_latest)
+            if idle and not page.says_nothing:
+                self._tip_seen_at = begun_at if page.pushed_at is None else self._wall_clock(page.pushed_at)
         earliest = self._clock.monotonic() + self._idle_seconds if idle else 0.0
         return max(self._getter.ready_at, earliest)
 
+    def _wall_clock(self, monotonic: float) -> float:
+        return self._clock.time() - (self._clock.monotonic() - monotonic)
+
     def _is_half_empty(self) -> bool:
         return len(self._records) <= self._max_records // 2 and self._bytes <= self._max_bytes // 2
-
-
-def _weight(record: Record) -> int:
-    return len(record.data) + len(record.partition_key or "")

@@ -28,7 +28,8 @@ from kinesis_spout.kinesis.read.get_records import (
 )
 from kinesis_spout.kinesis.read.pacing import Pacing
 from kinesis_spout.kinesis.read.page import GetRecordsReply, page_of
-from kinesis_spout.kinesis.verdict import ShardInQuestion, give_up_position, last_number_before
+from kinesis_spout.kinesis.read.user_records import HashKeys, with_user_records
+from kinesis_spout.kinesis.verdict import ShardInQuestion, give_up_position, start_to_keep
 from kinesis_spout.ports import Page, ShardLister
 from shard_state import Position
 
@@ -71,6 +72,8 @@ class PollingShardGetter:
         not_before: the earliest next read, in seconds since the epoch.
         extra_columns: what ``read_arrow`` adds, of ``kinesis.arrow.EXTRA_COLUMNS``.
         fetch_arrow: makes the calls of ``read_arrow``; None: the client does, here.
+        deaggregate: whether aggregated records are taken apart.
+        hash_keys: the shard's, from ``HashKeys.to_check``; None: user records outside of it are not counted.
         clock: what the pacing waits on.
         jitter: see ``backoff_seconds``.
     """
@@ -89,6 +92,8 @@ class PollingShardGetter:
         not_before: float = 0.0,
         extra_columns: Sequence[str] = (),
         fetch_arrow: FetchArrow | None = None,
+        deaggregate: bool = True,
+        hash_keys: HashKeys | None = None,
         clock: Clock | None = None,
         jitter: Jitter = random.random,
     ) -> None:
@@ -99,11 +104,20 @@ class PollingShardGetter:
         self._position = position.resolved(self._clock.time())
         self._question = ShardInQuestion(stream=stream, shard_id=shard_id, lister=lister, clock=self._clock)
         self._fail_on_data_loss = fail_on_data_loss
-        self._arrow = ArrowForm(stream=stream, shard_id=shard_id, extra_columns=tuple(extra_columns))
+        self._arrow = ArrowForm(
+            stream=stream,
+            shard_id=shard_id,
+            extra_columns=tuple(extra_columns),
+            deaggregate=deaggregate,
+            hash_keys=hash_keys,
+        )
         self._fetch_arrow = fetch_arrow
         self._iterator = iterator
         self._iterator_obtained_at = iterator_obtained_at
-        self._before_start = last_number_before(self._position)
+        self._start = start_to_keep(self._position)
+        """No record before it is given; None once nothing before it can come any more."""
+        self._deaggregate = deaggregate
+        self._hash_keys = hash_keys
         self._last: GetRecordsReply | None = None
         wait = max(0.0, not_before - self._clock.time())
         self._pacing = Pacing(ready_at=self._clock.monotonic() + wait, jitter=jitter)
@@ -138,7 +152,10 @@ class PollingShardGetter:
 
     def read(self, limit: int) -> Page:
         """Fetch the next page; see the port. After the end: the empty last page again, without a call."""
-        return page_of(self._next_reply(limit, RecordsForm()), stream=self._stream, shard_id=self._shard_id)
+        start = self._start
+        reply = self._next_reply(limit, RecordsForm())
+        page = page_of(reply, stream=self._stream, shard_id=self._shard_id)
+        return with_user_records(page, start=start, hash_keys=self._hash_keys) if self._deaggregate else page
 
     def read_arrow(self, limit: int) -> ArrowPage:
         """Fetch the next page as columns; otherwise the same as ``read``."""
@@ -159,12 +176,12 @@ class PollingShardGetter:
         except ITERATOR_REFUSED:
             reply = self._read_with_fresh_iterator(limit, form)
         self._advance(reply)
-        return reply if self._before_start is None else self._from_start(reply, self._before_start)
+        return reply if self._start is None else self._from_start(reply, self._start)
 
-    def _from_start(self, reply: Reply, before_start: int) -> Reply:
-        if reply.last is not None and reply.last.number > before_start:
-            self._before_start = None  # numbers only grow from here
-        return reply.after(before_start)
+    def _from_start(self, reply: Reply, start: Position) -> Reply:
+        if reply.last is not None and start.includes(reply.last):
+            self._start = None  # numbers only grow from here
+        return reply.from_position(start)
 
     def _read_with_fresh_iterator(self, limit: int, form: ReplyForm[Reply]) -> Reply:
         self._iterator = None

@@ -4,7 +4,7 @@ The reply's JSON is decoded in one step into typed structs, the records among th
 dictionaries in between, base64 undone by the decoder. That is what makes a page cheap.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import Mapping
 from datetime import datetime
 from functools import cached_property
@@ -16,7 +16,7 @@ from kinesis_spout.errors import Unavailable
 from kinesis_spout.kinesis.errors import expected
 from kinesis_spout.ports import Page
 from kinesis_spout.record import Record
-from shard_state import SequenceNumber, Shard
+from shard_state import Position, SequenceNumber, Shard
 
 
 class HashKeyRange(msgspec.Struct, frozen=True, rename="pascal"):
@@ -69,9 +69,9 @@ class GetRecordsReply(msgspec.Struct, rename="pascal", dict=True):
         """Whether nothing ever follows."""
         return self.next_shard_iterator is None
 
-    def after(self, number: int) -> "GetRecordsReply":
-        """Give the reply without the records up to and including a sequence number."""
-        first = bisect_right(self.records, number, key=lambda record: record.sequence.number)
+    def from_position(self, position: Position) -> "GetRecordsReply":
+        """Give the reply without the records before a position; an aggregate that it lies in stays whole."""
+        first = bisect_left(self.records, True, key=lambda record: position.includes(record.sequence))
         return self if first == 0 else msgspec.structs.replace(self, records=self.records[first:])
 
     @property
@@ -123,7 +123,7 @@ def reply_from_botocore(response: Mapping[str, Any]) -> GetRecordsReply:
 
 
 def page_of(reply: GetRecordsReply, *, stream: str, shard_id: str) -> Page:
-    """Make the page that the port promises. The reply's records become the page's own."""
+    """Make a page of a reply's records, which become its own. Aggregated records are in it as they are."""
     for record in reply.records:
         record.stream = stream
         record.shard_id = shard_id

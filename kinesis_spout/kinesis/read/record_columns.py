@@ -25,6 +25,10 @@ class RecordColumns:
     """Of ``ARRIVAL_TYPE``."""
     encryption_type: pa.Array | None
     """None if it was not asked for."""
+    sub_sequence_number: pa.Array | None = None
+    """64-bit integers, null where a record came by itself; None if none came in an aggregated record."""
+    explicit_hash_key: pa.Array | None = None
+    """Null where its producer gave none, or it came by itself; None as with ``sub_sequence_number``."""
 
     @property
     def size_bytes(self) -> int:
@@ -32,8 +36,16 @@ class RecordColumns:
         return _content_bytes(self.data) + _content_bytes(self.partition_key)
 
 
-def columns_of(records: Sequence[Record], *, encryption_type: bool = False) -> RecordColumns:
-    """Turn records into columns; ``encryption_type`` is one of them on request only."""
+def columns_of(
+    records: Sequence[Record], *, encryption_type: bool = False, user_records: bool = False
+) -> RecordColumns:
+    """Turn records into columns.
+
+    Args:
+        records: in their order.
+        encryption_type: whether it is to be one of them.
+        user_records: whether some may be user records, taken out of aggregated ones.
+    """
     if not records:
         return _NO_RECORDS
     return RecordColumns(
@@ -43,6 +55,12 @@ def columns_of(records: Sequence[Record], *, encryption_type: bool = False) -> R
         arrival=arrivals(pa.array([record.arrival_timestamp for record in records], pa.float64())),
         encryption_type=pa.array([record.encryption_type for record in records], pa.string())
         if encryption_type
+        else None,
+        sub_sequence_number=pa.array([record.sub_sequence_number for record in records], pa.int64())
+        if user_records
+        else None,
+        explicit_hash_key=pa.array([record.explicit_hash_key for record in records], pa.string())
+        if user_records
         else None,
     )
 

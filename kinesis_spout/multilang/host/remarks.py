@@ -1,8 +1,7 @@
 """What a component says beside its tuples: log lines, metrics, and what is no message at all."""
 
 import logging
-from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, Final
 
 from kinesis_spout.clock import Clock
@@ -15,43 +14,45 @@ _LEVELS: Final = (logging.DEBUG, logging.DEBUG, logging.INFO, logging.WARNING, l
 _log = logging.getLogger("kinesis_spout.multilang.component")
 
 
-@dataclass(slots=True)
-class ShellMetric:
-    """What a component has said of one metric. Mutable."""
-
-    count: int = 0
-    """How often."""
-    last: Any = None
-    """Its last value."""
+Report = Callable[[str, Any], None]
+"""Takes a metric: its name and a value."""
 
 
 class Remarks:
-    """Collects them for one task, whichever process its child is at the time. Mutable."""
+    """Passes them on for one task, whichever process its child is at the time. Mutable.
 
-    def __init__(self, who: str, clock: Clock) -> None:
+    Args:
+        who: the task, in log lines.
+        clock: for the pace of log lines.
+        report: takes the component's metrics, and how often something happened that is no tuple: ``shell.junk``,
+            ``shell.restarts``, and what ``ShellBolt`` and ``ShellSpout`` name.
+    """
+
+    def __init__(self, who: str, clock: Clock, report: Report) -> None:
         self._who = who
         self._clock = clock
+        self._report = report
+        self._junk = 0
         self._pace: dict[str, Pace] = {}
         self.pid = 0
         """Whom the log lines are from."""
-        self.metrics: dict[str, ShellMetric] = {}
-        """By name."""
-        self.counts: Counter[str] = Counter()
-        """How often something happened that is no tuple: ``junk``, ``restarts``, and what ``shell_bolt`` adds."""
 
     def log(self, message: Log) -> None:
         """Log a line of the component at its level, with the component's name and process."""
         _log.log(_LEVELS[log_level(message)], "%s (pid %d): %s", self._who, self.pid, message.msg)
 
     def metric(self, message: Metrics) -> None:
-        """Count and keep the value of a metric."""
-        metric = self.metrics.setdefault(message.name, ShellMetric())
-        metric.count += 1
-        metric.last = message.params
+        """Pass on the value of a metric."""
+        self._report(message.name, message.params)
+
+    def count(self, what: str, times: int = 1) -> None:
+        """Pass on that something happened."""
+        self._report(f"shell.{what}", times)
 
     def junk(self, junk: Junk) -> None:
         """Count it. Show the first of each kind, and then at most one a minute, in the log."""
-        self.counts["junk"] += 1
+        self._junk += 1
+        self.count("junk")
         pace = self._pace.get(junk.reason)
         if pace is None:
             pace = self._pace[junk.reason] = Pace()
@@ -63,7 +64,7 @@ class Remarks:
             "%s, got: %s",
             self._who,
             self.pid,
-            self.counts["junk"],
+            self._junk,
             junk.reason,
             junk.text,
         )

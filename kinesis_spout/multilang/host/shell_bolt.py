@@ -20,7 +20,7 @@ from kinesis_spout.multilang.host.handshake import (
 from kinesis_spout.multilang.host.processes.child_process import ChildSettings, check_command
 from kinesis_spout.multilang.host.processes.children import ChildKey, Children, Keeper
 from kinesis_spout.multilang.host.processes.hosted_children import HostedChildren
-from kinesis_spout.multilang.host.remarks import Remarks, ShellMetric
+from kinesis_spout.multilang.host.remarks import Remarks
 from kinesis_spout.multilang.host.resources import find_resources
 from kinesis_spout.multilang.host.shell_task import ShellTask, ShellTaskSettings
 from kinesis_spout.topology.components.bolt import Bolt
@@ -90,7 +90,6 @@ class ShellBolt(Bolt):
         self._max_pending = max_pending
         self.tick_seconds = tick_seconds
         self._task: ShellTask | None = None
-        self._remarks: Remarks | None = None
         self._close: weakref.finalize[[], ShellBolt] | None = None
 
     def declare_output_fields(self) -> OutputFields:
@@ -124,8 +123,8 @@ class ShellBolt(Bolt):
             conf=handshake_conf(conf, context, own),
             context=handshake_context(context, declared_streams(context.component, self._shell.output)),
         )
-        self._remarks = Remarks(str(key), clock)
-        self._task = ShellTask(settings, keeper, collector, self._remarks, clock)
+        remarks = Remarks(str(key), clock, collector.report_metric)
+        self._task = ShellTask(settings, keeper, collector, remarks, clock)
         # Whoever forgets to clean up leaves no process behind.
         self._close = weakref.finalize(self, keeper.close)
 
@@ -147,21 +146,6 @@ class ShellBolt(Bolt):
         """See ``Bolt``. A process that belongs to the machine's host process lives on."""
         if self._close is not None:
             self._close()
-
-    @property
-    def metrics(self) -> Mapping[str, ShellMetric]:
-        """What this task's component has reported, by name."""
-        return self._remarks.metrics if self._remarks is not None else {}
-
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """How often something happened that should be rare.
-
-        ``junk``: output that is no message; ``restarts``; ``late``: answers to tuples of an earlier micro-batch;
-        ``answered_twice``; ``overdue``: tuples it had when their time was over; ``disturbed``: it was taken over
-        from a Python worker that was lost.
-        """
-        return self._remarks.counts if self._remarks is not None else {}
 
 
 class ShellSettings:

@@ -14,7 +14,7 @@ from kinesis_spout.multilang.conversation import SPOUT, State
 from kinesis_spout.multilang.frames import CODECS
 from kinesis_spout.multilang.host.handshake import SUBPROCESS_TIMEOUT, handshake_conf, handshake_context
 from kinesis_spout.multilang.host.processes.children import Children, NotYet
-from kinesis_spout.multilang.host.remarks import Remarks, ShellMetric
+from kinesis_spout.multilang.host.remarks import Remarks
 from kinesis_spout.multilang.host.shell_bolt import DEFAULT_TIMEOUT_SECONDS, ShellSettings
 from kinesis_spout.multilang.host.shell_task import ComponentFailed
 from kinesis_spout.multilang.host.talk import ChildFailed, Talk
@@ -140,20 +140,6 @@ class ShellSpout(Spout):
             self._close()
 
     @property
-    def metrics(self) -> Mapping[str, ShellMetric]:
-        """What the component has reported, by name."""
-        return self._process.remarks.metrics if self._process is not None else {}
-
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """How often something happened that should be rare.
-
-        ``junk``: output that is no message; ``restarts``; ``unknown_to_process``: acks and fails of tuples of an
-        earlier process.
-        """
-        return self._process.remarks.counts if self._process is not None else {}
-
-    @property
     def _opened(self) -> "_SpoutProcess":
         assert self._process is not None, "open comes first"
         return self._process
@@ -178,7 +164,7 @@ class _SpoutProcess:
         self._collector = collector
         self._clock = clock
         self._children = Children(clock)
-        self.remarks = Remarks(str(self._key), clock)
+        self.remarks = Remarks(str(self._key), clock, collector.report_metric)
         self.is_active = False
         self._talk: Talk | None = None
         self._number = 0
@@ -199,7 +185,7 @@ class _SpoutProcess:
     def tell(self, message_id: SpoutMessage, command: type[Ack] | type[Fail]) -> None:
         """Tell the process what became of a tuple, if it is the one that emitted it."""
         if self._talk is None or message_id.process != self._number:
-            self.remarks.counts["unknown_to_process"] += 1
+            self.remarks.count("unknown_to_process")
             return
         told = command(id=msgspec.json.decode(message_id.id))
         if self._talk.state is State.ANSWERING:  # a tuple was decided while it was emitted
@@ -280,7 +266,7 @@ class _SpoutProcess:
         talk, self._talk = self._talk, None
         assert talk is not None
         words = self._children.condemn(self._key, talk.lease, is_proven=self._is_proven)
-        self.remarks.counts["restarts"] += 1
+        self.remarks.count("restarts")
         self._collector.report_error(
             ComponentFailed(f"{self._key} (pid {self.remarks.pid}) {error}; {words}")
         )

@@ -188,7 +188,7 @@ class ShellTask:
                     talk.shake_hands(dict(self._settings.conf), dict(self._settings.context))
                     self._keeper.greeted(self._settings.key, lease)
                 elif lease.is_disturbed:
-                    self._remarks.counts["disturbed"] += 1
+                    self._remarks.count("disturbed")
                     self._probe(talk)
             except ChildFailed as error:
                 failed = self._condemned(error)
@@ -222,7 +222,7 @@ class ShellTask:
         assert talk is not None
         words = self._keeper.condemn(self._settings.key, talk.lease, is_proven=self._is_proven)
         failed = ComponentFailed(f"{self._who} (pid {self._remarks.pid}) {error}; {words}")
-        self._remarks.counts["restarts"] += 1
+        self._remarks.count("restarts")
         pending, self._pending = self._pending, {}
         self._collector.report_error(failed)
         for tup in pending.values():
@@ -307,7 +307,7 @@ class ShellTask:
         """Give up tuples: what the child says of them now comes late."""
         if not ids:
             return
-        self._remarks.counts["overdue"] += len(ids)
+        self._remarks.count("overdue", len(ids))
         for each in ids:
             del self._pending[each]
         self._forgotten = self._issued
@@ -350,7 +350,7 @@ class ShellTask:
             if tuple_id in self._ticks:
                 self._ticks.discard(tuple_id)
             else:
-                self._remarks.counts[self._why_not_pending(talk, tuple_id)] += 1
+                self._remarks.count(self._why_not_pending(talk, tuple_id))
             return None
         self._is_proven = True
         if self._held and int(tuple_id) <= self._taken:
@@ -393,7 +393,8 @@ class ShellTask:
                 if self._why_not_pending(talk, each) != "late":
                     talk.nonsense(f"it anchored a tuple to {each}, which it had acked or failed before")
                 late += 1
-        self._remarks.counts["late"] += late
+        if late:
+            self._remarks.count("late", late)
         return bool(anchors) or not late
 
     def _emitted(self, message: Emit, anchors: Tuple | list[Tuple]) -> list[int]:

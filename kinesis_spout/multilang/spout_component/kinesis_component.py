@@ -1,4 +1,4 @@
-"""``RecordSpout``, asked by a host: each command is one call of it.
+"""``StreamsSpout``, asked by a host: each command is one call of it.
 
 The host's message ids are the spout's own, so a topology's acks and fails find their delivery, also after the
 process was started again; one that belongs to nothing any more changes nothing. Retries, their limit, dead letters
@@ -18,7 +18,8 @@ from kinesis_spout.multilang.component.spout import Spout
 from kinesis_spout.multilang.sendable import UnsendableValue
 from kinesis_spout.multilang.spout_component.record_values import RecordValues
 from kinesis_spout.settings import SpoutConfig
-from kinesis_spout.tuples.record_spout import Emitted, RecordSpout
+from kinesis_spout.tuples.record_spout import Emitted
+from kinesis_spout.tuples.streams_spout import StreamsSpout
 
 _LOGGER: Final = "kinesis_spout"
 
@@ -43,7 +44,7 @@ class KinesisSpoutComponent(Spout):
         self._configure = configure
         self._values = values or RecordValues()
         self._log_level = log_level
-        self._spout: RecordSpout | None = None
+        self._spout: StreamsSpout | None = None
         self._has_begun = False
         self._is_active: bool | None = None
         """None: the host has not said."""
@@ -56,7 +57,7 @@ class KinesisSpoutComponent(Spout):
         logger.addHandler(self.host_log)
         logger.setLevel(self._log_level)
         try:
-            self._spout = RecordSpout(self._configure(conf), scheme=self._values)
+            self._spout = StreamsSpout(self._configure(conf), scheme=self._values)
         except InvalidConfig as error:
             raise GiveUp(str(error)) from error
 
@@ -116,7 +117,7 @@ class KinesisSpoutComponent(Spout):
         except UnsendableValue as error:
             self._opened.fail(emitted.message_id, error)
 
-    def _settle(self, settle: Callable[[RecordSpout], bool], message_id: Any) -> None:
+    def _settle(self, settle: Callable[[StreamsSpout], bool], message_id: Any) -> None:
         if not isinstance(message_id, str):
             self.log(f"expected a message id of this spout, got {message_id!r}: ignored", WARN)
             return
@@ -128,6 +129,6 @@ class KinesisSpoutComponent(Spout):
             self.log(f"{error}: ignored", WARN)
 
     @property
-    def _opened(self) -> RecordSpout:
+    def _opened(self) -> StreamsSpout:
         assert self._spout is not None, "the host's commands come after the hand-shake"
         return self._spout

@@ -53,6 +53,8 @@ _FORMS: Final[dict[DataForm, Callable[[bytes], Any]]] = {
 _OTHER_FIELDS: Final[dict[str, Callable[[Record], Any]]] = {
     "partition_key": lambda record: record.partition_key,
     "sequence_number": lambda record: record.sequence_number,
+    "sub_sequence_number": lambda record: record.sub_sequence_number,
+    "explicit_hash_key": lambda record: record.explicit_hash_key,
     "shard_id": lambda record: record.shard_id,
     "arrival_timestamp": lambda record: record.arrival_timestamp,
     "attempt": lambda record: record.attempt,

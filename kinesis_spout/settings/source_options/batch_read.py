@@ -24,6 +24,7 @@ class BatchReadOptions:
     end: EndPositions
     """LATEST means the time of load; see ``EndPositions``."""
     max_records_per_fetch: int
+    deaggregate: bool
     max_fetch_bytes_per_second: int
     """Of one shard."""
     shards_per_task: int | None

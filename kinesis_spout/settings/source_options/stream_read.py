@@ -27,6 +27,7 @@ class StreamReadOptions:
     start: StartPositions
     """LATEST is not resolved here."""
     max_records_per_fetch: int
+    deaggregate: bool
     consumer_mode: Literal["polling", "efo"]
     consumer_name: str | None
     """The registered consumer; None while shards are polled."""

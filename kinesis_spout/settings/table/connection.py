@@ -1,19 +1,18 @@
 """The options that say which streams, how to reach them, and where progress is kept."""
 
 import re
+from dataclasses import replace
 from typing import Final
 
 from kinesis_spout.settings.messages import NotAllowed
 from kinesis_spout.settings.option import Use, option, setting, shared
+from kinesis_spout.settings.streams import STREAM_ARN, STREAM_NAME, WORDS, check_streams, plain_streams
 from kinesis_spout.settings.table.zookeeper import ZOOKEEPER, no_dots
-from kinesis_spout.settings.value_types import URL, choice, names, number, seconds, text
+from kinesis_spout.settings.value_types import PROXY, URL, choice, names, number, seconds, text
 
 READS: Final = frozenset({Use.STREAM_READ, Use.BATCH_READ})
 STREAM_READ: Final = frozenset({Use.STREAM_READ})
 WRITE: Final = frozenset({Use.WRITE})
-
-STREAM_NAME: Final = r"[a-zA-Z0-9_.-]{1,128}"
-_STREAM_ARN: Final = rf"arn:aws[a-z-]*:kinesis:[a-z0-9-]+:\d{{12}}:stream/{STREAM_NAME}"
 
 
 def _region(name: str) -> None:
@@ -22,13 +21,18 @@ def _region(name: str) -> None:
 
 
 STREAM: Final = text(
-    "a stream name (1 to 128 of a-z A-Z 0-9 _ . -) or a stream ARN", f"{STREAM_NAME}|{_STREAM_ARN}", no_dots
+    "a stream name (1 to 128 of a-z A-Z 0-9 _ . -) or a stream ARN", f"{STREAM_NAME}|{STREAM_ARN}", no_dots
 )
+_STREAMS: Final = replace(text(WORDS, check=check_streams), plain=plain_streams)
+"""What a spout reads; kept as text, with a comma between streams."""
 _APP: Final = text("1 to 128 of a-z A-Z 0-9 _ . -", r"[A-Za-z0-9_.-]{1,128}", no_dots)
 
 STREAMS: Final = (
-    setting("stream", STREAM, has_argument=True, is_required=True,
-        doc="The Kinesis stream to read: its name or its ARN."),
+    setting("stream", _STREAMS, has_argument=True, is_required=True,
+        doc="The Kinesis stream to read: its name or its ARN. Or several: a list, or text with commas, in which a "
+            "pattern such as orders-* finds streams."),
+    setting("stream_list_interval_seconds", seconds(above=0), 30.0,
+        doc="How often it is looked for streams that a pattern in `stream` finds, and for those that were gone."),
     option("streamName", READS, names(), setting="streams", aliases=("kinesis.streamName",),
         doc="The streams to read, by name. Either this or `streamARN` is required."),
     option("streamARN", READS, names(), setting="streams",
@@ -83,5 +87,13 @@ CLIENT: Final = (
         doc="The secret that belongs to `aws_access_key_id`."),
     shared("aws_session_token", text(), name="sessionToken", aliases=("kinesis.sessionToken",), secret=True,
         doc="The token of temporary credentials; with `aws_access_key_id` only."),
+    shared("aws_profile", text(), unset="boto3's own rules",
+        doc="A profile of the shared configuration, on every machine: its credentials (keys, a role, SSO, a "
+            "process), region and endpoints; without `aws_access_key_id`."),
+    shared("ca_bundle", text(), unset="what boto3 trusts",
+        doc="A PEM file, on every machine: the authorities that Kinesis, STS, SSO and S3 are verified with."),
+    shared("proxy_url", PROXY, secret=True, unset="as the environment says",
+        doc="An HTTP proxy that Kinesis, STS, SSO and S3 are reached through; may hold a user and a password. "
+            "Unset: `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`."),
 )  # fmt: skip
 """How Kinesis is reached; see ``rules``."""

@@ -21,6 +21,12 @@ RETRIES: Final = (
     setting("order", choice("unordered", "key", "shard"), "unordered", has_argument=True,
         doc="What waits while a failed record waits: nothing, later records of its partition key, or its "
             "whole shard."),
+    setting("maximum_record_age_seconds", seconds(above=0), None,
+        doc="How long after its arrival a record may be delivered, also again; none: however old it is. Not "
+            "looked at while practically every record fails."),
+    setting("expired_records", choice("dead_letter", "skip"), "dead_letter",
+        doc="What becomes of a record that is older than `maximum_record_age_seconds`: a dead letter, or "
+            "nothing, but it is counted."),
     setting("message_timeout_seconds", seconds(above=0), 300.0, or_none=True,
         doc="After this long without an ack or fail a record counts as failed; none: never."),
     setting("breaker_failure_ratio", number(at_most=1, above=0), 0.9, or_none=True,

@@ -3,7 +3,7 @@
 from typing import Final
 
 from kinesis_spout.settings.option import Use, option, setting, shared
-from kinesis_spout.settings.shard_positions import END, START
+from kinesis_spout.settings.shard_positions import END, RUN_END, START
 from kinesis_spout.settings.table.connection import READS, STREAM_READ
 from kinesis_spout.settings.value_types import (
     FLAG,
@@ -20,7 +20,6 @@ from kinesis_spout.settings.value_types import (
 )
 
 _BATCH_READ: Final = frozenset({Use.BATCH_READ})
-_NO_AGGREGATES: Final = "aggregated records are not taken apart yet"
 _NO_FAN_OUT: Final = "a batch read asks for the records it wants, which nobody pushes"
 _NOT_BATCH: Final = frozenset({Use.STREAM_READ})
 _SYNONYMS: Final = {"getrecords": "polling", "subscribetoshard": "efo"}  # awslabs' words
@@ -30,11 +29,7 @@ _BATCH_MODE: Final = choice(
     synonyms=_SYNONYMS,
     not_yet={"efo": _NO_FAN_OUT, "subscribetoshard": _NO_FAN_OUT},
 )
-_COLUMN: Final = choice(
-    "encryptionType",
-    "millisBehindLatest",
-    not_yet={"subsequencenumber": _NO_AGGREGATES, "explicithashkey": _NO_AGGREGATES},
-)
+_COLUMN: Final = choice("encryptionType", "millisBehindLatest", "subSequenceNumber", "explicitHashKey")
 
 POSITIONS: Final = (
     setting("initial_position", POSITION, "latest", has_argument=True,
@@ -43,6 +38,9 @@ POSITIONS: Final = (
         doc="Where the application begins again, once for each `deployment`."),
     setting("deployment", text("a name of at most 200 characters", ".{1,200}"), None, has_argument=True,
         doc="What names the deployment for which `start_again` counts: a release, a commit."),
+    setting("until", RUN_END, None, has_argument=True,
+        doc="Where the run ends: what arrived before a time, or before the start (latest), or before a position "
+            "for each shard in JSON. It ends by itself once all of that is finished and stored."),
     option("initialPosition", STREAM_READ, START, "latest",
         aliases=("startingPosition", "kinesis.startingPosition"),
         doc="Where a query begins that has no checkpoint yet. Shards that JSON does not name start at "
@@ -67,6 +65,8 @@ FETCHES: Final = (
     shared("max_records_per_fetch", whole(1, 10_000), 10_000, uses=READS,
         aliases=("kinesis.getRecords.numberOfRecordsPerFetch", "kinesis.executor.maxRecordPerRead"),
         doc="The limit of one GetRecords call."),
+    shared("deaggregate", FLAG, True, uses=READS,
+        doc="Take aggregated (KPL) records apart: a record for each user record inside; false: as they are."),
     setting("poll_interval_seconds", seconds(0.2), 0.4,
         doc="The pause between reads of a shard at its tip; AWS allows 5 calls/s a shard."),
     setting("idle_poll_interval_seconds", seconds(0), 1.0,

@@ -6,7 +6,8 @@ from urllib.parse import urlsplit
 
 from kinesis_spout.settings.messages import NotAllowed
 from kinesis_spout.settings.option import option
-from kinesis_spout.settings.table.connection import STREAM_NAME, WRITE
+from kinesis_spout.settings.streams import STREAM_NAME
+from kinesis_spout.settings.table.connection import WRITE
 from kinesis_spout.settings.value_types import FLAG, KIB, MIB, choice, seconds, size, text, whole
 
 

@@ -16,8 +16,14 @@ _OUTCOMES: Final = {
     "retried": "retried",
     "timedOut": "timed_out",
     "deadLettered": "given_up",
+    "expired": "expired",
 }
 """What is told of the counters, and as what."""
+
+
+def totals_of(counters: Counters) -> dict[str, int]:
+    """Give the ``totals`` of a progress."""
+    return {told: getattr(counters, field) for told, field in _OUTCOMES.items()}
 
 
 def batch_progress(
@@ -31,6 +37,7 @@ def batch_progress(
     counters: Counters,
     before: Counters,
     pause: Pause | None,
+    halted: Collection[str],
     uncommitted: int,
 ) -> dict[str, Any]:
     """Describe one micro-batch. The metrics have the names of Databricks' Kinesis source.
@@ -45,9 +52,10 @@ def batch_progress(
         counters: what happened since the start.
         before: what had happened by the progress before this one.
         pause: how it stands, if deliveries pause.
+        halted: the owned shards that an operator has paused.
         uncommitted: how many records are finished and not stored as such.
     """
-    totals = {told: getattr(counters, field) for told, field in _OUTCOMES.items()}
+    totals = totals_of(counters)
     rows = sum(result.delivered for result in results)
     behind = [shard.millis_behind_latest for shard in shards]
     metrics = {
@@ -59,6 +67,8 @@ def batch_progress(
         "numProcessedBytes": sum(result.bytes_read for result in results),
         "numUncommittedRecords": uncommitted,
         "numAwsRateLimitErrors": sum(result.throttles for result in results),
+        "numDamagedAggregates": counters.damaged_aggregates,
+        "numRecordsOutsideShard": counters.records_outside_shard,
     }
     return {
         "name": name,
@@ -70,6 +80,7 @@ def batch_progress(
         "outcomes": {told: totals[told] - getattr(before, field) for told, field in _OUTCOMES.items()},
         "totals": totals,
         "paused": None if pause is None else pause_text(pause),
+        "pausedByOperator": sorted(halted),
         "sources": [
             {
                 "description": f"Kinesis[{stream}]",

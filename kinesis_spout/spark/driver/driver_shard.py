@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from kinesis_spout.errors import KinesisSpoutError
 from kinesis_spout.ports import Page, ShardGetter
 from kinesis_spout.record import Record
+from kinesis_spout.spark.tasks.before_bound import before_bound
 from kinesis_spout.spark.tasks.work import Cursor
-from shard_state import SlicePlan
+from shard_state import ShardBound, SlicePlan
 
 _IDLE_AFTER = 5
 """Empty polls in a row, before polls become rarer."""
@@ -30,6 +31,8 @@ class DriverShard:
     size_bytes: int = 0
     at_end: bool = False
     """The last page of the closed shard is among ``records``, or was carried away."""
+    at_bound: bool = False
+    """What follows on ``records`` ends the shard for this run."""
     fetching_since: float | None = None
     """When the poll under way began; monotonic."""
     next_poll_at: float = 0.0
@@ -51,8 +54,8 @@ class DriverShard:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the driver neither holds anything of the shard, nor is about to, and its end was not read."""
-        return self.fetching_since is None and not self.records and not self.at_end
+        """Whether the driver neither holds anything of the shard, nor is about to, and may read on in it."""
+        return self.fetching_since is None and not self.records and not (self.at_end or self.at_bound)
 
     def poll_period(self, shortest: float, longest: float) -> float:
         """Tell how far apart polls are: twice as far with each that brings nothing, up to ``longest``."""
@@ -63,16 +66,20 @@ class DriverShard:
             period *= 2
         return period
 
-    def take_in(self, page: Page) -> None:
-        """Keep the page that the poll under way has fetched."""
+    def take_in(self, page: Page, bound: ShardBound | None = None) -> None:
+        """Keep the page that the poll under way has fetched, as far as it is before ``bound``."""
         assert self.fetching_since is not None
         begun, self.fetching_since = self.fetching_since, None
         if page.says_nothing:
             self.empty_polls += 1
             return
-        self.records.extend(page.records)
-        self.size_bytes += page.size_bytes
-        self.at_end = page.at_end
+        wanted = before_bound(page.records, bound)
+        self.records.extend(wanted)
+        if wanted:
+            is_plain = page.kinesis_records is None
+            self.size_bytes += page.size_bytes if is_plain else sum(each.size_bytes for each in wanted)
+        self.at_bound = len(wanted) < len(page.records)
+        self.at_end = page.at_end and not self.at_bound
         self.millis_behind_latest = page.millis_behind_latest
         self.empty_polls = 0 if page.records else self.empty_polls + 1
         if not page.records and page.millis_behind_latest == 0:
@@ -82,13 +89,13 @@ class DriverShard:
     def take_left(self, records: Sequence[Record]) -> None:
         """Keep what executors have fetched and not handled: a slice carries it, then they go on at the cursor."""
         self.records.extend(records)
-        self.size_bytes += sum(len(record.data) for record in records)
+        self.size_bytes += sum(record.size_bytes for record in records)
 
     def drop_page(self) -> None:
         """Forget what no slice has carried away; the next poll begins there again."""
         self.records.clear()
         self.size_bytes = 0
-        self.at_end = False
+        self.at_end = self.at_bound = False
         self.close_getter()
         self.cursor = Cursor()
 
@@ -106,7 +113,7 @@ class DriverShard:
         """Drop records that a slice has dealt with."""
         for _ in range(count):
             record = self.records.popleft()
-            self.size_bytes -= len(record.data)
+            self.size_bytes -= record.size_bytes
         if not self.records:
             self.size_bytes = 0
 

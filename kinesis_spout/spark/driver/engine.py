@@ -15,14 +15,17 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from copy import copy
+from dataclasses import replace
 from functools import partial
 from time import monotonic
 from typing import Any, Final
 
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
-from kinesis_spout.consumer.pause_reports import pause_text
+from kinesis_spout.consumer.pause_reports import halt_text, pause_text
 from kinesis_spout.errors import HandlerKilledWorker
+from kinesis_spout.kinesis.read.user_records import HashKeys
+from kinesis_spout.record_age import RecordAge
 from kinesis_spout.spark.driver.batch_progress import batch_progress
 from kinesis_spout.spark.driver.driver_shard import DriverShard, shard_of
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
@@ -30,6 +33,7 @@ from kinesis_spout.spark.driver.retry_buffer import RetryBuffer
 from kinesis_spout.spark.driver.running_batches import Batch, RunningBatches
 from kinesis_spout.spark.driver.settling import Settling
 from kinesis_spout.spark.driver.tip_poller import TipPoller
+from kinesis_spout.spark.streams.batch_slots import BatchSlots
 from kinesis_spout.spark.tasks.jobs import BatchRunner, HandlerRaised
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from shard_state import SliceKind, SlicePlan
@@ -44,16 +48,24 @@ _log = logging.getLogger(__name__)
 
 
 class MicroBatchEngine:
-    """Drives the micro-batches of one query, as its ``OwnershipListener``. State is under the consumer's lock."""
+    """Drives the micro-batches of one stream, as its ``OwnershipListener``. State is under the consumer's lock."""
 
-    def __init__(self, consumer: Consumer, runner: BatchRunner, settings: EngineSettings, name: str) -> None:
+    def __init__(
+        self,
+        consumer: Consumer,
+        runner: BatchRunner,
+        settings: EngineSettings,
+        name: str,
+        slots: BatchSlots | None = None,
+    ) -> None:
         self._consumer = consumer
         self._manager = consumer.manager
         self._settings = settings
         self._runner = runner
+        self._slots = slots or BatchSlots(settings.max_concurrent_batches)
         self._name = name
         self._shards: dict[str, DriverShard] = {}
-        self._retry_data = RetryBuffer(settings.max_buffered_bytes // 2)
+        self._retry_data = RetryBuffer(lambda: self._max_buffered_bytes // 2)
         self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._planned: deque[list[SlicePlan]] = deque()
         self._plan_at = 0.0
@@ -61,6 +73,8 @@ class MicroBatchEngine:
         self._stopping = threading.Event()
         self._abandoned = threading.Event()
         self._ended = threading.Event()
+        self.is_done = False
+        """Whether the engine has ended by itself, for the run has come up to its `until`."""
         self._tip = TipPoller(consumer, self._shards, settings, self._calls.put)
         self._running = RunningBatches(runner, settings, consumer.ports, name, self._ended_batch)
         self._settling = Settling(consumer, self._shards, self._retry_data, self._tip, settings)
@@ -93,9 +107,7 @@ class MicroBatchEngine:
             # Again and again: a job that has not begun yet, or follows another in its batch, is not met.
             self._running.cancel_all()
             wait = min(_CANCEL_AGAIN_SECONDS, self._settings.abandon_seconds)
-        self._tip.close()
-        self._running.close()
-        self._consumer.close()
+        self._close()
 
     def wait(self, timeout_seconds: float | None) -> bool:
         """Wait until the engine has ended; False if it has not in that time."""
@@ -129,11 +141,22 @@ class MicroBatchEngine:
         """Say what the engine is doing, like ``StreamingQuery.status``."""
         running, pause = len(self._running), self._manager.pause
         message = f"Running {running} micro-batches" if running else "Waiting for records to arrive"
+        halted = self._halted_text()
+        if pause is not None or halted is not None:
+            message = (halted or "").capitalize() if pause is None else pause_text(pause).capitalize()
         return {
-            "message": message if pause is None else pause_text(pause).capitalize(),
+            "message": message,
             "isDataAvailable": any(shard.records for shard in list(self._shards.values())),
             "isTriggerActive": running > 0,
         }
+
+    def _halted_text(self) -> str | None:
+        """Say what an operator has paused; None if that is nothing of this member's."""
+        with self._consumer.lock:
+            halted = self._manager.halted
+        config = self._consumer.config
+        bounded = config.until is not None
+        return halt_text(halted, config.stream_name, bounded=bounded) if halted else None
 
     # The ownership listener; called under the lock
 
@@ -166,10 +189,15 @@ class MicroBatchEngine:
     @property
     def is_full(self) -> bool:
         """See ``OwnershipListener``."""
-        letters_bytes, most = self._consumer.letters.size_bytes, self._settings.max_buffered_bytes
+        letters_bytes, most = self._consumer.letters.size_bytes, self._max_buffered_bytes
         pages_bytes = sum(shard.size_bytes for shard in self._shards.values())
         held_bytes = letters_bytes + self._retry_data.size_bytes + pages_bytes
         return letters_bytes > most // 4 or held_bytes >= most * 3 // 4
+
+    @property
+    def _max_buffered_bytes(self) -> int:
+        """This stream's share, as it is now."""
+        return self._settings.max_buffered_bytes // self._consumer.sharers
 
     # The engine's thread
 
@@ -178,13 +206,25 @@ class MicroBatchEngine:
             while not (self._stopping.is_set() and (self._abandoned.is_set() or not self._running)):
                 self._consumer.check()
                 with self._consumer.lock:
-                    wait = self._start_work()
+                    done = self._consumer.run_is_done and not self._running
+                    wait = 0.0 if done else self._start_work()
+                if done:
+                    self._close()
+                    self.is_done = True
+                    break
                 self._make_calls(wait)
         except Exception as error:  # noqa: BLE001 - whatever ended the engine must reach the user
             self._consumer.end_with(error)
             self._leave()
         finally:
+            self._slots.leave(self)
             self._ended.set()
+
+    def _close(self) -> None:
+        """Give everything up when all of it is done."""
+        self._tip.close()
+        self._running.close()
+        self._consumer.close()
 
     def _leave(self) -> None:
         """Give everything up after an error, so that another consumer can take over at once."""
@@ -223,6 +263,7 @@ class MicroBatchEngine:
         now = self._consumer.now
         due = [self._running.cancel_overdue(now)]
         if self._stopping.is_set():
+            self._slots.withdraw(self)
             return _LONGEST_WAIT_SECONDS
         waiting_bytes = self._retry_data.size_bytes + self._consumer.letters.size_bytes
         due += [self._tip.start_fetches(now, waiting_bytes), self._start_batches(now)]
@@ -239,12 +280,24 @@ class MicroBatchEngine:
                     return self._gathered_at
                 self._plan(now)
                 self._plan_at = self._next_plan(now)
-            if self._planned:
-                plans = self._planned.popleft()
-                works = [self._work(plan) for plan in plans if shard_of(plan, self._shards) is not None]
-                if works:
-                    self._running.launch(works, now)
+            if self._planned and not self._launch_next(now):
+                return None  # until a slot is free
         return None
+
+    def _launch_next(self, now: float) -> bool:
+        """Launch what was planned first; False if other streams have all slots. Then this engine is woken."""
+        if not self._slots.take(self, self._wake):
+            return False
+        plans = self._planned.popleft()
+        works = [self._work(plan) for plan in plans if shard_of(plan, self._shards) is not None]
+        if works:
+            self._running.launch(works, now)
+        else:
+            self._slots.give_back(self)
+        return True
+
+    def _wake(self) -> None:
+        self._calls.put(_nothing)
 
     @property
     def _gathered_at(self) -> float:
@@ -275,7 +328,7 @@ class MicroBatchEngine:
     def _plan(self, now: float) -> None:
         self._tip.arrived_at = None
         shards = self._shards.items()
-        letters_bytes, most = self._consumer.letters.size_bytes, self._settings.max_buffered_bytes
+        letters_bytes, most = self._consumer.letters.size_bytes, self._max_buffered_bytes
         if letters_bytes > most // 2:
             return  # Retries may be read again, and be given up: their data would come on top.
         may_read = letters_bytes <= most // 4
@@ -299,10 +352,18 @@ class MicroBatchEngine:
         return any(self._retry_data.get(plan.shard_id, retry.sequence) is None for retry in plan.retries)
 
     def _work(self, plan: SlicePlan) -> WorkSlice:
+        consumer, work = self._consumer, self._work_of(plan)
+        if self._manager.pause is not None:
+            return work  # Nothing is given up now.
+        return replace(work, age=RecordAge.of(consumer.config, consumer.ports.clock.time()))
+
+    def _work_of(self, plan: SlicePlan) -> WorkSlice:
         shard = self._shards[plan.shard_id]
         if plan.kind is SliceKind.READ:
             shard.close_getter()
-            return WorkSlice(plan=plan, cursor=shard.cursor)
+            state = self._manager.shard(plan.shard_id)
+            hash_keys = None if state is None else HashKeys.to_check(state.shard)
+            return WorkSlice(plan=plan, cursor=shard.cursor, hash_keys=hash_keys)
         if plan.kind is SliceKind.CARRIED:
             return WorkSlice(plan=plan, records=shard.carried(plan.limit))
         kept = (self._retry_data.get(plan.shard_id, retry.sequence) for retry in plan.retries)
@@ -319,6 +380,7 @@ class MicroBatchEngine:
 
     def _done(self, batch: Batch, results: list[WorkResult]) -> None:
         self._running.remove(batch)
+        self._slots.give_back(self)
         now = self._consumer.now
         is_whole = all(shard_of(work.plan, self._shards) is not None for work in batch.works)
         if not self._runner.settled(batch.tag, is_whole=is_whole):
@@ -337,6 +399,7 @@ class MicroBatchEngine:
             counters=self._consumer.counters,
             before=self._counted,
             pause=self._manager.pause,
+            halted=self._manager.halted,
             uncommitted=self._consumer.uncommitted,
         )
         self._counted = copy(self._consumer.counters)
@@ -344,6 +407,7 @@ class MicroBatchEngine:
 
     def _failed(self, batch: Batch, error: Exception) -> None:
         self._running.remove(batch)
+        self._slots.give_back(self)
         if self._stopping.is_set():
             return
         if not isinstance(error, HandlerKilledWorker):

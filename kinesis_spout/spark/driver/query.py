@@ -16,6 +16,7 @@ from kinesis_spout.errors import InvalidConfig, KinesisSpoutError
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark.driver.engine import MicroBatchEngine
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
+from kinesis_spout.spark.streams.batch_slots import BatchSlots
 from kinesis_spout.spark.tasks.jobs import BatchRunner
 from kinesis_spout.spark.tasks.task import TaskSettings
 from shard_state import Order, Pause, ShardStatus
@@ -58,8 +59,23 @@ class SpoutQuery:
 
     @property
     def isActive(self) -> bool:  # noqa: N802
-        """Whether the query runs: it was neither stopped nor ended by an error."""
+        """Whether the query runs: it was neither stopped nor ended by an error, nor has it come up to its end."""
         return self._engine.is_active
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the query has ended by itself: everything up to its `until` is finished, and that is stored."""
+        return self._engine.is_done
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the query ends by itself: it has an `until`."""
+        return self._consumer.config.until is not None
+
+    @property
+    def stream_name(self) -> str:
+        """The stream that it reads."""
+        return self._consumer.config.stream_name
 
     @property
     def status(self) -> dict[str, Any]:
@@ -67,7 +83,8 @@ class SpoutQuery:
         if self.isActive:
             return self._engine.status()
         error = self.exception()
-        ended = f"Terminated with exception: {type(error).__name__}: {error}" if error else "Stopped"
+        by_itself = "Done: came up to its end" if self.is_done else "Stopped"
+        ended = f"Terminated with exception: {type(error).__name__}: {error}" if error else by_itself
         return {"message": ended, "isDataAvailable": False, "isTriggerActive": False}
 
     @property
@@ -112,10 +129,49 @@ class SpoutQuery:
         """End the pause now; False if there is no pause."""
         return self._consumer.resume()
 
+    def pause_shards(self, *shard_ids: str) -> None:
+        """Pause shards for all members of the application, as an operator does; all shards if none is named.
+
+        What is in flight of them may end, and is stored; nothing more of them is handed out, retries included.
+        It is kept in ZooKeeper, over restarts, until ``resume_shards`` or ``kinesis-spout resume``. Members
+        notice within about a second.
+
+        Raises:
+            InvalidConfig: one is not a shard of the stream.
+            StoreUnavailable: ZooKeeper cannot be reached.
+        """
+        self._consumer.pause_shards(shard_ids)
+
+    def resume_shards(self, *shard_ids: str) -> bool:
+        """End pauses of shards that were named to pause them; if none is named, all that an operator has paused.
+
+        Returns:
+            Whether there was one.
+
+        Raises:
+            StoreUnavailable: ZooKeeper cannot be reached.
+        """
+        return bool(self._consumer.resume_shards(shard_ids))
+
+    @property
+    def paused_shards(self) -> frozenset[str]:
+        """The shards of this member that an operator has paused, and that it has something left to do with."""
+        with self._consumer.lock:
+            return self._consumer.manager.halted
+
     def shards(self) -> list[ShardStatus]:
         """Every known shard as this query sees it, parents before children."""
         with self._consumer.lock:
             return self._consumer.manager.status()
+
+    @property
+    def runs_handler(self) -> bool:
+        """Whether the calling thread runs the query's handler, on the driver, now."""
+        return self._engine.runs_handler
+
+    def share_memory(self, sharers: int) -> None:
+        """Keep of `max_buffered_bytes` the share of one stream of so many."""
+        self._consumer.sharers = sharers
 
     def exception(self) -> BaseException | None:
         """The error that ended the query, if one did."""
@@ -126,7 +182,7 @@ class SpoutQuery:
         return None
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802
-        """Wait until the query ends.
+        """Wait until the query ends; by itself it does only with `until`.
 
         Args:
             timeout: the most seconds to wait.
@@ -169,7 +225,7 @@ class SpoutQuery:
         Raises:
             KinesisSpoutError: the last commit or dead letters could not be stored; their records come again.
         """
-        if self._engine.runs_handler:
+        if self.runs_handler:
             threading.Thread(target=self._stop_apart, name="kinesis-spout-stop").start()
         else:
             self._stop()
@@ -179,7 +235,10 @@ class SpoutQuery:
             self._stop()
         except KinesisSpoutError as error:
             _log.warning("the query was stopped by its handler, and: %s", error)
-            self._consumer.end_with(error)
+            self._told_late(error)
+
+    def _told_late(self, error: KinesisSpoutError) -> None:
+        self._consumer.end_with(error)
 
     def _stop(self) -> None:
         with self._stop_lock:
@@ -212,6 +271,7 @@ def task_settings(config: SpoutConfig) -> TaskSettings:
         client=client_settings(config),
         order=Order(config.order),
         fail_on_data_loss=config.fail_on_data_loss,
+        deaggregate=config.deaggregate,
         records_per_fetch=config.max_records_per_fetch,
         bytes_per_slice=config.max_bytes_per_slice,
         max_seconds=min(config.max_batch_seconds, timeout / 4),
@@ -228,6 +288,7 @@ def start_query(
     *,
     door: str,
     companion: Companion | None = None,
+    slots: BatchSlots | None = None,
 ) -> SpoutQuery:
     """Start a query; its handle's ``stop`` closes the ports. A start that fails closes them as well.
 
@@ -239,6 +300,7 @@ def start_query(
         name: the query's; the application's unless given.
         door: what the user called, for the log.
         companion: what changes with the records that are finished. Then one batch runs at a time.
+        slots: for the batches of several queries together; its own unless given.
     """
     # The engine times out whole jobs: the records inside one are not tracked one by one.
     consumer = Consumer(config, ports, message_timeout_seconds=None, door=door, companion=companion)
@@ -253,7 +315,7 @@ def start_query(
         driver_reads_all=config.fan_out_consumer is not None,
         batch_timeout_seconds=config.message_timeout_seconds,
     )
-    engine = MicroBatchEngine(consumer, runner, settings, name or config.app)
+    engine = MicroBatchEngine(consumer, runner, settings, name or config.app, slots)
     try:
         engine.start()
     except BaseException:

@@ -159,7 +159,14 @@ class _Rereader:
 
 
 def _lost(retry: Redelivery, shard_id: str) -> Record:
-    return Record(data=b"", sequence_number=retry.sequence.kinesis, shard_id=shard_id, attempt=retry.attempt)
+    sequence = retry.sequence
+    return Record(
+        data=b"",
+        sequence_number=sequence.kinesis,
+        shard_id=shard_id,
+        attempt=retry.attempt,
+        sub_sequence_number=None if sequence.is_whole else sequence.sub,
+    )
 
 
 def _failed(at: int, retry: Redelivery, *, held: bool) -> FailedRecord:

@@ -4,7 +4,7 @@ What came back with a failure is kept while there is room. Beyond that only the 
 and the record is read from Kinesis again when its retry is due.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from kinesis_spout.record import Record
 from shard_state import SequenceNumber
@@ -14,9 +14,13 @@ _OVERHEAD_BYTES = 500
 
 
 class RetryBuffer:
-    """Waiting records by shard and sequence number. Mutable; not thread-safe."""
+    """Waiting records by shard and sequence number. Mutable; not thread-safe.
 
-    def __init__(self, max_bytes: int) -> None:
+    Args:
+        max_bytes: gives the limit as it is now.
+    """
+
+    def __init__(self, max_bytes: Callable[[], int]) -> None:
         self._max_bytes = max_bytes
         self._records: dict[str, dict[SequenceNumber, Record]] = {}
         self.size_bytes = 0
@@ -26,7 +30,7 @@ class RetryBuffer:
         shard = self._records.setdefault(shard_id, {})
         self._forget(shard, record.sequence)
         weight = _weight(record)
-        if self.size_bytes + weight <= self._max_bytes:
+        if self.size_bytes + weight <= self._max_bytes():
             shard[record.sequence] = record
             self.size_bytes += weight
 

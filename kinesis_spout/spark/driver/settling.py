@@ -127,13 +127,18 @@ class Settling:
 
     def _count(self, result: WorkResult, exhausted: int) -> None:
         counters = self._consumer.counters
-        failed = sum(not failure.held for failure in result.outcome.failures)
+        expired = sum(failure.expired for failure in result.outcome.failures)
+        failed = sum(not failure.held for failure in result.outcome.failures) - expired
+        counters.expired += result.expired
+        counters.skipped += result.expired - expired
         counters.delivered += result.delivered
         counters.acked += result.delivered - (failed - result.gone)
-        counters.retried += failed - exhausted
+        counters.retried += failed - (exhausted - expired)
         counters.bytes_read += result.bytes_read
         self._consumer.sharing.read_bytes[result.plan.shard_id] += result.bytes_read
         counters.throttled += result.throttles
+        counters.damaged_aggregates += result.damaged_aggregates
+        counters.records_outside_shard += result.records_outside_shard
 
     def _judged(
         self, batch: Batch, results: list[WorkResult], now: float, *, stopping: bool
@@ -179,7 +184,7 @@ class Settling:
             return
         shard.barred_until = now + self._settings.rest_after(self.deaths)
         self._consumer.last_error = shard.error = error
-        held = HeldDelivery(work, DeliverySettings(order=Order.UNORDERED, clock=monotonic))
+        held = HeldDelivery(replace(work, age=None), DeliverySettings(order=Order.UNORDERED, clock=monotonic))
         held.deliver(work.records, math.inf)
         outcome = SliceOutcome(
             first=held.first, last=held.last, count=held.count, failures=tuple(held.failures)

@@ -85,7 +85,8 @@ class TipPoller:
         if due_at is None or due_at > now:
             return due_at
         buffered = waiting_bytes + sum(shard.size_bytes for shard in self._shards.values())
-        room = self._settings.max_buffered_bytes * 3 // 4 - buffered - self._under_way * _PAGE_BYTES
+        share = self._settings.max_buffered_bytes // self._consumer.sharers
+        room = share * 3 // 4 - buffered - self._under_way * _PAGE_BYTES
         while self._under_way < 2 * _FETCH_THREADS:
             shard_id = self._schedule.take(now)
             if shard_id is None:
@@ -164,9 +165,11 @@ class TipPoller:
         self._consumer.shard_trimmed(shard_id)
 
     def end_if_carried(self, shard_id: str, shard: DriverShard) -> None:
-        """End a closed shard once its last page was carried away."""
+        """End a shard, for good or for this run, once its last page was carried away."""
         if shard.at_end and not shard.records:
             self._manager.end_read(shard_id)
+        elif shard.at_bound and not shard.records:
+            self._manager.reach_bound(shard_id)
 
     def close(self) -> None:
         """Wait for the polls under way and end the threads."""
@@ -186,17 +189,21 @@ class TipPoller:
         self._under_way -= 1
         if self._shards.get(shard_id) is not shard:
             return
-        now = self._consumer.now
-        shard.take_in(page)
+        now, state = self._consumer.now, self._manager.shard(shard_id)
+        seen_at = page.pushed_at or shard.fetching_since or now
+        begun_at = self._consumer.ports.clock.time() - (now - seen_at)
+        shard.take_in(page, None if state is None else state.bound)
         if not page.says_nothing:
             self._consumer.read_errors.worked(shard_id)
             self.recovered(shard)
         if page.records and self.arrived_at is None:
             self.arrived_at = now
         self._consumer.counters.bytes_read += page.size_bytes
+        self._consumer.counters.damaged_aggregates += page.damaged_aggregates
+        self._consumer.counters.records_outside_shard += page.records_outside_shard
         self._consumer.sharing.read_bytes[shard_id] += page.size_bytes
         full = (
-            len(page.records) >= self._settings.records_per_fetch
+            page.holds_at_least(self._settings.records_per_fetch)
             or page.millis_behind_latest > _BEHIND_MILLIS
         )
         full &= not page.at_end and not self._settings.driver_reads_all
@@ -208,6 +215,8 @@ class TipPoller:
         shard.read_at = getter.ready_at
         self._schedule.put(shard_id, shard.next_poll_at, period)
         self.end_if_carried(shard_id, shard)
+        if not (page.records or page.at_end or page.says_nothing or page.millis_behind_latest):
+            self._manager.ends_at_tip(shard_id, begun_at)
 
     def _fetch_failed(self, shard_id: str, shard: DriverShard, getter: ShardGetter, error: Exception) -> None:
         self._under_way -= 1

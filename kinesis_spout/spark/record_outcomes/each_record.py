@@ -41,7 +41,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from kinesis_spout.clock import Clock, SystemClock
-from kinesis_spout.columns import RECORD_COLUMNS
 from kinesis_spout.errors import InvalidConfig, KinesisSpoutError
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.record import Record
@@ -129,7 +128,8 @@ def each_record(
         clock: what back-offs wait on and ages are measured with.
 
     The function raises:
-        InvalidConfig: the DataFrame lacks a column, or has it with another type.
+        InvalidConfig: the DataFrame lacks a column, or has it with another type. ``subSequenceNumber`` is needed
+            where aggregated records are read: see ``extraColumns``.
         TooManyFailures: see the module's text.
         DeadLetterError: dead letters could not be made durable, at several tries.
 
@@ -186,14 +186,18 @@ class _EachRecord:
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         """Finish every record of a micro-batch."""
-        check_columns(df)
+        columns = check_columns(df)
         self.dead_letters.check_reachable()
         self.dead_letters.check_writable()
         started = self.clock.monotonic()
         self.pause.begin()
         failed = FailedRecords(self.rules, self.app)
         deliveries, dead = self._round(
-            df.select(*RECORD_COLUMNS), self.deliver, batch_id, failed, self.pause.delivered
+            df.select(*columns),
+            self.deliver,
+            batch_id,
+            failed,
+            self.pause.delivered,
         )
         outcomes = RecordOutcomes(
             batch_id=batch_id, delivered=deliveries, acked=0, retried=0, dead_lettered=dead, seconds=0.0
@@ -241,6 +245,13 @@ class _EachRecord:
                 f"records from a task, got more within {deliveries} deliveries, the last with {last_error!r}; is "
                 "something down that the handler needs? If so many may fail, raise max_failed_bytes_per_task or "
                 "read less at a time (maxBytesPerTrigger)"
+            )
+        ambiguous = outcomes.column("ambiguous").drop_null().to_pylist()
+        if ambiguous:
+            raise InvalidConfig(
+                f"each_record: expected the column subSequenceNumber, because several rows are {ambiguous[0]}: "
+                "they came in one aggregated (KPL) record, and nothing else tells them and their dead letters "
+                'apart. Read with .option("extraColumns", "subSequenceNumber,explicitHashKey"), and keep both'
             )
         failures, now = outcomes.filter(pc.invert(ends)), self.clock.monotonic()
         letters = failed.settle(

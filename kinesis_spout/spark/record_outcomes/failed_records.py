@@ -5,14 +5,14 @@ back is waiting here, or was given out as a dead letter, or was given out for an
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kinesis_spout.columns import RECORD_COLUMNS
+from kinesis_spout.columns import HANDLED_COLUMNS
 from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.spark.record_outcomes.record_delivery import ATTEMPT, arrival_seconds
 from shard_state import GiveUp, RetryPolicy
@@ -79,7 +79,7 @@ class FailedRecords:
         return self._letters(_rows(failures, list(given_up)), list(given_up.values()), now)
 
     def take_due(self, monotonic: float) -> pa.Table:
-        """Give out the records that are due, with ``RECORD_COLUMNS`` and ``ATTEMPT``; the earliest in any case.
+        """Give out the records that are due, with ``HANDLED_COLUMNS`` and ``ATTEMPT``; the earliest in any case.
 
         Raises:
             ValueError: none waits.
@@ -114,7 +114,7 @@ class FailedRecords:
                 application=self._application,
                 stream=row["stream"],
                 shard_id=row["shardId"],
-                sequence_number=row["sequenceNumber"],
+                sequence_number=_number(row),
                 partition_key=row["partitionKey"],
                 arrival_timestamp=arrival,
                 data=row["data"],
@@ -128,10 +128,15 @@ class FailedRecords:
         ]
 
 
+def _number(row: Mapping[str, Any]) -> str:
+    number, sub = row["sequenceNumber"], row["subSequenceNumber"]
+    return str(number if sub is None else f"{number}:{sub}")
+
+
 def _rows(failures: pa.Table, rows: Sequence[int]) -> pa.Table:
     return failures.take(pa.array(rows, pa.int64()))
 
 
 def _waiting(failures: pa.Table, counted: int) -> pa.Table:
     attempts = pc.add(failures.column(ATTEMPT), pa.scalar(counted, pa.int32()))
-    return failures.select(list(RECORD_COLUMNS)).append_column(ATTEMPT, attempts)
+    return failures.select(list(HANDLED_COLUMNS)).append_column(ATTEMPT, attempts)

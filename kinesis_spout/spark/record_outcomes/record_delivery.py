@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from kinesis_spout.columns import ARROW_TYPES, RECORD_COLUMNS, as_arrow
+from kinesis_spout.columns import ARROW_TYPES, HANDLED_COLUMNS, HANDLED_SCHEMA, RECORD_COLUMNS, as_arrow
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.handler import Failure, failure_of
 from kinesis_spout.record import Record
@@ -24,7 +25,7 @@ ATTEMPT: Final = "attempt"
 """Which delivery it is. A DataFrame may lack it: then it is the first."""
 
 _OUTCOMES: Final = {
-    **RECORD_COLUMNS,
+    **HANDLED_COLUMNS,
     ATTEMPT: "int",
     "error": "string",
     "kind": "string",
@@ -34,6 +35,7 @@ _OUTCOMES: Final = {
     # Of the row that ends a task; null where a row is a failed record.
     "delivered": "bigint",
     "overflowed": "boolean",
+    "ambiguous": "string",
 }
 OUTCOMES_DDL: Final = ", ".join(f"{name} {type_}" for name, type_ in _OUTCOMES.items())
 
@@ -46,8 +48,8 @@ RecordFunction = Callable[[Record], object]
 """Returning acks the record, raising fails it."""
 
 
-def check_columns(df: "DataFrame") -> None:
-    """Look at the columns that every record is made of; others may be there.
+def check_columns(df: "DataFrame") -> list[str]:
+    """Look at the columns that records are made of, and name them: the six, and those of user records if there.
 
     Raises:
         InvalidConfig: names those that are missing or of another type.
@@ -55,14 +57,15 @@ def check_columns(df: "DataFrame") -> None:
     found = {column.name: column.dataType.simpleString() for column in df.schema.fields}
     wrong = [
         f"{name} {type_} ({f'got {found[name]}' if name in found else 'missing'})"
-        for name, type_ in RECORD_COLUMNS.items()
-        if found.get(name) != type_
+        for name, type_ in HANDLED_COLUMNS.items()
+        if found.get(name, None if name in RECORD_COLUMNS else type_) != type_
     ]
     if wrong:
         raise InvalidConfig(
             f'each_record: expected a DataFrame with the columns of format("kinesis"), and among them '
             f"{', '.join(wrong)}; keep these columns as they are, and do the rest in the handler"
         )
+    return [name for name in HANDLED_COLUMNS if name in found]
 
 
 class PreparedHandler:
@@ -79,6 +82,10 @@ class PreparedHandler:
 
 class DeliverRecords:
     """The function that Spark runs over the rows of a micro-batch. Picklable.
+
+    Rows that lack ``subSequenceNumber`` and have one ``sequenceNumber`` came in one aggregated record, and nothing
+    tells them apart: their dead letters would be taken for copies of one. A task that finds two stops calling the
+    handler, and names them in its last row.
 
     Args:
         handler: returning acks a record, raising fails it.
@@ -102,8 +109,9 @@ class DeliverRecords:
         delivered = failed_bytes = 0
         overflowed = False
         last_error = None
+        names = _Names()
         for batch in batches:
-            if overflowed:
+            if overflowed or names.ambiguous(batch) is not None:
                 continue  # read to its end: a task that leaves its input unread costs Spark the worker
             failed: list[tuple[int, Failure]] = []
             for at, record in enumerate(records_of(batch)):
@@ -120,18 +128,47 @@ class DeliverRecords:
                         break
             if failed and not overflowed:
                 yield _failures(batch, failed)
-        end = {"delivered": [delivered], "overflowed": [overflowed], "error": [last_error]}
+        end = {
+            "delivered": [delivered],
+            "overflowed": [overflowed],
+            "ambiguous": [names.found],
+            "error": [last_error],
+        }
         yield _outcomes({name: pa.array(values) for name, values in end.items()}, 1)
 
 
+class _Names:
+    """Looks for two rows, one after the other, that are told apart by nothing. Mutable."""
+
+    def __init__(self) -> None:
+        self._last: tuple[str, str] | None = None
+        self.found: str | None = None
+        """The shard's id and the sequence number of the first two."""
+
+    def ambiguous(self, batch: pa.RecordBatch) -> str | None:
+        """Look through the next rows. Returns ``found``."""
+        if "subSequenceNumber" in batch.schema.names or not batch.num_rows or self.found is not None:
+            return self.found
+        shards, numbers = batch.column("shardId"), batch.column("sequenceNumber")
+        same = pc.and_(*(pc.equal(column[1:], column[:-1]) for column in (shards, numbers)))
+        row = pc.index(same, value=True).as_py()
+        if self._last == (shards[0].as_py(), numbers[0].as_py()):
+            row = 0
+        if row >= 0:
+            self.found = f"{shards[row]}:{numbers[row]}"
+        self._last = (shards[-1].as_py(), numbers[-1].as_py())
+        return self.found
+
+
 def records_of(batch: pa.RecordBatch) -> Iterator[Record]:
-    """Give the rows of a DataFrame with ``RECORD_COLUMNS``, and maybe ``ATTEMPT``, as records."""
+    """Give the rows of a DataFrame with ``RECORD_COLUMNS``, or all of ``HANDLED_COLUMNS``, as records."""
     keys, data, streams, shards, sequences = (
         batch.column(name).to_pylist()
         for name in ("partitionKey", "data", "stream", "shardId", "sequenceNumber")
     )
     arrivals = arrival_seconds(batch.column("approximateArrivalTimestamp"))
     attempts = _attempts(batch).to_pylist()
+    subs, hash_keys = (_maybe(batch, name).to_pylist() for name in ("subSequenceNumber", "explicitHashKey"))
     for at, sequence_number in enumerate(sequences):
         yield Record(
             data=data[at],
@@ -141,6 +178,8 @@ def records_of(batch: pa.RecordBatch) -> Iterator[Record]:
             stream=streams[at],
             shard_id=shards[at],
             attempt=attempts[at],
+            sub_sequence_number=subs[at],
+            explicit_hash_key=hash_keys[at],
         )
 
 
@@ -148,6 +187,12 @@ def arrival_seconds(column: Any) -> list[float | None]:
     """Give an Arrow column of timestamps, whatever their zone, as seconds since the epoch."""
     micros = column.cast(ARROW_TYPES["timestamp"]).cast(pa.int64()).to_pylist()
     return [None if value is None else value / 1e6 for value in micros]
+
+
+def _maybe(batch: pa.RecordBatch, name: str) -> pa.Array:
+    if name in batch.schema.names:
+        return batch.column(name)
+    return pa.nulls(batch.num_rows, HANDLED_SCHEMA.field(name).type)
 
 
 def _attempts(batch: pa.RecordBatch) -> pa.Array:
@@ -159,7 +204,7 @@ def _attempts(batch: pa.RecordBatch) -> pa.Array:
 def _failures(batch: pa.RecordBatch, failed: Sequence[tuple[int, Failure]]) -> pa.RecordBatch:
     rows = pa.array([at for at, _ in failed])
     failures = [failure for _, failure in failed]
-    columns = {name: batch.column(name).take(rows) for name in RECORD_COLUMNS}
+    columns = {name: _maybe(batch, name).take(rows) for name in HANDLED_COLUMNS}
     columns[ATTEMPT] = _attempts(batch).take(rows)
     columns["error"] = pa.array([failure.error_text for failure in failures])
     raised = [failure.raised for failure in failures]

@@ -8,13 +8,15 @@ the driver.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from math import isnan
+from typing import Any, Final, Protocol
 
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from kinesis_spout.errors import HandlerKilledWorker, InvalidConfig
 from kinesis_spout.handler import Failure, failure_of
+from kinesis_spout.record import Record
 from kinesis_spout.spark.tasks.jobs import (
     HandlerBroken,
     HandlerRaised,
@@ -42,6 +44,9 @@ class FailableRows(Protocol):
         ...
 
 
+_NAMING: Final = frozenset({"shardId", "sequenceNumber"})
+_SUB: Final = "subSequenceNumber"
+
 DataFrameFunction = Callable[[DataFrame, "Collector"], None]
 
 
@@ -58,25 +63,26 @@ class Collector:
         """Fail rows: they are delivered again, or dead-lettered past the retry limit.
 
         Args:
-            rows: a DataFrame (it is collected: two columns of it) or rows, with at least the columns
-                ``shardId`` and ``sequenceNumber`` of the batch.
+            rows: a DataFrame (it is collected: three columns of it) or rows, with at least the columns ``shardId``
+                and ``sequenceNumber`` of the batch, and ``subSequenceNumber`` where it is not null: it tells the
+                rows of one aggregated record apart.
             reason: kept with each record; ``Reject`` and ``RetryLater`` mean what they do when raised.
 
         Raises:
-            InvalidConfig: the rows lack one of the two columns.
+            InvalidConfig: the rows lack ``shardId`` or ``sequenceNumber``.
         """
         failure = failure_of(reason) if isinstance(reason, Exception) else Failure(error_text=reason)
         if isinstance(rows, DataFrame):
-            missing = {"shardId", "sequenceNumber"}.difference(rows.columns)
+            missing = _NAMING.difference(rows.columns)
             if missing:
                 raise _lacking(missing)
-            rows = rows.select("shardId", "sequenceNumber").collect()
+            rows = rows.select(*_NAMING, *{_SUB}.intersection(rows.columns)).collect()
         for row in rows:
             named = row.asDict() if isinstance(row, Row) else row
-            missing = {"shardId", "sequenceNumber"}.difference(named)
+            missing = _NAMING.difference(named)
             if missing:
                 raise _lacking(missing)
-            self.failures[named["shardId"], named["sequenceNumber"]] = failure
+            self.failures[named["shardId"], named["sequenceNumber"], _index(named.get(_SUB))] = failure
 
 
 class DataFrameRunner:
@@ -146,11 +152,13 @@ def with_failures(rows: FailableRows, failures: Mapping[RowId, Failure]) -> list
     """
     found = rows.find(failures)
     if len(found) < len(failures):
-        known = {(row.record.shard_id, row.record.sequence_number) for row in found}
-        unknown = next(row_id for row_id in failures if row_id not in known)
+        known = {_row_id(row.record) for row in found}
+        shard_id, number, sub = next(row_id for row_id in failures if row_id not in known)
         raise HandlerBroken(
-            f"expected collector.fail with rows of this batch, got {unknown[0]}:{unknown[1]}, which is not in "
-            f"it (and {len(failures) - len(known) - 1} more). Pass rows of the DataFrame you were given"
+            f"expected collector.fail with rows of this batch, got {shard_id}:{number}"
+            f"{'' if sub is None else f':{sub}'}, which is not in it (and {len(failures) - len(known) - 1} more). "
+            "Pass rows of the DataFrame you were given, with their shardId, sequenceNumber and subSequenceNumber: "
+            "the last one tells the rows of one aggregated record apart"
         )
     by_slice: dict[int, list[FoundRow]] = {}
     for row in found:
@@ -163,7 +171,7 @@ def _cut(result: WorkResult, rows: list[FoundRow], failures: Mapping[RowId, Fail
     unfinished: list[Unfinished] = []
     for row in sorted(rows, key=lambda row: row.index):
         record = row.record
-        failure = failures[record.shard_id, record.sequence_number]
+        failure = failures[_row_id(record)]
         failed.append(
             FailedRecord(
                 index=row.index,
@@ -178,6 +186,17 @@ def _cut(result: WorkResult, rows: list[FoundRow], failures: Mapping[RowId, Fail
         unfinished.append(Unfinished(record=record, error=failure.error_text, raised=failure.raised))
     outcome = replace(result.outcome, failures=result.outcome.failures + tuple(failed))
     return replace(result, outcome=outcome, unfinished=result.unfinished + tuple(unfinished))
+
+
+def _row_id(record: Record) -> RowId:
+    return record.shard_id, record.sequence_number, record.sub_sequence_number
+
+
+def _index(sub_sequence_number: float | None) -> int | None:
+    """Read a sub-sequence number; pandas makes a float of it, and NaN of a null."""
+    if sub_sequence_number is None or isnan(sub_sequence_number):
+        return None
+    return int(sub_sequence_number)
 
 
 def _lacking(columns: set[str]) -> InvalidConfig:

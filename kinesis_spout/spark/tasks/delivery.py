@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 from kinesis_spout.handler import Failure
 from kinesis_spout.ports import Page
 from kinesis_spout.record import Record
+from kinesis_spout.record_age import RecordAge
+from kinesis_spout.spark.tasks.before_bound import before_bound
 from kinesis_spout.spark.tasks.journal import SliceNotes
 from kinesis_spout.spark.tasks.work import Unfinished, WorkSlice
 from shard_state import FailedRecord, Order, SequenceNumber, SliceKind
@@ -63,18 +65,28 @@ class SliceDelivery(ABC):
         self._attempts = dict(work.plan.attempts)
         self._attempts.update((retry.sequence, retry.attempt - 1) for retry in work.plan.retries)
         self._blocked = set(work.plan.blocked_keys)
+        self._age = work.age
+        self._stops_shard = False
+        """Whether something failed that the whole shard waits for."""
         self.first: SequenceNumber | None = None
         self.last: SequenceNumber | None = None
         self.count = 0
         """How many records of the slice were dealt with: delivered, held, or passed over."""
         self.delivered = 0
+        self.expired = 0
+        """How many records were too old to be delivered."""
         self.failures: list[FailedRecord] = []
         self.unfinished: list[Unfinished] = []
 
     @property
+    def extra_columns(self) -> Sequence[str]:
+        """What ``fetch`` needs of a page read as columns, beside the usual ones."""
+        return ()
+
+    @property
     def room(self) -> bool:
         """Whether more may be delivered: neither the limit nor the bound on failures is reached."""
-        if self._settings.order is Order.SHARD and self.failures:
+        if self._stops_shard:
             return False
         if self._plan.probe and self.delivered:
             return False
@@ -87,6 +99,10 @@ class SliceDelivery(ABC):
     def wants_more_than(self, page: Page) -> bool:
         """Tell whether records that follow on a page, not delivered yet, would still be of the slice."""
         return self.count + len(page.records) < self._plan.limit
+
+    def before_bound(self, records: Sequence[Record]) -> Sequence[Record]:
+        """Give the records of a page before the one that ends the shard for this run; all, if none does."""
+        return before_bound(records, self._plan.bound)
 
     def deliver(self, records: Sequence[Record], until: float) -> int:
         """Deal with records that follow on those before. Returns how many; the others were not reached."""
@@ -116,28 +132,61 @@ class SliceDelivery(ABC):
     def _runs(self, records: Sequence[Record]) -> Iterator[Sequence[Record]]:
         """Split off what is not delivered, and what must be watched one by one; normally all is one run."""
         one_by_one = self._settings.order is not Order.UNORDERED or self._plan.probe
-        if not (one_by_one or self._holes or self._attempts or self._blocked):
+        age = self._age if self._age is not None and self._age.expires(self.oldest(records)) else None
+        if not (one_by_one or self._holes or self._attempts or self._blocked or age):
             yield records
             return
         start = 0
         for at, record in enumerate(records):
-            sequence = record.sequence
-            record.attempt = self._attempts.get(sequence, 0) + 1
-            passed_over = bool(self._holes) and within(self._holes, sequence)
-            if passed_over or one_by_one:
-                if at > start:
-                    yield records[start:at]
-                start = at + 1
-                if passed_over:
-                    self.pass_over(record)
-                elif self._must_wait(record):
-                    self._hold(record)
-                    if not self.room:
-                        return
-                else:
-                    yield records[at : at + 1]
+            record.attempt = self._attempts.get(record.sequence, 0) + 1
+            instead = self._instead_of_delivery(record, age, may_wait=one_by_one)
+            if instead is None and not one_by_one:
+                continue
+            if at > start:
+                yield records[start:at]
+            start = at + 1
+            if instead is None:
+                yield records[at : at + 1]
+                continue
+            instead(record)
+            if instead != self.pass_over and not self.room:
+                return
         if start < len(records):
             yield records[start:]
+
+    def _instead_of_delivery(
+        self, record: Record, age: RecordAge | None, *, may_wait: bool
+    ) -> Callable[[Record], None] | None:
+        """Tell what is done with a record in place of delivering it; None if it is delivered."""
+        if self._holes and within(self._holes, record.sequence):
+            return self.pass_over
+        if age is not None and age.expires(record.arrival_timestamp):
+            return self.pass_expired
+        return self._hold if may_wait and self._must_wait(record) else None
+
+    def oldest(self, records: Sequence[Record]) -> float | None:
+        """Tell when the record arrived that arrived first; None if none says it."""
+        arrivals = (record.arrival_timestamp for record in records)
+        return min((at for at in arrivals if at is not None), default=None)
+
+    def pass_expired(self, record: Record) -> None:
+        """Enter a record that is too old to be delivered."""
+        age = self._age
+        assert age is not None
+        self.expired += 1
+        if not age.skips:
+            self.failures.append(
+                FailedRecord(
+                    index=self.count,
+                    sequence=record.sequence,
+                    previous=self.last,
+                    attempt=record.attempt - 1,
+                    partition_key=record.partition_key,
+                    expired=True,
+                )
+            )
+            self.unfinished.append(Unfinished(record=record, error=age.error(record)))
+        self.pass_over(record)
 
     def _must_wait(self, record: Record) -> bool:
         if self._plan.probe and record.sequence in self._attempts:
@@ -171,6 +220,7 @@ class SliceDelivery(ABC):
         )
         raised = None if failure is None else failure.raised
         self.unfinished.append(Unfinished(record=record, error=error, raised=raised))
+        self._stops_shard = self._settings.order is Order.SHARD
         if self._settings.order is Order.KEY and record.partition_key is not None:
             self._blocked.add(record.partition_key)
 

@@ -4,13 +4,16 @@ Pages are decoded straight into columns. A ``Record`` is made of a row only wher
 one by one: after a restart, as long as stored holes or attempts may concern them.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, overload
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from kinesis_spout.kinesis.read.arrow import batch_of_records
+from kinesis_spout.columns import HANDLED_COLUMNS, RECORD_COLUMNS
+from kinesis_spout.kinesis.read.arrow import batch_of_records, user_sequence_at
 from kinesis_spout.ports import Page
 from kinesis_spout.record import Record
 from kinesis_spout.spark.record_outcomes.record_delivery import records_of
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class ArrowRows(Sequence[Record]):
-    """The records of a page, as columns of ``kinesis_spout.kinesis.SCHEMA``. Makes a record when asked for one."""
+    """The records of a page, as columns of ``HANDLED_SCHEMA``. Makes a record when asked for one."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self.batch = batch
@@ -65,7 +68,7 @@ class KeepingDelivery(SliceDelivery):
     """Acks every record of a slice, and keeps it as a row. Mutable.
 
     The user may fail every row, so there are no more of them than failures can be kept. Nor are more
-    fetched: what is fetched in vain is fetched again, with a new iterator.
+    fetched, but for what is in aggregated records: what is fetched in vain is fetched again, with a new iterator.
     """
 
     def __init__(self, work: WorkSlice, settings: DeliverySettings) -> None:
@@ -88,6 +91,11 @@ class KeepingDelivery(SliceDelivery):
         """See ``SliceDelivery``."""
         return super().room and self.delivered < self._most_rows
 
+    @property
+    def extra_columns(self) -> Sequence[str]:
+        """See ``SliceDelivery``."""
+        return [name for name in HANDLED_COLUMNS if name not in RECORD_COLUMNS]
+
     def fetch(self, getter: "PollingShardGetter", limit: int) -> Page:
         """See ``SliceDelivery``."""
         page = getter.read_arrow(min(limit, self._still_to_fetch))
@@ -98,7 +106,33 @@ class KeepingDelivery(SliceDelivery):
             millis_behind_latest=page.millis_behind_latest,
             at_end=page.at_end,
             child_shards=page.child_shards,
+            kinesis_records=page.kinesis_records,
+            damaged_aggregates=page.damaged_aggregates,
+            records_outside_shard=page.records_outside_shard,
         )
+
+    def before_bound(self, records: Sequence[Record]) -> Sequence[Record]:
+        """See ``SliceDelivery``. Makes no record for it."""
+        bound = self._plan.bound
+        if bound is None or not isinstance(records, ArrowRows):
+            return super().before_bound(records)
+        batch = records.batch
+        if bound.position.timestamp is None:
+            rows = range(len(records))
+            end = bisect_left(rows, 1, key=lambda row: bound.ends_before(user_sequence_at(batch, row), None))
+        else:
+            arrivals = batch.column("approximateArrivalTimestamp").cast(pa.int64())
+            late = pc.greater_equal(arrivals, round(bound.position.timestamp * 1_000_000))
+            end = pc.index(late, value=True).as_py()
+        return records if end in (-1, len(records)) else records[:end]
+
+    def oldest(self, records: Sequence[Record]) -> float | None:
+        """See ``SliceDelivery``. Makes no record for it."""
+        if not isinstance(records, ArrowRows):
+            return super().oldest(records)
+        arrivals = records.batch.column("approximateArrivalTimestamp").cast(pa.int64())
+        oldest = pc.min(arrivals).as_py()
+        return None if oldest is None else float(oldest) / 1_000_000
 
     def wants_more_than(self, page: Page) -> bool:
         """See ``SliceDelivery``."""
@@ -115,7 +149,7 @@ class KeepingDelivery(SliceDelivery):
         self.batches.append(rows.batch)
         self.delivered += len(rows)
         self.count += len(rows)
-        self.last = rows[-1].sequence
+        self.last = user_sequence_at(rows.batch, len(rows) - 1)
         return len(rows)
 
     @property

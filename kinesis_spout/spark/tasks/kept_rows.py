@@ -23,9 +23,9 @@ from pyspark.core.rdd import RDD
 from pyspark.serializers import NoOpSerializer
 from pyspark.sql import DataFrame, SparkSession
 
+from kinesis_spout.columns import HANDLED_SCHEMA
 from kinesis_spout.errors import HandlerKilledWorker, InvalidConfig
-from kinesis_spout.kinesis import SCHEMA
-from kinesis_spout.kinesis.read.arrow import sequence_at
+from kinesis_spout.kinesis.read.arrow import user_sequence_at
 from kinesis_spout.record import Record
 from kinesis_spout.spark.record_outcomes.record_delivery import records_of
 from kinesis_spout.spark.tasks.delivery import DeliverySettings
@@ -41,8 +41,14 @@ from shard_state import SequenceNumber, SliceKind
 _Outcomes = dict[str, list[bytes]]
 """Pickled ``KeptSlice``s, by the tag of their batch."""
 
-RowId = tuple[str, str]
-"""Of a record: its shard's id and its sequence number."""
+RowId = tuple[str, str, int | None]
+"""Of a record: its shard's id, its sequence number, and its index in an aggregated record if it came in one."""
+
+RowNumber = tuple[str, int | None]
+"""A ``RowId`` without the shard's id."""
+
+Wanted = dict[str, set[RowNumber]]
+"""Rows that are looked for, by their shards' ids."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,16 +148,18 @@ class KeptRows:
     def frame(self) -> DataFrame:
         """Give the rows."""
         jvm: Any = self._spark._jvm  # noqa: SLF001 - made for SparkR; PySpark's own way goes through the driver
-        schema = jvm.org.apache.spark.sql.types.DataType.fromJson(columns_of({}).json())
+        columns = columns_of({"extraColumns": "subSequenceNumber,explicitHashKey"})
+        assert columns.names == HANDLED_SCHEMA.names
+        schema = jvm.org.apache.spark.sql.types.DataType.fromJson(columns.json())
         session = self._spark._jsparkSession  # noqa: SLF001
         rows = jvm.org.apache.spark.sql.api.r.SQLUtils.toDataFrame(self._blocks._jrdd, schema, session)  # noqa: SLF001
         return DataFrame(rows, self._spark)
 
     def find(self, row_ids: Iterable[RowId]) -> list[FoundRow]:
         """Look rows up, in one job; those that are not of the batch are not found."""
-        wanted: dict[str, set[str]] = {}
-        for shard_id, sequence_number in row_ids:
-            wanted.setdefault(shard_id, set()).add(sequence_number)
+        wanted: Wanted = {}
+        for shard_id, sequence_number, sub_sequence_number in row_ids:
+            wanted.setdefault(shard_id, set()).add((sequence_number, sub_sequence_number))
         searched = {
             at: each
             for at, each in enumerate(self._slices)
@@ -227,7 +235,7 @@ class FetchBlocks:
 class FindRows:
     """Looks up rows in the blocks of a partition. Picklable."""
 
-    def __init__(self, slices: Mapping[int, KeptSlice], wanted: Mapping[str, set[str]]) -> None:
+    def __init__(self, slices: Mapping[int, KeptSlice], wanted: Wanted) -> None:
         self._slices = slices
         self._wanted = wanted
 
@@ -240,28 +248,30 @@ class FindRows:
                     kept = self._slices[at]
                     search = _Search(at, kept, self._wanted[kept.result.plan.shard_id])
                 if number in among:
-                    yield from search.found_in(pa.ipc.read_record_batch(pa.py_buffer(block), SCHEMA))
+                    yield from search.found_in(pa.ipc.read_record_batch(pa.py_buffer(block), HANDLED_SCHEMA))
 
 
 class _Search:
     """The blocks of a slice are looked through, one after the other. Mutable."""
 
-    def __init__(self, at: int, kept: KeptSlice, wanted: set[str]) -> None:
+    def __init__(self, at: int, kept: KeptSlice, wanted: set[RowNumber]) -> None:
         self._at = at
         self._kept = kept
-        self._wanted = pa.array(sorted(wanted), pa.string())
+        self._wanted = wanted
+        self._numbers = pa.array(sorted({number for number, _ in wanted}), pa.string())
         self._rows = 0
         self._last: SequenceNumber | None = None
         """Of the rows looked through so far."""
 
     def found_in(self, batch: pa.RecordBatch) -> Iterator[FoundRow]:
         """Look through the next block."""
-        rows = pc.indices_nonzero(pc.is_in(batch.column("sequenceNumber"), value_set=self._wanted))
+        rows = pc.indices_nonzero(pc.is_in(batch.column("sequenceNumber"), value_set=self._numbers))
         for row, record in zip(rows.to_pylist(), records_of(batch.take(rows)), strict=True):
-            previous = sequence_at(batch, row - 1) if row else self._last
-            yield self._found(record, self._rows + row, previous)
+            if (record.sequence_number, record.sub_sequence_number) in self._wanted:
+                previous = user_sequence_at(batch, row - 1) if row else self._last
+                yield self._found(record, self._rows + row, previous)
         self._rows += batch.num_rows
-        self._last = sequence_at(batch, batch.num_rows - 1)
+        self._last = user_sequence_at(batch, batch.num_rows - 1)
 
     def _found(self, record: Record, row: int, previous: SequenceNumber | None) -> FoundRow:
         runs = self._kept.runs

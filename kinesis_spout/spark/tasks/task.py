@@ -40,6 +40,7 @@ class TaskSettings:
     client: KinesisClientSettings
     order: Order
     fail_on_data_loss: bool
+    deaggregate: bool
     records_per_fetch: int
     bytes_per_slice: int
     max_seconds: float
@@ -128,7 +129,7 @@ class _Left:
         """Give as many of the first records as there is room for."""
         taken = 0
         for record in records:
-            self._room -= len(record.data)
+            self._room -= record.size_bytes
             if self._room < 0:
                 break
             taken += 1
@@ -149,6 +150,7 @@ def _deliver_carried(work: WorkSlice, delivery: SliceDelivery, until: float) -> 
         ),
         unfinished=tuple(delivery.unfinished),
         delivered=delivery.delivered,
+        expired=delivery.expired,
     )
 
 
@@ -164,8 +166,10 @@ class _Read:
         self._notes = notes
         self._getter: PollingShardGetter | None = None
         self._bytes = 0
+        self._damaged_aggregates = self._records_outside_shard = 0
         self._at_end = False
         self._at_tip = False
+        self._at_bound = False
         self._whole = True
         """Whether everything fetched was also dealt with, or is given back; if not, the getter is too far."""
         self._rest: Sequence[Record] = ()
@@ -191,16 +195,26 @@ class _Read:
             else:
                 self._error = error
             return None
-        self._bytes += page.size_bytes
+        self._count(page)
         self._millis_behind = page.millis_behind_latest
         self._at_end = page.at_end
         self._at_tip = page.at_end or page.millis_behind_latest == 0
-        return page
+        records = self._delivery.before_bound(page.records)
+        if len(records) == len(page.records):
+            return page
+        # The iterator is behind what is left for a later run.
+        self._at_bound, self._at_end, self._whole = True, False, False
+        return replace(page, records=records, at_end=False)
+
+    def _count(self, page: Page) -> None:
+        self._bytes += page.size_bytes
+        self._damaged_aggregates += page.damaged_aggregates
+        self._records_outside_shard += page.records_outside_shard
 
     def reads_on(self, page: Page, time: _HandlingTime) -> bool:
         """Tell whether the page after this one is wanted, as far as one can tell before handling this one."""
         return (
-            not self._at_tip
+            not (self._at_tip or self._at_bound)
             and self._bytes < self._settings.bytes_per_slice
             and self._delivery.wants_more_than(page)
             and not time.is_over
@@ -213,19 +227,19 @@ class _Read:
         reached = self._delivery.deliver(page.records, until)
         self._rest = page.records[reached:]
         if self._rest:
-            self._at_end = self._at_tip = False
+            self._at_end = self._at_tip = self._at_bound = False
         return not self._rest and self._delivery.room
 
     def keep(self, left: _Left, ahead: Future[Page] | None) -> None:
         """Keep what was fetched and not handled, as far as there is room for it, for the driver to carry."""
         self._left = left.take(self._rest)
-        self._whole = len(self._left) == len(self._rest)
+        self._whole = self._whole and len(self._left) == len(self._rest)
         if ahead is None or ahead.cancel():
             return
         if ahead.exception() is None:
             page = ahead.result()
-            self._bytes += page.size_bytes
-            kept = left.take(page.records) if self._whole else ()
+            self._count(page)
+            kept = left.take(self._delivery.before_bound(page.records)) if self._whole else ()
             self._left += kept
             self._whole = self._whole and len(kept) == len(page.records)
         else:
@@ -250,13 +264,17 @@ class _Read:
                 failures=tuple(delivery.failures),
                 at_end=self._at_end,
                 at_tip=self._at_tip,
+                at_bound=self._at_bound,
             ),
             unfinished=tuple(delivery.unfinished),
             cursor=cursor,
             delivered=delivery.delivered,
+            expired=delivery.expired,
             bytes_read=self._bytes,
             millis_behind_latest=self._millis_behind,
             throttles=0 if getter is None else getter.throttles,
+            damaged_aggregates=self._damaged_aggregates,
+            records_outside_shard=self._records_outside_shard,
             trimmed=self._trimmed,
             error=self._error,
             left=self._left,
@@ -276,4 +294,7 @@ class _Read:
             iterator=cursor.iterator,
             iterator_obtained_at=cursor.iterator_obtained_at,
             not_before=cursor.not_before,
+            deaggregate=self._settings.deaggregate,
+            hash_keys=self._work.hash_keys,
+            extra_columns=self._delivery.extra_columns,
         )

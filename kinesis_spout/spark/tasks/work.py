@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 from kinesis_spout.errors import KinesisError
 from kinesis_spout.handler import RaisedAt
+from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.record import Record
+from kinesis_spout.record_age import RecordAge
 from shard_state import SliceOutcome, SlicePlan
 
 
@@ -31,6 +33,10 @@ class WorkSlice:
     records: tuple[Record, ...] = ()
     """What a CARRIED or RETRY slice delivers; READ slices bring nothing."""
     cursor: Cursor = Cursor()
+    hash_keys: HashKeys | None = None
+    """The shard's, if what lies outside is to be counted."""
+    age: RecordAge | None = None
+    """What is too old to be delivered, as of the planning: the same for whoever repeats a part of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +61,14 @@ class WorkResult:
     """How many records were handed to the handler."""
     gone: int = 0
     """How many failures were not: retention had trimmed the record before it could be delivered again."""
+    expired: int = 0
+    """How many records were too old to be handed to it: skipped, or among the failures."""
     bytes_read: int = 0
     millis_behind_latest: int | None = None
     """After the last page; None if none was read."""
     throttles: int = 0
+    damaged_aggregates: int = 0
+    records_outside_shard: int = 0
     trimmed: bool = False
     """The shard does not exist any more; what was unread of it is lost."""
     left: tuple[Record, ...] = ()

@@ -127,6 +127,7 @@ class KinesisBatchReader(DataSourceReader):
             client=options.client,
             fail_on_data_loss=options.fail_on_data_loss,
             records_per_fetch=options.max_records_per_fetch,
+            deaggregate=options.deaggregate,
             extra_columns=options.extra_columns,
         )
         # One task at least: some versions of Spark cannot do with none.

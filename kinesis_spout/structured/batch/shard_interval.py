@@ -17,7 +17,6 @@ An interval that ends at a sequence number is over with the record there, with t
 end of the shard. If the tip comes first, the record is not in the shard, which is a data loss.
 """
 
-from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -27,7 +26,7 @@ from kinesis_spout.clock import Clock
 from kinesis_spout.errors import DataLoss, KinesisError, KinesisSpoutError, ShardNotFound
 from kinesis_spout.kinesis import ArrowPage, KinesisShardLister, PollingShardGetter
 from kinesis_spout.kinesis.patience import Action, Work, reaction_to, tried_again
-from kinesis_spout.kinesis.read.arrow import sequence_at
+from kinesis_spout.kinesis.read.arrow import rows_before, rows_up_to, sequence_at
 from kinesis_spout.settings.shard_positions import MARGIN_SECONDS, rank
 from kinesis_spout.structured.data_loss import lose
 from kinesis_spout.structured.stream.partitions import ReadSettings
@@ -134,6 +133,7 @@ class IntervalRead:
             lister=KinesisShardLister(client, interval.stream, clock=clock),
             fail_on_data_loss=settings.fail_on_data_loss,
             extra_columns=settings.extra_columns,
+            deaggregate=settings.deaggregate,
             clock=clock,
         )
         last = interval.end.timestamp
@@ -173,7 +173,7 @@ class IntervalRead:
             self.children = page.child_shards
         elif self.interval.is_behind(page.batch):
             self.is_done = True
-        elif page.batch.num_rows == 0 and page.millis_behind_latest == 0:
+        elif page.kinesis_records == 0 and page.millis_behind_latest == 0:
             if begun > self._tip_counts_from:
                 self.is_done = True
                 self._check_end_at_tip()
@@ -212,8 +212,8 @@ def _rows_before(end: Position, batch: pa.RecordBatch) -> int:
     """Count the rows up to an end at a sequence number; rows are in the order of theirs."""
     assert end.sequence_number is not None
     inclusive = end.type is PositionType.AFTER_SEQUENCE_NUMBER
-    find = bisect_right if inclusive else bisect_left
-    return find(range(batch.num_rows), end.sequence_number, key=lambda row: sequence_at(batch, row))
+    count = rows_up_to if inclusive else rows_before
+    return count(batch, end.sequence_number)
 
 
 def _microseconds(seconds: float) -> int:

@@ -3,12 +3,14 @@
 Per shard they are consecutive, in order. A batch takes a run of rows from the front; rows are addressed by page
 number and index in the page, so that a batch limit may cut a page without copying it.
 
+A record that came aggregated has a row for each user record inside. These rows are one after the other in one
+page, and have one sequence number.
+
 A row's *arrival* is the latest ``approximateArrivalTimestamp`` of its page up to it, in microseconds since the
 epoch: Kinesis does not promise that it grows, and a shard's order must stay.
 """
 
 import itertools
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kinesis_spout.kinesis.read.arrow import sequence_at
+from kinesis_spout.kinesis.read.arrow import rows_before, rows_up_to, sequence_at
 from shard_state import SequenceNumber
 
 ROW_OVERHEAD_BYTES: Final = 200
@@ -39,7 +41,7 @@ class Segment(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPage:
-    """A page with at least one record."""
+    """A page with at least one row."""
 
     number: int
     batch: pa.RecordBatch
@@ -51,7 +53,7 @@ class StoredPage:
 
     @property
     def rows(self) -> int:
-        """How many records it has."""
+        """How many user records it has."""
         rows: int = self.batch.num_rows
         return rows
 
@@ -61,12 +63,22 @@ class StoredPage:
         return self.size_bytes / self.rows
 
     def sequence(self, row: int) -> SequenceNumber:
-        """Give the sequence number of a row."""
+        """Give the sequence number of a row; those of one aggregated record have the same."""
         return sequence_at(self.batch, row)
 
     def rows_up_to(self, last: SequenceNumber) -> int:
         """Count the rows from the beginning to ``last``."""
-        return bisect_right(range(self.rows), last, key=self.sequence)
+        return rows_up_to(self.batch, last)
+
+    def rows_before(self, first: SequenceNumber) -> int:
+        """Count the rows from the beginning to the last one before ``first``."""
+        return rows_before(self.batch, first)
+
+    def whole_records(self, rows: int) -> int:
+        """Of the first ``rows`` rows, count those up to the last that ends a record of Kinesis."""
+        if rows in {0, self.rows} or self.sequence(rows) != self.sequence(rows - 1):
+            return rows
+        return self.rows_before(self.sequence(rows))
 
     def rows_arrived_by(self, moment: int) -> int:
         """Count the rows from the beginning that arrived at ``moment`` or before."""
@@ -124,7 +136,7 @@ class PageBuffer:
         for page in self._by_shard.get(shard, ()):
             if page.last < first or page.first > last:
                 continue
-            start = 0 if page.first >= first else page.rows_up_to(first) - 1
+            start = 0 if page.first >= first else page.rows_before(first)
             end = page.rows if page.last <= last else page.rows_up_to(last)
             found.append(Segment(page.number, start, end - start))
         return found

@@ -228,7 +228,7 @@ def _position(checkpoint: Checkpoint) -> Position:
     base = checkpoint.base
     if base in (SHARD_START, SHARD_END):
         return checkpoint.start
-    # Inside an aggregate: from the whole of it again, because a query does not take aggregates apart.
+    # Inside an aggregate: from the whole of it again; offsets of queries lie between records of Kinesis.
     return Position.after(base) if base.is_whole else Position.at(SequenceNumber(base.number))
 
 

@@ -14,6 +14,7 @@ from kinesis_spout.kinesis import (
     PollingShardGetter,
     Prefetcher,
 )
+from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.settings.source_options import StreamReadOptions
 from kinesis_spout.structured.offsets import ShardOffset
 from kinesis_spout.structured.pages.fetch_processes import FetchProcesses
@@ -198,13 +199,15 @@ class FetchedShards:
     def _open_getter(
         self, stream: str, shard_id: str, position: Position
     ) -> PollingShardGetter | FanOutShardGetter:
-        options = self._options
+        options, listed = self._options, self._streams[stream].shard(shard_id)
+        hash_keys = None if listed is None else HashKeys.to_check(listed)
         if options.consumer_name is not None:
             return self._fan_out_of(stream, options.consumer_name).getter(
                 shard_id,
                 position,
                 fail_on_data_loss=options.fail_on_data_loss,
                 extra_columns=options.extra_columns,
+                hash_keys=hash_keys,
             )
         return PollingShardGetter(
             self._client,
@@ -215,6 +218,8 @@ class FetchedShards:
             fail_on_data_loss=options.fail_on_data_loss,
             extra_columns=options.extra_columns,
             fetch_arrow=self._processes,
+            deaggregate=options.deaggregate,
+            hash_keys=hash_keys,
             clock=self._clock,
         )
 
@@ -226,6 +231,7 @@ class FetchedShards:
                 stream,
                 consumer_name=consumer_name,
                 lister=self._lister_of(stream),
+                deaggregate=self._options.deaggregate,
                 clock=self._clock,
             )
         return fan_out

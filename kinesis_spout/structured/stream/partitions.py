@@ -2,7 +2,7 @@
 
 A range says which records the batch has, by the sequence numbers of the first and the last and by their count.
 So every reading of it gives the same rows in the same order: by a task that is tried again, by a second action,
-after a restart.
+after a restart. The rows of an aggregated record have its sequence number, all of them; a range has all or none.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from pyspark.sql.datasource import InputPartition
 from kinesis_spout.errors import KinesisSpoutError, ShardNotFound
 from kinesis_spout.kinesis import ArrowPage, KinesisClientSettings, KinesisShardLister, PollingShardGetter
 from kinesis_spout.kinesis.patience import tried_again
-from kinesis_spout.kinesis.read.arrow import sequence_at
+from kinesis_spout.kinesis.read.arrow import rows_before, rows_up_to, sequence_at
 from kinesis_spout.structured.data_loss import lose
 from kinesis_spout.structured.pages.page_buffer import Segment
 from kinesis_spout.structured.pages.page_channel import PageServerAddress
@@ -51,6 +51,7 @@ class ReadSettings:
     client: KinesisClientSettings
     fail_on_data_loss: bool
     records_per_fetch: int
+    deaggregate: bool = True
     extra_columns: tuple[str, ...] = ()
     pages: PageServerAddress | None = field(default=None)
 
@@ -110,8 +111,12 @@ class _Range:
     def __init__(self, shard: ShardRange, settings: ReadSettings) -> None:
         self._shard = shard
         self._settings = settings
-        self._done: SequenceNumber | None = None
         self._rows = 0
+        """Handed out."""
+        self._done: SequenceNumber | None = None
+        """The last row's."""
+        self._rows_of_done = 0
+        """How many of them have that number."""
 
     def read(self) -> Iterator[pa.RecordBatch]:
         shard, pages = self._shard, self._settings.pages
@@ -120,20 +125,24 @@ class _Range:
             step = _rows_at_once(shard.size_bytes / shard.rows)
             for batch in fetch_segments(pages, shard.segments, schema, rows_at_once=step):
                 yield from self._hand_out(batch)
-        if self._done != shard.last:
+        if self._rows < shard.rows:
             yield from self._from_kinesis()
         if self._rows != shard.rows:
             self._miss(f"found {self._rows}")
 
     def _hand_out(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        last = sequence_at(batch, batch.num_rows - 1)
+        rows_of_last = batch.num_rows - rows_before(batch, last)
+        self._rows_of_done = rows_of_last + (self._rows_of_done if last == self._done else 0)
         self._rows += batch.num_rows
-        self._done = sequence_at(batch, batch.num_rows - 1)
+        self._done = last
         yield from in_chunks(batch)
 
     def _from_kinesis(self) -> Iterator[pa.RecordBatch]:
         shard = self._shard
         client = self._settings.client.connect()
-        start = Position.at(shard.first) if self._done is None else Position.after(self._done)
+        # From the last record again: perhaps not all of its user records came from the pages.
+        start = Position.at(shard.first if self._done is None else self._done)
         getter = PollingShardGetter(
             client,
             stream=shard.stream,
@@ -142,20 +151,26 @@ class _Range:
             lister=KinesisShardLister(client, shard.stream),
             fail_on_data_loss=self._settings.fail_on_data_loss,
             extra_columns=self._settings.extra_columns,
+            deaggregate=self._settings.deaggregate,
         )
-        while self._done != shard.last:
+        while True:
             left = shard.rows - self._rows
             try:
                 page = patiently_read(getter, max(1, min(self._settings.records_per_fetch, left)))
             except ShardNotFound:
                 return  # retention took all of it
-            batch = _up_to(page.batch, shard.last)
+            batch = self._not_handed_out(_up_to(page.batch, shard.last))
             if batch.num_rows:
                 yield from self._hand_out(batch)
-            if batch.num_rows < page.batch.num_rows or page.at_end:
+            if page.at_end or _is_behind(page.batch, shard.last):
                 return
-            if not page.batch.num_rows and not page.millis_behind_latest:
+            if not page.kinesis_records and not page.millis_behind_latest:
                 return  # the tip: what was here once is not here any more
+
+    def _not_handed_out(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Leave out what came from the pages of the record that Kinesis was asked for again."""
+        again = self._rows_of_done if batch.num_rows and sequence_at(batch, 0) == self._done else 0
+        return batch.slice(again)
 
     def _miss(self, found: str) -> None:
         shard = self._shard
@@ -190,7 +205,11 @@ def _rows_at_once(row_bytes: float) -> int:
 
 def _up_to(batch: pa.RecordBatch, last: SequenceNumber) -> pa.RecordBatch:
     """Cut off what follows ``last``."""
-    rows = batch.num_rows
-    while rows and sequence_at(batch, rows - 1) > last:
-        rows -= 1
-    return batch.slice(0, rows)
+    if not batch.num_rows or sequence_at(batch, batch.num_rows - 1) <= last:
+        return batch
+    return batch.slice(0, rows_up_to(batch, last))
+
+
+def _is_behind(batch: pa.RecordBatch, last: SequenceNumber) -> bool:
+    """Tell whether all up to ``last`` was read with a page."""
+    return bool(batch.num_rows) and sequence_at(batch, batch.num_rows - 1) >= last

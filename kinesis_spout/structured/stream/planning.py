@@ -4,6 +4,9 @@ Decided before the batch runs and from nothing but its arguments. A batch takes 
 all shards (invariant 18): a shard with little in it would otherwise run ahead of one with much, and a watermark
 would follow it and drop what was only unread of the other. Of records that arrived in the same millisecond the
 shards take turns: each round, what is left of the limits is divided among those that have something left.
+
+Limits count user records. A batch ends between records of Kinesis: what came in one aggregated record is taken as
+a whole or not at all. Where the very first one is more than the limits allow, it is a batch of its own.
 """
 
 import math
@@ -28,7 +31,7 @@ EVERYTHING: Final = 1 << 62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLimits:
-    """How much a batch may have; None: as much as there is. A batch has one record at least."""
+    """How much a batch may have; None: as much as there is. A batch has one record of Kinesis at least."""
 
     rows: int | None = None
     bytes: int | None = None
@@ -207,7 +210,7 @@ def _share_out(takes: Sequence["_Take"], rows: float, size: float) -> None:
         # A share that is too small for a record is no share: then the first who fit get what is left.
         divisor = 1 if rows == before else max(1, len(hungry))
     if all(take.rows == 0 for take in takes):
-        hungry[0].more(1, math.inf)
+        hungry[0].next_record()
 
 
 class _Take:
@@ -256,24 +259,35 @@ class _Take:
         return rows, weight
 
     def more(self, rows: float, size: float) -> tuple[int, float]:
-        """Take up to ``rows`` rows and ``size`` bytes. Returns what was taken."""
+        """Take up to ``rows`` rows and ``size`` bytes, whole records of Kinesis. Returns what was taken."""
         taken, weight = 0, 0.0
         while not self.is_all_taken and taken < rows:
             page = self._pages[self._at][0]
             row = self._row
             fitting = math.inf if math.isinf(size) else (size - weight) // page.row_bytes
             count = int(min(page.rows_arrived_by(self.until) - row, rows - taken, fitting))
+            count = page.whole_records(row + count) - row if count > 0 else 0
             if count < 1:
                 break
-            if self.first is None:
-                self.first = page.sequence(row)
-            self._row = row + count
-            self.last = page.last if self._row == page.rows else page.sequence(self._row - 1)
-            if self._row == page.rows:
-                self._at += 1
-                self._row = 0
+            self._take(count)
             taken += count
             weight += count * page.row_bytes
-        self.rows += taken
-        self.bytes += weight
         return taken, weight
+
+    def next_record(self) -> None:
+        """Take the next record of Kinesis, whatever it weighs. There is one."""
+        page = self._pages[self._at][0]
+        self._take(page.rows_up_to(page.sequence(self._row)) - self._row)
+
+    def _take(self, rows: int) -> None:
+        """Take rows of the page that is next."""
+        page = self._pages[self._at][0]
+        if self.first is None:
+            self.first = page.sequence(self._row)
+        self._row += rows
+        self.last = page.last if self._row == page.rows else page.sequence(self._row - 1)
+        if self._row == page.rows:
+            self._at += 1
+            self._row = 0
+        self.rows += rows
+        self.bytes += rows * page.row_bytes

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from dataclasses import replace
 from typing import Final
 
 from kinesis_spout.clock import Clock, SystemClock
@@ -189,14 +190,17 @@ class ReadAhead:
     def _chosen(self, plan: MicroBatchPlan, now: float) -> QueryOffset:
         self._batches += 1
         self._last_batch_at = now
-        self._planned = plan
-        return plan.end
+        end = replace(plan.end, deaggregated=self._options.deaggregate)
+        self._planned = replace(plan, end=end)
+        return end
 
     def ranges(self, end: QueryOffset) -> list[ShardRange]:
         """Say what the batch that ends at ``end`` reads, and where the reader has it."""
         with self._changed:
+            # What is here was read under the options of now. A replayed batch may have been read under others.
+            is_here = end.deaggregated == self._options.deaggregate
             return [
-                self._range((name, shard_id), shard)
+                self._range((name, shard_id), shard, is_here=is_here)
                 for name, stream in end.streams.items()
                 for shard_id, shard in stream.shards.items()
                 if shard.read is not None
@@ -243,6 +247,9 @@ class ReadAhead:
                 processed_bytes=self._done_bytes,
                 throttles=self._fetched.counters.throttles,
                 buffered_bytes=self._buffer.size_bytes,
+                aggregates=self._fetched.counters.aggregates,
+                damaged_aggregates=self._fetched.counters.damaged_aggregates,
+                records_outside_shard=self._fetched.counters.records_outside_shard,
             )
 
     def close(self) -> None:
@@ -306,12 +313,12 @@ class ReadAhead:
                 raise stream.failure
         self._fetched.raise_failure()
 
-    def _range(self, key: ShardKey, shard: ShardOffset) -> ShardRange:
+    def _range(self, key: ShardKey, shard: ShardOffset, *, is_here: bool) -> ShardRange:
         assert shard.read is not None
         last = shard.position.sequence_number
         assert last is not None
         first = shard.read.first
-        segments = tuple(self._buffer.segments(key, first, last))
+        segments = tuple(self._buffer.segments(key, first, last)) if is_here else ()
         if sum(segment.rows for segment in segments) != shard.read.rows:
             segments = ()
         pages = [(self._buffer.page(segment.page), segment.rows) for segment in segments]

@@ -38,6 +38,9 @@ class FetchCounters:
     bytes: int = 0
     throttles: int = 0
     data_losses: int = 0
+    aggregates: int = 0
+    damaged_aggregates: int = 0
+    records_outside_shard: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -212,6 +215,9 @@ class ShardFetcher:
             self._room.buffer.append(self.shard, page.batch, page.size_bytes)
             self._counters.records += rows
             self._counters.bytes += page.size_bytes
+        self._counters.aggregates += page.aggregates
+        self._counters.damaged_aggregates += page.damaged_aggregates
+        self._counters.records_outside_shard += page.records_outside_shard
         self._empty_reads = 0 if rows else self._empty_reads + 1
         if page.says_nothing:
             if self._room.is_gathering and not self._room.under_way:
@@ -236,14 +242,14 @@ class ShardFetcher:
     def _note_reached(self, page: ArrowPage) -> None:
         behind_seconds = page.millis_behind_latest / 1000
         # A full page has more behind it, also where the endpoint does not say so.
-        is_full = page.batch.num_rows >= self._records_per_fetch
+        is_full = page.kinesis_records >= self._records_per_fetch
         self._is_behind = is_full or behind_seconds > _LIVE_SECONDS
         self._failing_since = None
         self._is_given_up = False
         newest = _newest_arrival(page)
         if newest is not None:
             self.read_until = max(self.read_until, newest)
-        elif page.batch.num_rows == 0:
+        elif page.kinesis_records == 0:
             # Nothing is there until so long before now, as far as the two clocks agree.
             self.read_until = max(self.read_until, self._clock.time() - behind_seconds)
 
@@ -303,7 +309,7 @@ def _reaches(page: ArrowPage, until: float) -> bool:
     Arrival times and this clock are only nearly right, so at the tip (of which some emulators speak too early)
     a record that came later has to be seen, or nothing at all; away from it, one that came clearly later.
     """
-    if page.batch.num_rows == 0:
+    if page.kinesis_records == 0:
         return page.millis_behind_latest == 0
     arrival = _newest_arrival(page)
     if arrival is None:

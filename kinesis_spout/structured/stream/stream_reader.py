@@ -143,6 +143,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             client=options.client,
             fail_on_data_loss=options.fail_on_data_loss,
             records_per_fetch=options.max_records_per_fetch,
+            deaggregate=offset.deaggregated,
             extra_columns=options.extra_columns,
             pages=ahead.server_address() if any(shard.segments for shard in ranges) else None,
         )

@@ -65,6 +65,10 @@ class StreamShards:
         """Every shard that is known to be there."""
         return self._listed.values()
 
+    def shard(self, shard_id: str) -> Shard | None:
+        """Give a shard; None if it is not known to be there."""
+        return self._listed.get(shard_id)
+
     def refresh(self) -> float | None:
         """List again; runs on a thread of the prefetcher. See ``prefetcher.Fetch``."""
         try:

@@ -3,7 +3,7 @@
 Who draws edge ids and XORs them is ``running``; what follows for a record, ``spark``. Begin with ``acker``.
 """
 
-from kinesis_spout.topology.acking.acker import Acker
+from kinesis_spout.topology.acking.acker import Acker, Words
 from kinesis_spout.topology.acking.tree_end import Ending, TreeEnd, note_end
 
-__all__ = ["Acker", "Ending", "TreeEnd", "note_end"]
+__all__ = ["Acker", "Ending", "TreeEnd", "Words", "note_end"]

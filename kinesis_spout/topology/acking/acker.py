@@ -73,6 +73,11 @@ class Acker:
         known = at < len(self._roots) and int(self._roots[at]) == root
         return int(self._values[at]) if known else 0
 
+    def words(self) -> tuple[Words, Words]:
+        """Give the trees that are not complete and their values, as native 64-bit words."""
+        self._fold()
+        return self._roots, self._values
+
     def unfinished(self) -> Mapping[int, TreeEnd | None]:
         """Give the trees that are not complete, each with its end as far as anybody has said.
 

@@ -77,6 +77,13 @@ class OutputCollector(Protocol):
         """Show an error in the log and in the query's progress. It fails no tuple."""
         ...
 
+    def report_metric(self, name: str, value: Any) -> None:
+        """Show a value in the query's progress, under ``metrics`` of the component.
+
+        Its reports are counted, the numbers among them summed, over all tasks, and the newest is shown.
+        """
+        ...
+
     def reset_timeout(self, tup: Tuple) -> None:
         """Give the tuple's trees the whole message time-out again, from now, as ``is_overdue`` of this process."""
         ...
@@ -109,4 +116,11 @@ class SpoutOutputCollector(Protocol):
 
     def report_error(self, error: BaseException) -> None:
         """Show an error in the log and in the query's progress."""
+        ...
+
+    def report_metric(self, name: str, value: Any) -> None:
+        """Show a value in the query's progress, under ``metrics`` of the component.
+
+        Its reports are counted, the numbers among them summed, over all tasks, and the newest is shown.
+        """
         ...

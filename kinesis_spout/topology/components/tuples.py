@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
 
+import msgspec
+
 TICK_STREAM: Final = "__tick"
 SYSTEM_COMPONENT: Final = "__system"
 SYSTEM_TASK: Final = -1
@@ -18,9 +20,6 @@ class TupleState(IntEnum):
     FAILED = 2
     TIMED_OUT = 3
     """Nothing, and the micro-batch is over: what it says now comes too late."""
-
-
-_OPEN: Final = TupleState.OPEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,30 +50,24 @@ class Source:
 TICK: Final = Source(SYSTEM_COMPONENT, TICK_STREAM, SYSTEM_TASK, ())
 
 
-class Tuple:
-    """One tuple, as a bolt is given it. Its values must not be changed: other bolts may have the same ones."""
+class Tuple(msgspec.Struct, eq=False, gc=False):
+    """One tuple, as a bolt is given it. Its values must not be changed: other bolts may have the same ones.
 
-    __slots__ = ("ack_value", "edge", "others", "root", "source", "state", "values")
+    A struct, because making one is most of what a tuple costs, and one that the garbage collector leaves alone:
+    it is no part of a cycle unless its own values lead back to it.
+    """
 
-    def __init__(
-        self,
-        values: Sequence[Any],
-        source: Source,
-        root: int = 0,
-        edge: int = 0,
-        others: dict[int, int] | None = None,
-    ) -> None:
-        self.values = values
-        self.source = source
-        self.root = root
-        """Of the tree that it is part of; 0 if it is not tracked. Nearly every tuple is part of one tree."""
-        self.edge = edge
-        """Its edge id in that tree."""
-        self.others = others
-        """Its edge ids in the other trees that it is part of, if any, by their roots."""
-        self.ack_value = 0
-        """The edge ids of what was anchored to it, XORed."""
-        self.state = _OPEN
+    values: Sequence[Any]
+    source: Source
+    root: int = 0
+    """Of the tree that it is part of; 0 if it is not tracked. Nearly every tuple is part of one tree."""
+    edge: int = 0
+    """Its edge id in that tree."""
+    others: dict[int, int] | None = None
+    """Its edge ids in the other trees that it is part of, if any, by their roots."""
+    ack_value: int = 0
+    """The edge ids of what was anchored to it, XORed."""
+    state: TupleState = TupleState.OPEN
 
     def __getitem__(self, key: str | int) -> Any:
         """Give a value by its field's name, or by its place.

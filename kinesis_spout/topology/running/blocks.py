@@ -94,17 +94,16 @@ class Parcel:
         self.component = component
         self.index = index
         self.source = source
-        # The same lists for ever: who fills them keeps their methods at hand.
+        # The same ones for ever: who fills them keeps their methods at hand.
         self.values: list[Sequence[Any]] = []
-        self.roots: list[int] = []
-        self.edges: list[int] = []
+        self.roots = array("Q")
+        self.edges = array("Q")
         self.others: dict[int, dict[int, int]] = {}
 
     def clear(self) -> None:
         """Begin anew."""
         self.values.clear()
-        self.roots.clear()
-        self.edges.clear()
+        del self.roots[:], self.edges[:]
         self.others.clear()
 
     def block(self) -> TupleBlock:
@@ -114,7 +113,7 @@ class Parcel:
             index=self.index,
             source=self.source,
             values=pickle.dumps(self.values, pickle.HIGHEST_PROTOCOL),
-            roots=array("Q", self.roots).tobytes(),
-            edges=array("Q", self.edges).tobytes(),
+            roots=self.roots.tobytes(),
+            edges=self.edges.tobytes(),
             others=dict(self.others),
         )

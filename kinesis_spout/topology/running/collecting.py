@@ -6,7 +6,7 @@ first, so a grouping that raises has sent it to nobody.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import getrandbits
 from typing import Any, Final
 
@@ -30,31 +30,51 @@ Send = Callable[[Sequence[Any], int, int, dict[int, int] | None], None]
 """Takes a tuple to one task: its values, root, edge and other edges; see ``Tuple``."""
 Target = tuple[int, Send]
 """A task's id, and the way to it."""
+Choose = Callable[[Sequence[Any]], Sequence[Target]]
+"""Gives those that get a tuple with these values."""
 
 
 class Output:
-    """One stream of a task: where its tuples go. Mutable while it is wired."""
+    """One stream of a task: where its tuples go.
 
-    __slots__ = ("chosen", "direct", "size", "tasks", "to_all")
+    Args:
+        size: how many values a tuple has.
+        direct: whether tuples go to the task that ``emit_direct`` names.
+        to_all: those that get every tuple.
+        chosen: each says for a tuple who else gets it.
+        tasks: of a direct stream: the tasks that may be named, by their ids.
+    """
 
-    def __init__(self, size: int, *, direct: bool) -> None:
+    __slots__ = ("choose", "direct", "size", "tasks", "to_all")
+
+    def __init__(
+        self,
+        size: int,
+        *,
+        direct: bool = False,
+        to_all: Sequence[Target] = (),
+        chosen: Sequence[Choose] = (),
+        tasks: Mapping[int, Send] | None = None,
+    ) -> None:
         self.size = size
-        """How many values a tuple has."""
-        self.to_all: list[Target] = []
-        """Those that get every tuple."""
-        self.chosen: list[Callable[[Sequence[Any]], Sequence[Target]]] = []
-        """Each says for a tuple who else gets it."""
         self.direct = direct
-        self.tasks: dict[int, Send] = {}
-        """Of a direct stream: the tasks that may be named."""
+        self.to_all = to_all
+        self.choose = _one_choice(to_all, chosen)
+        """Says who gets a tuple; None if that is always ``to_all``."""
+        self.tasks = tasks or {}
 
     def targets(self, values: Sequence[Any]) -> Sequence[Target]:
         """Say who gets a tuple."""
-        if not self.chosen:
-            return self.to_all
-        if len(self.chosen) == 1 and not self.to_all:
-            return self.chosen[0](values)
-        return [*self.to_all, *(target for choose in self.chosen for target in choose(values))]
+        return self.to_all if self.choose is None else self.choose(values)
+
+
+def _one_choice(to_all: Sequence[Target], chosen: Sequence[Choose]) -> Choose | None:
+    """Make one choice of several; what is a choice already is left as it is, because that is called most."""
+    if not chosen:
+        return None
+    if len(chosen) == 1 and not to_all:
+        return chosen[0]
+    return lambda values: [*to_all, *(target for choose in chosen for target in choose(values))]
 
 
 class Collector:
@@ -81,7 +101,7 @@ class Collector:
         output = self.outputs.get(stream)
         if output is None or output.direct or type(values) not in _PLAIN or len(values) != output.size:
             output = self._checked(values, stream, direct=False)
-        targets = output.targets(values) if output.chosen else output.to_all
+        targets = output.to_all if output.choose is None else output.choose(values)
         self.counts.emitted += 1
         root, others = anchors.root, anchors.others
         for _, send in targets:
@@ -123,24 +143,28 @@ class Collector:
         self.counts.emitted += 1
         send(values, *_anchored(many))
 
-    def emit_root(self, values: Sequence[Any], root: int, stream: str = DEFAULT_STREAM) -> None:
-        """Emit a spout's tuple, as the root of a tree; root 0 is untracked."""
+    def emit_root(self, values: Sequence[Any], root: int, stream: str = DEFAULT_STREAM) -> bool:
+        """Emit a spout's tuple, as the root of a tree; root 0 is untracked.
+
+        Returns:
+            Whether its tree is open, after what was done here.
+        """
         output = self.outputs.get(stream)
         if output is None or output.direct or type(values) not in _PLAIN or len(values) != output.size:
             output = self._checked(values, stream, direct=False)
-        targets = output.targets(values) if output.chosen else output.to_all
+        targets = output.to_all if output.choose is None else output.choose(values)
         self.counts.emitted += 1
         if not root:
             for _, send in targets:
                 send(values, 0, 0, None)
-            return
+            return False
         trees = self._trees
         trees.current, trees.value = root, 0
         for _, send in targets:
             edge = getrandbits(64)
             trees.value ^= edge
             send(values, root, edge, None)
-        trees.leave()
+        return trees.leave()
 
     def ack(self, tup: Tuple) -> None:
         """See ``OutputCollector``."""
@@ -174,6 +198,10 @@ class Collector:
         self.counts.errors += 1
         self.counts.last_error = failure_of(error).error_text
         _log.warning("component %s: %s", self._component, self.counts.last_error)
+
+    def report_metric(self, name: str, value: Any) -> None:
+        """See ``OutputCollector``."""
+        self.counts.report(name, value)
 
     def reset_timeout(self, tup: Tuple) -> None:
         """See ``OutputCollector``."""

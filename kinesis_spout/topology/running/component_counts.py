@@ -1,8 +1,10 @@
 """What a component has done."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Self
+
+from kinesis_spout.topology.components.metric import Metric
 
 _WORDS: Final = {
     "executed": "executed",
@@ -13,6 +15,7 @@ _WORDS: Final = {
     "acked_twice": "ackedTwice",
     "errors": "errors",
 }
+_NO_SUMS: Final = frozenset({"last_error", "metrics"})
 """The counts, and what they are called in a query's progress."""
 
 
@@ -35,6 +38,8 @@ class ComponentCounts:
     sampled_seconds: float = 0.0
     """What these took together, with the bolts that they called in the same process."""
     last_error: str = ""
+    metrics: dict[str, Metric] = field(default_factory=dict)
+    """What it reported of itself, by name."""
 
     @classmethod
     def from_told(cls, told: Mapping[str, Any]) -> Self:
@@ -46,20 +51,29 @@ class ComponentCounts:
             sampled=int(latency_ms > 0),
             sampled_seconds=latency_ms / 1000,
             last_error=told.get("lastError", ""),
+            metrics={name: Metric(**metric) for name, metric in told.get("metrics", {}).items()},
         )
 
     def add(self, other: Self) -> None:
         """Add what another has counted."""
         for each in fields(self):
-            if each.name != "last_error":
+            if each.name not in _NO_SUMS:
                 setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
         self.last_error = other.last_error or self.last_error
+        for name, metric in other.metrics.items():
+            self.metrics.setdefault(name, Metric()).add(metric)
+
+    def report(self, name: str, value: Any) -> None:
+        """Take in what the component reports of itself."""
+        self.metrics.setdefault(name, Metric()).report(value)
 
     def take(self) -> Self:
         """Give what was counted, and begin anew; whoever counts in this object goes on to."""
         taken = replace(self)
         for each in fields(self):
-            setattr(self, each.name, each.default)
+            if each.name != "metrics":
+                setattr(self, each.name, each.default)
+        self.metrics = {}
         return taken
 
     @property
@@ -67,10 +81,11 @@ class ComponentCounts:
         """The mean time of a call of ``execute``, in milliseconds; 0 without any."""
         return 1000 * self.sampled_seconds / self.sampled if self.sampled else 0.0
 
-    def told(self) -> dict[str, int | float | str]:
+    def told(self) -> dict[str, Any]:
         """Give the counts in the words of a query's progress."""
         return {
             **{word: getattr(self, name) for name, word in _WORDS.items()},
             "executeLatencyMs": round(self.latency_ms, 3),
             "lastError": self.last_error,
+            "metrics": {name: metric.told() for name, metric in self.metrics.items()},
         }

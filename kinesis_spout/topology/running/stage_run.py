@@ -25,11 +25,11 @@ from kinesis_spout.topology.graph.plan import Route, context_of, source_of
 from kinesis_spout.topology.running.blocks import FULL_BLOCK, AckBlock, Block, CountsBlock, TupleBlock
 from kinesis_spout.topology.running.bolt_task import BoltTask
 from kinesis_spout.topology.running.choosing import chooser
-from kinesis_spout.topology.running.collecting import Collector, Output, Send, Target
+from kinesis_spout.topology.running.collecting import Choose, Collector, Output, Send, Target
 from kinesis_spout.topology.running.component_counts import ComponentCounts
 from kinesis_spout.topology.running.outbox import Outbox
 from kinesis_spout.topology.running.program import Program
-from kinesis_spout.topology.running.trees import Trees
+from kinesis_spout.topology.running.trees import ToldTrees, Trees
 
 Record = Callable[[str, str, Sequence[Any]], None]
 OpenState = Callable[[str, int], KeyValueState]
@@ -66,7 +66,8 @@ class StageRun:
         self._clock = clock
         self._record = record
         self._wall_clock = wall_clock
-        self.trees = Trees(clock, program.timeout_seconds)
+        self._told = ToldTrees(clock, program.timeout_seconds) if program.plan.exchanges else None
+        self.trees = self._told or Trees(clock, program.timeout_seconds)
         self.outbox = Outbox(program.partitions)
         self._tasks: dict[tuple[str, int], BoltTask] = {}
         self._stateful = [
@@ -107,6 +108,8 @@ class StageRun:
             trees.current, trees.value = root, 0
             send(values, root, edge, others)
             trees.leave()
+        if self._told is not None:
+            self._told.fold()
 
     def run(
         self, blocks: Iterable[tuple[int, Block]], states: OpenState | None = None
@@ -129,8 +132,8 @@ class StageRun:
                 task.tick()
                 task.flush()
         self.outbox.close()
-        if self.program.ackers and self._plan.exchanges:
-            self._tell_ackers()
+        if self.program.ackers and self._told is not None:
+            self._tell_ackers(self._told)
         self.outbox.add(0, CountsBlock(counts=self._taken_counts()))
 
     def _taken_counts(self) -> dict[str, ComponentCounts]:
@@ -170,34 +173,33 @@ class StageRun:
 
     def _wire(self, collector: Collector, component: str, index: int) -> None:
         for name, stream in self._graph[component].streams.items():
-            output = Output(len(stream.fields), direct=stream.direct)
+            source = source_of(self._graph, component, name, index)
+            to_all: list[Target] = []
+            chosen: list[Choose] = []
+            tasks: dict[int, Send] = {}
             for route in self._plan.routes[component, name]:
-                self._connect(output, route, component, name, index)
+                targets = self._targets(route, source)
+                if route.fused:
+                    to_all += targets
+                elif stream.direct:
+                    tasks.update(targets)
+                else:
+                    chosen.append(chooser(route.grouping, stream, targets, self._partition))
             if self._record is not None:
-                _record_all(output, partial(self._record, component, name))
-            collector.outputs[name] = output
+                record = partial(self._record, component, name)
+                chosen.append(partial(_chosen_by_none, record))
+                tasks = {task: _recorded(record, send) for task, send in tasks.items()}
+            collector.outputs[name] = Output(
+                len(stream.fields), direct=stream.direct, to_all=to_all, chosen=chosen, tasks=tasks
+            )
 
-    def _connect(self, output: Output, route: Route, component: str, stream: str, index: int) -> None:
-        graph = self._graph
-        source = source_of(graph, component, stream, index)
-        tasks = graph.tasks[route.target]
+    def _targets(self, route: Route, source: Source) -> list[Target]:
+        """Give the tasks that a route may lead to: of a fused one, the one that is here."""
+        tasks = self._graph.tasks[route.target]
         if route.fused:
             at_hand = self._partition % len(tasks)
-            output.to_all.append((tasks[at_hand], self._task(route.target, at_hand).sender(source)))
-            return
-        sends = [(task, self._posting(route.target, at, source)) for at, task in enumerate(tasks)]
-        if output.direct:
-            output.tasks.update(sends)
-            return
-        choose = chooser(route.grouping, graph[component].streams[stream], tasks, self._partition)
-
-        alone = [[send] for send in sends]
-
-        def chosen(values: Sequence[Any]) -> list[Target]:
-            indexes = choose(values)
-            return alone[indexes[0]] if len(indexes) == 1 else [sends[index] for index in indexes]
-
-        output.chosen.append(chosen)
+            return [(tasks[at_hand], self._task(route.target, at_hand).sender(source))]
+        return [(task, self._posting(route.target, at, source)) for at, task in enumerate(tasks)]
 
     def _posting(self, component: str, index: int, source: Source) -> Send:
         outbox = self.outbox
@@ -218,10 +220,9 @@ class StageRun:
 
     # Ackers
 
-    def _tell_ackers(self) -> None:
-        trees, ackers = self.trees, self.program.ackers
-        roots = np.fromiter(trees.values.keys(), np.uint64, len(trees.values))
-        values = np.fromiter(trees.values.values(), np.uint64, len(trees.values))
+    def _tell_ackers(self, trees: ToldTrees) -> None:
+        ackers = self.program.ackers
+        roots, values = trees.take()
         of_acker = roots % np.uint64(ackers)
         for acker in range(ackers):
             here = of_acker == acker
@@ -238,18 +239,17 @@ class StageRun:
                 self.outbox.add(acker, block)
 
 
-def _record_all(output: Output, record: Callable[[Sequence[Any]], None]) -> None:
-    """Have a function told of all that goes to an output."""
+def _chosen_by_none(record: Callable[[Sequence[Any]], None], values: Sequence[Any]) -> Sequence[Target]:
+    """Tell of a tuple, and send it to nobody else."""
+    record(values)
+    return ()
 
-    def wants_none(values: Sequence[Any]) -> Sequence[Target]:
-        record(values)
-        return ()
 
-    def recorded(
-        send: Send, values: Sequence[Any], root: int, edge: int, others: dict[int, int] | None
-    ) -> None:
+def _recorded(record: Callable[[Sequence[Any]], None], send: Send) -> Send:
+    """Tell of each tuple of a direct stream, too."""
+
+    def recorded(values: Sequence[Any], root: int, edge: int, others: dict[int, int] | None) -> None:
         record(values)
         send(values, root, edge, others)
 
-    output.chosen.append(wants_none)
-    output.tasks = {task: partial(recorded, send) for task, send in output.tasks.items()}
+    return recorded

@@ -54,8 +54,7 @@ def _emitted(run: StageRun, pack: Sequence[GivenTuple]) -> dict[int, int]:
     opened: dict[int, int] = {}
     for given in pack:
         root = (getrandbits(64) or 1) if given.is_tracked and run.program.ackers else 0
-        run.spout.emit_root(given.values, root, given.stream)
-        if root in run.trees.values:
+        if run.spout.emit_root(given.values, root, given.stream):
             opened[root] = given.number
     return opened
 

@@ -71,6 +71,10 @@ class GatheringCollector:
         self.counts.last_error = failure_of(error).error_text
         _log.warning("spout %s: %s", self._name, self.counts.last_error)
 
+    def report_metric(self, name: str, value: Any) -> None:
+        """See ``SpoutOutputCollector``."""
+        self.counts.report(name, value)
+
 
 class OwnSpoutQuery:
     """A running spout of the user's own. The handle's methods may be called from any thread."""

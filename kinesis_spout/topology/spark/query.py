@@ -3,7 +3,7 @@
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from time import monotonic
@@ -90,14 +90,23 @@ class TopologyQuery:
 
     @property
     def isActive(self) -> bool:  # noqa: N802
-        """Whether all of it runs: it was neither stopped nor ended by an error."""
-        return all(query.isActive for query in self._queries.values())
+        """Whether it runs: it was neither stopped nor ended by an error, nor have all spouts come to their end."""
+        return self._ended is None
+
+    @property
+    def _ended(self) -> SpoutQuery | OwnSpoutQuery | None:
+        """The spout whose end is the topology's, if it has ended; one that is done lets the others go on."""
+        queries = list(self._queries.values())
+        ended = [query for query in queries if not query.isActive]
+        done = [query for query in ended if isinstance(query, SpoutQuery) and query.is_done]
+        if len(done) == len(queries):
+            return done[0]
+        return next((query for query in ended if query not in done), None)
 
     @property
     def status(self) -> dict[str, Any]:
         """What the topology is doing now, or how it ended; of several spouts, of one that has ended."""
-        ended = [query for query in self._queries.values() if not query.isActive]
-        return (ended or list(self._queries.values()))[0].status
+        return (self._ended or next(iter(self._queries.values()))).status
 
     @property
     def pause(self) -> Pause | None:
@@ -115,11 +124,7 @@ class TopologyQuery:
     @property
     def components(self) -> dict[str, ComponentCounts]:
         """What each component has done since the start: executed, emitted, acked, failed, latency."""
-        together: dict[str, ComponentCounts] = defaultdict(ComponentCounts)
-        for spout in self._spouts.values():
-            for component, counts in spout.counts().items():
-                together[component].add(counts)
-        return dict(together)
+        return _added(spout.counts() for spout in self._spouts.values())
 
     @property
     def lastProgress(self) -> dict[str, Any] | None:  # noqa: N802
@@ -148,12 +153,12 @@ class TopologyQuery:
         return next((error for error in errors if error is not None), None)
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802
-        """Wait until the topology ends, with the first of its spouts that does; see ``SpoutQuery``."""
+        """Wait until the topology ends: with the first of its spouts that does, or with the last that is done."""
         until = None if timeout is None else monotonic() + timeout
         while True:
             for query in self._queries.values():
                 left = _LOOK_SECONDS if until is None else min(_LOOK_SECONDS, until - monotonic())
-                if query.awaitTermination(max(0.001, left)):
+                if query.awaitTermination(max(0.001, left)) and self._ended is not None:
                     return None if timeout is None else True
             if until is not None and monotonic() >= until:
                 return False
@@ -274,12 +279,19 @@ def _start(
     runners: list[TopologyRunner] = []
 
     def runner(context: "SparkContext", settings: TaskSettings) -> TopologyRunner:
-        runners.append(
-            TopologyRunner(
-                context, settings, program=program, to_values=SpoutValues(spout.scheme, fields), state=state
-            )
+        made = TopologyRunner(
+            context, settings, program=program, to_values=SpoutValues(spout.scheme, fields), state=state
         )
-        return runners[0]
+        runners.append(made)  # one for each stream
+        return made
 
     query = spout.start_batches(spark, runner, name, door="topology", config=config, companion=state)
-    return RunningSpout(query, lambda: runners[0].counts)
+    return RunningSpout(query, lambda: _added(runner.counts for runner in runners))
+
+
+def _added(counts: Iterable[Mapping[str, ComponentCounts]]) -> dict[str, ComponentCounts]:
+    together: dict[str, ComponentCounts] = defaultdict(ComponentCounts)
+    for each in counts:
+        for component, of_component in each.items():
+            together[component].add(of_component)
+    return dict(together)

@@ -134,7 +134,7 @@ def _ends(found: Sequence[Block]) -> tuple[dict[RecordId, TreeEnd], set[RecordId
     for block in found:
         if isinstance(block, FailedTrees):
             for tree in block.failed:
-                record_id = (tree.record.shard_id, tree.record.sequence_number)
+                record_id = (tree.record.shard_id, tree.record.sequence_text)
                 ends[record_id] = tree.end
                 if tree.index in block.touched:
                     touched.add(record_id)

@@ -67,6 +67,8 @@ class FirstStage:
             deliveries: list[TreeDelivery] = []
             to_values = self.to_values.load()
 
+            number = {(work.plan.shard_id, work.plan.kind): at for at, work in enumerate(pack)}
+
             def deliver(work: WorkSlice, rules: DeliverySettings) -> SliceDelivery:
                 delivery = TreeDelivery(
                     work,
@@ -75,13 +77,14 @@ class FirstStage:
                     trees=run.trees,
                     to_values=to_values,
                     refused=self.refused,
-                    tracks=program.ackers > 0,
+                    goes_on=program.plan.exchanges > 0,
+                    ackers=program.ackers,
+                    acker=(partition + number[work.plan.shard_id, work.plan.kind]) % max(1, program.ackers),
                 )
                 deliveries.append(delivery)
                 return delivery
 
             run.begin()
-            number = {(work.plan.shard_id, work.plan.kind): at for at, work in enumerate(pack)}
             for result in run_slices(pack, self.settings, deliver):
                 batch = partition * _MOST_SLICES + number[result.plan.shard_id, result.plan.kind]
                 yield batch, SliceBlock(batch=batch, result=result)
@@ -140,7 +143,7 @@ def partition_here() -> int:
 
 def _opened(program: Program, delivery: TreeDelivery, batch: int) -> Iterator[Keyed]:
     if program.plan.exchanges:
-        yield from ((opened.acker, opened) for opened in delivery.open_trees(batch, program.ackers))
+        yield from ((opened.acker, opened) for opened in delivery.open_trees(batch))
         return
     failed = tuple(delivery.failed_here())
     if failed:

@@ -3,10 +3,12 @@
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate, chain
 from random import getrandbits
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
+import numpy as np
 
 from kinesis_spout.handler import failure_of
 from kinesis_spout.ports import Page
@@ -14,7 +16,7 @@ from kinesis_spout.record import Record
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
 from kinesis_spout.spark.tasks.work import Unfinished as UnfinishedRecord
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
-from kinesis_spout.topology.acking import TreeEnd
+from kinesis_spout.topology.acking import TreeEnd, Words
 from kinesis_spout.topology.running.blocks import ForDriver, OpenTrees
 from kinesis_spout.topology.running.collecting import Collector
 from kinesis_spout.topology.running.trees import Trees
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
 ToValues = Callable[[Record], Sequence[Any]]
 RecordId = tuple[str, str]
-"""Shard and sequence number."""
+"""Shard and sequence, that of a user record with its sub-sequence number."""
 
 
 class _OpenRecords(msgspec.Struct, array_like=True):
@@ -40,15 +42,18 @@ class _OpenRecords(msgspec.Struct, array_like=True):
     arrivals: list[float | None]
     encryptions: list[str | None]
     attempts: list[int]
+    subs: dict[int, tuple[int, str | None]]
+    """The sub-sequence number and the explicit hash key of each user record of an aggregate, by its place here."""
     before: dict[int, str | None]
-    """The sequence number of the record before one, by its place here, unless that is the one before it here."""
+    """The sequence of the record before one, by its place here, unless that is the one before it here."""
 
     def records(self) -> Iterator[tuple[Record, str | None]]:
-        """Unpack them, each with the sequence number of the record before it."""
+        """Unpack them, each with the sequence of the record before it."""
         before: str | None = None
         columns = (self.data, self.sequence_numbers, self.partition_keys, self.arrivals, self.encryptions)
         for at, values in enumerate(zip(*columns, self.attempts, strict=True)):
             data, sequence_number, partition_key, arrival, encryption, attempt = values
+            sub, hash_key = self.subs.get(at, (None, None))
             record = Record(
                 data=data,
                 sequence_number=sequence_number,
@@ -58,9 +63,11 @@ class _OpenRecords(msgspec.Struct, array_like=True):
                 stream=self.stream,
                 shard_id=self.shard_id,
                 attempt=attempt,
+                sub_sequence_number=sub,
+                explicit_hash_key=hash_key,
             )
             yield record, self.before.get(at, before)
-            before = sequence_number
+            before = record.sequence_text
 
 
 _ENCODE: Final = msgspec.msgpack.Encoder()
@@ -96,32 +103,42 @@ class FailedTrees(ForDriver):
     """The indexes of those that came to a bolt with state."""
 
 
+class _Piece(NamedTuple):
+    """Consecutive records of a slice whose trees are open."""
+
+    number: int
+    """Which record of the slice the first is."""
+    records: Sequence[Record]
+    before: str | None
+    """The sequence of the record before the first."""
+
+
 class _Opened:
     """The open trees of a slice. Mutable."""
 
-    __slots__ = ("before", "numbers", "records", "roots")
+    __slots__ = ("pieces", "roots")
 
     def __init__(self) -> None:
-        self.roots: list[int] = []
-        self.numbers: list[int] = []
-        """Which record of the slice each is."""
-        self.records: list[Record] = []
-        self.before: dict[int, str | None] = {}
-        """By number: the sequence number of the record before one whose tree is not open, if there is one."""
+        self.roots = array("Q")
+        self.pieces: list[_Piece] = []
 
-    def previous(self, at: int) -> str | None:
-        """Give the sequence number of the record before one, by its place here."""
-        number = self.numbers[at]
-        return self.before[number] if number in self.before else self.records[at - 1].sequence_number
+    def __iter__(self) -> Iterator[tuple[int, int, Record, str | None]]:
+        """Give the trees: root, which record of the slice it is, that, and the sequence before it."""
+        roots = iter(self.roots)
+        for number, records, before in self.pieces:
+            for at, record in enumerate(records):
+                previous = records[at - 1].sequence_text if at else before
+                yield next(roots), number + at, record, previous
 
-    def packed(self, places: Sequence[int]) -> bytes:
-        """Pack some of the records."""
-        records = [self.records[at] for at in places]
-        before = {
-            place: self.previous(at)
-            for place, at in enumerate(places)
-            if not place or places[place - 1] != at - 1 or self.numbers[at] in self.before
-        }
+    def numbers(self) -> bytes:
+        """Say which record of the slice each is, as words."""
+        ranges = [np.arange(piece.number, piece.number + len(piece.records)) for piece in self.pieces]
+        return np.concatenate(ranges).astype(np.uint64).tobytes()
+
+    def packed(self) -> bytes:
+        """Pack the records."""
+        records = list(chain.from_iterable(piece.records for piece in self.pieces))
+        firsts = accumulate((len(piece.records) for piece in self.pieces), initial=0)
         return _ENCODE.encode(
             _OpenRecords(
                 stream=records[0].stream,
@@ -132,15 +149,29 @@ class _Opened:
                 arrivals=[record.arrival_timestamp for record in records],
                 encryptions=[record.encryption_type for record in records],
                 attempts=[record.attempt for record in records],
-                before=before,
+                subs={
+                    at: (record.sub_sequence_number, record.explicit_hash_key)
+                    for at, record in enumerate(records)
+                    if record.sub_sequence_number is not None
+                },
+                before={at: piece.before for at, piece in zip(firsts, self.pieces, strict=False)},
             )
         )
+
+
+class _Refused(Exception):  # noqa: N818 - a verdict, not an error of the program
+    """A record is not run: its tree ended before."""
+
+    def __init__(self, end: TreeEnd) -> None:
+        super().__init__(end.reason)
+        self.end = end
 
 
 class TreeDelivery(SliceDelivery):
     """Emits each record of a slice as the root of a tree. Mutable.
 
-    Every record may fail in a later stage, so there are no more of them than failures can be kept.
+    A record whose tree is open when its ``emit`` has returned may still fail, so there are no more of those than
+    failures can be kept.
 
     Args:
         work: the slice.
@@ -149,7 +180,9 @@ class TreeDelivery(SliceDelivery):
         trees: of this process.
         to_values: makes a tuple's values of a record.
         refused: the records that are not to be run, with how their trees ended before.
-        tracks: whether trees are tracked.
+        goes_on: whether there are later stages: then most trees stay open, and no more is fetched than may.
+        ackers: how many share the trees; 0: trees are not tracked.
+        acker: the one that has those of this slice. That all are together saves dividing them.
     """
 
     def __init__(
@@ -161,96 +194,109 @@ class TreeDelivery(SliceDelivery):
         trees: Trees,
         to_values: ToValues,
         refused: Mapping[RecordId, TreeEnd],
-        tracks: bool,
+        goes_on: bool,
+        ackers: int,
+        acker: int = 0,
     ) -> None:
         super().__init__(work, settings)
         self._spout = spout
         self._trees = trees
         self._to_values = to_values
         self._refused = refused
-        self._tracks = tracks
-        self._most = work.plan.max_failures if work.plan.room is None else work.plan.room
+        self._ackers = ackers
+        self._acker = acker
+        self._most_open = work.plan.max_failures if work.plan.room is None else work.plan.room
+        self._most_fetched = min(work.plan.limit, self._most_open) if goes_on else work.plan.limit
         self._opened = _Opened()
 
     @property
     def room(self) -> bool:
         """See ``SliceDelivery``."""
-        return super().room and self.delivered < self._most
+        return super().room and len(self.failures) + len(self._opened.roots) < self._most_open
 
     def fetch(self, getter: "PollingShardGetter", limit: int) -> Page:
         """See ``SliceDelivery``."""
-        return getter.read(min(limit, max(1, min(self._plan.limit, self._most))))
+        return getter.read(min(limit, max(1, self._most_fetched)))
 
     def wants_more_than(self, page: Page) -> bool:
         """See ``SliceDelivery``."""
-        return self.count + len(page.records) < min(self._plan.limit, self._most)
+        return self.count + len(page.records) < self._most_fetched
 
     def deliver_run(self, run: Sequence[Record], until: float) -> int:
         """See ``SliceDelivery``."""
-        clock, open_trees = self._settings.clock, self._trees.values
-        refused, tracks = self._refused, self._tracks
+        clock, refused, ackers, acker = self._settings.clock, bool(self._refused), self._ackers, self._acker
+        # Random ids of 64 bits but for the last few, which say whose they are.
+        bits = 64 - ackers.bit_length()
         emit, to_values, base = self._spout.emit_root, self._to_values, self.count
-        opened, numbers = self._opened, self._opened.numbers
-        add_root, add_number, add_record = opened.roots.append, numbers.append, opened.records.append
-        reached = 0
-        for reached, record in enumerate(run[: self._most - self.delivered], 1):
-            root = (getrandbits(64) or 1) if tracks else 0
-            end = failure = None
-            if refused and (end := refused.get((record.shard_id, record.sequence_number))) is not None:
-                failure = end.failure
-            else:
-                try:
-                    emit(to_values(record), root)
-                except BaseException as error:  # noqa: BLE001 - whatever the scheme raises fails its record
-                    failure = failure_of(error)
-            if failure is not None:
-                open_trees.pop(root, None)
-                before = run[reached - 2] if reached > 1 else None
-                error_text = failure.error_text if end is None else end.reason
-                self.note_failed(record, error_text, base + reached - 1, before, failure)
-                if not super().room:
-                    break
-            elif root in open_trees:
-                number = base + reached - 1
-                if not numbers or numbers[-1] != number - 1:
-                    opened.before[number] = self._previous(run, reached)
+        open_here = array("Q")
+        add_root, add_open = self._opened.roots.append, open_here.append
+        may_open = self._most_open - len(self.failures) - len(self._opened.roots)
+        at = 0
+        for at, record in enumerate(run):
+            root = (getrandbits(bits) + 1) * ackers + acker if ackers else 0
+            error: BaseException | None = None
+            try:
+                if refused:
+                    self._refuse(record)
+                is_open = emit(to_values(record), root)
+            except BaseException as raised:  # noqa: BLE001 - whatever the scheme raises fails its record
+                is_open, error = False, raised
+            if is_open:
                 add_root(root)
-                add_number(number)
-                add_record(record)
-            if clock() >= until:
+                add_open(at)
+                may_open -= 1
+            elif error is not None:
+                self._note_raised(record, base + at, run[at - 1] if at else None, error)
+                may_open = (may_open - 1) if super().room else 0
+            if may_open <= 0 or clock() >= until:
                 break
-        self.delivered += reached
-        self.count += reached
-        self.last = run[reached - 1].sequence
-        return reached
+        if open_here:
+            self._note_opened(run, np.frombuffer(open_here, np.uint64))
+        self.delivered += at + 1
+        self.count += at + 1
+        self.last = run[at].sequence
+        return at + 1
 
-    def _previous(self, run: Sequence[Record], reached: int) -> str | None:
-        """Give the sequence number of the record before one, as text."""
-        if reached > 1:
-            return run[reached - 2].sequence_number
-        return None if self.last is None else str(self.last)
+    def _refuse(self, record: Record) -> None:
+        """Raise the end that the tree of a record had before, if it is not to be run."""
+        end = self._refused.get((record.shard_id, record.sequence_text))
+        if end is not None:
+            raise _Refused(end)
+
+    def _note_raised(self, record: Record, index: int, previous: Record | None, error: BaseException) -> None:
+        if isinstance(error, _Refused):
+            self.note_failed(record, error.end.reason, index, previous, error.end.failure)
+        else:
+            failure = failure_of(error)
+            self.note_failed(record, failure.error_text, index, previous, failure)
+
+    def _note_opened(self, run: Sequence[Record], places: Words) -> None:
+        """Note the records of a run whose trees are open. ``count`` and ``last`` are still those before it."""
+        for piece in np.split(places, np.flatnonzero(np.diff(places) != 1) + 1):
+            first, last = int(piece[0]), int(piece[-1])
+            before = None if self.last is None else str(self.last)
+            if first:
+                before = run[first - 1].sequence_text
+            self._opened.pieces.append(_Piece(self.count + first, run[first : last + 1], before))
 
     def failed_here(self) -> Iterator[FailedTree]:
         """Decide the open trees at the end of the only stage; give those that did not complete."""
-        opened = self._opened
-        for at, (root, number) in enumerate(zip(opened.roots, opened.numbers, strict=True)):
+        for root, number, record, before in self._opened:
             end = decide_here(self._trees, root)
             if end is not None:
-                yield _failed(number, opened.records[at], opened.previous(at), end)
+                yield _failed(number, record, before, end)
 
-    def open_trees(self, batch: int, ackers: int) -> Iterator[OpenTrees]:
-        """Give the open trees, for the ackers to decide."""
+    def open_trees(self, batch: int) -> Iterator[OpenTrees]:
+        """Give the open trees, if there are any, for their acker to decide."""
         opened = self._opened
-        for acker in range(ackers):
-            here = [at for at, root in enumerate(opened.roots) if root % ackers == acker]
-            if here:
-                yield OpenTrees(
-                    acker=acker,
-                    batch=batch,
-                    roots=array("Q", (opened.roots[at] for at in here)).tobytes(),
-                    numbers=array("Q", (opened.numbers[at] for at in here)).tobytes(),
-                    tuples=opened.packed(here),
-                )
+        if opened.pieces:
+            yield OpenTrees(
+                acker=self._acker,
+                batch=batch,
+                roots=opened.roots.tobytes(),
+                numbers=opened.numbers(),
+                tuples=opened.packed(),
+            )
 
 
 def failed_trees(unfinished: Unfinished) -> FailedTrees:

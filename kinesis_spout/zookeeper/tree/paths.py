@@ -8,6 +8,7 @@
     draining/{member}            this member should own nothing; kept until it leaves
     owners/{shardId}             ephemeral: the fence of every checkpoint write
     paused/{member}              ephemeral: this member pauses; to remove the node tells it to go on
+    halted/{shardId}             an operator has paused this shard; ~all: the whole application
     attached/{name}              what is stored with the checkpoints in one transaction, such as a topology's state
 
 /{root}/~leaders/{name}          where processes stand for election; no application can be called so
@@ -92,6 +93,11 @@ class Paths:
         return f"{self.base}/paused"
 
     @property
+    def halted(self) -> str:
+        """Parent of what an operator has paused."""
+        return f"{self.base}/halted"
+
+    @property
     def attached(self) -> str:
         """Parent of the attachments."""
         return f"{self.base}/attached"
@@ -115,6 +121,10 @@ class Paths:
     def drain(self, member: str) -> str:
         """Where an operator says that a member should own nothing."""
         return f"{self.draining}/{member}"
+
+    def halt(self, name: str) -> str:
+        """Where an operator says that a shard is paused, or everything."""
+        return f"{self.halted}/{name}"
 
     def pause(self, member: str) -> str:
         """Where a member says that it has paused."""

@@ -85,6 +85,11 @@ class FakeWorld:
             open_getter=lambda shard_id, position: InMemoryShardGetter(self.kinesis, shard_id, position),
         )
 
+    def names(self, config: SpoutConfig) -> list[str]:
+        del config
+        self.opened.append("names")
+        return ["orders", "parcels"]
+
     def dead_letters(self, config: SpoutConfig) -> AbstractContextManager[DeadLetterSink]:
         assert config.app == "billing"
         self.opened.append("dead letters")

@@ -110,7 +110,13 @@ def test_a_write_goes_on_after_what_may_pass(client: "KinesisClient", error: Exc
 
 @pytest.mark.parametrize(
     "error",
-    [api_error("ResourceNotFoundException"), api_error("AccessDeniedException"), NoCredentialsError()],
+    [
+        api_error("ResourceNotFoundException"),
+        api_error("AccessDeniedException"),
+        api_error("KMSDisabledException"),
+        api_error("KMSOptInRequired"),
+        NoCredentialsError(),
+    ],
 )
 def test_a_write_stops_at_once_at_what_time_does_not_change(
     client: "KinesisClient", error: Exception

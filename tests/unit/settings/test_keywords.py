@@ -25,8 +25,10 @@ CLASSES = {
 }
 """The head of each class, and what it has."""
 ALSO_TAKEN = {
+    "stream": "str | Sequence[str]",
     "initial_position": "str | float | datetime",
     "start_again": "str | float | datetime | None",
+    "until": "str | float | datetime | None",
 }
 """Where a keyword argument may be more than what the setting becomes."""
 

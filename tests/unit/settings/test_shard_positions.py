@@ -146,7 +146,9 @@ def test_an_end_is_where_a_later_read_would_go_on() -> None:
 
 @pytest.mark.parametrize("text", ["trim_horizon", "earliest", f'{{"{SHARD}": "trim_horizon"}}'])
 def test_an_end_before_the_first_record_is_refused(text: str) -> None:
-    with pytest.raises(InvalidConfig, match=r"option endingPosition: .*expected a later end"):
+    with pytest.raises(
+        InvalidConfig, match=r"option endingPosition: .*expected an end behind the first record"
+    ):
         ended(text)
 
 

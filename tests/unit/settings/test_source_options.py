@@ -49,6 +49,7 @@ def test_a_stream_is_all_that_a_streaming_read_needs() -> None:
         client=KinesisClientSettings(),
         start=StartPositions(default=Position.latest()),
         max_records_per_fetch=10_000,
+        deaggregate=True,
         consumer_mode="polling",
         consumer_name=None,
         max_fetch_bytes_per_second=2_000_000,
@@ -81,6 +82,7 @@ def test_a_stream_is_all_that_a_batch_read_needs() -> None:
         start=StartPositions(default=Position.trim_horizon()),
         end=EndPositions(default=Position.latest()),
         max_records_per_fetch=10_000,
+        deaggregate=True,
         max_fetch_bytes_per_second=2_000_000,
         shards_per_task=None,
         fail_on_data_loss=True,
@@ -466,13 +468,6 @@ def test_a_batch_read_polls() -> None:
     assert "a batch read asks for the records it wants" in message
 
 
-@pytest.mark.parametrize("column", ["subSequenceNumber", "explicithashkey"])
-def test_columns_of_aggregated_records_are_not_there_yet(column: str) -> None:
-    message = refusal(BatchReadOptions.of, {"streamName": "orders", "extraColumns": column})
-
-    assert "aggregated records are not taken apart yet" in message
-
-
 # --- rules between options
 
 
@@ -491,15 +486,15 @@ def test_a_size_of_aggregates_says_nothing_without_them() -> None:
 
 
 def test_extra_columns_come_in_the_order_asked_for() -> None:
-    options = stream_read(extraColumns="MILLISBEHINDLATEST, encryptionType")
+    options = stream_read(extraColumns="MILLISBEHINDLATEST, subsequencenumber,encryptionType")
 
-    assert options.extra_columns == ("millisBehindLatest", "encryptionType")
+    assert options.extra_columns == ("millisBehindLatest", "subSequenceNumber", "encryptionType")
 
 
 @pytest.mark.parametrize(
     ("columns", "expected"),
     [
-        ("data", "encryptionType, millisBehindLatest, got 'data'"),
+        ("data", "millisBehindLatest, subSequenceNumber, explicitHashKey, got 'data'"),
         ("encryptionType,ENCRYPTIONTYPE", "each once"),
         ("encryptionType,", "without an empty part"),
     ],

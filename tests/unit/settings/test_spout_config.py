@@ -142,6 +142,7 @@ def test_secrets_show_in_no_repr() -> None:
         aws_session_token="t0ken",
         role_arn="arn:aws:iam::123456789012:role/reader",
         role_external_id="x-1",
+        proxy_url="http://me:hush0@proxy:3128",
         zookeeper="zk:2181",
         zookeeper_user="billing",
         zookeeper_password="hush1",

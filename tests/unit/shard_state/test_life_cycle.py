@@ -27,6 +27,8 @@ def test_these_are_all_the_moves_there_are() -> None:
         (P.READING, E.END_READ),
         (P.AT_END, E.ALL_FINISHED),
         (P.FINISHED, E.END_COMMITTED),
+        (P.READING, E.BOUND_REACHED),
+        (P.AT_BOUND, E.OWNERSHIP_LOST),
         (P.READING, E.OWNERSHIP_LOST),
         (P.AT_END, E.OWNERSHIP_LOST),
         (P.FINISHED, E.OWNERSHIP_LOST),
@@ -49,6 +51,7 @@ def test_losing_the_ownership_leads_from_every_owned_phase_to_lost() -> None:
         P.READING,
         P.AT_END,
         P.FINISHED,
+        P.AT_BOUND,
         P.LOST,
     }
     assert {phase for phase in P if next_phase(phase, E.ACQUIRED) is P.READING} == ACQUIRABLE | {P.READING}

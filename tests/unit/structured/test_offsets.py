@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -22,18 +23,27 @@ OFFSET = QueryOffset(
         )
     },
     unlogged=True,
+    deaggregated=True,
 )
 STORED = (
     '{"version": 1, "streams": {"orders": {"created": 1730000000.25, "shards": {'
     '"a": {"after": "10000000000000000000000000000000000000000000000000000007", "drained": true, '
     '"read": {"first": "10000000000000000000000000000000000000000000000000000000", "rows": 3}}, '
     '"b": {"at": {"type": "AT_TIMESTAMP", "timestamp": 1730000000.123}, "parents": ["a"]}, '
-    '"c": {"at": {"type": "AT_SEQUENCE_NUMBER", "sequence_number": "5"}}}}}, "unlogged": true}'
+    '"c": {"at": {"type": "AT_SEQUENCE_NUMBER", "sequence_number": "5"}}}}}, "unlogged": true, '
+    '"deaggregated": true}'
 )
 
 
 def test_the_stored_form_stays_readable() -> None:
     assert QueryOffset.from_document(json.loads(STORED), ["orders"]) == OFFSET
+
+
+def test_what_was_stored_before_aggregates_were_taken_apart_says_so() -> None:
+    document = json.loads(STORED)
+    del document["deaggregated"]
+
+    assert QueryOffset.from_document(document, ["orders"]) == replace(OFFSET, deaggregated=False)
 
 
 def test_the_text_is_always_the_same() -> None:

@@ -33,6 +33,9 @@ def reported(stream: str = "orders") -> dict[str, Any]:
         processed_bytes=1000,
         throttles=5,
         buffered_bytes=600,
+        aggregates=4,
+        damaged_aggregates=2,
+        records_outside_shard=1,
     ).as_document()
 
 
@@ -91,6 +94,9 @@ def test_everything_a_reader_reports_is_told_with_the_querys_own_figures() -> No
             processed_bytes=1000,
             throttles=5,
             buffered_bytes=600,
+            aggregates=4,
+            damaged_aggregates=2,
+            records_outside_shard=1,
         )
     ]
 

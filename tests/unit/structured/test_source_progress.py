@@ -19,6 +19,9 @@ DOCUMENT: dict[str, Any] = {
         "numProcessedBytes": 1000,
         "numAwsRateLimitErrors": 3,
         "bufferedBytes": 500,
+        "numAggregates": 4,
+        "numDamagedAggregates": 2,
+        "numRecordsOutsideShard": 1,
     }
 }
 PROGRESS = SourceProgress(
@@ -33,6 +36,9 @@ PROGRESS = SourceProgress(
     processed_bytes=1000,
     throttles=3,
     buffered_bytes=500,
+    aggregates=4,
+    damaged_aggregates=2,
+    records_outside_shard=1,
 )
 
 

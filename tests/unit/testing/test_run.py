@@ -9,6 +9,7 @@ import pytest
 from kinesis_spout import Record, Reject, RetryLater
 from kinesis_spout.dead_letters.sink_url import open_sink
 from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.kinesis.aggregated_record import UserRecord, take_apart
 from kinesis_spout.testing import Ending, InMemoryStream, InMemoryZooKeeper, ManualClock, Outcomes, run
 
 FIRST = "shardId-000000000000"
@@ -334,3 +335,54 @@ class TestWhilePracticallyEverythingFails:
             breaker_failure_ratio=None,
         )
         assert len(outcomes.dead_lettered) == 300
+
+
+class TestAggregatedRecords:
+    def test_one_user_record_is_retried_and_the_others_are_not(self) -> None:
+        stream = InMemoryStream(clock=ManualClock())
+        stream.put_aggregated(UserRecord("key", payload) for payload in (b"1", b"x", b"3"))
+        stream.put(b"4", "key")
+
+        outcomes = run(bill, stream, retry_limit=1)
+
+        assert payloads(outcomes) == ["1", "x", "3", "4", "x"]
+        (given_up,) = outcomes.dead_lettered
+        assert (given_up.record.data, given_up.record.sub_sequence_number) == (b"x", 1)
+
+    def test_a_restart_goes_on_in_the_middle_of_an_aggregate(self) -> None:
+        stream, progress = InMemoryStream(clock=ManualClock()), InMemoryZooKeeper()
+        stream.put_aggregated(UserRecord("key", b"%d" % number) for number in range(5))
+        delivered: list[bytes] = []
+
+        def dies_at_three(record: Record) -> None:
+            delivered.append(record.data)
+            if record.data == b"3" and len(delivered) == 4:
+                raise ValueError("not now")
+
+        first = run(dies_at_three, stream, progress=progress, retry_backoff_seconds=60.0, for_seconds=1.0)
+        second = run(dies_at_three, stream, progress=progress, retry_backoff_seconds=60.0)
+
+        assert [outcome.record.data for outcome in first.waiting] == [b"3"]
+        assert [(outcome.record.data, outcome.attempts) for outcome in second] == [(b"3", 2)]
+        assert delivered == [b"0", b"1", b"2", b"3", b"4", b"3"]
+
+    def test_a_dead_letter_of_a_user_record_names_its_place_and_holds_it_alone(self, tmp_path: Path) -> None:
+        stream = InMemoryStream(clock=ManualClock())
+        records = stream.put_aggregated(
+            UserRecord(key, payload) for key, payload in (("a", b"1"), ("b", b"x"))
+        )
+
+        run(handle_nothing, stream, retry_limit=0, dead_letters=f"file://{tmp_path}")
+
+        letters = list(open_sink(f"file://{tmp_path}").read())
+        assert [letter.message_id for letter in letters] == [record.message_id for record in records]
+        assert [(letter.partition_key, letter.data) for letter in letters] == [("a", b"1"), ("b", b"x")]
+
+    def test_left_whole_an_aggregate_is_one_record(self) -> None:
+        stream = InMemoryStream(clock=ManualClock())
+        stream.put_aggregated([UserRecord("key", b"1"), UserRecord("key", b"2")])
+
+        (outcome,) = run(lambda _: None, stream, deaggregate=False)
+
+        assert take_apart(outcome.record.data) == (UserRecord("key", b"1"), UserRecord("key", b"2"))
+        assert outcome.record.sub_sequence_number is None

@@ -26,7 +26,8 @@ from kinesis_spout.kinesis.read.get_records import RecordsForm, Reply, ReplyForm
 from kinesis_spout.kinesis.read.getter import check_limit
 from kinesis_spout.kinesis.read.pacing import Pacing
 from kinesis_spout.kinesis.read.page import GetRecordsReply, page_of
-from kinesis_spout.kinesis.verdict import ShardInQuestion, give_up_position, last_number_before
+from kinesis_spout.kinesis.read.user_records import HashKeys, with_user_records
+from kinesis_spout.kinesis.verdict import ShardInQuestion, give_up_position, start_to_keep
 from kinesis_spout.ports import Page, ShardLister
 from shard_state import Position
 
@@ -48,6 +49,7 @@ class FanOutStream:
         stream: the stream's name, or its ARN. Records carry it as it is given.
         consumer_name: which is registered, or found; shared by all members of the application.
         lister: asked for the stream's ARN, and when Kinesis says that something does not exist.
+        deaggregate: whether aggregated records are taken apart.
         queue_bytes: how much of a shard waits here before its connection is not read.
         periods: see ``SubscriptionPeriods``.
         clock: what waits and periods are measured by.
@@ -61,6 +63,7 @@ class FanOutStream:
         *,
         consumer_name: str,
         lister: ShardLister,
+        deaggregate: bool = True,
         queue_bytes: int = DEFAULT_QUEUE_BYTES,
         periods: SubscriptionPeriods | None = None,
         clock: Clock | None = None,
@@ -69,6 +72,7 @@ class FanOutStream:
         self._client = client
         self.stream = stream
         self.lister = lister
+        self.deaggregate = deaggregate
         self.queue_bytes = queue_bytes
         self.clock = clock or SystemClock()
         self.jitter = jitter
@@ -82,14 +86,16 @@ class FanOutStream:
         *,
         fail_on_data_loss: bool = True,
         extra_columns: Sequence[str] = (),
+        hash_keys: HashKeys | None = None,
     ) -> "FanOutShardGetter":
-        """Give a getter of a shard; it subscribes with its first read."""
+        """Give a getter of a shard; it subscribes with its first read. See ``PollingShardGetter``."""
         return FanOutShardGetter(
             self,
             shard_id=shard_id,
             position=position,
             fail_on_data_loss=fail_on_data_loss,
             extra_columns=extra_columns,
+            hash_keys=hash_keys,
         )
 
     def close(self) -> None:
@@ -129,17 +135,25 @@ class FanOutShardGetter:
         position: Position,
         fail_on_data_loss: bool,
         extra_columns: Sequence[str],
+        hash_keys: HashKeys | None,
     ) -> None:
         self._fan_out = fan_out
         self._shard_id = shard_id
         self._clock = fan_out.clock
         self._position = position.resolved(self._clock.time())
         self._fail_on_data_loss = fail_on_data_loss
-        self._arrow = ArrowForm(stream=fan_out.stream, shard_id=shard_id, extra_columns=tuple(extra_columns))
+        self._arrow = ArrowForm(
+            stream=fan_out.stream,
+            shard_id=shard_id,
+            extra_columns=tuple(extra_columns),
+            deaggregate=fan_out.deaggregate,
+            hash_keys=hash_keys,
+        )
+        self._hash_keys = hash_keys
         self._question = ShardInQuestion(
             stream=fan_out.stream, shard_id=shard_id, lister=fan_out.lister, clock=self._clock
         )
-        self._before_start = last_number_before(self._position)
+        self._start = start_to_keep(self._position)
         self._pacing = Pacing(ready_at=self._clock.monotonic(), jitter=fan_out.jitter)
         self._ready: Callable[[], None] = _nobody
         self._subscription = self._subscription_from(self._position)
@@ -164,8 +178,11 @@ class FanOutShardGetter:
 
     def read(self, limit: int) -> Page:
         """Give what was pushed; see the port. After the end: the empty last page again."""
+        start = self._start
         reply = self._next_reply(limit, RecordsForm())
         page = page_of(reply, stream=self._fan_out.stream, shard_id=self._shard_id)
+        if self._fan_out.deaggregate:
+            page = with_user_records(page, start=start, hash_keys=self._hash_keys)
         pushed_at = self._subscription.taken_up_to - PUSH_SECONDS
         return replace(page, says_nothing=self._says_nothing, pushed_at=pushed_at)
 
@@ -203,7 +220,7 @@ class FanOutShardGetter:
         if reply.last is not None:
             self._position = Position.after(reply.last)
         converted = form.convert(reply)
-        return converted if self._before_start is None else self._from_start(converted, self._before_start)
+        return converted if self._start is None else self._from_start(converted, self._start)
 
     def _reply_of(self, events: Sequence[ShardEvent]) -> GetRecordsReply:
         """Make one reply of events that follow each other."""
@@ -223,10 +240,10 @@ class FanOutShardGetter:
             self._last = GetRecordsReply(records=[], child_shards=reply.child_shards)
         return reply
 
-    def _from_start(self, reply: Reply, before_start: int) -> Reply:
-        if reply.last is not None and reply.last.number > before_start:
-            self._before_start = None  # numbers only grow from here
-        return reply.after(before_start)
+    def _from_start(self, reply: Reply, start: Position) -> Reply:
+        if reply.last is not None and start.includes(reply.last):
+            self._start = None  # numbers only grow from here
+        return reply.from_position(start)
 
     def _failed(self, error: KinesisSpoutError) -> None:
         """Note what an error really is for the pacing, and raise it, unless the position is given up."""
@@ -241,7 +258,7 @@ class FanOutShardGetter:
             give_up_position(meant, fail_on_data_loss=self._fail_on_data_loss)
             self.data_losses += 1
             self.close()
-            self._before_start = last_number_before(self._subscription.place)
+            self._start = start_to_keep(self._subscription.place)
             self._position = Position.trim_horizon()
             self._subscription = self._subscription_from(self._position)
             return

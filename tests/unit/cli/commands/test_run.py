@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JNetworkError
 
-from kinesis_spout.cli.commands.run import find_handler
+from kinesis_spout.cli.commands.run import _Job, find_handler
 from kinesis_spout.cli.runs.progress_views import open_view
 from kinesis_spout.cli.runs.snapshot import Reading
 from kinesis_spout.consumer.counters import Counters
@@ -413,3 +413,33 @@ def test_a_run_that_is_to_catch_up_does_not_pause_for_ever(monkeypatch: pytest.M
     assert "error: paused: 97 of the last 100 outcomes are failures" in err
     assert "No record was given up meanwhile" in err
     assert not query.isActive
+
+
+def test_a_run_up_to_an_end_ends_with_its_query_and_with_exit_code_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", QuietSpark().start)
+    query, configs = StoppableQuery(), []
+
+    def start(job: _Job, _: object) -> StoppableQuery:
+        configs.append(job.config)
+        threading.Timer(0.2, query.stop).start()
+        return query
+
+    monkeypatch.setattr("kinesis_spout.cli.commands.run._Job.start", start)
+    FakeWorld().call("run", "json:loads", "--until", "latest", *SETTINGS, exit_code=0)
+    assert [config.until for config in configs] == ["latest"]
+
+
+def test_a_run_up_to_an_end_that_pauses_for_too_long_ends_with_exit_code_8(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kinesis_spout.cli.runs.following._LONGEST_PAUSE_SECONDS", 0.2)
+    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", QuietSpark().start)
+    query = StoppableQuery(pause=Pause(failed=9, outcomes=10, probes_failed=0, probe_at=None))
+    monkeypatch.setattr("kinesis_spout.cli.commands.run._Job.start", lambda *_: query)
+    FakeWorld().call("run", "json:loads", "--until", "latest", *SETTINGS, exit_code=8)
+
+
+def test_an_end_that_is_none_is_refused_before_spark_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", refuses_to_start)
+    _, err = FakeWorld().call("run", "json:loads", "--until", "trim_horizon", *SETTINGS, exit_code=2)
+    assert "--until: expected an end behind the first record, got trim_horizon" in err

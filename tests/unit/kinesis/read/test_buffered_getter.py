@@ -5,6 +5,7 @@ import pytest
 
 from kinesis_spout.errors import DataLoss, SpoutClosed, StreamNotFound, Throttled
 from kinesis_spout.kinesis import BufferedShardGetter, Prefetcher
+from kinesis_spout.kinesis.aggregated_record import UserRecord, aggregate
 from kinesis_spout.ports import Page
 from kinesis_spout.record import Record
 from kinesis_spout.testing import InMemoryShardGetter, InMemoryStream
@@ -240,3 +241,56 @@ def test_it_names_what_comes_next_and_keeps_it(stream: InMemoryStream, prefetche
     assert (getter.ahead(2), getter.ahead(10)) == ((first, second), (first, third))
     assert _poll(getter, 3) == [b"1", b"2", b"3"]
     assert getter.ahead(2) is None
+
+
+def _put_aggregated(stream: InMemoryStream, carriers: int, inside: int) -> list[bytes]:
+    payloads = [[b"%d.%d" % (carrier, number) for number in range(inside)] for carrier in range(carriers)]
+    for each in payloads:
+        stream.put_aggregated(UserRecord("key", payload) for payload in each)
+    return [payload for each in payloads for payload in each]
+
+
+def test_user_records_are_polled_one_by_one(stream: InMemoryStream, prefetcher: Prefetcher) -> None:
+    payloads = _put_aggregated(stream, carriers=4, inside=5)
+
+    assert _poll(_buffered(stream, prefetcher), 20) == payloads
+
+
+def test_after_a_page_of_aggregates_fewer_records_are_asked_for(
+    stream: InMemoryStream, prefetcher: Prefetcher
+) -> None:
+    payloads = _put_aggregated(stream, carriers=1, inside=8)
+    getter = _buffered(stream, prefetcher, max_records=20)
+    wait_until(lambda: getter.buffered[0] == 8, "the first aggregate")
+    payloads += _put_aggregated(stream, carriers=20, inside=8)
+    wait_until(lambda: getter.buffered[0] >= 16, "as much as there is room for")
+
+    most = 0
+    polled: list[bytes] = []
+    while len(polled) < len(payloads):
+        most = max(most, getter.buffered[0])
+        polled += _poll(getter, 1)
+
+    assert polled == payloads
+    assert most <= 20 + 8
+
+
+def test_user_records_weigh_more_than_their_data(stream: InMemoryStream, prefetcher: Prefetcher) -> None:
+    _put_aggregated(stream, carriers=1, inside=100)
+    getter = _buffered(stream, prefetcher)
+    wait_until(lambda: getter.buffered[0] == 100, "the aggregate")
+
+    assert getter.buffered[1] > 100 * 200
+    _poll(getter, 100)
+    assert getter.buffered == (0, 0)
+
+
+def test_pages_with_something_odd_are_told_of(stream: InMemoryStream, prefetcher: Prefetcher) -> None:
+    odd: list[Page] = []
+    stream.put(aggregate([UserRecord("key", b"x")])[:-1] + b"?", "key")
+    BufferedShardGetter(
+        InMemoryShardGetter(stream, SHARD, Position.trim_horizon()), prefetcher, odd=odd.append
+    )
+
+    wait_until(lambda: bool(odd), "the page")
+    assert [page.damaged_aggregates for page in odd] == [1]

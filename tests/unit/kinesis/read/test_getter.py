@@ -1,6 +1,7 @@
 """What the contract suite cannot see: which calls are made, when, and what is passed on."""
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -15,6 +16,7 @@ from kinesis_spout.errors import (
     Unavailable,
 )
 from kinesis_spout.kinesis import SCHEMA, PollingShardGetter
+from kinesis_spout.kinesis.aggregated_record import UserRecord, aggregate
 from kinesis_spout.kinesis.read.lean_calls import RAW_BODY
 from kinesis_spout.testing import InMemoryShardLister, InMemoryStream, ManualClock
 from shard_state import Position, SequenceNumber
@@ -389,3 +391,50 @@ def test_an_iterator_that_expires_before_the_start_is_reached_again_is_renewed_w
 
     assert [record.data for record in getter.read(10).records] == [b"three"]
     assert scene.iterator_kinds[-1] == ("AFTER_SEQUENCE_NUMBER", str(numbers[0]))
+
+
+# --- aggregated records, as columns
+
+
+@pytest.mark.parametrize("kind", [Position.at, Position.after])
+@pytest.mark.parametrize("wanted", range(6))
+def test_a_position_in_an_aggregate_skips_the_user_records_before_it_in_columns_as_in_records(
+    scene: Scene, kind: Callable[[SequenceNumber], Position], wanted: int
+) -> None:
+    (before,) = scene.put(b"before")
+    inside = scene.stream.put_aggregated([UserRecord("key", str(at).encode()) for at in range(3)])
+    single = scene.stream.put_aggregated([UserRecord("key", b"single")])
+    scene.put(b"behind")
+    sequences = [
+        before,
+        *(record.sequence for record in (*inside, *single)),
+        SequenceNumber(int(before.number) + 3),
+    ]
+    position = kind(sequences[wanted])
+
+    page = scene.getter(position).read_arrow(10)
+
+    expected = [record.data for record in scene.getter(position).read(10).records]
+    assert page.batch.column("data").to_pylist() == expected
+
+
+def test_columns_of_an_aggregate_say_what_kinesis_gave_and_what_it_weighs(scene: Scene) -> None:
+    carrier_bytes = len(aggregate([UserRecord("key", b"one"), UserRecord("key", b"two")])) + len("key")
+    scene.stream.put_aggregated([UserRecord("key", b"one"), UserRecord("key", b"two")])
+    getter = scene.getter()
+
+    page = getter.read_arrow(10)
+
+    assert page.batch.num_rows == 2
+    assert (page.kinesis_records, page.aggregates, page.size_bytes) == (1, 1, carrier_bytes)
+    number = int(page.batch.column("sequenceNumber")[1].as_py())
+    assert getter.position == Position.after(SequenceNumber(number))
+
+
+def test_aggregates_stay_whole_in_columns_where_that_is_asked_for(scene: Scene) -> None:
+    inside = [UserRecord("key", b"one"), UserRecord("key", b"two")]
+    scene.stream.put_aggregated(inside)
+
+    page = scene.getter(deaggregate=False).read_arrow(10)
+
+    assert page.batch.column("data").to_pylist() == [aggregate(inside)]

@@ -1,6 +1,5 @@
 """GetRecords without most of botocore, against a server that keeps its connections."""
 
-import ipaddress
 import json
 import os
 import socketserver
@@ -15,15 +14,12 @@ import botocore.auth
 import pytest
 from botocore.credentials import RefreshableCredentials
 from botocore.exceptions import ClientError
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from kinesis_spout.errors import Unavailable
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.kinesis.errors import translated
 from kinesis_spout.kinesis.read.lean_calls import RAW_BODY
+from tests.own_certificate import own_certificate
 
 EMPTY = b'{"Records":[],"MillisBehindLatest":0}'
 
@@ -226,7 +222,7 @@ def test_behind_a_proxy_every_call_is_botocores(server: Server, monkeypatch: pyt
 def test_over_tls_later_calls_use_the_connection_whose_certificate_botocore_checked(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chain = certificate(tmp_path)
+    chain = own_certificate(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(chain)
     server.socket = context.wrap_socket(server.socket, server_side=True)
@@ -245,29 +241,3 @@ def test_over_tls_later_calls_use_the_connection_whose_certificate_botocore_chec
     assert len(server.requests) == 3
     client.close()
     strangers.close()
-
-
-def certificate(directory: Path) -> Path:
-    """Make a key and a certificate of 127.0.0.1 that it signs itself."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    now = datetime.now(UTC)
-    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(address, critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    private = key.private_bytes(
-        pem, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
-    )
-    path = directory / "server.pem"
-    path.write_bytes(private + made.public_bytes(pem))
-    return path

@@ -60,8 +60,8 @@ def test_a_process_that_died_is_replaced_and_not_told_of_tuples_that_it_does_not
 
         wait_until(begins_anew, "a new process emits")
         shell.ack(first)
-        assert shell.counts["unknown_to_process"] == 1
-        assert shell.counts["restarts"] == 1
+        assert collected.metrics["shell.unknown_to_process"].total == 1
+        assert collected.metrics["shell.restarts"].total == 1
         assert collected.ids[1] != first
     assert collected.values == [["a"], ["a"]]
     assert "exit code 3" in collected.errors[0]

@@ -16,6 +16,7 @@ from kinesis_spout.multilang.host.shell_task import ShellTask, ShellTaskSettings
 from kinesis_spout.multilang.host.talk import Talk
 from kinesis_spout.multilang.messages import TupleIn
 from kinesis_spout.topology.components import DEFAULT_STREAM
+from kinesis_spout.topology.components.metric import Metric
 from kinesis_spout.topology.components.tuples import Source, Tuple
 from tests.shell_topology import ENVIRONMENT, KEY, command
 from tests.zookeeper_server import wait_until
@@ -32,6 +33,7 @@ class Told:
         self.acked: list[str] = []
         self.failed: list[str] = []
         self.errors: list[str] = []
+        self.metrics: dict[str, Metric] = {}
 
     def emit(self, values: Sequence[Any], anchors: Any = (), stream: str = DEFAULT_STREAM) -> None:
         del anchors, stream
@@ -57,6 +59,9 @@ class Told:
 
     def report_error(self, error: BaseException) -> None:
         self.errors.append(str(error))
+
+    def report_metric(self, name: str, value: Any) -> None:
+        self.metrics.setdefault(name, Metric()).report(value)
 
     def reset_timeout(self, tup: Tuple) -> None:
         raise NotImplementedError
@@ -89,7 +94,7 @@ def task(children: Children, how: str, told: Told, timeout_seconds: float = 20.0
         conf={},
         context={},
     )
-    return ShellTask(settings, children, told, Remarks("shell", CLOCK), CLOCK)
+    return ShellTask(settings, children, told, Remarks("shell", CLOCK, told.report_metric), CLOCK)
 
 
 def begun(children: Children, how: str) -> tuple[Lease, Talk]:
@@ -100,7 +105,7 @@ def begun(children: Children, how: str) -> tuple[Lease, Talk]:
         lease,
         table=BOLT,
         codec=CODECS["json"],
-        remarks=Remarks("shell", CLOCK),
+        remarks=Remarks("shell", CLOCK, Told().report_metric),
         timeout_seconds=20,
         clock=CLOCK,
         component="shell",

@@ -111,7 +111,7 @@ def test_executors_that_come_after_the_start_get_tasks_too() -> None:
 
 
 def test_the_buffer_keeps_records_until_they_are_dropped_and_counts_their_bytes() -> None:
-    buffer = RetryBuffer(10_000)
+    buffer = RetryBuffer(lambda: 10_000)
     buffer.keep("shard", record(1))
     buffer.keep("shard", record(2))
     once = buffer.size_bytes
@@ -126,7 +126,7 @@ def test_the_buffer_keeps_records_until_they_are_dropped_and_counts_their_bytes(
 
 
 def test_a_full_buffer_takes_nothing_more_until_there_is_room() -> None:
-    buffer = RetryBuffer(1_500)
+    buffer = RetryBuffer(lambda: 1_500)
     buffer.keep("shard", record(1, size=600))
     buffer.keep("shard", record(2, size=600))
 
@@ -138,7 +138,7 @@ def test_a_full_buffer_takes_nothing_more_until_there_is_room() -> None:
 
 def test_a_record_that_comes_again_into_a_full_buffer_stays() -> None:
     """Its place is its own: weighed together with itself it would not fit."""
-    buffer = RetryBuffer(1_500)
+    buffer = RetryBuffer(lambda: 1_500)
     buffer.keep("shard", record(1, size=600))
     again = record(1, size=600)
     again.attempt = 2

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from kinesis_spout.errors import AccessDenied, Throttled, Unavailable
+from kinesis_spout.kinesis.aggregated_record import UserRecord
 from kinesis_spout.ports import Page, ShardGetter
 from kinesis_spout.record import Record
 from kinesis_spout.spark.driver.reread import TRIMMED, Reread, read_missing
@@ -148,3 +149,24 @@ def test_an_empty_page_before_the_tip_is_not_the_end_of_a_record(world: World) -
     )
 
     assert payloads(reread.work.records) == [b"3"]
+
+
+def test_user_records_are_read_again_one_by_one(world: World) -> None:
+    inside = [UserRecord("key", f"inside {number}".encode()) for number in range(5)]
+    world.records = [*world.stream.put_aggregated(inside), world.stream.put(b"after", "key")]
+
+    reread = world.reread(3, 1, 5)
+
+    assert payloads(reread.work.records) == [b"inside 3", b"inside 1", b"after"]
+    assert [record.sub_sequence_number for record in reread.work.records] == [3, 1, None]
+    assert world.opened == 2, "what lies behind the first is on its page"
+
+
+def test_a_user_record_that_was_trimmed_is_given_up_by_its_own_number(world: World) -> None:
+    world.records = world.stream.put_aggregated([UserRecord("key", b"a"), UserRecord("key", b"b")])
+    world.stream.trim(FIRST, world.records[0].sequence)
+
+    reread = world.reread(1)
+
+    (gone,) = reread.complete(WorkResult(plan=reread.work.plan, outcome=SliceOutcome())).unfinished
+    assert gone.record.sequence == world.records[1].sequence

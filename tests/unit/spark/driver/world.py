@@ -84,6 +84,7 @@ def task_settings(client: InMemoryKinesisClient, **changes: Any) -> TaskSettings
         "stream": "orders",
         "order": Order.UNORDERED,
         "fail_on_data_loss": True,
+        "deaggregate": True,
         "records_per_fetch": 10_000,
         "bytes_per_slice": 64 * 1024 * 1024,
         "max_seconds": 5.0,

@@ -3,7 +3,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kinesis_spout.columns import RECORD_COLUMNS as COLUMNS
+from kinesis_spout.columns import HANDLED_COLUMNS as COLUMNS
 from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.spark.record_outcomes.failed_records import FailedRecords, RetryRules
 from kinesis_spout.spark.record_outcomes.record_delivery import OUTCOMES_SCHEMA
@@ -180,3 +180,15 @@ def test_a_letter_says_where_its_failure_was_raised() -> None:
     [letter] = settle(failed(), row(1, attempt=3, traceback="in bill"))
 
     assert letter.traceback == "in bill"
+
+
+def test_a_user_record_waits_and_dies_under_its_own_number() -> None:
+    records = failed()
+    first, second = (row(7, subSequenceNumber=sub, explicitHashKey=str(sub)) for sub in (0, 1))
+
+    (letter,) = settle(records, first, second | {"rejected": True})
+
+    assert (letter.sequence_number, letter.message_id) == ("7:1", "shard:7:1")
+    due = records.take_due(101.0)
+    assert due.column("subSequenceNumber").to_pylist() == [0]
+    assert due.column("explicitHashKey").to_pylist() == ["0"]

@@ -2,6 +2,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from kinesis_spout import Reject, RetryLater
 from kinesis_spout.record import Record
@@ -14,6 +15,10 @@ from kinesis_spout.spark.record_outcomes.record_delivery import (
 )
 
 
+def number_of(payload: str) -> str:
+    return str(int.from_bytes(payload.encode()))
+
+
 def batch(*payloads: str, attempt: int | None = None, zone: str = "UTC") -> pa.RecordBatch:
     rows = len(payloads)
     columns: dict[str, pa.Array] = {
@@ -21,7 +26,7 @@ def batch(*payloads: str, attempt: int | None = None, zone: str = "UTC") -> pa.R
         "data": pa.array([payload.encode() for payload in payloads], pa.binary()),
         "stream": pa.array(["orders"] * rows, pa.string()),
         "shardId": pa.array(["shard"] * rows, pa.string()),
-        "sequenceNumber": pa.array([str(at + 1) for at in range(rows)], pa.string()),
+        "sequenceNumber": pa.array([number_of(payload) for payload in payloads], pa.string()),
         "approximateArrivalTimestamp": pa.array([1_500_000] * rows, pa.timestamp("us", tz=zone)),
     }
     if attempt is not None:
@@ -63,7 +68,7 @@ def test_every_row_is_handed_over_as_a_record_in_order() -> None:
     assert [record.data for record in seen] == [b"a", b"b", b"c"]
     assert seen[0] == Record(
         data=b"a",
-        sequence_number="1",
+        sequence_number=number_of("a"),
         partition_key="key",
         arrival_timestamp=1.5,
         stream="orders",
@@ -162,3 +167,43 @@ def refuse(record: Record) -> None:
 
 def test_a_task_without_rows_says_that_it_delivered_none() -> None:
     assert delivered(refuse)[1]["delivered"] == 0
+
+
+def aggregated(*subs: int | None, numbers: str = "7") -> pa.RecordBatch:
+    rows = batch(*["user"] * len(subs)).set_column(4, "sequenceNumber", pa.array([numbers] * len(subs)))
+    return rows.append_column("subSequenceNumber", pa.array(subs, pa.int64())).append_column(
+        "explicitHashKey", pa.array([None if sub is None else str(sub) for sub in subs], pa.string())
+    )
+
+
+def test_user_records_keep_their_place_and_their_hash_key_also_when_they_fail() -> None:
+    seen: list[Record] = []
+
+    def fail(record: Record) -> None:
+        seen.append(record)
+        raise ValueError("bad")
+
+    failures, end = delivered(fail, aggregated(0, 1), aggregated(None, numbers="8"))
+
+    assert [record.message_id for record in seen] == ["shard:7:0", "shard:7:1", "shard:8"]
+    assert [record.explicit_hash_key for record in seen] == ["0", "1", None]
+    assert [(row["subSequenceNumber"], row["explicitHashKey"]) for row in failures] == [
+        (0, "0"),
+        (1, "1"),
+        (None, None),
+    ]
+    assert end["ambiguous"] is None
+
+
+@pytest.mark.parametrize("batches", [[(0, 1)], [(0,), (1,)]], ids=["in one batch", "in two"])
+def test_rows_of_one_aggregate_that_nothing_tells_apart_are_not_delivered(
+    batches: list[tuple[int, ...]],
+) -> None:
+    seen: list[bytes] = []
+    rows = [aggregated(*subs).drop_columns(["subSequenceNumber", "explicitHashKey"]) for subs in batches]
+
+    failures, end = delivered(lambda record: seen.append(record.data), batch("a"), *rows, batch("b"))
+
+    assert end["ambiguous"] == "shard:7"
+    assert len(seen) < 3
+    assert not failures

@@ -9,16 +9,25 @@ import pyarrow as pa
 import pytest
 from pyspark import Accumulator, SparkConf, SparkContext
 
+from kinesis_spout.columns import HANDLED_SCHEMA
 from kinesis_spout.errors import HandlerKilledWorker, InvalidConfig
 from kinesis_spout.handler import Failure
-from kinesis_spout.kinesis import SCHEMA
+from kinesis_spout.kinesis.aggregated_record import UserRecord
 from kinesis_spout.kinesis.read import pacing
 from kinesis_spout.record import Record
-from kinesis_spout.spark.tasks.dataframe import with_failures
+from kinesis_spout.spark.tasks.dataframe import Collector, with_failures
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, HandlerDelivery
 from kinesis_spout.spark.tasks.handlers import RecordHandler
-from kinesis_spout.spark.tasks.jobs import SparkGone
-from kinesis_spout.spark.tasks.kept_rows import FetchBlocks, FindRows, FoundRow, KeptSlice, RowKeeper
+from kinesis_spout.spark.tasks.jobs import HandlerBroken, SparkGone
+from kinesis_spout.spark.tasks.kept_rows import (
+    FetchBlocks,
+    FindRows,
+    FoundRow,
+    KeptSlice,
+    RowId,
+    RowKeeper,
+    Wanted,
+)
 from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from kinesis_spout.testing import InMemoryStream, ManualClock
@@ -67,13 +76,13 @@ class Kept:
 
     @property
     def data(self) -> list[bytes]:
-        batches = [pa.ipc.read_record_batch(pa.py_buffer(block), SCHEMA) for block in self.blocks]
+        batches = [pa.ipc.read_record_batch(pa.py_buffer(block), HANDLED_SCHEMA) for block in self.blocks]
         return [data for batch in batches for data in batch.column("data").to_pylist()]
 
-    def find(self, places: Iterable[tuple[str, str]]) -> list[FoundRow]:
-        wanted: dict[str, set[str]] = {}
-        for shard_id, sequence_number in places:
-            wanted.setdefault(shard_id, set()).add(sequence_number)
+    def find(self, places: Iterable[RowId]) -> list[FoundRow]:
+        wanted: Wanted = {}
+        for shard_id, sequence_number, sub_sequence_number in places:
+            wanted.setdefault(shard_id, set()).add((sequence_number, sub_sequence_number))
         return list(FindRows(dict(enumerate(self.slices)), wanted)(0, self.blocks))
 
 
@@ -84,6 +93,17 @@ class World:
 
     def put(self, count: int) -> list[Record]:
         return [self.stream.put(str(number).encode(), "key") for number in range(count)]
+
+    def put_aggregated(self, source: random.Random) -> list[Record]:
+        """Put aggregated records and ordinary ones; each user record has data of its own."""
+        records: list[Record] = []
+        while len(records) < 60:
+            inside = [
+                UserRecord("key", str(len(records) + at).encode()) for at in range(source.randint(1, 9))
+            ]
+            records += self.stream.put_aggregated(inside)
+            records.append(self.stream.put(str(len(records)).encode(), "key"))
+        return records
 
     def settings(self, **changes: Any) -> TaskSettings:
         return task_settings(self.client, **changes)
@@ -144,13 +164,18 @@ def test_a_row_that_is_not_of_the_batch_is_not_found(world: World) -> None:
     (record,) = world.put(1)
     kept = world.keep(WorkSlice(plan=plan()))
 
-    assert kept.find([(FIRST, "1"), ("another", record.sequence_number)]) == []
+    others = [
+        (FIRST, "1", None),
+        ("another", record.sequence_number, None),
+        (FIRST, record.sequence_number, 0),
+    ]
+    assert kept.find(others) == []
 
 
 def test_a_found_row_is_the_record_that_was_read(world: World) -> None:
     records = world.put(3)
     kept = world.keep(WorkSlice(plan=plan()))
-    (found,) = kept.find([(FIRST, records[1].sequence_number)])
+    (found,) = kept.find([(FIRST, records[1].sequence_number, None)])
 
     assert found.record == records[1]
 
@@ -166,7 +191,7 @@ def test_retries_and_fresh_rows_of_one_shard_are_told_apart(world: World) -> Non
     )
     position = Position.after(records[2].sequence)
     kept = world.keep(WorkSlice(plan=plan(position=position)), retry)
-    found = kept.find((FIRST, record.sequence_number) for record in (records[2], records[3]))
+    found = kept.find((FIRST, record.sequence_number, None) for record in (records[2], records[3]))
 
     assert [
         (kept.results[row.slice].plan.kind, row.record.attempt, row.index, row.previous) for row in found
@@ -188,7 +213,7 @@ def outcome_of_handler(
 @pytest.mark.parametrize("seed", range(30))
 def test_failed_rows_end_as_the_failed_records_of_the_record_door_do(world: World, seed: int) -> None:
     source = random.Random(seed)
-    records = world.put(source.randint(1, 60))
+    records = world.put(source.randint(1, 60)) if seed % 5 else world.put_aggregated(source)
     holes: Sequence[tuple[SequenceNumber, SequenceNumber]] = ()
     if seed % 3:
         cuts = sorted(source.sample(range(len(records)), min(len(records), 6) // 2 * 2))
@@ -204,7 +229,7 @@ def test_failed_rows_end_as_the_failed_records_of_the_record_door_do(world: Worl
     kept = Kept(settings, work)
     bad = set(source.sample(kept.data, source.randint(0, len(kept.data))))
     failures = {
-        (FIRST, record.sequence_number): Failure(error_text="ValueError: bad")
+        (FIRST, record.sequence_number, record.sub_sequence_number): Failure(error_text="ValueError: bad")
         for record in records
         if record.data in bad
     }
@@ -271,3 +296,68 @@ def test_of_a_probe_one_row_is_kept_that_never_failed_however_many_come_before_i
     assert (result.outcome.count, result.delivered) == (6, 1)
     held = [(each.sequence, each.held, each.attempt) for each in result.outcome.failures]
     assert held == [(sequence, True, 1) for sequence, _ in attempts]
+
+
+def test_user_records_are_rows_of_their_own_with_their_place_and_hash_key(world: World) -> None:
+    plain = world.stream.put(b"plain", "key")
+    inside = [UserRecord("one", b"1", "7"), UserRecord("two", b"2")]
+    user_records = world.stream.put_aggregated(inside)
+    kept = world.keep(WorkSlice(plan=plan()))
+
+    found = kept.find((FIRST, record.sequence_number, record.sub_sequence_number) for record in user_records)
+
+    assert kept.data == [b"plain", b"1", b"2"]
+    assert [each.record for each in found] == user_records
+    assert [(each.index, each.previous) for each in found] == [
+        (1, plain.sequence),
+        (2, user_records[0].sequence),
+    ]
+
+
+def test_a_slice_that_is_full_in_an_aggregate_goes_on_in_it(world: World) -> None:
+    world.stream.put(b"plain", "key")
+    inside = [UserRecord("key", str(number).encode()) for number in range(9)]
+    user_records = world.stream.put_aggregated(inside)
+    first = world.keep(WorkSlice(plan=plan(max_failures=5)))
+    last = first.results[0].outcome.last
+    assert last == user_records[3].sequence
+
+    position = Position.after(last)
+    second = world.keep(WorkSlice(plan=plan(position=position), cursor=first.results[0].cursor))
+
+    assert first.data == [b"plain", b"0", b"1", b"2", b"3"]
+    assert second.data == [b"4", b"5", b"6", b"7", b"8"]
+    assert second.results[0].outcome.first == user_records[4].sequence
+
+
+def test_rows_of_an_aggregate_cannot_be_failed_by_its_sequence_number_alone(world: World) -> None:
+    user_records = world.stream.put_aggregated([UserRecord("key", b"1"), UserRecord("key", b"2")])
+    kept = world.keep(WorkSlice(plan=plan()))
+    collector = Collector()
+    collector.fail([{"shardId": FIRST, "sequenceNumber": user_records[0].sequence_number}], "bad")
+
+    with pytest.raises(HandlerBroken, match="subSequenceNumber: the last one tells"):
+        with_failures(kept, collector.failures)
+
+
+@pytest.mark.parametrize("sub", [1, 1.0])
+def test_rows_are_named_by_their_index_in_the_aggregate_also_as_pandas_has_it(
+    world: World, sub: float
+) -> None:
+    plain = world.stream.put(b"plain", "key")
+    user_records = world.stream.put_aggregated([UserRecord("key", b"1"), UserRecord("key", b"2")])
+    kept = world.keep(WorkSlice(plan=plan()))
+    collector = Collector()
+    rows = [(plain.sequence_number, float("nan")), (user_records[1].sequence_number, sub)]
+    collector.fail(
+        [
+            {"shardId": FIRST, "sequenceNumber": number, "subSequenceNumber": index, "other": 7}
+            for number, index in rows
+        ],
+        "bad",
+    )
+
+    (result,) = with_failures(kept, collector.failures)
+
+    assert [each.sequence for each in result.outcome.failures] == [plain.sequence, user_records[1].sequence]
+    assert [each.record.data for each in result.unfinished] == [b"plain", b"2"]

@@ -2,19 +2,22 @@
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from time import monotonic
 from typing import Any
 
 import pytest
 
-from kinesis_spout.errors import DataLoss, Throttled, Unavailable
+from kinesis_spout.errors import DataLoss, KeyUnavailable, KinesisError, Throttled, Unavailable
 from kinesis_spout.record import Record
+from kinesis_spout.record_age import RecordAge
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, HandlerDelivery, SliceDelivery
 from kinesis_spout.spark.tasks.handlers import RecordHandler
+from kinesis_spout.spark.tasks.keeping_delivery import KeepingDelivery
 from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
 from kinesis_spout.spark.tasks.work import Cursor, WorkResult, WorkSlice
 from kinesis_spout.testing import InMemoryStream, ManualClock
-from shard_state import Order, Position, SliceKind, SlicePlan
+from shard_state import Order, Position, RunBounds, SliceKind, SlicePlan
 from tests.unit.spark.driver.world import FIRST, SECOND, StreamClient, task_settings
 from tests.zookeeper_server import wait_until
 
@@ -113,7 +116,8 @@ def test_the_end_of_a_closed_shard_is_told_only_when_all_before_it_is_handled(wo
     assert (whole.outcome.at_end, whole.outcome.count) == (True, 4)
 
 
-def test_an_error_amid_a_slice_keeps_what_was_read_before(world: World) -> None:
+@pytest.mark.parametrize("error", [Unavailable("down"), KeyUnavailable("key disabled")])
+def test_an_error_amid_a_slice_keeps_what_was_read_before(world: World, error: KinesisError) -> None:
     world.put(6)
     settings = task_settings(world.client, records_per_fetch=2)
     started = threading.Event()
@@ -121,11 +125,11 @@ def test_an_error_amid_a_slice_keeps_what_was_read_before(world: World) -> None:
     def handle(_: Record) -> None:
         if not started.is_set():
             started.set()
-            world.stream.fail_next(Unavailable("down"), times=5)
+            world.stream.fail_next(error, times=5)
 
     (result,) = run(settings, read_slice(), handle=handle)
 
-    assert isinstance(result.error, Unavailable)
+    assert isinstance(result.error, type(error))
     assert result.outcome.count in (2, 4)
     assert not result.outcome.at_tip or result.outcome.count == 6
 
@@ -298,8 +302,81 @@ def test_what_is_left_of_a_page_is_given_back_with_the_place_behind_it(world: Wo
 
 def test_where_there_is_no_room_for_all_that_is_left_the_place_behind_it_is_not_given(world: World) -> None:
     records = world.put(10)
-    settings = task_settings(world.client, max_seconds=0.0, max_left_bytes=30).of_one_task(tasks=10)
+    settings = task_settings(world.client, max_seconds=0.0, max_left_bytes=120).of_one_task(tasks=10)
     (result,) = run(settings, read_slice())
 
     assert [record.data for record in result.left] == data_of(records[1:4])
     assert result.cursor.iterator is None
+
+
+# The end of a run
+
+
+def bounded(position: Position, **changes: Any) -> WorkSlice:
+    bound = RunBounds.of(position, {}, began_at=0.0, margin_seconds=0.0).default
+    return read_slice(bound=bound, **changes)
+
+
+@pytest.mark.parametrize("kind", [HandlerDelivery, KeepingDelivery])
+@pytest.mark.parametrize("by", ["time", "number"])
+def test_a_slice_ends_before_the_record_that_ends_its_shard(
+    world: World, kind: type[SliceDelivery], by: str
+) -> None:
+    records = world.put(5)
+    assert isinstance(world.stream.clock, ManualClock)
+    world.stream.clock.advance(10.0)
+    late = world.put(3)
+    world.stream.clock.jump(-10.0)
+    world.put(1)  # behind the end, whenever it arrived
+    end = Position.at(late[0].sequence) if by == "number" else Position.at_timestamp(1_700_000_010.0)
+
+    def deliver(work: WorkSlice, rules: DeliverySettings) -> SliceDelivery:
+        if kind is KeepingDelivery:
+            return KeepingDelivery(work, rules)
+        return HandlerDelivery(work, RecordHandler(lambda _: None, lambda record: record), rules)
+
+    (result,) = run_slices([bounded(end)], task_settings(world.client, records_per_fetch=7), deliver)
+    outcome = result.outcome
+    assert (outcome.count, outcome.last, result.delivered) == (5, records[-1].sequence, 5)
+    assert (outcome.at_bound, outcome.at_tip, outcome.at_end) == (True, False, False)
+    assert result.cursor.iterator is None, "it leads behind what the next run is to read"
+    assert not result.left
+
+
+def test_records_that_were_not_reached_come_back_before_the_bound_is_told(world: World) -> None:
+    world.put(6)
+    late = world.put(2)
+    limit = {"limit": 4, "max_failures": 4}
+    settings = task_settings(world.client, max_left_bytes=1 << 20)
+    (result,) = run(settings, bounded(Position.at(late[0].sequence), **limit))
+    assert result.outcome.count == 4
+    assert not result.outcome.at_bound
+    assert data_of(result.left) == [b"4", b"5"]
+    assert result.cursor.iterator is None
+
+
+@pytest.mark.parametrize("kind", [HandlerDelivery, KeepingDelivery])
+@pytest.mark.parametrize("skips", [True, False])
+def test_records_that_are_too_old_are_passed_over_wherever_they_stand(
+    world: World, kind: type[SliceDelivery], *, skips: bool
+) -> None:
+    clock = world.stream.clock
+    assert isinstance(clock, ManualClock)
+    world.put(2)
+    for seconds in (100.0, -100.0, 100.0):
+        clock.jump(seconds)
+        world.put(2)
+    age = RecordAge(arrived_from=1_700_000_050.0, maximum_seconds=50.0, skips=skips)
+    seen: list[Record] = []
+
+    def deliver(work: WorkSlice, rules: DeliverySettings) -> SliceDelivery:
+        if kind is KeepingDelivery:
+            return KeepingDelivery(work, rules)
+        return HandlerDelivery(work, RecordHandler(seen.append, lambda record: record), rules)
+
+    work = replace(read_slice(), age=age)
+    (result,) = run_slices([work], task_settings(world.client), deliver)
+    assert (result.outcome.count, result.delivered, result.expired) == (8, 4, 4)
+    failed = [(failure.index, failure.attempt, failure.expired) for failure in result.outcome.failures]
+    assert failed == ([] if skips else [(0, 0, True), (1, 0, True), (4, 0, True), (5, 0, True)])
+    assert len(seen) == (4 if kind is HandlerDelivery else 0)

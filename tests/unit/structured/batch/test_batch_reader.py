@@ -18,11 +18,13 @@ from kinesis_spout.errors import (
     AccessDenied,
     DataLoss,
     InvalidConfig,
+    KeyUnavailable,
     KinesisError,
     ShardNotFound,
     StreamNotFound,
 )
 from kinesis_spout.kinesis import KinesisClientSettings
+from kinesis_spout.kinesis.aggregated_record import UserRecord
 from kinesis_spout.kinesis.read.lean_calls import RAW_BODY
 from kinesis_spout.record import Record
 from kinesis_spout.settings.source_options import BatchReadOptions
@@ -331,6 +333,45 @@ def test_rows_have_the_declared_columns_and_the_extra_ones() -> None:
     (batch,) = read_intervals(task, world.clock)
 
     assert batch.schema == arrow_schema(["millisBehindLatest"])
+
+
+def test_user_records_are_read_once_by_whichever_positions() -> None:
+    world = World()
+    carriers = []
+    expected: list[tuple[str, int | None]] = []
+    for number in range(4):
+        carriers += world.put()
+        inside = [UserRecord("key", f"{number}/{at}".encode()) for at in range(3)]
+        user_records = world.stream.put_aggregated(inside)
+        carriers.append(user_records[0])
+        expected += [(carriers[-2].sequence_number, None)]
+        expected += [(record.sequence_number, record.sub_sequence_number) for record in user_records]
+        world.clock.advance(1)
+
+    def read(**given: str) -> list[tuple[str, int | None]]:
+        tasks = world.tasks(extraColumns="subSequenceNumber", **given)
+        rows = [
+            row for task in tasks for batch in read_intervals(task, world.clock) for row in batch.to_pylist()
+        ]
+        return [(row["sequenceNumber"], row["subSequenceNumber"]) for row in rows]
+
+    assert read() == expected
+    for cut in carriers:
+        until = read(endingPosition=json.dumps({FIRST: after(cut)}))
+        assert until + read(startingPosition=json.dumps({FIRST: after(cut)})) == expected
+        before = read(endingPosition=json.dumps({FIRST: at(cut)}))
+        assert before + read(startingPosition=json.dumps({FIRST: at(cut)})) == expected
+    for second in (1, 2, 3):
+        cut_at = at_time(EPOCH + second)
+        assert read(endingPosition=cut_at) + read(startingPosition=cut_at) == expected
+
+
+def test_aggregates_are_read_whole_where_that_is_asked_for() -> None:
+    world = World()
+    world.stream.put_aggregated([UserRecord("key", b"one"), UserRecord("key", b"two")])
+    world.clock.advance(1)
+
+    assert len(world.read(deaggregate="false")) == 1
 
 
 # --- when a shard is over
@@ -646,6 +687,25 @@ def test_planning_waits_out_what_may_pass() -> None:
     world.client.summary_failures.append(client_error("LimitExceededException", "DescribeStreamSummary"))
 
     assert world.read(startingPosition=at_time(EPOCH)) == of(records)
+
+
+def test_a_refused_key_is_waited_out_slowly_and_delays_no_other_shard() -> None:
+    world = World(shards=2)
+    records = world.put(60)
+    world.clock.advance(1)
+    (task,) = world.tasks(maxRecordsPerFetch="50")
+    world.stream.fail_next(KeyUnavailable("key disabled"), times=3, shard_id=FIRST)
+    begun = world.clock.monotonic()
+    rows: list[str] = []
+    of_second_alone = len(world.stream.records(SECOND))
+
+    for batch in read_intervals(task, world.clock):
+        rows.extend(numbers(batch))
+        if len(rows) == of_second_alone:
+            assert world.clock.monotonic() - begun < 30
+
+    assert Counter(rows) == Counter(of(records))
+    assert world.clock.monotonic() - begun >= 3 * 30
 
 
 def test_denied_access_ends_a_task_at_once() -> None:

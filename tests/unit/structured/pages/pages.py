@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 
 import pyarrow as pa
 
+from kinesis_spout.kinesis import SCHEMA
 from kinesis_spout.kinesis.read.arrow import batch_of_records
 from kinesis_spout.record import Record
 
@@ -25,7 +26,7 @@ def page_of(
         )
         for number in sequences
     ]
-    return batch_of_records(records, stream=stream, shard_id=shard_id)
+    return batch_of_records(records, stream=stream, shard_id=shard_id).select(SCHEMA.names)
 
 
 def sequences_of(batch: pa.RecordBatch) -> list[int]:

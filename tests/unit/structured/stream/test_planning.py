@@ -151,23 +151,71 @@ def test_batches_cover_everything_once_in_order_within_their_limits(
             done = entry(plan.end, shard)
             if done.read is None:
                 continue
-            last = done.position.sequence_number
-            assert last is not None
-            segments = buffer.segments(("orders", shard), done.read.first, last)
-            pages = [(buffer.page(segment.page), segment) for segment in segments]
-            new = [
-                number
-                for page, segment in pages
-                if page is not None
-                for number in sequences_of(page.batch.slice(segment.offset, segment.rows))
-            ]
-            assert len(new) == done.read.rows
-            read[shard] += new
-            buffer.free(("orders", shard), last)
+            read[shard] += rows_read(buffer, plan, shard)
+            assert done.last is not None
+            buffer.free(("orders", shard), done.last)
         offset = plan.end
         turn += 1
     assert read == {shard: list(range(sum(of_shard))) for shard, of_shard in sizes.items()}
     assert buffer.size_bytes == 0
+
+
+# --- aggregated records
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from("abc"),
+        st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=5), min_size=1, max_size=3),
+        min_size=1,
+    ),
+    st.integers(1, 30),
+    st.none() | st.integers(1, 5_000),
+)
+def test_no_batch_divides_an_aggregated_record(
+    pages: dict[str, list[list[int]]], rows: int, size: int | None
+) -> None:
+    """A page is given by the numbers of user records in its records."""
+    numbers = itertools.count()
+    by_shard = {
+        shard: [[number for of_record in page for number in [next(numbers)] * of_record] for page in of_shard]
+        for shard, of_shard in pages.items()
+    }
+    buffer, offset, turn = buffer_of(**by_shard), start_of(*pages), 0
+    read: dict[str, list[int]] = {shard: [] for shard in pages}
+    limits = BatchLimits(rows=rows, bytes=size)
+    while (plan := plan_batch(offset, buffer, reading(*pages), limits, turn)) is not None:
+        new = {shard: rows_read(buffer, plan, shard) for shard in pages}
+        records = {number for of_shard in new.values() for number in of_shard}
+        assert plan.rows == sum(map(len, new.values()))
+        assert len(records) == 1 or (plan.rows <= rows and (size is None or plan.bytes <= size))
+        assert not records & {number for of_shard in read.values() for number in of_shard}
+        for shard, of_shard in new.items():
+            read[shard] += of_shard
+            if of_shard:
+                buffer.free(("orders", shard), SequenceNumber(of_shard[-1]))
+        offset = plan.end
+        turn += 1
+    assert read == {shard: [*itertools.chain(*of_shard)] for shard, of_shard in by_shard.items()}
+    assert buffer.size_bytes == 0
+
+
+def rows_read(buffer: PageBuffer, plan: MicroBatchPlan, shard: str) -> list[int]:
+    done = entry(plan.end, shard)
+    if done.read is None:
+        return []
+    last = done.position.sequence_number
+    assert last is not None
+    segments = buffer.segments(("orders", shard), done.read.first, last)
+    pages = [(buffer.page(segment.page), segment) for segment in segments]
+    rows = [
+        number
+        for page, segment in pages
+        if page is not None
+        for number in sequences_of(page.batch.slice(segment.offset, segment.rows))
+    ]
+    assert len(rows) == done.read.rows
+    return rows
 
 
 # --- oldest arrivals first

@@ -9,6 +9,7 @@ from kinesis_spout.testing import ManualClock
 from kinesis_spout.topology import Topology, TopologyBuilder, Tuple
 from kinesis_spout.topology.acking import Ending
 from kinesis_spout.topology.running.bolt_task import _LOOK_THROUGH
+from kinesis_spout.topology.running.component_counts import ComponentCounts
 from kinesis_spout.topology.running.stage_run import StageRun
 from tests.scripted_topology import (
     Declared,
@@ -343,3 +344,27 @@ def test_trees_that_begin_and_end_in_one_process_leave_nothing_to_tell() -> None
     for number in range(1, 100):
         run.spout.emit_root((number,), number)
         assert run.trees.values == {}
+
+
+def test_what_a_bolt_reports_of_itself_is_counted_and_summed_and_its_newest_value_kept() -> None:
+    def reports(bolt: Scripted, tup: Tuple) -> None:
+        bolt.collector.report_metric("seen", tup[0])
+        bolt.collector.report_metric("state", {"of": tup[0]})
+        bolt.collector.ack(tup)
+
+    result = one_bolt(reports).build().run_local(singles(3))
+    told = result.counts["bolt"].told()["metrics"]
+    assert told["seen"] == {"count": 3, "total": 3, "last": 2}
+    assert told["state"] == {"count": 3, "total": 0, "last": {"of": 2}}
+    assert ComponentCounts.from_told(result.counts["bolt"].told()).metrics == result.counts["bolt"].metrics
+
+
+def test_reports_of_several_tasks_add_up_and_a_value_that_json_does_not_know_is_told_as_text() -> None:
+    counts, other = ComponentCounts(), ComponentCounts()
+    counts.report("size", 2)
+    other.report("size", 3.5)
+    other.report("size", ComponentCounts)
+    counts.add(other.take())
+    assert other.metrics == {}
+    told = counts.told()["metrics"]["size"]
+    assert (told["count"], told["total"], told["last"]) == (3, 5.5, repr(ComponentCounts))

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pytest
+
 from kinesis_spout.handler import Failure, Reject
 from kinesis_spout.record import Record
 from kinesis_spout.spark.tasks.delivery import DeliverySettings
@@ -13,6 +15,7 @@ from kinesis_spout.topology.acking import Ending, TreeEnd
 from kinesis_spout.topology.running.blocks import OpenTrees
 from kinesis_spout.topology.running.stage_run import StageRun
 from kinesis_spout.topology.running.verdicts import Unfinished
+from kinesis_spout.topology.spark import tree_delivery
 from kinesis_spout.topology.spark.tree_delivery import RecordId, TreeDelivery, failed_trees, with_failed
 from shard_state import Order, Position, Redelivery, SequenceNumber, SliceKind, SliceOutcome, SlicePlan
 from tests.topology_components import Sentences, Split
@@ -81,7 +84,9 @@ class FirstStage:
             trees=self.run.trees,
             to_values=sentence,
             refused=refused or {},
-            tracks=tracks,
+            goes_on=exchanges,
+            ackers=ACKERS if tracks else 0,
+            acker=1 if tracks else 0,
         )
 
     def deliver(self, given: Sequence[Record]) -> int:
@@ -98,7 +103,7 @@ def test_a_record_whose_tree_ends_where_it_began_leaves_nothing() -> None:
 
     assert list(stage.delivery.failed_here()) == []
     assert stage.delivery.failures == []
-    assert list(stage.delivery.open_trees(0, ACKERS)) == []
+    assert list(stage.delivery.open_trees(0)) == []
 
 
 def test_a_record_whose_tree_failed_in_the_only_stage_is_found_with_its_place_and_its_bolt() -> None:
@@ -147,25 +152,40 @@ def test_without_ackers_a_record_is_done_when_it_is_emitted() -> None:
 
 
 def opened(stage: FirstStage) -> list[OpenTrees]:
-    return list(stage.delivery.open_trees(7, ACKERS))
+    return list(stage.delivery.open_trees(7))
 
 
-def test_open_trees_go_to_the_acker_of_their_root_each_once() -> None:
+def test_the_open_trees_of_a_slice_go_to_one_acker_and_their_roots_say_which() -> None:
     stage = FirstStage(exchanges=True)
     stage.deliver(records(*[f"sentence {number}" for number in range(40)]))
     stage.finish()
 
-    found = {trees.acker: memoryview(trees.roots).cast("Q").tolist() for trees in opened(stage)}
-    assert {root % ACKERS for root in found.get(0, [])} <= {0}
-    assert {root % ACKERS for root in found.get(1, [])} <= {1}
-    assert sum(map(len, found.values())) == 40
-    assert {trees.batch for trees in opened(stage)} == {7}
+    [found] = opened(stage)
+    roots = memoryview(found.roots).cast("Q").tolist()
+    assert (found.acker, found.batch) == (1, 7)
+    assert len(set(roots)) == 40
+    assert {root % ACKERS for root in roots} == {1}
+
+
+@pytest.mark.parametrize("ackers", [1, 2, 3, 7, 200, 65_535])
+def test_a_root_is_a_word_that_is_not_0_whatever_was_drawn(
+    ackers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for draw in (lambda _: 0, lambda bits: (1 << bits) - 1):
+        stage = FirstStage(exchanges=True)
+        stage.delivery._ackers, stage.delivery._acker = ackers, ackers - 1
+        monkeypatch.setattr(tree_delivery, "getrandbits", draw)
+        stage.deliver(records("a"))
+        [root] = memoryview(opened(stage)[0].roots).cast("Q").tolist()
+        assert root % ackers == ackers - 1
+        assert root > 0
 
 
 def test_of_open_trees_that_did_not_complete_the_records_are_found_again() -> None:
     stage = FirstStage(exchanges=True)
-    given = records("a", "b", "c")
-    stage.deliver(given)
+    given = records("a", "b", "c", "no sentence", "d", "e")
+    stage.deliver(given[:2])
+    stage.deliver(given[2:])
     stage.finish()
 
     failed = [
@@ -181,8 +201,11 @@ def test_of_open_trees_that_did_not_complete_the_records_are_found_again() -> No
         ).failed
     ]
     by_index = {tree.index: tree for tree in failed}
-    assert {index: tree.record for index, tree in by_index.items()} == dict(enumerate(given))
-    assert [by_index[index].previous for index in range(3)] == [None, SequenceNumber(1), SequenceNumber(2)]
+    assert {index: tree.record for index, tree in by_index.items()} == {
+        index: given[index] for index in (0, 1, 2, 4, 5)
+    }
+    previous = {index: tree.previous for index, tree in by_index.items()}
+    assert previous == {0: None, **{index: SequenceNumber(index) for index in (1, 2, 4, 5)}}
 
 
 def test_the_record_before_the_first_of_a_page_is_the_last_one_of_the_page_before() -> None:
@@ -196,9 +219,17 @@ def test_the_record_before_the_first_of_a_page_is_the_last_one_of_the_page_befor
     assert (failed.index, failed.previous) == (2, SequenceNumber(2))
 
 
-def test_no_more_records_are_delivered_than_failures_can_be_kept() -> None:
-    stage = FirstStage(max_failures=3)
+def test_no_more_trees_are_open_than_failures_can_be_kept() -> None:
+    stage = FirstStage(exchanges=True, max_failures=3)
     assert stage.deliver(records(*"abcde")) == 3
+    assert not stage.delivery.room
+
+
+def test_a_record_whose_tree_is_done_at_once_takes_no_room() -> None:
+    stage = FirstStage(max_failures=3)
+    assert stage.deliver(records("a", "unsplittable", "b", "no sentence", "c", "d")) == 6
+    assert stage.delivery.room
+    assert stage.deliver(records("unsplittable", "e")) == 1
     assert not stage.delivery.room
 
 
@@ -247,3 +278,39 @@ def test_without_failed_trees_the_outcome_is_as_it_was() -> None:
         unfinished=(UnfinishedRecord(record=records("a")[0], error="no"),),
     )
     assert with_failed(result, []) == result
+
+
+def user_records(*sentences: str) -> list[Record]:
+    """Give the user records of one aggregate."""
+    return [
+        Record(
+            data=text.encode(),
+            sequence_number="7",
+            partition_key="key",
+            shard_id="shard",
+            sub_sequence_number=at,
+            explicit_hash_key="5" if at else None,
+        )
+        for at, text in enumerate(sentences)
+    ]
+
+
+def test_one_user_record_of_an_aggregate_is_refused_and_the_others_are_run() -> None:
+    stage = FirstStage(refused={("shard", "7:1"): BEFORE})
+    stage.deliver(user_records("a", "b", "c"))
+    stage.finish()
+
+    [failure] = stage.delivery.failures
+    assert (failure.sequence, failure.previous) == (SequenceNumber(7, 1), SequenceNumber(7, 0))
+    assert list(stage.delivery.failed_here()) == []
+
+
+def test_a_user_record_whose_tree_fails_later_comes_back_with_all_that_tells_it_apart() -> None:
+    stage = FirstStage(exchanges=True)
+    given = user_records("a", "b", "c")
+    stage.deliver(given)
+    [opened] = stage.delivery.open_trees(0)
+
+    [failed] = failed_trees(Unfinished(batch=0, opened=opened, ends={2: BEFORE}, touched=frozenset())).failed
+
+    assert (failed.record, failed.previous) == (given[2], SequenceNumber(7, 1))

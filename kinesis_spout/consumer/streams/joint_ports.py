@@ -1,0 +1,61 @@
+"""From settings to the real world of several streams, with one session with ZooKeeper for all of them.
+
+Clients of Kinesis are shared by themselves, by those streams that are reached in the same way.
+"""
+
+from contextlib import ExitStack
+
+from kinesis_spout.clock import Clock, SystemClock
+from kinesis_spout.consumer.open_ports import client_settings, ports_of, zookeeper_settings
+from kinesis_spout.consumer.ports import Ports
+from kinesis_spout.consumer.streams.streams_ports import History
+from kinesis_spout.kinesis import KinesisStreamDirectory
+from kinesis_spout.settings import SpoutConfig
+from kinesis_spout.zookeeper import begun_streams, unique_member_name
+
+
+class JointPorts:
+    """The real ``StreamsPorts``.
+
+    Raises:
+        InvalidConfig: no Java for the embedded ZooKeeper.
+        StoreUnavailable, StoreError: no ZooKeeper answers, or the embedded one does not start.
+    """
+
+    def __init__(self, config: SpoutConfig) -> None:
+        self._config = config
+        self._clock = SystemClock()
+        self._zookeeper = zookeeper_settings(config)
+        self._member = unique_member_name()
+        with ExitStack() as opened:
+            self._session = self._zookeeper.session(self._zookeeper.server(opened))
+            opened.callback(self._session.close)
+            self._session.start()
+            self._opened = opened.pop_all()
+
+    @property
+    def clock(self) -> Clock:
+        """What time it is."""
+        return self._clock
+
+    def names(self, config: SpoutConfig) -> list[str]:
+        """Name every stream; see the port."""
+        return KinesisStreamDirectory(client_settings(config).connect(), clock=self._clock).names()
+
+    def history(self) -> History:
+        """Say what is stored of the application; see the port."""
+        began, streams = begun_streams(self._session, self._config.zookeeper_root, self._config.app)
+        return History(began=began, streams=streams)
+
+    def open(self, config: SpoutConfig) -> Ports:
+        """Open the ports of one stream; see the port."""
+        with ExitStack() as opened:
+            return ports_of(
+                config,
+                lambda: self._zookeeper.place(config.stream_name, self._session, self._member),
+                opened,
+            )
+
+    def close(self) -> None:
+        """End the session, and use the embedded server no longer."""
+        self._opened.close()

@@ -1,0 +1,123 @@
+"""The columns of a page with its aggregated records taken apart: rows of user records in place of their carriers.
+
+No object is made for a user record: its fields are found in the bytes of all of them together, and its values are
+gathered from there. A carrier with a record that producers do not write so is left to ``take_apart``, which takes
+everything there is in the format, and is written anew from what that gives.
+
+What is an ordinary record, though it begins like an aggregated one, is said by ``take_apart`` too; it stays a row.
+An aggregated record with nothing in it is no row.
+"""
+
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from kinesis_spout.kinesis.aggregated_record import MAGIC, aggregate, take_apart
+from kinesis_spout.kinesis.read.aggregates.messages import Messages
+from kinesis_spout.kinesis.read.aggregates.user_rows import Gathering, UserRows
+from kinesis_spout.kinesis.read.record_columns import RecordColumns
+from kinesis_spout.kinesis.read.user_records import HashKeys
+
+
+class AggregateCounts(NamedTuple):
+    """What was taken apart of a page."""
+
+    aggregates: int = 0
+    user_records: int = 0
+    damaged: int = 0
+    """Records that begin like an aggregated one and have a wrong digest, message or key: they stay as they are."""
+    outside: int = 0
+    """User records that lie outside the shard by their hash keys, if that was looked at."""
+
+
+NOTHING: Final = AggregateCounts()
+
+
+def with_user_rows(
+    columns: RecordColumns, hash_keys: HashKeys | None = None
+) -> tuple[RecordColumns, AggregateCounts]:
+    """Take aggregated records apart. The columns of a page without one are given back as they are.
+
+    Args:
+        columns: of one shard's records, in their order.
+        hash_keys: the shard's, if it is to be counted what lies outside.
+    """
+    suspects = _suspects(columns.data)
+    if not suspects:
+        return columns, NOTHING
+    gathering = _gathering(columns.data, suspects)
+    users = gathering.rows()
+    counts = AggregateCounts(
+        aggregates=len(users.carriers),
+        user_records=len(users.data),
+        damaged=len(suspects) - len(users.carriers),
+        outside=0 if hash_keys is None else gathering.outside(hash_keys),
+    )
+    return (_spliced(columns, users) if counts.aggregates else columns), counts
+
+
+def _suspects(data: pa.Array) -> list[int]:
+    """Name the rows that begin like an aggregated record."""
+    _, offsets_buffer, content_buffer = data.buffers()
+    if not content_buffer.size:
+        return []
+    content = np.frombuffer(content_buffer, np.uint8)
+    offsets = np.frombuffer(offsets_buffer, np.int32)[: len(data) + 1]
+    # One look for each record, because most pages have none. (For empty ones behind the content: its last byte.)
+    rows = np.flatnonzero(content.take(offsets[:-1], mode="clip") == MAGIC[0])
+    return [row for row in rows.tolist() if data[row].as_buffer()[: len(MAGIC)].to_pybytes() == MAGIC]
+
+
+def _gathering(data: pa.Array, suspects: list[int]) -> Gathering:
+    messages = Messages()
+    for row in suspects:
+        messages.add(row, data[row].as_py())
+    gathering = Gathering(messages)
+    odd = gathering.odd_carriers()
+    return gathering if not odd else _written_anew(data, suspects, odd)
+
+
+def _written_anew(data: pa.Array, suspects: list[int], odd: set[int]) -> Gathering:
+    messages = Messages()
+    for row in suspects:
+        whole = data[row].as_py()
+        records = take_apart(whole) if row in odd else ()
+        if records is not None:
+            messages.add(row, aggregate(records) if row in odd else whole)
+    return Gathering(messages)
+
+
+def _spliced(columns: RecordColumns, users: UserRows) -> RecordColumns:
+    rows = len(columns.data)
+    counts = np.ones(rows, np.int64)
+    counts[users.carriers] = users.counts
+    of_record = np.repeat(np.arange(rows), counts)
+    is_user = np.zeros(rows, bool)
+    is_user[users.carriers] = True
+    is_user = np.repeat(is_user, counts)
+    carried = pa.array(of_record)
+    if is_user.all():
+        data, keys, hash_keys = users.data, users.partition_key, users.explicit_hash_key
+    else:
+        # The user records lie behind the page's own.
+        at = of_record.copy()
+        at[is_user] = np.arange(rows, rows + len(users.data))
+        places = pa.array(at)
+        data = pa.concat_arrays([columns.data, users.data]).take(places)
+        keys = pa.concat_arrays([columns.partition_key, users.partition_key]).take(places)
+        no_hash_keys = pa.nulls(rows, pa.string())
+        hash_keys = pa.concat_arrays([no_hash_keys, users.explicit_hash_key]).take(places)
+    subs = np.zeros(len(of_record), np.int64)
+    subs[is_user] = users.sub_sequence_number
+    return replace(
+        columns,
+        data=data,
+        partition_key=keys,
+        sequence_number=columns.sequence_number.take(carried),
+        arrival=columns.arrival.take(carried),
+        encryption_type=None if columns.encryption_type is None else columns.encryption_type.take(carried),
+        sub_sequence_number=pa.array(subs, mask=~is_user),
+        explicit_hash_key=hash_keys,
+    )

@@ -1,0 +1,91 @@
+"""Which streams a spout reads, as its setting says it: names, ARNs, and patterns that find streams.
+
+A pattern is a glob of names, as a shell has it: ``*`` stands for any number of characters, ``?`` for one. No name
+and no ARN of a stream has one of these in it, so a part says by itself what it is. In a pattern that is an ARN
+only the name may have them: it finds streams of the account whose credentials are used, in the ARN's region.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from kinesis_spout.settings.messages import NotAllowed
+
+STREAM_NAME: Final = r"[a-zA-Z0-9_.-]{1,128}"
+_PATTERN_NAME: Final = r"[a-zA-Z0-9_.*?-]{1,128}"
+_ARN_BEFORE_NAME: Final = r"arn:aws[a-z-]*:kinesis:[a-z0-9-]+:\d{12}:stream/"
+STREAM_ARN: Final = _ARN_BEFORE_NAME + STREAM_NAME
+_PART: Final = re.compile(rf"(?:{_ARN_BEFORE_NAME})?(?P<name>{_PATTERN_NAME})")
+
+WORDS: Final = (
+    "a stream name (1 to 128 of a-z A-Z 0-9 _ . -), a stream ARN, a pattern with * or ?, or several of these, "
+    "separated by commas"
+)
+
+
+def parts_of(setting: str) -> tuple[str, ...]:
+    """Give the names, ARNs and patterns of a setting, in the order in which they were given."""
+    return tuple(part.strip(" ") for part in setting.split(","))
+
+
+def is_pattern(part: str) -> bool:
+    """Tell whether a part of the setting finds streams, and names none."""
+    return "*" in part or "?" in part
+
+
+def names_several(setting: str) -> bool:
+    """Tell whether a setting may mean more than one stream, now or later."""
+    return "," in setting or is_pattern(setting)
+
+
+def name_of(stream: str) -> str:
+    """Give the name of a stream that is named by its name or its ARN."""
+    return stream.rpartition("/")[2]
+
+
+def region_of(part: str) -> str | None:
+    """Give the region of an ARN; None for a name."""
+    return part.split(":")[3] if part.startswith("arn:") else None
+
+
+def matching(pattern: str, names: Iterable[str]) -> list[str]:
+    """Give those of the names that a pattern finds, as the pattern's ARN makes them if it is one."""
+    before, slash, glob = pattern.rpartition("/")
+    return [f"{before}{slash}{name}" for name in names if fnmatchcase(name, glob)]
+
+
+def plain_streams(given: Any) -> Any:
+    """Turn a list of streams, as Python and TOML have it, into the text that is checked."""
+    if isinstance(given, Sequence) and not isinstance(given, (str, bytes)) and given:
+        if all(isinstance(part, str) and "," not in part for part in given):
+            return ",".join(part.strip(" ") for part in given)
+        return None
+    return ",".join(parts_of(given)) if isinstance(given, str) and "," in given else given
+
+
+def check_streams(setting: str) -> None:
+    """Refuse parts that are no streams, all of them in one error, and streams that share a name.
+
+    Raises:
+        NotAllowed.
+    """
+    parts = parts_of(setting)
+    wrong = [part for part in parts if not _PART.fullmatch(part)]
+    if wrong:
+        raise NotAllowed(got=_listed(wrong) if len(parts) > 1 else wrong[0])
+    if any(name_of(part) in {".", ".."} for part in parts):
+        raise NotAllowed("no '.' or '..' as a name: ZooKeeper does not take them")
+    times = Counter(name_of(part) for part in parts)
+    twice = [part for part in parts if times[name_of(part)] > 1]
+    if twice:
+        raise NotAllowed(
+            "each stream name once, for progress is kept by name (of two accounts or regions, give each stream to "
+            "an application of its own)",
+            _listed(twice),
+        )
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return ", ".join(parts)

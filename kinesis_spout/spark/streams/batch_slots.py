@@ -1,0 +1,85 @@
+"""How many micro-batches of an application run at a time, however many engines it has.
+
+Whoever asks for a slot and gets none queues up, once; a slot that is given back belongs to the first of the queue,
+who is woken and asks again. So every stream with work has its turn, and a busy one waits for the others.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+
+
+class BatchSlots:
+    """The slots of one application. Mutable; thread-safe.
+
+    Args:
+        count: how many there are.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._free = count
+        self._lock = threading.Lock()
+        self._queue: dict[object, Callable[[], None]] = {}
+        """Who waits, in the order in which they asked, and what wakes them."""
+        self._kept_for: set[object] = set()
+        """Who was woken, and has a slot that waits for it."""
+        self._held: Counter[object] = Counter()
+
+    def take(self, who: object, wake: Callable[[], None]) -> bool:
+        """Take a slot for a batch; False if there is none now.
+
+        Args:
+            who: asks.
+            wake: called on any thread once there is one, which waits until ``who`` asks again, or withdraws.
+        """
+        with self._lock:
+            if who in self._kept_for:
+                self._kept_for.remove(who)
+            elif self._free > 0:
+                self._free -= 1
+            else:
+                self._queue.setdefault(who, wake)
+                return False
+            self._held[who] += 1
+            return True
+
+    def give_back(self, who: object) -> None:
+        """Give a slot back: its batch has ended, or there was nothing to run."""
+        with self._lock:
+            if self._held[who] == 0:
+                return  # it has left
+            self._held[who] -= 1
+            woken = self._free_one()
+        _call(woken)
+
+    def withdraw(self, who: object) -> None:
+        """Ask for no slot any more."""
+        with self._lock:
+            self._queue.pop(who, None)
+            woken = None
+            if who in self._kept_for:
+                self._kept_for.remove(who)
+                woken = self._free_one()
+        _call(woken)
+
+    def leave(self, who: object) -> None:
+        """Give everything back, also the slots of batches that go on and that nobody waits for."""
+        self.withdraw(who)
+        for _ in range(self._held.pop(who, 0)):
+            with self._lock:
+                woken = self._free_one()
+            _call(woken)
+
+    def _free_one(self) -> Callable[[], None] | None:
+        """Let the next in the queue have a slot; give what wakes it."""
+        if not self._queue:
+            self._free += 1
+            return None
+        who = next(iter(self._queue))
+        self._kept_for.add(who)
+        return self._queue.pop(who)
+
+
+def _call(wake: Callable[[], None] | None) -> None:
+    if wake is not None:
+        wake()

@@ -1,0 +1,104 @@
+"""Several streams in memory, with the progress of one application on each, for tests of whoever reads several.
+
+clock = ManualClock()
+streams = InMemoryStreams(clock=clock)
+streams.create("orders").put(b"one")
+spout = SteppedStreamsSpout(ports=streams.process(), stream=["orders", "refunds-*"], app="billing")
+"""
+
+from kinesis_spout.clock import Clock, SystemClock
+from kinesis_spout.consumer.ports import Ports
+from kinesis_spout.consumer.streams.streams_ports import History
+from kinesis_spout.errors import StreamNotFound
+from kinesis_spout.settings import SpoutConfig
+from kinesis_spout.testing.dead_letters import InMemoryDeadLetterSink
+from kinesis_spout.testing.stepped_spout import SteppedSpout, in_memory_ports
+from kinesis_spout.testing.store import InMemoryZooKeeper
+from kinesis_spout.testing.stream import InMemoryStream
+from kinesis_spout.tuples.listener import SpoutListener
+from kinesis_spout.tuples.record_spout import Emitted, RecordSpout
+from kinesis_spout.tuples.stream_spouts import StreamSpouts
+from kinesis_spout.tuples.streams_spout import StreamsSpout
+
+
+class InMemoryStreams:
+    """The streams of an account, and what one application has stored of each. Mutable.
+
+    Args:
+        clock: of all streams that are made.
+    """
+
+    def __init__(self, *, clock: Clock | None = None) -> None:
+        self.clock = clock or SystemClock()
+        self.streams: dict[str, InMemoryStream] = {}
+        self.progress: dict[str, InMemoryZooKeeper] = {}
+        """Of each stream; an application of one stream may go on from it."""
+        self.dead_letters: dict[str, InMemoryDeadLetterSink] = {}
+        self.began: float | None = None
+        """When the application first began on any of them."""
+        self.listed = 0
+        """How often the streams were listed."""
+
+    def create(self, name: str, *, shards: int = 1) -> InMemoryStream:
+        """Make a stream. One of that name that was deleted stays deleted; its progress stays."""
+        stream = self.streams[name] = InMemoryStream(name, shards=shards, clock=self.clock)
+        self.progress.setdefault(name, InMemoryZooKeeper())
+        self.dead_letters.setdefault(name, InMemoryDeadLetterSink())
+        return stream
+
+    def process(self) -> "InMemoryStreamsPorts":
+        """Connect another process."""
+        return InMemoryStreamsPorts(self)
+
+
+class InMemoryStreamsPorts:
+    """The ``StreamsPorts`` of one process on an ``InMemoryStreams``."""
+
+    def __init__(self, world: InMemoryStreams) -> None:
+        self._world = world
+        self.clock = world.clock
+
+    def names(self, config: SpoutConfig) -> list[str]:
+        """Name the streams that are not deleted; see the port."""
+        del config
+        self._world.listed += 1
+        return [name for name, stream in self._world.streams.items() if not stream.is_deleted]
+
+    def history(self) -> History:
+        """Say on which streams the application has begun; see the port."""
+        world = self._world
+        begun = {name for name, zookeeper in world.progress.items() if zookeeper.begun is not None}
+        if begun and world.began is None:
+            world.began = self.clock.time()
+        return History(began=world.began, streams=frozenset(begun))
+
+    def open(self, config: SpoutConfig) -> Ports:
+        """Open the ports of one stream; see the port."""
+        world, name = self._world, config.stream_name
+        if name not in world.streams:
+            raise StreamNotFound(f"expected a stream {name!r}, found none (in memory)")
+        return in_memory_ports(
+            world.streams[name],
+            world.progress[name],
+            world.dead_letters[name],
+            fail_on_data_loss=config.fail_on_data_loss,
+        )
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+class SteppedStreamsSpout(StreamsSpout):
+    """A ``StreamsSpout`` of several streams, without threads that wait; see ``SteppedSpout``. One thread's."""
+
+    def next_tuple(self) -> Emitted | None:
+        """Do what is due, then give the next tuple; None if nothing is due at this time of the clock."""
+        if self.config.is_several:
+            self._all.streams.tend()
+        return super().next_tuple()
+
+    def _spout_of_one(self, config: SpoutConfig, ports: Ports, listener: SpoutListener) -> RecordSpout:
+        return SteppedSpout(config, ports=ports, scheme=self._scheme, listener=listener)
+
+    def _watch(self, streams: StreamSpouts) -> None:
+        """Leave it to ``next_tuple``."""
