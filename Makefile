@@ -16,6 +16,7 @@ BIN := $(VENV)/bin
 UNFINISHED := $(VENV)/.unfinished
 INSTALLED := $(VENV)/.installed
 COMPILED := $(VENV)/.compiled
+CLASSES := $(VENV)/.classes
 ENGINE := localstack/.run/node_modules/.kinesis-local-$(KINESIS_LOCAL_VERSION)
 # What draws the diagrams of the documentation, so that a reader's browser need not fetch it from elsewhere.
 MERMAID_VERSION := 11.17.2
@@ -26,9 +27,13 @@ unexport PYTHONDONTWRITEBYTECODE
 OLDEST := .venv-oldest
 SPARK_TESTS := tests/unit/spark tests/unit/structured tests/integration/test_micro_batches.py \
   $(wildcard tests/integration/test_structured_*.py tests/integration/test_each_record*.py)
-# Two processes on two cores, which take about as long: each waits for servers, sessions or Spark most of the time.
-BESIDE_TESTS := tests/unit tests/model tests/contract tests/fault
-MAIN_TESTS := tests/integration tests/wheel
+# Three processes on two cores, which take about as long: each waits for servers, sessions or Spark much of the time.
+# These start all that they need, so that no session and no server is started twice for them.
+ALONE_TESTS := $(wildcard tests/integration/test_demo*.py) \
+  tests/integration/test_localstack_scripts.py tests/integration/test_reader_log.py
+MAIN_TESTS := tests/integration $(addprefix --ignore=,$(ALONE_TESTS))
+BESIDE_TESTS := tests/unit tests/model tests/contract $(ALONE_TESTS)
+LAST_TESTS := tests/wheel tests/fault
 ARGS ?=
 CANDIDATES := $(or $(PYTHON),python3.13 python3.12 python3.11 python3)
 
@@ -43,13 +48,15 @@ demo: set-up  ## the whole pipeline on this machine, from a Kinesis endpoint to 
 demo-topology: set-up  ## Storm's word count on Spark, over Kinesis, with failures and kills, and its counts checked
 	@$(BIN)/python -m examples.demo_topology $(ARGS)
 
-test: lint docs  ## formatting, lint, types, import contract, documentation and all tests, as in CI
-	@echo '== tests (pytest): integration and wheel; the others run beside them, and are shown after'
-	@log=$$(mktemp); $(BIN)/pytest $(BESIDE_TESTS) > "$$log" 2>&1 & beside=$$!; \
-	trap 'kill $$beside 2>/dev/null || true; rm -f "$$log"' EXIT; \
+test: lint docs $(CLASSES)  ## formatting, lint, types, import contract, documentation and all tests, as in CI
+	@echo '== tests (pytest): integration; the others run beside them, and are shown after'
+	@logs=$$(mktemp -d); \
+	$(BIN)/pytest $(BESIDE_TESTS) > "$$logs/beside" 2>&1 & beside=$$!; \
+	$(BIN)/pytest $(LAST_TESTS) > "$$logs/last" 2>&1 & last=$$!; \
+	trap 'kill $$beside $$last 2>/dev/null || true; rm -rf "$$logs"' EXIT; \
 	failed=0; $(BIN)/pytest $(MAIN_TESTS) || failed=$$?; \
-	wait $$beside || failed=$$?; \
-	cat "$$log"; exit $$failed
+	wait $$beside || failed=$$?; cat "$$logs/beside"; \
+	wait $$last || failed=$$?; cat "$$logs/last"; exit $$failed
 
 test-oldest: set-up  ## what touches Spark, under the oldest PySpark that is supported
 	@if [ ! -e $(OLDEST)/.installed ]; then \
@@ -130,6 +137,12 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt --config-settings editable_mode=compat -e '.[demo,dev]' \
 	  || { echo 'The installation failed (see above); run make again once the cause is gone.' >&2; exit 1; }
 	@rm -f $(UNFINISHED)
+	@touch $@
+
+# Each JVM that starts Spark costs 7 s of CPU less.
+$(CLASSES): $(COMPILED) tests/spark_classes.py tests/spark_classes_queries.py
+	@echo "Keeping Spark's classes for the tests: half a minute."
+	@$(BIN)/python tests/spark_classes.py $(VENV)
 	@touch $@
 
 # Each Python that Spark starts is ready 1.6 s of CPU earlier.

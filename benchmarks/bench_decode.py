@@ -4,24 +4,42 @@
 loopback, which answers with the same body; boto3 by ``client.get_records``, we by the getter that the spout
 reads with. boto3's result is still dictionaries; making columns of them would come on top.
 
+*Aggregated*: bodies with the KPL's aggregated records of so many user records each, taken apart to Arrow columns
+and to records, against AWS' own module, which is given what botocore's parser made of them. What a page *without*
+aggregates costs is compared between looking for them and not looking.
+
 Ours is measured first, and the size with a goal before the others: botocore's parser leaves a heap behind that
 no spout ever works on.
 """
 
-from collections.abc import Iterator
+import base64
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import boto3
+from botocore.model import Shape
 from botocore.parsers import ResponseParser, create_parser
-from canned_kinesis import CannedKinesis, page_body, shard_name
+from canned_kinesis import CannedKinesis, aggregated_page_body, page_body, shard_name
 from figures import Figure, cpu_seconds
 
 from kinesis_spout.kinesis import KinesisShardLister, PollingShardGetter, decode_to_arrow
+from kinesis_spout.kinesis.read.arrow import ArrowForm
+from kinesis_spout.kinesis.read.page import decode_reply
+from kinesis_spout.kinesis.read.user_records import taken_apart
 from kinesis_spout.testing import ManualClock
 from shard_state import Position
 
 RECORDS = 10_000
 GOAL_BYTES = 1024
 GOAL_RATIO = 8.0
+USER_BYTES = 100
+GOAL_PER_CARRIER = 100
+GOAL_USER_RECORD = 1.0
+"""Microseconds of CPU for a user record to Arrow."""
+LOOK_RATIO = 0.95
+"""Looking for aggregates takes no more than a twentieth of a page without them; it takes a hundredth."""
 
 
 def figures(*, quick: bool) -> Iterator[Figure]:
@@ -32,20 +50,15 @@ def figures(*, quick: bool) -> Iterator[Figure]:
             repeats = 3 if quick else 7
             yield from _parse_only(records, size, repeats)
             yield from _end_to_end(kinesis, records, size, repeats)
+    yield _looked_for(7 if quick else 31)
+    for per_carrier in (100,) if quick else (1_000, 100, 10):
+        yield from _aggregated(per_carrier, 3 if quick else 7)
 
 
 def _parse_only(records: int, size: int, repeats: int) -> Iterator[Figure]:
     body = page_body(records, size)
-    client = boto3.client("kinesis", region_name="us-east-1", endpoint_url="http://127.0.0.1")
-    shape = client.meta.service_model.operation_model("GetRecords").output_shape
-    assert shape is not None
     parser: ResponseParser = create_parser("json")
-    reply = {
-        "status_code": 200,
-        "headers": {"content-type": "application/x-amz-json-1.1"},
-        "body": body,
-        "context": {},
-    }
+    shape, reply = _reply_shape(), _http_reply(body)
     assert len(parser.parse(reply, shape)["Records"]) == records
     assert decode_to_arrow(body, stream="s", shard_id="0").num_rows == records
     ours = cpu_seconds(lambda: decode_to_arrow(body, stream="s", shard_id="0"), repeats=repeats)
@@ -76,6 +89,111 @@ def _end_to_end(kinesis: CannedKinesis, records: int, size: int, repeats: int) -
     ours = cpu_seconds(lambda: getter.read_arrow(records), repeats=repeats)
     theirs = cpu_seconds(lambda: plain.get_records(ShardIterator=iterator, Limit=records), repeats=repeats)
     yield from _compared("end to end", records, size, theirs=theirs, ours=ours)
+
+
+def _looked_for(repeats: int) -> Figure:
+    """Measure what it costs a page without aggregates that they are looked for."""
+    body = page_body(RECORDS, USER_BYTES)
+    looking, not_looking = (
+        ArrowForm(stream="s", shard_id="0", deaggregate=deaggregate) for deaggregate in (True, False)
+    )
+    # By turns, so that what else the machine does meets both.
+    looked, not_looked = (
+        min(times)
+        for times in zip(
+            *(
+                (
+                    cpu_seconds(lambda: looking.decode(body), repeats=1),
+                    cpu_seconds(lambda: not_looking.decode(body), repeats=1),
+                )
+                for _ in range(repeats)
+            ),
+            strict=True,
+        )
+    )
+    return Figure(
+        what=f"parse only, {RECORDS:,} records of {USER_BYTES:,} B: to Arrow, aggregates looked for",
+        value=looked / RECORDS * 1e6,
+        unit="µs CPU/record",
+        reference="not looked for",
+        ratio=not_looked / looked,
+        cheaper_at_least=LOOK_RATIO,
+    )
+
+
+def _aggregated(per_carrier: int, repeats: int) -> Iterator[Figure]:
+    body = aggregated_page_body(RECORDS, USER_BYTES, per_carrier)
+    form = ArrowForm(stream="s", shard_id="0")
+    assert form.decode(body).page.batch.num_rows == RECORDS
+    assert len(taken_apart(decode_reply(body).records).records) == RECORDS
+    to_arrow = cpu_seconds(lambda: form.decode(body), repeats=repeats)
+    to_records = cpu_seconds(lambda: taken_apart(decode_reply(body).records), repeats=repeats)
+    parser: ResponseParser = create_parser("json")
+    shape = _reply_shape()
+    deaggregate = aws_deaggregate()
+
+    def by_aws() -> int:
+        records = parser.parse(_http_reply(body), shape)["Records"]
+        # It takes records as Lambda gives them: their data in base64.
+        return len(
+            deaggregate(
+                [
+                    {
+                        "kinesis": {
+                            "kinesisSchemaVersion": "1.0",
+                            "sequenceNumber": record["SequenceNumber"],
+                            "approximateArrivalTimestamp": record["ApproximateArrivalTimestamp"],
+                            "data": base64.b64encode(record["Data"]),
+                        }
+                    }
+                    for record in records
+                ]
+            )
+        )
+
+    assert by_aws() == RECORDS
+    theirs = cpu_seconds(by_aws, repeats=min(3, repeats))
+    reference = "botocore's parser and aws_kinesis_agg"
+    page = f"aggregated, {RECORDS:,} user records of {USER_BYTES} B, {per_carrier:,} in each"
+    yield Figure(what=f"{page}: {reference}", value=theirs / RECORDS * 1e6, unit="µs CPU/record")
+    for what, ours in (("to Arrow", to_arrow), ("to records", to_records)):
+        yield Figure(
+            what=f"{page}: {what}",
+            value=ours / RECORDS * 1e6,
+            unit="µs CPU/record",
+            reference=reference,
+            ratio=theirs / ours,
+            at_most=GOAL_USER_RECORD if what == "to Arrow" and per_carrier == GOAL_PER_CARRIER else None,
+        )
+
+
+def _reply_shape() -> Shape:
+    client = boto3.client("kinesis", region_name="us-east-1", endpoint_url="http://127.0.0.1")
+    shape = client.meta.service_model.operation_model("GetRecords").output_shape
+    assert shape is not None
+    return shape
+
+
+def _http_reply(body: bytes) -> dict[str, Any]:
+    return {
+        "status_code": 200,
+        "headers": {"content-type": "application/x-amz-json-1.1"},
+        "body": body,
+        "context": {},
+    }
+
+
+def aws_deaggregate() -> Callable[[list[Any]], list[Any]]:
+    """Give the function of AWS' package, which changes ``sys.path`` and has code of an older protobuf."""
+    path = list(sys.path)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from aws_kinesis_agg.deaggregator import deaggregate_records  # noqa: PLC0415 - see above
+    finally:
+        sys.path[:] = path
+    function: Callable[[list[Any]], list[Any]] = deaggregate_records
+    return function
 
 
 def _compared(how: str, records: int, size: int, *, theirs: float, ours: float) -> Iterator[Figure]:

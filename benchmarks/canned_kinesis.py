@@ -33,6 +33,7 @@ from canned_fan_out import Puts, consumer, push
 from certificates import Certificates
 
 from kinesis_spout.kinesis import KinesisClientSettings
+from kinesis_spout.kinesis.aggregated_record import UserRecord, aggregate
 
 _ARRIVED: Final = 1_700_000_000.123
 _FIRST_SEQUENCE: Final = 49_590_338_271_490_256_608_559_692_538_361_571_095_921_575_989_136_588_898
@@ -59,6 +60,30 @@ def page_body(records: int, size_bytes: int) -> bytes:
             "Records": shown,
         }
     )
+
+
+@functools.cache
+def aggregated_page_body(user_records: int, size_bytes: int, per_carrier: int) -> bytes:
+    """Make the body of a GetRecords reply whose records are aggregated ones, of so many user records each."""
+    source = random.Random(user_records * size_bytes)
+    carriers = [
+        aggregate(
+            UserRecord(f"customer-{at % 997}", source.randbytes(size_bytes))
+            for at in range(first, first + per_carrier)
+        )
+        for first in range(0, user_records, per_carrier)
+    ]
+    shown = [
+        {
+            "ApproximateArrivalTimestamp": round(_ARRIVED + at / 1000, 3),
+            "Data": base64.b64encode(data).decode(),
+            "EncryptionType": "NONE",
+            "PartitionKey": "a",
+            "SequenceNumber": str(_FIRST_SEQUENCE + at * 16),
+        }
+        for at, data in enumerate(carriers)
+    ]
+    return _encoded({"MillisBehindLatest": 60_000, "NextShardIterator": "aggregated/0/0", "Records": shown})
 
 
 class CannedKinesis(AbstractContextManager["CannedKinesis"]):

@@ -17,6 +17,7 @@ import pytest
 from kinesis_spout import KinesisSpout
 from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.dead_letters.sink_url import open_sink
+from kinesis_spout.kinesis.aggregated_record import UserRecord, aggregate
 from kinesis_spout.record import Record
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
 from tests.kinesis_endpoints import KinesisEndpoint, _kinesis_local_package
@@ -116,6 +117,11 @@ class MicroBatchWorld:
         for start in range(0, len(entries), 500):
             reply = client.put_records(StreamName=self.stream, Records=entries[start : start + 500])
             assert reply.get("FailedRecordCount", 0) == 0, reply
+
+    def put_aggregated(self, payloads: Sequence[str]) -> None:
+        """Put one aggregated record, each of whose user records has its payload as its key."""
+        data = aggregate(UserRecord(payload, payload.encode()) for payload in payloads)
+        self.endpoint.client().put_record(StreamName=self.stream, Data=data, PartitionKey=payloads[0])
 
     def dead_letters(self) -> list[DeadLetter]:
         sink = open_sink(str(self.dead_letters_folder))

@@ -8,6 +8,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -18,10 +19,11 @@ import pyspark
 import pytest
 
 from tests.kinesis_endpoints import REPOSITORY, wait_until
+from tests.spark_classes import quick_java
 
 DRIVER_HOST: Final = "127.0.0.1"
 _MASTER_HOST: Final = "127.0.0.2"
-_QUICK_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_QUICK_JAVA: Final = quick_java(Path(sys.prefix))
 _MASTER_ADDRESS: Final = re.compile(r"Starting Spark master at (spark://\S+)")
 
 APPLICATION_SETTINGS: Final[Mapping[str, str]] = {

@@ -90,6 +90,12 @@ class QueriedStream(EndpointStream):
             assert reply.get("FailedRecordCount", 0) == 0, reply
         return given
 
+    def put_record(self, data: bytes, key: str, explicit_hash_key: str) -> None:
+        """Put one record."""
+        self._client.put_record(
+            StreamName=self.name, Data=data, PartitionKey=key, ExplicitHashKey=explicit_hash_key
+        )
+
     @property
     def arn(self) -> str:
         summary = self._client.describe_stream_summary(StreamName=self.name)

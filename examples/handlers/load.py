@@ -7,6 +7,7 @@ from kinesis_spout.spark import Collector
 
 def load(df: DataFrame, collector: Collector) -> None:
     """Append the orders to a Parquet folder; fail those without an amount."""
-    orders = df.selectExpr("shardId", "sequenceNumber", "get_json_object(cast(data as string), '$.amount') a")
+    amount = "get_json_object(cast(data as string), '$.amount') a"
+    orders = df.selectExpr("shardId", "sequenceNumber", "subSequenceNumber", amount)
     orders.where("a is not null").write.mode("append").parquet("orders.parquet")
     collector.fail(orders.where("a is null"), "no amount")  # only these rows are tried again

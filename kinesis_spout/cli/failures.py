@@ -6,8 +6,8 @@ from typing import Any, Final
 import typer
 from typer.core import TyperGroup
 
+from kinesis_spout.cli.arguments import as_argument
 from kinesis_spout.cli.output import note
-from kinesis_spout.cli.settings import as_argument
 from kinesis_spout.errors import (
     CheckpointUnreadable,
     ConsumerAlive,

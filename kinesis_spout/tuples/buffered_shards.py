@@ -183,8 +183,9 @@ class BufferedShards:
                 self._drop_getter(shard_id)  # with what it has read ahead, which is for a later run
                 return None
             emission = manager.emit(shard_id, sequence, record.partition_key, now)
-            self._consumer.counters.bytes_read += record.size_bytes
-            self._consumer.sharing.read_bytes[shard_id] += record.size_bytes
+            read_bytes = len(record.data) + len(record.partition_key or "")
+            self._consumer.counters.bytes_read += read_bytes
+            self._consumer.sharing.read_bytes[shard_id] += read_bytes
             if emission.deliver or emission.held:
                 record.attempt = emission.attempt
                 retained = self.retained.add(record, sequence, record.size_bytes)

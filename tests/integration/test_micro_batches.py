@@ -363,6 +363,36 @@ def test_a_stopped_query_goes_on_where_it_was_and_handles_nothing_twice(
     assert len(counts) == 99
 
 
+def test_user_records_are_retried_blamed_and_taken_up_again_one_by_one(
+    spark: SparkSession, world: MicroBatchWorld
+) -> None:
+    def act(payload: str, attempt: int) -> None:
+        if payload == "r7" and attempt == 1:
+            raise RetryLater(3600, "much later")
+        if payload == "r50" and attempt == 1:
+            os._exit(3)
+        if payload == "r90":
+            raise Reject("never")
+
+    payloads = texts(120)
+    for start in range(0, 120, 40):
+        world.put_aggregated(payloads[start : start + 40])
+    with world.spout().foreach_record(spark, logging_handler(world.log, act)) as query:
+        while query.counters.acked < 118 or query.counters.dead_lettered < 1:
+            assert not query.awaitTermination(0.05)
+    world.put_aggregated(texts(40, "n"))
+    with world.spout().foreach_record(spark, logging_handler(world.log, act)) as again:
+        again.processAllAvailable()
+
+    assert world.log.attempts("r7") == world.log.attempts("r50") == [1, 2]
+    counts = world.log.counts()
+    assert set(counts) == {*payloads, *texts(40, "n")}
+    assert sum(counts.values()) <= 160 + 2 + 1, "of another task, the record in hand may come twice"
+    (letter,) = world.dead_letters()
+    assert (letter.data, letter.partition_key) == (b"r90", "r90")
+    assert letter.sequence_number.endswith(":10")
+
+
 def test_the_handle_has_the_shape_of_a_streaming_query(spark: SparkSession, world: MicroBatchWorld) -> None:
     world.put(texts(10))
     query = world.spout().foreach_record(spark, logging_handler(world.log), name="bills")

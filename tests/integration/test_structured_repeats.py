@@ -7,13 +7,15 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from shard_state import Position
 from tests.attempts_driver import SPECULATING, Job, WatchedQuery
+from tests.aws_aggregation import aws
 from tests.kinesis_endpoints import REPOSITORY, KinesisEndpoint
 from tests.streams_under_test import read_all
 from tests.structured_queries import (
@@ -21,6 +23,7 @@ from tests.structured_queries import (
     CollectedBatches,
     QueriedStream,
     assert_each_once_in_order,
+    run_available,
     running,
     source_options,
     wait_while_running,
@@ -147,3 +150,63 @@ def test_a_query_that_is_stopped_and_continued_in_a_session_gives_each_row_once(
             put += stream.put_all(f"after {rows}-{number}" for number in range(20))
 
     assert_each_once_in_order([batches[number] for number in sorted(batches)], put)
+
+
+def test_aggregated_records_are_read_apart_by_a_query_that_is_continued_and_by_a_batch_read(
+    spark: SparkSession, moto_server: KinesisEndpoint, tmp_path: Path
+) -> None:
+    """Both of another implementation and of our own sink, whose rows come back as they were written."""
+    stream = QueriedStream(moto_server, 1)
+    options = source_options(
+        moto_server, streamName=stream.name, extraColumns="subSequenceNumber,explicitHashKey"
+    )
+    batches: dict[int, list[UserRow]] = {}
+
+    def collect(frame: DataFrame, number: int) -> None:
+        rows = [UserRow.of(row) for row in frame.collect()]
+        assert batches.setdefault(number, rows) == rows, "a batch that is repeated is the same"
+
+    def run() -> None:
+        run_available(spark, options | {"maxRecordsPerTrigger": "40"}, tmp_path / "checkpoint", collect)
+
+    expected = put_aggregated_by_aws(stream, carriers=2, size=25)
+    run()
+    written = [UserRow(f"key-{number}", f"ours-{number}", number) for number in range(60)]
+    frame = spark.createDataFrame(
+        [(row.key, row.data) for row in written], "partitionKey string, data string"
+    )
+    sink = {name: options[name] for name in ("endpointUrl", "region", "awsAccessKey", "awsSecretKey")}
+    frame.coalesce(1).write.format("kinesis").options(
+        **sink, streamName=stream.name, aggregation="true"
+    ).mode("append").save()
+    run()
+
+    rows = [row for number in sorted(batches) for row in batches[number]]
+    assert rows == expected + written
+    assert all(len(batch) <= 60 for batch in batches.values())
+    read = {name: text for name, text in options.items() if name not in ("pageServerHost", "initialPosition")}
+    again = spark.read.format("kinesis").options(**read).load().collect()
+    assert [UserRow.of(row) for row in again] == rows
+
+
+class UserRow(NamedTuple):
+    key: str
+    data: str
+    sub: int
+    hash_key: str | None = None
+
+    @classmethod
+    def of(cls, row: Row) -> "UserRow":
+        return cls(row.partitionKey, bytes(row.data).decode(), row.subSequenceNumber, row.explicitHashKey)
+
+
+def put_aggregated_by_aws(stream: QueriedStream, *, carriers: int, size: int) -> list[UserRow]:
+    """Put aggregated records made by AWS' own module, and give the rows that they are to be."""
+    rows = [UserRow(f"k{at % 4}", f"theirs-{at}", at % size, str(at)) for at in range(carriers * size)]
+    for start in range(0, len(rows), size):
+        aggregator = aws("aggregator").RecordAggregator()
+        for row in rows[start : start + size]:
+            assert aggregator.add_user_record(row.key, row.data.encode(), row.hash_key) is None
+        key, hash_key, data = aggregator.clear_and_get().get_contents()
+        stream.put_record(data, key, hash_key)
+    return rows

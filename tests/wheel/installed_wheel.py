@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.compiled_pyspark import compile_pyspark
+from tests.spark_classes import keep_classes
 from tests.wheel.documents import REPOSITORY
 
 SECONDS = 1_500
@@ -51,6 +52,7 @@ def installed_wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instal
     _run(installed.program("python"), *pip_install, wheel)
     compile_pyspark(environment)
     _run(installed.program("python"), "-c", IMPORT_ALL)
+    keep_classes(environment)
     yield installed
     shutil.rmtree(folder)  # 1.3 GB, of which pytest would keep three
 

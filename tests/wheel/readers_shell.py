@@ -13,6 +13,7 @@ import boto3
 import pytest
 
 from tests.kinesis_endpoints import _free_port, _kinesis_local_package
+from tests.spark_classes import quick_java
 from tests.wheel import documents
 from tests.wheel.documents import REPOSITORY
 from tests.wheel.installed_wheel import InstalledWheel
@@ -103,7 +104,8 @@ def readers_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[di
 def readers_shell(
     tmp_path: Path, installed_wheel: InstalledWheel, readers_environment: dict[str, str]
 ) -> ReadersShell:
-    return ReadersShell(folder=tmp_path, wheel=installed_wheel, environment=readers_environment)
+    quick = {"SPARK_SUBMIT_OPTS": quick_java(installed_wheel.environment)}
+    return ReadersShell(folder=tmp_path, wheel=installed_wheel, environment=readers_environment | quick)
 
 
 def _client(environment: Mapping[str, str]) -> "KinesisClient":
@@ -129,7 +131,6 @@ def _bare_environment(home: Path) -> dict[str, str]:
         "HOME": str(home),
         "LANG": "C.UTF-8",
         "TERM": "xterm",
-        "SPARK_SUBMIT_OPTS": os.environ["SPARK_SUBMIT_OPTS"],  # what makes a JVM of 20 s cheaper
     }
     return environment | {name: os.environ[name] for name in ("JAVA_HOME",) if name in os.environ}
 

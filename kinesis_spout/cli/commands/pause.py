@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kinesis_spout.cli.each_stream import Streams
 from kinesis_spout.cli.failures import NotFound
 from kinesis_spout.cli.misspelt import check_begun
 from kinesis_spout.cli.output import note
@@ -19,7 +20,7 @@ Shards = Annotated[
 ]
 
 
-@configured()
+@configured(streams=Streams.EACH)
 def pause(ctx: typer.Context, config: SpoutConfig, *, shard: Shards = None) -> None:
     """Hand out nothing more of an application's shards, or of some, until `resume`.
 

@@ -3,6 +3,7 @@
 import base64
 import json as json_text
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -49,14 +50,15 @@ def tail(
     """Print the records of a stream as they come: arrival, shard, partition key, data.
 
     It reads beside all consumers, and takes its share of what each shard gives in a second. Parents of split
-    and merged shards come before their children. Nothing is stored, and aggregated records are shown as one.
+    and merged shards come before their children. Nothing is stored, and aggregated records are taken apart.
     """
     world: World = ctx.obj
     position = _position(start, world.time())
     reader = _Reader(world.stream(config), position, shard or ())
     left = number
     while reader.is_reading and left != 0:
-        for record in reader.read(_PAGE_RECORDS if left is None else min(left, _PAGE_RECORDS)):
+        # An aggregated record may hold more than are left.
+        for record in islice(reader.read(_PAGE_RECORDS if left is None else min(left, _PAGE_RECORDS)), left):
             typer.echo(json_text.dumps(_document(record)) if json else _line(record))
             left = None if left is None else left - 1
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final, Protocol
 
+from kinesis_spout.cli.arguments import as_argument
 from kinesis_spout.cli.each_stream import configs_of
 from kinesis_spout.cli.failures import DeadLettered, PausedTooLong, SparkFailed
 from kinesis_spout.cli.output import note
 from kinesis_spout.cli.runs.stop_signals import Stop
-from kinesis_spout.cli.settings import as_argument
 from kinesis_spout.consumer.pause_reports import pause_text
 from kinesis_spout.errors import KinesisError, KinesisSpoutError
 from kinesis_spout.settings import SpoutConfig

@@ -13,8 +13,8 @@ from rich.live import Live
 from rich.logging import RichHandler
 from rich.text import Text
 
+from kinesis_spout.cli.arguments import as_argument
 from kinesis_spout.cli.output import live_table, plain_lines, printable
-from kinesis_spout.cli.settings import as_argument
 from kinesis_spout.settings.messages import respelled
 from kinesis_spout.workers.worker_log import LINE_FORMAT, LINE_TIME_FORMAT
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from kinesis_spout.cli.output import duration
-from kinesis_spout.consumer.pause_reports import halt_text, pause_text
+from kinesis_spout.consumer.pause_reports import pause_text
 from shard_state import ShardStatus
 
 if TYPE_CHECKING:
@@ -97,10 +97,6 @@ class Reading:
         sources = () if progress is None else progress["sources"]
         behind = max((int(source["metrics"]["maxMsBehindLatest"]) for source in sources), default=None)
         error, pause = query.last_error, query.pause
-        paused = None if pause is None else pause_text(pause)
-        halted = query.paused_shards
-        if paused is None and halted:
-            paused = halt_text(halted, query.stream_name, bounded=query.is_bounded)
         return Snapshot(
             state="paused" if pause is not None and state == "running" else state,
             delivered=counters.delivered,
@@ -116,7 +112,7 @@ class Reading:
             records_outside_shard=counters.records_outside_shard,
             commits=counters.commits,
             last_error=None if error is None else str(error),
-            paused=paused,
+            paused=query.paused_by_operator if pause is None else pause_text(pause),
             shards=tuple(query.shards()),
         )
 

@@ -54,10 +54,8 @@ class GetRecordsReply(msgspec.Struct, rename="pascal", dict=True):
     @cached_property
     def size_bytes(self) -> int:
         """What the data and the keys weigh."""
-        return sum(
-            len(record.data) + (len(record.partition_key.encode()) if record.partition_key else 0)
-            for record in self.records
-        )
+        keys = "".join([record.partition_key or "" for record in self.records])
+        return sum([len(record.data) for record in self.records]) + len(keys.encode())
 
     @property
     def last(self) -> SequenceNumber | None:

@@ -25,6 +25,7 @@ try:
 except ImportError:
     md5_of_key = md5
 
+_MAGIC_BYTES: Final = len(MAGIC)
 _MAX_DIGITS: Final = len(str(2**128 - 1))
 
 
@@ -48,12 +49,14 @@ class HashKeys(NamedTuple):
 
     def have(self, partition_key: bytes) -> bool:
         """Tell whether a partition key, in UTF-8, is of the shard."""
-        return self.first <= md5_of_key(partition_key).digest() <= self.last
+        digest: bytes = md5_of_key(partition_key).digest()
+        return self.first <= digest <= self.last
 
     def have_explicit(self, hash_key: str) -> bool:
         """Tell whether an explicit hash key is of the shard; what is no hash key is of no shard."""
         fits = len(hash_key) <= _MAX_DIGITS and hash_key.isascii() and hash_key.isdigit()
-        return fits and int.from_bytes(self.first) <= int(hash_key) <= int.from_bytes(self.last)
+        first, last = int.from_bytes(self.first), int.from_bytes(self.last)
+        return fits and first <= int(hash_key) <= last
 
 
 class TakenApart(NamedTuple):
@@ -93,12 +96,14 @@ def taken_apart(records: Sequence[Record], hash_keys: HashKeys | None = None) ->
         records: of one shard, as they were decoded. This very list is given back where none is aggregated.
         hash_keys: the shard's, if it is to be counted what lies outside.
     """
-    begins = [at for at, record in enumerate(records) if record.data.startswith(MAGIC)]
-    if not begins:
+    begins = [record.data[:_MAGIC_BYTES] for record in records]
+    if MAGIC not in begins:
         return TakenApart(records)
     found: list[Record] = []
     damaged = outside = done = 0
-    for at in begins:
+    for at, begin in enumerate(begins):
+        if begin != MAGIC:
+            continue
         found += records[done:at]
         done = at + 1
         inside = contents(records[at].data)

@@ -49,8 +49,8 @@ WRITES: Final = (
     option("aggregation", WRITE, FLAG, False,
         aliases=("kinesis.sink.aggregationEnabled", "kinesis.executor.aggregationEnabled"),
         doc="Several rows of one shard in one record, in the KPL's format, for consumers that take them "
-            "apart: the KCL, Firehose, Lambda with AWS' aggregation modules. Reads of this library do not "
-            "yet. Without the permission kinesis:ListShards each row is a record."),
+            "apart: this library, the KCL, Firehose, Lambda with AWS' aggregation modules. "
+            "Without the permission kinesis:ListShards each row is a record."),
     option("aggregationMaxSize", WRITE, size(KIB, MIB), 50 * KIB, setting="aggregate_bytes",
         doc="Bytes in one such record; 50k is the KPL's default. Only with `aggregation`."),
 )  # fmt: skip

@@ -141,17 +141,17 @@ class MicroBatchEngine:
         """Say what the engine is doing, like ``StreamingQuery.status``."""
         running, pause = len(self._running), self._manager.pause
         message = f"Running {running} micro-batches" if running else "Waiting for records to arrive"
-        halted = self._halted_text()
-        if pause is not None or halted is not None:
-            message = (halted or "").capitalize() if pause is None else pause_text(pause).capitalize()
+        said = self.halted_text() if pause is None else pause_text(pause)
+        if said is not None:
+            message = said[0].upper() + said[1:]
         return {
             "message": message,
             "isDataAvailable": any(shard.records for shard in list(self._shards.values())),
             "isTriggerActive": running > 0,
         }
 
-    def _halted_text(self) -> str | None:
-        """Say what an operator has paused; None if that is nothing of this member's."""
+    def halted_text(self) -> str | None:
+        """Say what an operator has paused of this member's shards; None if nothing."""
         with self._consumer.lock:
             halted = self._manager.halted
         config = self._consumer.config

@@ -68,16 +68,6 @@ class SpoutQuery:
         return self._engine.is_done
 
     @property
-    def is_bounded(self) -> bool:
-        """Whether the query ends by itself: it has an `until`."""
-        return self._consumer.config.until is not None
-
-    @property
-    def stream_name(self) -> str:
-        """The stream that it reads."""
-        return self._consumer.config.stream_name
-
-    @property
     def status(self) -> dict[str, Any]:
         """What the query is doing now, or how it ended: message, isDataAvailable, isTriggerActive."""
         if self.isActive:
@@ -152,6 +142,11 @@ class SpoutQuery:
             StoreUnavailable: ZooKeeper cannot be reached.
         """
         return bool(self._consumer.resume_shards(shard_ids))
+
+    @property
+    def paused_by_operator(self) -> str | None:
+        """What an operator has paused of this member's shards, in words; None if nothing."""
+        return self._engine.halted_text()
 
     @property
     def paused_shards(self) -> frozenset[str]:

@@ -4,10 +4,12 @@ import logging
 import threading
 import uuid
 from collections.abc import Callable
-from typing import Any
+from time import monotonic
+from typing import Any, Final
 
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.ports import Ports
+from kinesis_spout.consumer.streams.joint_pauses import pause_all, paused_of_all, resume_all
 from kinesis_spout.consumer.streams.joint_view import JointView, of_stream
 from kinesis_spout.consumer.streams.stream_set import StreamSet
 from kinesis_spout.consumer.streams.streams_ports import StreamsPorts
@@ -20,6 +22,8 @@ from shard_state import Pause, ShardStatus
 
 StartOne = Callable[[SpoutConfig, Ports, str, BatchSlots], SpoutQuery]
 """Starts the query of one stream: its settings, its ports, its name, and where it gets room for its batches."""
+
+_LOOK_SECONDS: Final = 0.05
 
 _log = logging.getLogger(__name__)
 
@@ -101,15 +105,22 @@ class StreamsQuery(SpoutQuery):
 
     @property
     def isActive(self) -> bool:  # noqa: N802
-        """Whether the query runs: it was neither stopped nor ended by an error."""
-        return not self._ended.is_set() and self._streams.error is None
+        """Whether the query runs: it was neither stopped nor ended by an error, and is not done."""
+        return not self._ended.is_set() and self._streams.error is None and not self.is_done
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every stream's query has ended by itself: all of them came up to their `until`."""
+        streams = self.streams
+        return bool(streams) and all(query.is_done for query in streams.values())
 
     @property
     def status(self) -> dict[str, Any]:
         """What the query is doing now, or how it ended: message, isDataAvailable, isTriggerActive."""
         if not self.isActive:
             error = self.exception()
-            ended = f"Terminated with exception: {type(error).__name__}: {error}" if error else "Stopped"
+            by_itself = "Done: came up to its end" if self.is_done else "Stopped"
+            ended = f"Terminated with exception: {type(error).__name__}: {error}" if error else by_itself
             return {"message": ended, "isDataAvailable": False, "isTriggerActive": False}
         each = [query.status for query in self.streams.values()]
         busy = [status for status in each if status["isTriggerActive"]]
@@ -168,6 +179,25 @@ class StreamsQuery(SpoutQuery):
         """End the pauses of all streams now; False if there is none."""
         return self._view.resume()
 
+    def pause_shards(self, *shard_ids: str) -> None:
+        """Pause shards, named ``stream/shardId``, or all streams that are read now; see ``SpoutQuery``."""
+        pause_all(self.streams, shard_ids)
+
+    def resume_shards(self, *shard_ids: str) -> bool:
+        """End pauses of shards, named ``stream/shardId``, or all; see ``SpoutQuery``."""
+        return resume_all(self.streams, shard_ids)
+
+    @property
+    def paused_by_operator(self) -> str | None:
+        """What an operator has paused of the first stream of which something is; None if nothing."""
+        said = (query.paused_by_operator for query in self.streams.values())
+        return next((text for text in said if text is not None), None)
+
+    @property
+    def paused_shards(self) -> frozenset[str]:
+        """The shards that an operator has paused, as ``stream/shardId``; see ``SpoutQuery``."""
+        return paused_of_all(self.streams)
+
     def shards(self) -> list[ShardStatus]:
         """Every known shard of every stream, by ``stream/shardId``, parents before children."""
         return [shard for name, query in self.streams.items() for shard in of_stream(name, query.shards())]
@@ -192,10 +222,13 @@ class StreamsQuery(SpoutQuery):
         """Wait until the query ends; see ``SpoutQuery``."""
         if timeout is not None and timeout <= 0:
             raise InvalidConfig(f"expected a timeout of more than 0 seconds, got {timeout!r}")
-        ended = self._ended.wait(timeout)
-        if ended and self._streams.error is not None:
+        until = None if timeout is None else monotonic() + timeout
+        while not (self._ended.wait(_LOOK_SECONDS) or self.is_done):
+            if until is not None and monotonic() >= until:
+                return False
+        if self._streams.error is not None:
             raise self._streams.error
-        return None if timeout is None else ended
+        return None if timeout is None else True
 
     def processAllAvailable(self) -> None:  # noqa: N802
         """Wait until everything that is in the streams now is finished; see ``SpoutQuery``.

@@ -6,7 +6,7 @@ here with a delivery that acks everything; what the user's handler fails is cut 
 the driver.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import isnan
 from typing import Any, Final, Protocol
@@ -199,7 +199,7 @@ def _index(sub_sequence_number: float | None) -> int | None:
     return int(sub_sequence_number)
 
 
-def _lacking(columns: set[str]) -> InvalidConfig:
+def _lacking(columns: Collection[str]) -> InvalidConfig:
     return InvalidConfig(
         "expected rows with the columns shardId and sequenceNumber, which say which records failed; "
         f"these lack {', '.join(sorted(columns))}"

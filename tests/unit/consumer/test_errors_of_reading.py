@@ -43,7 +43,7 @@ def take_at_last(world: World, spout: RecordSpout) -> str:
             taken.append(emitted)
         return bool(taken)
 
-    world.until(is_here, "a tuple")
+    world.until(is_here, "a tuple", step_seconds=0.5)  # it may be minutes
     spout.ack(taken[0].message_id)
     return str(taken[0].values)
 
@@ -154,7 +154,8 @@ def test_a_refused_listing_is_not_asked_for_again_at_once_because_the_end_of_a_s
                 assert not readers.all_over(), "the children are not known yet"
             return world.clock.monotonic() > until
 
-        world.until(a_minute_is_over, "a minute, while whoever iterates asks whether all is over")
+        what = "a minute, while whoever iterates asks whether all is over"
+        world.until(a_minute_is_over, what, step_seconds=0.25)
         assert 1 <= lister.refused <= 60 / SLOW_SECONDS + 2
 
 

@@ -132,13 +132,16 @@ class World:
         self.until(quiet, lambda: f"{count} tuples and then silence, got {taken}")
         return taken
 
-    def until(self, condition: Callable[[], bool], what: Callable[[], str] | str) -> None:
+    def until(
+        self, condition: Callable[[], bool], what: Callable[[], str] | str, *, step_seconds: float = 0.05
+    ) -> None:
+        """Let the time of this world pass, a step each few milliseconds, until the condition holds."""
         deadline = time.monotonic() + DEADLINE_SECONDS
         while not condition():
             if time.monotonic() > deadline:
                 text = what if isinstance(what, str) else what()
                 raise AssertionError(f"waited {DEADLINE_SECONDS:g} s in vain for {text}")
-            self.clock.advance(0.05)
+            self.clock.advance(step_seconds)
             time.sleep(0.005)
 
     def stored(self, shard_id: str = FIRST) -> Checkpoint:

@@ -122,3 +122,16 @@ def test_a_sink_that_cannot_mark_is_redriven_only_whole_and_only_by_force(client
     assert redrive_all(sink, client, force=True) == Redriven(count=1)
     assert on_stream(client, "orders") == [("k", b"1")]
     assert list(sink.read()) == [letter(1)]
+
+
+def test_a_letter_of_a_user_record_is_redriven_alone_under_its_own_key(client: "KinesisClient") -> None:
+    sink = filled(
+        letter(1, sequence_number="7:0", partition_key="a"),
+        letter(2, sequence_number="7:1", partition_key="b"),
+    )
+    (_, second) = sink.read()
+
+    assert second.message_id.endswith(":7:1")
+    assert redrive(sink, client, [second.message_id]) == Redriven(count=1)
+    assert on_stream(client, second.stream) == [("b", b"2")]
+    assert [each.sequence_number for each in sink.read()] == ["7:0"]

@@ -1,10 +1,7 @@
 """Aggregated records against other implementations: AWS' own module, and bytes that are kept in a file."""
 
 import base64
-import importlib
 import json
-import sys
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_spout.kinesis.aggregated_record import UserRecord, aggregate, take_apart
+from tests.aws_aggregation import aws
 
 VECTORS = json.loads((Path(__file__).parents[2] / "golden" / "aggregated_records.json").read_text())
 
@@ -58,14 +56,3 @@ def test_what_is_aggregated_here_aws_takes_apart(records: list[UserRecord]) -> N
         assert (each["partitionKey"], base64.b64decode(each["data"])) == (record.partition_key, record.data)
         # AWS' module gives a record that has no hash key the first one of the table.
         assert record.explicit_hash_key in (None, each["explicitHashKey"])
-
-
-def aws(name: str) -> Any:
-    """Import a module of AWS' package, which changes ``sys.path`` and has protobuf's code of an older version."""
-    path = list(sys.path)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return importlib.import_module(f"aws_kinesis_agg.{name}")
-    finally:
-        sys.path[:] = path

@@ -14,6 +14,7 @@ from kinesis_spout.errors import (
     Throttled,
     Unavailable,
 )
+from kinesis_spout.kinesis.aggregated_record import UserRecord, take_apart
 from kinesis_spout.testing import InMemoryStream, ManualClock
 from shard_state import Position
 
@@ -216,3 +217,34 @@ def test_threads_may_put_at_the_same_time(stream: InMemoryStream) -> None:
     numbers = [record.sequence for record in stream.records(FIRST)]
     assert len(numbers) == len(set(numbers)) == 800
     assert numbers == sorted(numbers)
+
+
+def test_user_records_are_put_as_one_record_where_the_first_of_them_belongs() -> None:
+    stream = InMemoryStream(shards=2, clock=ManualClock())
+    second = stream.list_shards()[1].shard_id
+    inside = [UserRecord("a", b"one", str(2**128 - 1)), UserRecord("b", b"two")]
+
+    given = stream.put_aggregated(inside)
+
+    (carrier,) = stream.records(second)
+    assert take_apart(carrier.data) == tuple(inside)
+    assert [record.data for record in given] == [b"one", b"two"]
+    assert [str(record.sequence) for record in given] == [
+        f"{carrier.sequence_number}:0",
+        f"{carrier.sequence_number}:1",
+    ]
+    with pytest.raises(ValueError, match="expected at least one user record"):
+        stream.put_aggregated([])
+
+
+def test_what_is_unread_is_counted_in_user_records(stream: InMemoryStream) -> None:
+    first, second = stream.put_aggregated([UserRecord("key", b"one"), UserRecord("key", b"two")])
+    stream.put(b"three", "key")
+
+    for position, expected in (
+        (Position.trim_horizon(), 3),
+        (Position.at(second.sequence), 2),
+        (Position.after(first.sequence), 2),
+        (Position.after(second.sequence), 1),
+    ):
+        assert stream.unread(FIRST, position) == expected

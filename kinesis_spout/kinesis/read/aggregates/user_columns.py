@@ -8,6 +8,7 @@ What is an ordinary record, though it begins like an aggregated one, is said by 
 An aggregated record with nothing in it is no row.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -47,7 +48,7 @@ def with_user_rows(
     suspects = _suspects(columns.data)
     if not suspects:
         return columns, NOTHING
-    gathering = _gathering(columns.data, suspects)
+    gathering = _gathering(suspects)
     users = gathering.rows()
     counts = AggregateCounts(
         aggregates=len(users.carriers),
@@ -58,34 +59,40 @@ def with_user_rows(
     return (_spliced(columns, users) if counts.aggregates else columns), counts
 
 
-def _suspects(data: pa.Array) -> list[int]:
-    """Name the rows that begin like an aggregated record."""
+def _suspects(data: pa.Array) -> dict[int, bytes]:
+    """Give the rows that begin like an aggregated record, with their data."""
     _, offsets_buffer, content_buffer = data.buffers()
     if not content_buffer.size:
-        return []
+        return {}
     content = np.frombuffer(content_buffer, np.uint8)
     offsets = np.frombuffer(offsets_buffer, np.int32)[: len(data) + 1]
     # One look for each record, because most pages have none. (For empty ones behind the content: its last byte.)
     rows = np.flatnonzero(content.take(offsets[:-1], mode="clip") == MAGIC[0])
-    return [row for row in rows.tolist() if data[row].as_buffer()[: len(MAGIC)].to_pybytes() == MAGIC]
+    whole = memoryview(content_buffer)
+    values = (
+        (row, whole[start:end].tobytes())
+        for row, start, end in zip(
+            rows.tolist(), offsets[rows].tolist(), offsets[rows + 1].tolist(), strict=True
+        )
+    )
+    return {row: value for row, value in values if value.startswith(MAGIC)}
 
 
-def _gathering(data: pa.Array, suspects: list[int]) -> Gathering:
+def _gathering(suspects: Mapping[int, bytes]) -> Gathering:
     messages = Messages()
-    for row in suspects:
-        messages.add(row, data[row].as_py())
+    for row, data in suspects.items():
+        messages.add(row, data)
     gathering = Gathering(messages)
     odd = gathering.odd_carriers()
-    return gathering if not odd else _written_anew(data, suspects, odd)
+    return gathering if not odd else _written_anew(suspects, odd)
 
 
-def _written_anew(data: pa.Array, suspects: list[int], odd: set[int]) -> Gathering:
+def _written_anew(suspects: Mapping[int, bytes], odd: set[int]) -> Gathering:
     messages = Messages()
-    for row in suspects:
-        whole = data[row].as_py()
-        records = take_apart(whole) if row in odd else ()
+    for row, data in suspects.items():
+        records = take_apart(data) if row in odd else ()
         if records is not None:
-            messages.add(row, aggregate(records) if row in odd else whole)
+            messages.add(row, aggregate(records) if row in odd else data)
     return Gathering(messages)
 
 

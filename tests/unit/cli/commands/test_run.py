@@ -29,6 +29,7 @@ class QueryInProgress:
         self.counters = Counters()
         self.last_error: Unavailable | None = None
         self.pause: Pause | None = None
+        self.paused_by_operator: str | None = None
         self.lastProgress = (  # as SpoutQuery spells it
             None if lag is None else {"sources": [{"metrics": {"maxMsBehindLatest": lag}}]}
         )

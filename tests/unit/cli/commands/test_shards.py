@@ -1,5 +1,6 @@
 """``shards`` says where each shard stands."""
 
+from kinesis_spout.kinesis.aggregated_record import UserRecord
 from shard_state import SHARD_END, SequenceNumber
 from tests.unit.cli.fake_world import SETTINGS, FakeWorld
 
@@ -121,3 +122,18 @@ def test_a_shard_whose_owner_has_paused_says_so_and_what_to_do() -> None:
     assert (rows[second]["state"], rows[second]["pause"]) == ("ready", None)
     _, err = world.call("shards", *SETTINGS)
     assert "consumer has paused: 97 of the last 100 outcomes are failures; `kinesis-spout resume`" in err
+
+
+def test_behind_the_last_user_record_of_an_aggregate_the_age_is_that_of_the_next_record() -> None:
+    world = FakeWorld(shards=1)
+    (shard_id,) = world.shard_ids
+    read = world.kinesis.put_aggregated([UserRecord("k", b"one"), UserRecord("k", b"two")])
+    world.clock.advance(2)
+    world.kinesis.put(b"unread", "k")
+    world.clock.advance(3)
+
+    world.store(world.consumer(), shard_id, base=read[1].sequence)
+
+    row = by_id(world)[shard_id]
+    assert (row["lag_millis"], row["oldest_unread_millis"]) == (0, 3000)
+    assert row["checkpoint"] == str(read[1].sequence)

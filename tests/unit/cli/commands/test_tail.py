@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from kinesis_spout.errors import StreamNotFound
+from kinesis_spout.kinesis.aggregated_record import UserRecord
 from tests.unit.cli.fake_world import FakeWorld
 
 STREAM = ("--stream", "orders")
@@ -111,3 +112,13 @@ def test_a_place_that_is_none_is_refused_before_anything_is_opened() -> None:
     world = FakeWorld()
     world.call("tail", "--from", "yesterday", *STREAM, exit_code=2)
     assert world.opened == []
+
+
+def test_user_records_are_printed_one_by_one_and_no_more_than_asked_for() -> None:
+    world = FakeWorld(shards=1)
+    records = world.kinesis.put_aggregated(UserRecord("k", payload) for payload in (b"one", b"two", b"three"))
+
+    rows = tailed(world, *BEGINNING, "-n", "2")
+
+    assert [(row["data_text"], row["sub_sequence_number"]) for row in rows] == [("one", 0), ("two", 1)]
+    assert {row["sequence_number"] for row in rows} == {records[0].sequence_number}

@@ -38,6 +38,7 @@ class RunningSpout:
         self.counters.dead_lettered = dead_lettered
         self.last_error: Unavailable | None = None
         self.pause: Pause | None = None
+        self.paused_by_operator: str | None = None
         self.lastProgress = None  # as SpoutQuery spells it
 
     def shards(self) -> list[ShardStatus]:

@@ -71,8 +71,7 @@ def test_the_driver_stops_before_the_record_that_ends_a_shard(world: EngineWorld
     """Executors read the first record only, so that the bound is in a page of the driver's."""
     _, until = put_before_and_after(world)
     diary = Diary()
-    limits = {"max_records_per_slice": 1}
-    at_the_end(world.start(diary, until=until, engine={"records_per_fetch": 100}, **limits))
+    at_the_end(world.start(diary, until=until, engine={"records_per_fetch": 100}, max_records_per_slice=1))
     assert diary.payloads == [f"r{number}" for number in range(30)]
 
 

@@ -5,13 +5,14 @@ Arrivals are dated by the stream's clock, which is set to the machine's, the eng
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from kinesis_spout.testing import ManualClock
 from tests.unit.spark.driver.world import Diary, EngineWorld, KillsWorker
 
-MAXIMUM = {"maximum_record_age_seconds": 3600.0}
+MAXIMUM: dict[str, Any] = {"maximum_record_age_seconds": 3600.0}
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def test_old_records_are_dead_lettered_and_hold_up_nobody(
 ) -> None:
     put_old_and_new(world, 50, "a", "b", "c")
     diary = Diary(b=[ValueError("once")])
-    limits = {"max_records_per_slice": 1} if carried else {}
+    limits: dict[str, Any] = {"max_records_per_slice": 1} if carried else {}
     running = world.start(diary, until="latest", order=order, **limits, **MAXIMUM)
     assert running.query.awaitTermination(60.0)
     assert sorted(diary.payloads) == ["a", "b", "b", "c"]
@@ -65,7 +66,11 @@ def test_old_records_are_skipped_in_one_slice(world: EngineWorld) -> None:
 def test_a_record_that_becomes_too_old_before_its_retry_is_given_up(world: EngineWorld) -> None:
     put_old_and_new(world, 0, "fails", "works")
     diary = Diary(fails=[ValueError("no")] * 1000)
-    settings = {"maximum_record_age_seconds": 2.0, "retry_limit": None, "retry_backoff_seconds": 0.5}
+    settings: dict[str, Any] = {
+        "maximum_record_age_seconds": 2.0,
+        "retry_limit": None,
+        "retry_backoff_seconds": 0.5,
+    }
     running = world.start(diary, until="latest", **settings)
     assert running.query.awaitTermination(60.0)
     (letter,) = world.dead_letters.letters

@@ -251,3 +251,32 @@ def test_state_that_is_stored_with_the_progress_wants_one_stream() -> None:
             door="a topology",
             companion=cast("Companion", object()),
         )
+
+
+def test_a_bounded_query_ends_when_every_stream_has_come_up_to_its_end(world: World) -> None:
+    world.create("orders", "refunds")
+    world.put("orders", "one", "two")
+    world.put("refunds", "one")
+    query = world.start(["orders", "refunds"], until="latest")
+    assert query.awaitTermination(60.0)
+    assert query.is_done
+    assert not query.isActive
+    assert query.status["message"] == "Done: came up to its end"
+    assert world.handled == {("orders", "one"): 1, ("orders", "two"): 1, ("refunds", "one"): 1}
+
+
+def test_shards_are_paused_by_their_stream_or_all_together(world: World) -> None:
+    world.create("orders", "refunds")
+    query = world.start(["orders", "refunds"])
+    first = "orders/shardId-000000000000"
+    query.pause_shards(first)
+    wait_until(lambda: query.paused_shards == {first}, "it is paused")
+    assert query.paused_by_operator == "paused by an operator: 1 shard of orders: shardId-000000000000"
+    world.put("orders", "waits")
+    world.put("refunds", "goes")
+    world.until_handled("refunds", "goes")
+    assert ("orders", "waits") not in world.handled
+    assert query.resume_shards()
+    world.until_handled("orders", "waits")
+    with pytest.raises(InvalidConfig, match="stream/shardId"):
+        query.pause_shards("shardId-000000000000")

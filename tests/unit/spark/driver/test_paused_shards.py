@@ -1,0 +1,54 @@
+"""Shards that an operator has paused, in micro-batches, with everything around them but Spark."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.unit.spark.driver.world import FIRST, SECOND, Diary, EngineWorld
+from tests.zookeeper_server import wait_until
+
+
+@pytest.fixture
+def world() -> Iterator[EngineWorld]:
+    world = EngineWorld(shards=2)
+    yield world
+    world.close()
+
+
+def test_a_shard_paused_before_the_start_is_not_read_until_it_is_resumed(world: EngineWorld) -> None:
+    world.zookeeper.process("operator").group.halt(FIRST)
+    world.put_in(FIRST, "a", "b")
+    world.put_in(SECOND, "c", "d")
+    diary = Diary()
+    running = world.start(diary, until="latest")
+    diary.until(["c", "d"])
+    wait_until(lambda: running.query.lastProgress is not None, "a batch has ended")
+    progress = running.query.lastProgress
+    assert progress is not None
+    assert progress["pausedByOperator"] == [FIRST]
+    assert progress["paused"] is None
+    wait_until(
+        lambda: running.query.status["message"].startswith(
+            f"Paused by an operator: 1 shard of orders: {FIRST}"
+        ),
+        "the status says it",
+    )
+    assert "does not end before" in running.query.status["message"]
+    assert running.query.resume_shards(FIRST)
+    assert running.query.awaitTermination(60.0)
+    assert sorted(diary.payloads) == ["a", "b", "c", "d"]
+
+
+def test_retries_of_a_paused_application_wait_and_go_on_with_their_attempt(world: EngineWorld) -> None:
+    world.put_in(FIRST, "fails once")
+    diary = Diary(**{"fails once": [ValueError("no")]})
+    running = world.start(diary, retry_backoff_seconds=1.0)
+    diary.until(["fails once"])
+    running.query.pause_shards()
+    wait_until(lambda: running.query.paused_shards == {FIRST, SECOND}, "both are paused")
+    world.put_in(SECOND, "later")
+    polls = len(world.getters_opened)
+    running.query.resume_shards()
+    wait_until(lambda: diary.attempts("fails once") == [1, 2], "it is tried again")
+    diary.until(["later"])
+    assert len(world.getters_opened) >= polls
