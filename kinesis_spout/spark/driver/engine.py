@@ -305,7 +305,8 @@ class MicroBatchEngine:
         arrived_at = self._tip.arrived_at
         if arrived_at is None:
             return self._plan_at
-        if not self._tip.is_polling:
+        waits_for_job = self._settings.driver_reads_all and self._running
+        if not self._tip.is_polling and not waits_for_job:
             return arrived_at
         patience = _PATIENCE_WHILE_RUNNING if self._running else 1.0
         return arrived_at + patience * self._settings.gather_seconds

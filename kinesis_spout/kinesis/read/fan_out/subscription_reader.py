@@ -139,6 +139,7 @@ class SubscriptionReader:
         if subscription.closed:
             return
         link = self._links.setdefault(subscription, _Link(subscription=subscription))
+        link.is_put_off = False
         if link.pushed is None and not link.is_subscribing:
             self._connect(link)
 
@@ -174,7 +175,7 @@ class SubscriptionReader:
     def _connected(self, link: _Link, pushed: PushedEvents) -> None:
         link.is_subscribing = False
         now = link.heard_at = self._subscribed_at[link.subscription.shard_id] = self._clock.monotonic()
-        if self._is_over(link):
+        if self._is_over(link) or link.pushed is not None:
             pushed.close()
             return
         self.connections += 1
