@@ -16,8 +16,11 @@ _USER_RECORD_BYTES: Final = 200
 """What the objects of a user record take, roughly."""
 
 
-class Record(msgspec.Struct):
-    """One record of a shard. Not frozen, because that is faster to decode; a handler gets a copy of its own."""
+class Record(msgspec.Struct, gc=False):
+    """One record of a shard. Not frozen, because that is faster to decode; a handler gets a copy of its own.
+
+    The garbage collector passes over it: it holds only what refers to nothing, and there are millions of it.
+    """
 
     data: bytes = msgspec.field(name="Data")
     """The payload, at most 10 MiB."""

@@ -24,8 +24,8 @@ from kinesis_spout.tuples.message_id import MessageId
 from kinesis_spout.tuples.record_spout import Emitted, RecordSpout
 from shard_state import ShardStatus
 
-_REST_SECONDS: Final = 0.02
-"""How long a stream is not asked after it had nothing: as long as a record may come later for it."""
+_REST_SECONDS: Final = 0.001
+"""How long a stream is not asked after it had nothing, for each stream there is: to ask costs 20 µs."""
 
 MakeSpout = Callable[[SpoutConfig, Ports, SpoutListener], RecordSpout]
 
@@ -108,7 +108,7 @@ class StreamSpouts:
                 continue  # it has just ended
             if emitted is not None:
                 return Emitted(f"{name}/{emitted.message_id}", emitted.values)
-            self._rests_until[name] = now + _REST_SECONDS
+            self._rests_until[name] = now + _REST_SECONDS * len(spouts)
         if self.streams.error is not None:
             raise self.streams.error
         return None

@@ -9,7 +9,6 @@ from typing import Any, Unpack
 from kinesis_spout.clock import Clock
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.ports import Ports
-from kinesis_spout.consumer.streams.joint_pauses import pause_all, paused_of_all, resume_all
 from kinesis_spout.consumer.streams.joint_ports import JointPorts
 from kinesis_spout.consumer.streams.streams_ports import StreamsPorts
 from kinesis_spout.errors import InvalidConfig
@@ -148,25 +147,25 @@ class StreamsSpout(RecordSpout):
         """End the pauses now; False if there is none."""
         return self._all.view.resume() if self.config.is_several else super().resume()
 
+    # Pauses by an operator
+
     def pause_shards(self, *shard_ids: str) -> None:
-        """Pause shards, or all; of several streams named ``stream/shardId``; see ``RecordSpout``."""
+        """Pause shards for all members; of several streams as ``stream/shardId``. See ``RecordSpout``."""
         if self.config.is_several:
-            pause_all(self._all.streams.current, shard_ids)
+            self._all.view.pause_shards(shard_ids)
         else:
             super().pause_shards(*shard_ids)
 
     def resume_shards(self, *shard_ids: str) -> bool:
-        """End pauses of shards, or all; of several streams named ``stream/shardId``; see ``RecordSpout``."""
+        """End such pauses; see ``RecordSpout``."""
         if self.config.is_several:
-            return resume_all(self._all.streams.current, shard_ids)
+            return self._all.view.resume_shards(shard_ids)
         return super().resume_shards(*shard_ids)
 
     @property
     def paused_shards(self) -> frozenset[str]:
-        """What an operator has paused; of several streams as ``stream/shardId``; see ``RecordSpout``."""
-        if self.config.is_several:
-            return paused_of_all(self._all.streams.current)
-        return super().paused_shards
+        """The shards that an operator has paused; of several streams as ``stream/shardId``."""
+        return self._all.view.paused_shards if self.config.is_several else super().paused_shards
 
     # Looking in
 

@@ -17,7 +17,7 @@ from kinesis_spout.consumer.open_ports import client_settings
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.settings import SpoutConfig
 from tests.aws import doors, limits, reading, resharding
-from tests.aws.account import COST, NoAccount, check_credentials, ended_by_signals, own_stream
+from tests.aws.account import COST, Ending, NoAccount, check_credentials, ended_by_signals, own_stream
 from tests.aws.check import ENGINES, Check
 from tests.aws.scene import Scene
 
@@ -69,14 +69,14 @@ def main(given: Sequence[str] | None = None) -> int:
         _say(*(each.sentence for each in CHECKS))
         return 0
     try:
-        with ended_by_signals(), tempfile.TemporaryDirectory(prefix="kinesis-spout-aws-") as folder:
-            return _run(told, Path(folder))
+        with ended_by_signals() as ending, tempfile.TemporaryDirectory(prefix="kinesis-spout-aws-") as folder:
+            return _run(told, Path(folder), ending)
     except (NoAccount, InvalidConfig) as error:
         sys.stderr.write(f"{error}\n")
         return 2
 
 
-def _run(told: argparse.Namespace, folder: Path) -> int:
+def _run(told: argparse.Namespace, folder: Path, ending: Ending) -> int:
     if (told.endpoint_url is None) != (told.emulator is None):
         raise NoAccount(
             "expected --endpoint and --emulator together: what is at an endpoint decides what is checked"
@@ -98,7 +98,10 @@ def _run(told: argparse.Namespace, folder: Path) -> int:
             folder=folder,
         )
         scene.wait_active()
-        failed = sum(not _is_as_expected(each, scene, told.emulator, asked) for each in CHECKS)
+        failed = 0
+        for each in CHECKS:
+            failed += not _is_as_expected(each, scene, told.emulator, asked)
+            ending.follow()
     _say(
         f"{failed} of {len(CHECKS)} checks failed."
         if failed

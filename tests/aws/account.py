@@ -104,16 +104,31 @@ def _undisturbed() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+class Ending:
+    """A request to end. Mutable: a signal makes it, at any moment."""
+
+    def __init__(self) -> None:
+        self._number: int | None = None
+
+    def requested(self, number: int, _frame: object) -> None:
+        """Leave whatever is going on."""
+        self._number = number
+        self.follow()
+
+    def follow(self) -> None:
+        """End, if that was requested: what went on may have taken the first try for a failure of its own."""
+        if self._number is not None:
+            raise SystemExit(128 + self._number)
+
+
 @contextmanager
-def ended_by_signals() -> Iterator[None]:
+def ended_by_signals() -> Iterator[Ending]:
     """Turn a request to end into an exception, so that the stream is removed first."""
-
-    def end(number: int, _frame: object) -> None:
-        raise SystemExit(128 + number)
-
-    before = {each: signal.signal(each, end) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    ending = Ending()
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {each: signal.signal(each, ending.requested) for each in signals}
     try:
-        yield
+        yield ending
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)

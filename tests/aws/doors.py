@@ -85,7 +85,16 @@ def _on_spark(scene: Scene) -> None:
 def _session(folder: Path) -> "SparkSession":
     from kinesis_spout.spark import session  # noqa: PLC0415 - PySpark is slow to import, and not always asked for
 
-    return session("kinesis-spout-aws", "local[2]", spark__sql__warehouse__dir=str(folder / "warehouse"))
+    started = session(
+        "kinesis-spout-aws",
+        "local[2]",
+        spark__ui__enabled="false",
+        spark__driver__bindAddress="127.0.0.1",
+        spark__driver__host="127.0.0.1",
+        spark__sql__warehouse__dir=str(folder / "warehouse"),
+    )
+    started.sparkContext.setLogLevel("OFF")
+    return started
 
 
 def _read_in_a_batch(scene: Scene, spark: "SparkSession", wanted: set[str]) -> None:

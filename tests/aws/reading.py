@@ -30,7 +30,8 @@ def _whole(scene: Scene) -> None:
 def _columns(scene: Scene) -> None:
     (last,) = scene.put_numbered("columns", 1)
     records = scene.read_until(scene.getter(), last)
-    getter, rows = scene.getter(), []
+    getter = scene.getter()
+    rows: list[dict[str, Any]] = []
     while len(rows) < len(records):
         rows.extend(getter.read_arrow(10_000).batch.to_pylist())
     expect(

@@ -75,6 +75,43 @@ def test_the_record_door_acks_fails_rejects_and_dead_letters(
     assert letters[b"r8"].error == "ValueError: always"
 
 
+def test_several_streams_are_read_retried_and_read_on_after_a_restart(
+    spark: SparkSession, world: MicroBatchWorld
+) -> None:
+    other = world.endpoint.create_stream(shards=1)
+    streams = [world.stream, f"{other[:-1]}?"]  # one by its name, the other by a pattern
+
+    def put_other(*payloads: str) -> None:
+        for payload in payloads:
+            world.endpoint.client().put_record(StreamName=other, Data=payload.encode(), PartitionKey=payload)
+
+    def act(payload: str, attempt: int) -> None:
+        if payload == "r7" or (payload == "other1" and attempt == 1):
+            raise ValueError("not now")
+
+    handle = logging_handler(world.log, act)
+    world.put(texts(50))
+    put_other("other0", "other1")
+    with world.spout(stream=streams, retry_limit=1).foreach_record(spark, handle) as query:
+        query.processAllAvailable()
+        assert (query.counters.acked, query.counters.dead_lettered) == (51, 1)
+        progress = query.lastProgress
+        assert progress is not None
+        assert {source["description"] for source in progress["sources"]} == {
+            f"Kinesis[{world.stream}]",
+            f"Kinesis[{other}]",
+        }
+    assert world.log.attempts("other1") == [1, 2]
+    assert {(letter.data, letter.stream) for letter in world.dead_letters()} == {(b"r7", world.stream)}
+
+    world.put(["after"])
+    put_other("other2")
+    with world.spout(stream=streams, retry_limit=1).foreach_record(spark, handle) as query:
+        query.processAllAvailable()
+        assert query.counters.delivered == 2, "only what came after the restart"
+    assert world.log.counts()["after"] == world.log.counts()["other2"] == 1
+
+
 def test_a_record_that_comes_at_the_tip_is_handled_without_a_backlog(
     spark: SparkSession, world: MicroBatchWorld
 ) -> None:

@@ -175,6 +175,9 @@ EXPECTED: dict[str, Callable[[ReadersShell, Block], None]] = {
     "logging.basicConfig(": is_quiet,
     "LeaderCareer(": leads_in_turn,
     "class CountWords(StatefulBolt)": prints("2"),
+    "InMemoryStreams(clock=clock)": prints(
+        "orders the first of orders", "refunds-de the first of refunds-de"
+    ),
     "class Mean(WindowedBolt)": prints(
         "[['cellar', 10.0]]", """["read: ValueError: could not convert string to float: 'warm'"]"""
     ),

@@ -1,12 +1,13 @@
 """What is told of several streams together: sums, the first that says something, shards with their stream."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Generic, Protocol, TypeVar
 
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.streams.stream_set import StreamSet
+from kinesis_spout.errors import InvalidConfig
 from shard_state import Pause, ShardStatus
 
 
@@ -35,6 +36,19 @@ class OneStream(Protocol):
 
     def resume(self) -> bool:
         """End a pause."""
+        ...
+
+    def pause_shards(self, *shard_ids: str) -> None:
+        """Pause shards as an operator does; all if none is named."""
+        ...
+
+    def resume_shards(self, *shard_ids: str) -> bool:
+        """End such pauses; all if none is named."""
+        ...
+
+    @property
+    def paused_shards(self) -> frozenset[str]:
+        """The shards that are paused so."""
         ...
 
 
@@ -74,6 +88,45 @@ class JointView(Generic[S]):
         """End the pauses of all streams; False if there is none."""
         resumed = [stream.resume() for stream in self._all]
         return any(resumed)
+
+    def pause_shards(self, shard_ids: Collection[str]) -> None:
+        """Pause shards of some streams, as an operator does; all of all streams if none is named.
+
+        Args:
+            shard_ids: each as ``stream/shardId``.
+
+        Raises:
+            InvalidConfig: one is not a shard of a stream that is read.
+            StoreUnavailable: ZooKeeper cannot be reached.
+        """
+        for stream, of_one in self._addressed(shard_ids):
+            stream.pause_shards(*of_one)
+
+    def resume_shards(self, shard_ids: Collection[str]) -> bool:
+        """End such pauses; raises as ``pause_shards``. Tells whether there was one."""
+        ended = [stream.resume_shards(*of_one) for stream, of_one in self._addressed(shard_ids)]
+        return any(ended)
+
+    @property
+    def paused_shards(self) -> frozenset[str]:
+        """The shards that are paused so, as ``stream/shardId``."""
+        streams = self._streams.current.items()
+        return frozenset(f"{name}/{shard}" for name, stream in streams for shard in stream.paused_shards)
+
+    def _addressed(self, shard_ids: Collection[str]) -> list[tuple[S, list[str]]]:
+        """Give the streams that are meant, each with its shards; all streams without any if none is named."""
+        streams = self._streams.current
+        if not shard_ids:
+            return [(stream, []) for stream in streams.values()]
+        addressed: dict[str, list[str]] = {}
+        for shard_id in shard_ids:
+            name, _, of_one = shard_id.partition("/")
+            if name not in streams or not of_one:
+                raise InvalidConfig(
+                    f"expected a shard as stream/shardId, of one of {', '.join(sorted(streams))}, got {shard_id!r}"
+                )
+            addressed.setdefault(name, []).append(of_one)
+        return [(streams[name], of_one) for name, of_one in addressed.items()]
 
     @property
     def last_error(self) -> Exception | None:

@@ -40,7 +40,8 @@ class StreamSet(Generic[T]):
         retired: called before that with what was made of a stream that is gone while others are read.
         ended: gives the error that a stream has ended with; None while it has not.
         share: told how many streams there are now, so that each has its share of what all have together.
-        failed: called once, on the thread that watches, when ``error`` ends all of it.
+        is_done: tells whether a stream has come up to the end that its settings give it.
+        over: called once, on the thread that watches, when ``error`` ends all of it, or all is done.
     """
 
     def __init__(
@@ -53,7 +54,8 @@ class StreamSet(Generic[T]):
         retired: Callable[[T], None],
         ended: Callable[[T], BaseException | None],
         share: Callable[[T, int], None],
-        failed: Callable[[], None] = lambda: None,
+        is_done: Callable[[T], bool] = lambda _: False,
+        over: Callable[[], None] = lambda: None,
     ) -> None:
         self._config = config
         self._ports = ports
@@ -62,7 +64,8 @@ class StreamSet(Generic[T]):
         self._retired = retired
         self._ended = ended
         self._share = share
-        self._failed = failed
+        self._is_done = is_done
+        self._over = over
         self._found = FoundStreams(config, ports)
         self._lock = threading.Lock()
         """Guards the three below."""
@@ -88,6 +91,11 @@ class StreamSet(Generic[T]):
     def may_find_others(self) -> bool:
         """Whether a pattern may find streams that are not there yet."""
         return self._found.has_patterns
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all streams have come up to the end that their settings give them."""
+        return bool(self._current) and all(map(self._is_done, self._current.values()))
 
     # The start and the end
 
@@ -210,7 +218,7 @@ class StreamSet(Generic[T]):
             self._look_at = self._ports.clock.monotonic() + self._config.stream_list_interval_seconds
 
     def _watch(self) -> None:
-        while not self._closed and self.error is None:
+        while not self._closed and self.error is None and not self.is_done:
             try:
                 self.tend()
             except Exception as error:  # noqa: BLE001 - whatever ended the thread must reach the user
@@ -218,8 +226,8 @@ class StreamSet(Generic[T]):
                 break
             self._wake.wait(_LOOK_SECONDS)
             self._wake.clear()
-        if self.error is not None:
-            self._failed()
+        if not self._closed:
+            self._over()
 
     def _close_ended(self, made: T) -> None:
         try:

@@ -22,8 +22,8 @@ _NO_METADATA: Final = (
 )
 _RETRIES: Final = "throttles and failures of Kinesis are waited out by themselves; leave it out"
 _CREDENTIALS: Final = (
-    "credentials are found by boto3's rules (environment, profile, instance role), or given as awsAccessKey "
-    "and awsSecretKey, or as roleArn"
+    "credentials are found by boto3's rules (environment, profile, instance role), or given as awsProfile, as "
+    "awsAccessKey and awsSecretKey, or as roleArn"
 )
 
 HINTS: Final = {

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.ports import Ports
-from kinesis_spout.consumer.streams.joint_pauses import pause_all, paused_of_all, resume_all
 from kinesis_spout.consumer.streams.joint_view import JointView, of_stream
 from kinesis_spout.consumer.streams.stream_set import StreamSet
 from kinesis_spout.consumer.streams.streams_ports import StreamsPorts
@@ -52,7 +51,8 @@ class StreamsQuery(SpoutQuery):
             retired=self._retire,
             ended=_ended_with,
             share=SpoutQuery.share_memory,
-            failed=self._end_all,
+            is_done=_is_done,
+            over=self._end_all,
         )
         self._view = JointView(self._streams)
 
@@ -69,8 +69,9 @@ class StreamsQuery(SpoutQuery):
         self._view.left(query)
 
     def _end_all(self) -> None:
-        """Stop all streams, as one has ended with an error that is the query's."""
-        _log.error("the query %s ends, for one of its streams has: %s", self._name, self._streams.error)
+        """Stop all streams, as all are done, or one has ended with an error that is the query's."""
+        if self._streams.error is not None:
+            _log.error("the query %s ends, for one of its streams has: %s", self._name, self._streams.error)
         try:
             self._stop()
         except KinesisSpoutError as error:
@@ -105,14 +106,23 @@ class StreamsQuery(SpoutQuery):
 
     @property
     def isActive(self) -> bool:  # noqa: N802
-        """Whether the query runs: it was neither stopped nor ended by an error, and is not done."""
-        return not self._ended.is_set() and self._streams.error is None and not self.is_done
+        """Whether the query runs: it was neither stopped nor ended by an error, nor has it come up to its end."""
+        return not self._ended.is_set() and self._streams.error is None
 
     @property
     def is_done(self) -> bool:
-        """Whether every stream's query has ended by itself: all of them came up to their `until`."""
-        streams = self.streams
-        return bool(streams) and all(query.is_done for query in streams.values())
+        """Whether every stream has come up to the query's `until`; see ``SpoutQuery``."""
+        return self._ended.is_set() and self._streams.is_done
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the query ends by itself: it has an `until`."""
+        return self._config.until is not None
+
+    @property
+    def stream_name(self) -> str:
+        """The streams that it reads, as they were given."""
+        return self._config.stream
 
     @property
     def status(self) -> dict[str, Any]:
@@ -151,7 +161,12 @@ class StreamsQuery(SpoutQuery):
         told.sort(key=lambda progress: str(progress["timestamp"]))
         if told:
             sources = [of_one[-1]["sources"][0] for of_one in by_stream if of_one]
-            told[-1] |= {"totals": totals_of(self.counters), "sources": sources}
+            paused = sorted(self.paused_shards)
+            told[-1] |= {
+                "totals": totals_of(self.counters),
+                "sources": sources,
+                "pausedByOperator": paused,
+            }
         return told
 
     @property
@@ -180,12 +195,15 @@ class StreamsQuery(SpoutQuery):
         return self._view.resume()
 
     def pause_shards(self, *shard_ids: str) -> None:
-        """Pause shards, named ``stream/shardId``, or all streams that are read now; see ``SpoutQuery``."""
-        pause_all(self.streams, shard_ids)
+        """Pause shards, named as ``stream/shardId``, for all members; all of all streams if none is named.
+
+        See ``SpoutQuery``.
+        """
+        self._view.pause_shards(shard_ids)
 
     def resume_shards(self, *shard_ids: str) -> bool:
-        """End pauses of shards, named ``stream/shardId``, or all; see ``SpoutQuery``."""
-        return resume_all(self.streams, shard_ids)
+        """End such pauses; see ``SpoutQuery``."""
+        return self._view.resume_shards(shard_ids)
 
     @property
     def paused_by_operator(self) -> str | None:
@@ -196,7 +214,7 @@ class StreamsQuery(SpoutQuery):
     @property
     def paused_shards(self) -> frozenset[str]:
         """The shards that an operator has paused, as ``stream/shardId``; see ``SpoutQuery``."""
-        return paused_of_all(self.streams)
+        return self._view.paused_shards
 
     def shards(self) -> list[ShardStatus]:
         """Every known shard of every stream, by ``stream/shardId``, parents before children."""
@@ -265,6 +283,10 @@ class StreamsQuery(SpoutQuery):
             f"StreamsQuery(name={self._name!r}, stream={self._config.stream!r}, app={self._config.app!r}, "
             f"status={self.status['message']!r})"
         )
+
+
+def _is_done(query: SpoutQuery) -> bool:
+    return query.is_done
 
 
 def _ended_with(query: SpoutQuery) -> BaseException | None:

@@ -1,5 +1,30 @@
+import json
+from typing import Any
+
+import pytest
+from botocore.awsrequest import AWSResponse
+
 from kinesis_spout.consumer.open_ports import client_settings
+from kinesis_spout.kinesis import KinesisShardLister, PollingShardGetter
 from kinesis_spout.settings import SpoutConfig
+from shard_state import Position
+
+ARN = "arn:aws:kinesis:eu-west-1:222222222222:stream/orders"
+ANSWERS = {
+    "ListShards": {"Shards": []},
+    "GetShardIterator": {"ShardIterator": "there"},
+    "GetRecords": {"Records": [], "NextShardIterator": "there", "MillisBehindLatest": 0},
+}
+
+
+class Body:
+    """What urllib3 gives botocore to read from."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def stream(self) -> Any:
+        yield self._content
 
 
 def test_every_setting_about_kinesis_reaches_the_client() -> None:
@@ -26,7 +51,53 @@ def test_every_setting_about_kinesis_reaches_the_client() -> None:
     assert settings.sts_endpoint_url == "https://sts.example"
 
 
+def test_the_way_to_kinesis_reaches_the_client() -> None:
+    settings = client_settings(
+        SpoutConfig.of(
+            stream="orders",
+            app="billing",
+            aws_profile="me",
+            ca_bundle="/etc/ca.pem",
+            proxy_url="http://me:hush@proxy:3128",
+        )
+    )
+    assert (settings.profile, settings.ca_bundle) == ("me", "/etc/ca.pem")
+    assert settings.proxy_url == "http://me:hush@proxy:3128"
+    assert "hush" not in repr(settings)
+
+
 def test_what_is_not_set_is_left_to_boto3_and_the_defaults() -> None:
     settings = client_settings(SpoutConfig.of(stream="orders", app="billing"))
     assert settings.region is None
     assert settings.role_session_name == "kinesis-spout"
+
+
+def test_calls_about_a_stream_of_another_account_name_it_and_go_to_its_region(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    config = SpoutConfig.of(stream=ARN, app="billing", aws_access_key_id="a", aws_secret_access_key="b")
+    client = client_settings(config).create()
+    asked: list[Any] = []
+
+    def answer(*, request: Any, **_event: Any) -> Any:
+        asked.append(request)
+        operation = request.headers["X-Amz-Target"].decode().rpartition(".")[2]
+        body: Any = Body(json.dumps(ANSWERS[operation]).encode())
+        headers: Any = {"content-type": "application/x-amz-json-1.1"}
+        return AWSResponse(request.url, 200, headers, body)
+
+    client.meta.events.register("before-send.kinesis", answer)
+    lister = KinesisShardLister(client, ARN)
+    getter = PollingShardGetter(
+        client, stream=ARN, shard_id="s", position=Position.trim_horizon(), lister=lister
+    )
+
+    assert lister.list_shards() == []
+    assert getter.read(10).records == []
+    assert len(asked) == 3
+    for request in asked:
+        assert json.loads(request.body)["StreamARN"] == ARN
+        assert ".eu-west-1." in request.url
+        assert "/eu-west-1/kinesis/aws4_request" in request.headers["Authorization"].decode()
+    client.close()

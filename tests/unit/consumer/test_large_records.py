@@ -39,7 +39,8 @@ def test_they_are_retried_dead_lettered_and_redriven_whole_with_the_smallest_buf
     for data in LARGEST:
         world.stream.put(data)
     spout = world.spout(scheme="raw", order="key", max_buffered_bytes=10 * 1024 * 1024, retry_limit=1)
-    acked, failed = set(), 0
+    acked: set[bytes] = set()
+    failed = 0
     while len(acked) < 2 or failed < 2:
         (emitted,) = world.take(spout, 1)
         assert emitted.values.partition_key is None

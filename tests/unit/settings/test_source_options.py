@@ -293,6 +293,13 @@ def test_a_write_takes_one_stream() -> None:
         ({"stsEndpoint": "https://sts.example"}, "roleArn"),
         ({"roleArn": "reader"}, "roleArn"),
         ({"roleArn": ROLE, "roleSessionName": "a b"}, "roleSessionName"),
+        ({"awsProfile": "me", "awsAccessKey": "hush", "awsSecretKey": "hush"}, "awsProfile"),
+        ({"proxyUrl": "proxy:3128"}, "proxyUrl"),
+        ({"proxyUrl": "http://me:hush@proxy"}, "proxyUrl"),
+        ({"proxyUrl": "http://me:hush@proxy:port"}, "proxyUrl"),
+        ({"proxyUrl": "http://me:hush@proxy:3128/path"}, "proxyUrl"),
+        ({"proxyUrl": "socks5://me:hush@proxy:1080"}, "proxyUrl"),
+        ({"caBundle": ""}, "caBundle"),
         ({"endpointUrl": "localhost:4566"}, "endpointUrl"),
         ({"endpointUrl": "http://localhost:port"}, "endpointUrl"),
         ({"endpointUrl": "http://me:hush@localhost"}, "endpointUrl"),
@@ -308,15 +315,24 @@ def test_settings_that_cannot_reach_kinesis_are_refused(options: dict[str, str],
     assert "hush" not in message
 
 
+def test_a_profile_a_proxy_and_authorities_travel_to_the_executors_from_every_door() -> None:
+    given = {"awsProfile": "me", "proxyUrl": "http://proxy:3128/", "caBundle": "/etc/ca.pem"}
+    for options in (stream_read(**given), batch_read(**given), WriteOptions.of(given)):
+        client = pickle.loads(pickle.dumps(options)).client
+        assert (client.profile, client.proxy_url) == ("me", "http://proxy:3128/")
+        assert client.ca_bundle == "/etc/ca.pem"
+
+
 def test_secrets_are_in_no_text() -> None:
     secrets = {
         "awsAccessKey": "hush1", "awsSecretKey": "hush2", "sessionToken": "hush3",
-        "roleArn": ROLE, "roleExternalId": "hush4",
+        "roleArn": ROLE, "roleExternalId": "hush4", "proxyUrl": "http://me:hush5@proxy:3128",
     }  # fmt: skip
     for options in (stream_read(**secrets), batch_read(**secrets), WriteOptions.of(secrets)):
         client = options.client
         assert (client.access_key, client.secret_key) == ("hush1", "hush2")
         assert (client.session_token, client.role_external_id) == ("hush3", "hush4")
+        assert client.proxy_url == "http://me:hush5@proxy:3128"
         assert "hush" not in repr(options)
         assert "hush" not in str(options)
 

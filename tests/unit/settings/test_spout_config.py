@@ -164,6 +164,13 @@ def test_secrets_show_in_no_refusal(name: str) -> None:
     assert "'***'" in message
 
 
+def test_a_proxy_that_is_none_is_refused_without_showing_it() -> None:
+    assert refusal(proxy_url="me:hush@proxy") == (
+        "proxy_url: expected http://host:port or https://host:port, with user:password@ before the host if need "
+        "be, or none, got '***'"
+    )
+
+
 def test_a_lone_session_token_is_refused_without_showing_it() -> None:
     assert refusal(aws_session_token="t0ken") == (
         "aws_session_token: expected none without aws_access_key_id, got '***'"

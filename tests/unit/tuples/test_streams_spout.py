@@ -188,6 +188,29 @@ class TestReading:
         assert seen == {b"orders", b"refunds"}
 
 
+class TestPausesByAnOperator:
+    def test_one_stream_or_all_may_be_paused(self, world: World) -> None:
+        for name in ("orders", "refunds"):
+            world.streams.create(name)
+        spout = world.spout("orders,refunds").open()
+        world.pass_time(spout, 2.0)
+        spout.pause_shards("refunds/shardId-000000000000")
+        world.put("orders", b"one")
+        world.put("refunds", b"two")
+        assert payloads(world.pass_time(spout, 5.0)) == [b"one"]
+        assert spout.paused_shards == {"refunds/shardId-000000000000"}
+        assert spout.resume_shards()
+        assert payloads(world.pass_time(spout, 5.0)) == [b"two"]
+
+    def test_a_shard_of_no_stream_is_refused(self, world: World) -> None:
+        world.streams.create("orders")
+        world.streams.create("refunds")
+        spout = world.spout("orders,refunds").open()
+        for shard_id in ("shardId-000000000000", "parcels/shardId-000000000000"):
+            with pytest.raises(InvalidConfig, match="of one of orders, refunds"):
+                spout.pause_shards(shard_id)
+
+
 class TestMemory:
     def test_what_all_may_keep_is_divided(self, world: World) -> None:
         for name in ("orders", "refunds"):
