@@ -123,7 +123,7 @@ class PushedFakeStream(FakeStream):
     """The stream in memory, read by the fan-out getter over HTTP from a service that pushes it."""
 
     def __init__(self, shards: int, server: FanOutServer, opened: ExitStack) -> None:
-        self.clock = LeapingClock()  # type: ignore[assignment] - sockets need real time to pass
+        self.clock = LeapingClock()  # type: ignore[assignment]  # sockets need real time
         self.stream = InMemoryStream(shards=shards, clock=self.clock)
         self.name = self.stream.name
         self.service = serve(self.stream, server, opened)

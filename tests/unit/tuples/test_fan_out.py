@@ -19,7 +19,7 @@ class Pushed(World):
 
     def __init__(self, server: FanOutServer, opened: ExitStack) -> None:
         super().__init__()
-        self.clock = LeapingClock()  # type: ignore[assignment] - sockets need real time to pass
+        self.clock = LeapingClock()  # type: ignore[assignment]  # sockets need real time
         self.stream = InMemoryStream("orders")
         self.service: FanOutService = serve(self.stream, server, opened)
         self.open_getter = subscribed(self.stream, server, opened, clock=self.clock).getter

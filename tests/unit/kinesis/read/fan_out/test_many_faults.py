@@ -87,18 +87,23 @@ def test_each_record_comes_once_and_in_order_whatever_happens_to_subscriptions_d
                 still_open = [shard.shard_id for shard in stream.list_shards() if not shard.closed]
                 stream.split(drawn.choice(still_open))
             world.look()
-            fault_seen = service.counts.total() + len(service.subscriptions)
-            wait_until(
-                lambda seen=fault_seen: (  # type: ignore[misc]
-                    world.look() or service.counts.total() + len(service.subscriptions) > seen
-                ),
-                "the fault, or a renewal",
-            )
+            seen = service.counts.total() + len(service.subscriptions)
+
+            def has_more(seen: int = seen) -> bool:
+                world.look()
+                return service.counts.total() + len(service.subscriptions) > seen
+
+            wait_until(has_more, "the fault, or a renewal")
         wanted = {
             shard.shard_id: [record.sequence_number for record in stream.records(shard.shard_id)]
             for shard in stream.list_shards()
         }
-        wait_until(lambda: world.look() or world.read == wanted, "every record")  # type: ignore[func-returns-value]
+
+        def has_all() -> bool:
+            world.look()
+            return world.read == wanted
+
+        wait_until(has_all, "every record")
         connections = sum(member.reader.connections for member in members)
     print(f"{connections} connections; {dict(service.counts + world.done)}")  # noqa: T201 - with -s
     assert connections > FAULTS
