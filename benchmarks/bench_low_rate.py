@@ -44,6 +44,8 @@ _SETTLE_SECONDS: Final = 8.0
 """Until polls have become rare."""
 _STEADY_WARM_UP_SECONDS: Final = 60.0
 """A job costs three times as much in the first 15 s, because the JVM compiles what it runs."""
+_WARM_UP_SECONDS: Final = 2.0
+"""Of the plain-Python door."""
 _DEADLINE_SECONDS: Final = 120.0
 _FORM: Final = struct.Struct("d")
 
@@ -56,6 +58,7 @@ def figures(*, quick: bool) -> Iterator[Figure]:
         warm_up, seconds = (_SETTLE_SECONDS, 8.0) if quick else (_STEADY_WARM_UP_SECONDS, 25.0)
         for mode in ("polling", "efo"):
             yield from _steady(bench, mode, warm_up, seconds)
+            yield from _without_spark(bench, mode, seconds)
         yield from _many(bench, rounds=2 if quick else 4, seconds=8.0 if quick else 15.0)
 
 
@@ -177,6 +180,38 @@ def _steady(bench: _Bench, mode: str, warm_up_seconds: float, seconds: float) ->
         value=found[int(len(found) * 0.99)] * 1e3,
         unit="ms",
         at_most=MOST_GOAL_MILLIS,
+    )
+
+
+def _without_spark(bench: _Bench, mode: str, seconds: float) -> Iterator[Figure]:
+    """Yield how long the records of a steady trickle take in the plain-Python door, polled or pushed."""
+    stream = f"shards-{FEW_SHARDS}-plain-{mode}"
+    settings = spout_config(
+        bench.kinesis.settings, stream, bench.place, app=f"plain-{mode}", consumer_mode=mode
+    )
+    spawn = multiprocessing.get_context("spawn")
+    found: list[float] = []
+    with KinesisSpout(settings).open() as spout:
+        putting = spawn.Process(
+            target=_put_steadily, args=(bench.kinesis.url, stream, _WARM_UP_SECONDS + seconds), daemon=True
+        )
+        putting.start()
+        before, began = time.process_time(), time.monotonic()
+        while putting.is_alive():
+            emitted = spout.next_tuple()
+            if emitted is None:
+                time.sleep(0.002)
+                continue
+            found.append(time.time() - emitted.values.arrival_timestamp)
+            spout.ack(emitted.message_id)
+        used = (time.process_time() - before) / (time.monotonic() - began)
+    kept = sorted(found[int(_WARM_UP_SECONDS * RATE) :])
+    name = f"{RATE} records/s over {FEW_SHARDS} shards, no Spark, {'pushed' if mode == 'efo' else 'polled'}"
+    yield Figure(
+        what=f"{name}: put to handled, p50",
+        value=statistics.median(kept) * 1e3,
+        unit="ms",
+        note=f"p99 {kept[int(len(kept) * 0.99)] * 1e3:.1f}, {used:.2f} cores, {len(kept)} records",
     )
 
 
