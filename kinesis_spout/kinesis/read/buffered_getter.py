@@ -71,6 +71,7 @@ class BufferedShardGetter:
         self.millis_behind_latest: int | None = None
         """Of the last page fetched; None before the first."""
         self._tip_seen_at: float | None = None
+        getter.when_ready(self._came)
         prefetcher.submit(self._fetch, getter.ready_at)
 
     def poll(self) -> Record | None:
@@ -142,6 +143,11 @@ class BufferedShardGetter:
             self._closed = True
             self._records.clear()
             self._bytes = 0
+        self._getter.close()
+
+    def _came(self) -> None:
+        """Fetch at once what was pushed. Called on any thread."""
+        self._prefetcher.hasten(self._fetch)
 
     def _fetch(self) -> float | None:
         """Fetch a page, on a thread of the prefetcher. See ``prefetcher.Fetch``."""
@@ -158,7 +164,7 @@ class BufferedShardGetter:
             page = self._getter.read(limit)
         except Exception as error:  # noqa: BLE001 - not hidden: retried visibly, or raised by the next poll
             return self._failed(error)
-        if self.last_error is not None or self.millis_behind_latest is None:
+        if not page.says_nothing and (self.last_error is not None or self.millis_behind_latest is None):
             self._worked()
         if page.damaged_aggregates or page.records_outside_shard:
             self._odd(page)
@@ -177,19 +183,23 @@ class BufferedShardGetter:
         with self._lock:
             if self._closed:
                 return None
-            self.last_error = None
-            self.millis_behind_latest = page.millis_behind_latest
+            if not page.says_nothing:
+                self.last_error = None
+                self.millis_behind_latest = page.millis_behind_latest
             self._records.extend(page.records)
             self._records_in_one = max(1, len(page.records) // (page.kinesis_records or MAX_RECORDS))
             self._bytes += sum(record.size_bytes for record in page.records)
             if page.at_end:
                 self._last_page = page
                 return None
-            idle = not page.records and not page.millis_behind_latest
-            if idle:
-                self._tip_seen_at = begun_at
+            idle = page.says_nothing or (not page.records and not page.millis_behind_latest)
+            if idle and not page.says_nothing:
+                self._tip_seen_at = begun_at if page.pushed_at is None else self._wall_clock(page.pushed_at)
         earliest = self._clock.monotonic() + self._idle_seconds if idle else 0.0
         return max(self._getter.ready_at, earliest)
+
+    def _wall_clock(self, monotonic: float) -> float:
+        return self._clock.time() - (self._clock.monotonic() - monotonic)
 
     def _is_half_empty(self) -> bool:
         return len(self._records) <= self._max_records // 2 and self._bytes <= self._max_bytes // 2

@@ -41,6 +41,10 @@ class Pacing:
         self._last_bytes = size_bytes
         self.ready_at = started + max(MIN_INTERVAL_SECONDS, size_bytes / BYTES_PER_SECOND)
 
+    def pushed(self) -> None:
+        """Note that something came without a call, which no limit holds for."""
+        self._failures = 0
+
     def failed(self, now: float, error: KinesisSpoutError) -> None:
         """Note a call that failed at ``now``."""
         self._failures += 1
