@@ -6,12 +6,11 @@ by itself shows only without: so the benchmarks that read a backlog lift the lim
 ``python -m read_limits`` is the daemon that forks Spark's Python workers; they read without limits then.
 """
 
-import sys
 from typing import Final
 
 from pyspark import daemon
 
-from kinesis_spout.kinesis.read import pacing
+from kinesis_spout.kinesis.pace import Pace
 
 UNPACED_WORKERS: Final = {"spark.python.daemon.module": "read_limits"}
 """The setting of a session whose workers read without limits; this folder must be on their ``PYTHONPATH``."""
@@ -19,8 +18,7 @@ UNPACED_WORKERS: Final = {"spark.python.daemon.module": "read_limits"}
 
 def lift_read_limits() -> None:
     """Let this process read a shard as often and as fast as it can."""
-    pacing.MIN_INTERVAL_SECONDS = 0.0  # type: ignore[misc]
-    pacing.BYTES_PER_SECOND = sys.maxsize  # type: ignore[misc]
+    Pace.seconds_for = lambda _pace, _size_bytes: 0.0  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

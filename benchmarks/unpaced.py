@@ -1,7 +1,5 @@
 """``format("kinesis")`` without Kinesis' read limits; see ``read_limits`` for why."""
 
-import dataclasses
-import sys
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceStreamReader
@@ -26,5 +24,4 @@ class UnpacedKinesis(KinesisDataSource):
     def streamReader(self, schema: "StructType") -> DataSourceStreamReader:  # noqa: ARG002, N802
         """Called in the reader's process, where the limits are kept."""
         lift_read_limits()
-        options = StreamReadOptions.of(dict(self.options))
-        return KinesisStreamReader(dataclasses.replace(options, max_fetch_bytes_per_second=sys.maxsize))
+        return KinesisStreamReader(StreamReadOptions.of(dict(self.options)))

@@ -18,6 +18,8 @@ class KnownShards:
         self._lineage = Lineage()
         self._phases: dict[str, ShardPhase] = {}
         """Of the shards that this consumer does not own."""
+        self._children_wait = False
+        """Whether shards were found to be over, and their children were not released for it yet."""
 
     def listed(
         self, shards: Iterable[Shard], stored: Mapping[str, Checkpoint], owned: Container[str]
@@ -35,6 +37,7 @@ class KnownShards:
 
     def to_acquire(self) -> list[Shard]:
         """Name the shards to try to own now. See ``StateManager.to_acquire``."""
+        self._release_waiting()
         # Asked again: a list may have said meanwhile that a shard of unknown lineage has unfinished parents.
         free = self._lineage.free(self._over())
         return parents_first(
@@ -55,7 +58,8 @@ class KnownShards:
         """Note that a shard was found to be over when it was acquired."""
         self._lineage.stored.add(shard_id)
         self._step(shard_id, ShardEvent.FOUND_OVER)
-        self._release_children()
+        # Once for all that are found: it looks at every shard, and after a takeover thousands may be over.
+        self._children_wait = True
 
     def given_up(self, phases: Mapping[str, ShardPhase]) -> None:
         """Take back shards that this consumer owns no more, each with its phase."""
@@ -65,13 +69,19 @@ class KnownShards:
 
     def phase(self, shard_id: str) -> ShardPhase:
         """Tell the phase of a shard that this consumer does not own."""
+        self._release_waiting()
         return self._phases[shard_id]
 
     def parents_first(self) -> list[Shard]:
         """Give every known shard, parents before children."""
         return parents_first(self._lineage.shards.values())
 
+    def _release_waiting(self) -> None:
+        if self._children_wait:
+            self._release_children()
+
     def _release_children(self) -> None:
+        self._children_wait = False
         for shard_id in self._lineage.free(self._over()):
             self._step(shard_id, ShardEvent.PARENTS_OVER)
 

@@ -7,7 +7,7 @@ that grows with the number of shards: however many shards are idle, looking at t
 of one processor, and a busy shard's records cost nothing more for them.
 """
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from typing import Final
 
 RECORDS_PER_TURN: Final = 32
@@ -23,7 +23,7 @@ class RoundRobin:
     def __init__(self) -> None:
         self._ready: OrderedDict[str, None] = OrderedDict()
         """In the order of whose turn is next."""
-        self._resting: deque[tuple[float, str]] = deque()
+        self._resting: OrderedDict[str, float] = OrderedDict()
         """Behind those: who rests, and until when, the soonest first."""
         self._taken = 0
         """Records of the present turn."""
@@ -32,29 +32,25 @@ class RoundRobin:
         return len(self._ready) + len(self._resting)
 
     def __contains__(self, member: str) -> bool:
-        return member in self._ready or any(member == resting for _, resting in self._resting)
+        return member in self._ready or member in self._resting
 
     def add(self, member: str) -> None:
         """Let a member take part, last in the present round. One that does keeps its turn, and rests no more."""
-        self._wake(member)
+        self._resting.pop(member, None)
         self._ready.setdefault(member)
 
     def remove(self, member: str) -> None:
         """Let a member take part no more; unknown ones are passed over."""
         if member == next(iter(self._ready), None):
             self._taken = 0
-        self._wake(member)
+        self._resting.pop(member, None)
         self._ready.pop(member, None)
-
-    def _wake(self, member: str) -> None:
-        if self._resting:
-            self._resting = deque(rest for rest in self._resting if rest[1] != member)
 
     # Round by round
 
     def round(self) -> list[str]:
         """Name every member once, in turn. Members may be served, added and removed meanwhile."""
-        return [*self._ready, *(member for _, member in self._resting)]
+        return [*self._ready, *self._resting]
 
     def served(self, member: str) -> None:
         """Note that a member had its turn: everybody else comes first now."""
@@ -66,8 +62,8 @@ class RoundRobin:
 
     def current(self, now: float) -> str | None:
         """Name the member to be served now; None while all of them rest."""
-        while self._resting and self._resting[0][0] <= now:
-            self._ready[self._resting.popleft()[1]] = None
+        while self._resting and next(iter(self._resting.values())) <= now:
+            self._ready[self._resting.popitem(last=False)[0]] = None
         return next(iter(self._ready), None)
 
     def took_record(self) -> None:
@@ -80,4 +76,4 @@ class RoundRobin:
         """Note that the current member has nothing to give: it rests."""
         self._taken = 0
         until = now + REST_SECONDS_PER_SHARD * len(self)
-        self._resting.append((until, self._ready.popitem(last=False)[0]))
+        self._resting[self._ready.popitem(last=False)[0]] = until

@@ -486,6 +486,7 @@ class Consumer:
             self.ports.store.check_begun()
         with self.lock:
             self.sharing.take_in(assignment, now)
+            self.ports.paces.assigned(self.sharing.ours, self.sharing.shards)
             alone = self._companionship.is_alone(self.sharing, now)
             wishes = self.sharing.wishes(now, freed) if alone else []
             is_placed, ours, leaving = self.sharing.is_placed, self.sharing.ours, self.sharing.leaving

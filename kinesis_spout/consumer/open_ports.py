@@ -9,6 +9,8 @@ from kinesis_spout.clock import SystemClock
 from kinesis_spout.consumer.ports import OpenGetter, Ports
 from kinesis_spout.dead_letters.sink_url import open_sink
 from kinesis_spout.kinesis import FanOutStream, KinesisClientSettings, KinesisShardLister, PollingShardGetter
+from kinesis_spout.kinesis.pace import Pace
+from kinesis_spout.kinesis.shard_paces import ShardPaces
 from kinesis_spout.ports import ShardGetter
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.kinesis_client import client_settings as settings_of_client
@@ -60,6 +62,15 @@ def ports_of(config: SpoutConfig, connect: Callable[[], ZooKeeperBackend], opene
     clock = SystemClock()
     lister = KinesisShardLister(client, config.stream, clock=clock)
 
+    paces = ShardPaces(
+        clock,
+        pace=Pace(
+            interval_seconds=config.fetch_period_seconds,
+            bytes_per_second=config.max_fetch_bytes_per_second,
+        ),
+        bytes_per_second=config.max_total_fetch_bytes_per_second,
+    )
+
     def open_polling(shard_id: str, position: Position) -> ShardGetter:
         return PollingShardGetter(
             client,
@@ -70,6 +81,7 @@ def ports_of(config: SpoutConfig, connect: Callable[[], ZooKeeperBackend], opene
             fail_on_data_loss=config.fail_on_data_loss,
             deaggregate=config.deaggregate,
             hash_keys=lister.hash_keys(shard_id),
+            pacing=paces.of(shard_id),
             clock=clock,
         )
 
@@ -102,5 +114,6 @@ def ports_of(config: SpoutConfig, connect: Callable[[], ZooKeeperBackend], opene
         group=backend.group,
         dead_letters=dead_letters,
         clock=clock,
+        paces=paces,
         close=opened.pop_all().close,
     )

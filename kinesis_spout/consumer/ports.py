@@ -6,6 +6,7 @@ from typing import Protocol
 
 from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.coordination import Coordinator, Group
+from kinesis_spout.kinesis.shard_paces import ShardPaces
 from kinesis_spout.ports import CheckpointStore, DeadLetterSink, ShardGetter, ShardLister
 from shard_state import Position
 
@@ -27,6 +28,8 @@ class Ports:
     group: Group
     dead_letters: DeadLetterSink
     clock: Clock = field(default_factory=SystemClock)
+    paces: ShardPaces = field(default_factory=lambda: ShardPaces(SystemClock()))
+    """Those that ``open_getter`` gives to its getters."""
     close: Callable[[], None] = lambda: None
     """Closes what was opened for this consumer, after the coordinator: session, embedded server."""
 

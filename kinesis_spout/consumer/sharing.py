@@ -86,6 +86,11 @@ class Sharing:
         return self._member in self._assignment.members
 
     @property
+    def shards(self) -> int:
+        """How many shards are assigned, to all members."""
+        return len(self._assignment.owners)
+
+    @property
     def is_settled(self) -> bool:
         """Whether this member owns what it should own, as far as is known."""
         return self.is_placed and not self._leaving and not self._unowned() and self.ends_are_known

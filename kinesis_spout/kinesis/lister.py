@@ -6,11 +6,12 @@ account, so it is asked once, for the creation time, and not to look at shards.
 
 import random
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.errors import StreamNotFound
-from kinesis_spout.kinesis.errors import ResourceNotFound, expected
+from kinesis_spout.kinesis.errors import ExpiredNextToken, ResourceNotFound, expected, translated
 from kinesis_spout.kinesis.naming import stream_arguments
 from kinesis_spout.kinesis.patience import Jitter, Patience, Tries
 from kinesis_spout.kinesis.read.user_records import HashKeys
@@ -19,7 +20,7 @@ from shard_state import Shard
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
-    from mypy_boto3_kinesis.type_defs import ShardTypeDef
+    from mypy_boto3_kinesis.type_defs import ListShardsOutputTypeDef, ShardTypeDef
 
 T = TypeVar("T")
 
@@ -30,7 +31,8 @@ class KinesisShardLister:
     Args:
         client: from ``KinesisClientSettings.connect``.
         stream: the stream's name, or its ARN.
-        deadline_seconds: how long a call goes on trying while the service throttles or fails.
+        deadline_seconds: how long a call goes on trying while the service throttles or fails; each page of a
+            listing is a call.
         clock: what the tries wait on.
         jitter: of those waits.
     """
@@ -66,32 +68,60 @@ class KinesisShardLister:
         )
 
     def list_shards(self) -> list[Shard]:
-        """List every shard that retention has left; see the port."""
-        shards = self._tried(f"ListShards of stream {self._stream!r}", self._list_once)
-        self._hash_keys = {shard.shard_id: HashKeys.to_check(shard) for shard in shards}
-        return shards
+        """List every shard that retention has left; see the port.
+
+        A page that is throttled, or does not come, is asked for again, and the pages before it are kept. So a
+        listing of many pages ends however often that happens, as long as each page comes by the deadline. Only a
+        token that has expired (it lives 300 s) begins the listing anew.
+        """
+        call = f"ListShards of stream {self._stream!r}"
+        restarts: Tries | None = None
+        while True:
+            try:
+                shards = self._list_once(call)
+            except ExpiredNextToken as expired:
+                restarts = restarts or self._tries(call)
+                self._clock.sleep(restarts.failed(expired))
+            else:
+                self._hash_keys = {shard.shard_id: HashKeys.to_check(shard) for shard in shards}
+                return shards
 
     def hash_keys(self, shard_id: str) -> HashKeys | None:
         """Give what ``HashKeys.to_check`` says of a shard, as it was listed last; None of one that was not."""
         return self._hash_keys.get(shard_id)
 
-    def _list_once(self) -> list[Shard]:
+    def _list_once(self, call: str) -> list[Shard]:
         shards: list[Shard] = []
         arguments: dict[str, Any] = stream_arguments(self._stream)
         while True:
-            reply = self._client.list_shards(**arguments)
-            shards.extend(_shard_of(listed) for listed in expected(reply, "Shards", "ListShards"))
-            token = reply.get("NextToken")
+            page = self._tried(call, partial(self._page, arguments))
+            if isinstance(page, ExpiredNextToken):
+                raise page
+            shards.extend(_shard_of(listed) for listed in page["Shards"])
+            token = page.get("NextToken")
             if not token:
                 return shards
             arguments = {"NextToken": token}  # the API refuses the stream's name beside a token
 
-    def _tried(self, call: str, ask: Callable[[], T]) -> T:
-        patience = Patience(deadline_seconds=self._deadline_seconds, clock=self._clock, jitter=self._jitter)
+    def _page(self, arguments: dict[str, Any]) -> "ListShardsOutputTypeDef | ExpiredNextToken":
+        """Ask for a page. An expired token is an answer: asked for again, it would be the same."""
         try:
-            return Tries(patience, call).call(ask)
+            with translated("ListShards"):
+                reply = self._client.list_shards(**arguments)
+        except ExpiredNextToken as expired:
+            return expired
+        expected(reply, "Shards", "ListShards")
+        return reply
+
+    def _tried(self, call: str, ask: Callable[[], T]) -> T:
+        try:
+            return self._tries(call).call(ask)
         except ResourceNotFound as error:
             raise StreamNotFound(self._not_found()) from error
+
+    def _tries(self, call: str) -> Tries:
+        patience = Patience(deadline_seconds=self._deadline_seconds, clock=self._clock, jitter=self._jitter)
+        return Tries(patience, call)
 
     def _not_found(self) -> str:
         meta = self._client.meta

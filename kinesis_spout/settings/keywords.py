@@ -60,6 +60,9 @@ class SpoutSettings(TypedDict, total=False):
     breaker_failure_ratio: float | None
     breaker_window: int
     max_records_per_fetch: int
+    max_fetch_bytes_per_second: int
+    max_total_fetch_bytes_per_second: int | None
+    fetch_period_seconds: float
     deaggregate: bool
     poll_interval_seconds: float
     idle_poll_interval_seconds: float

@@ -85,6 +85,9 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     breaker_failure_ratio: float | None
     breaker_window: int
     max_records_per_fetch: int
+    max_fetch_bytes_per_second: int
+    max_total_fetch_bytes_per_second: int | None
+    fetch_period_seconds: float
     deaggregate: bool
     poll_interval_seconds: float
     idle_poll_interval_seconds: float

@@ -115,7 +115,7 @@ def size(at_least: int, at_most: int | None = None) -> ValueType:
     return _number(int, words, _read_size, _write_size, _show_size, ge=at_least, le=at_most)
 
 
-def rate(at_least: int, at_most: int) -> ValueType:
+def rate(at_least: int, at_most: int | None = None) -> ValueType:
     """Take bytes a second; as text they are MB/s."""
     return _number(
         int,

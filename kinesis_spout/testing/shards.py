@@ -34,6 +34,7 @@ class InMemoryShardGetter:
         shard_id: the shard.
         position: where to begin. LATEST is pinned here and now to the clock's time.
         fail_on_data_loss: see ``PollingShardGetter``.
+        pacing: see ``PollingShardGetter``.
         deaggregate: see ``PollingShardGetter``.
     """
 
@@ -44,6 +45,7 @@ class InMemoryShardGetter:
         position: Position,
         *,
         fail_on_data_loss: bool = True,
+        pacing: Pacing | None = None,
         deaggregate: bool = True,
     ) -> None:
         self._stream = stream
@@ -54,7 +56,7 @@ class InMemoryShardGetter:
         self._deaggregate = deaggregate
         self._iterator: str | None = None
         self._fail_on_data_loss = fail_on_data_loss
-        self._pacing = Pacing(ready_at=stream.clock.monotonic(), jitter=lambda: 0.0)
+        self._pacing = pacing or Pacing(ready_at=stream.clock.monotonic(), jitter=lambda: 0.0)
         self._last_page: Page | None = None
         self.data_losses = 0
 
@@ -100,9 +102,7 @@ class InMemoryShardGetter:
 
     def _get(self, iterator: str, limit: int) -> tuple[Page, str | None]:
         clock = self._stream.clock
-        clock.sleep(self._pacing.ready_at - clock.monotonic())
-        started = clock.monotonic()
-        self._pacing.started(started)
+        started = self._pacing.await_turn(clock)
         try:
             page, following = self._stream.get_records(iterator, limit)
         except KinesisError as error:

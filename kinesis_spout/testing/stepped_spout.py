@@ -20,6 +20,7 @@ from kinesis_spout.clock import Clock
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.kinesis.read.prefetcher import Fetch, Prefetcher
+from kinesis_spout.kinesis.shard_paces import ShardPaces
 from kinesis_spout.ports import DeadLetterSink, ShardGetter
 from kinesis_spout.testing.dead_letters import InMemoryDeadLetterSink
 from kinesis_spout.testing.shards import InMemoryShardGetter, InMemoryShardLister
@@ -36,6 +37,7 @@ def in_memory_ports(
     dead_letters: DeadLetterSink | None = None,
     *,
     fail_on_data_loss: bool = True,
+    paces: ShardPaces | None = None,
     deaggregate: bool = True,
 ) -> Ports:
     """Give a new process's ports: to this stream, on its clock, and to this ZooKeeper.
@@ -45,13 +47,20 @@ def in_memory_ports(
         zookeeper: where progress is kept. Ports to the same one are those of one application.
         dead_letters: a sink in memory unless given.
         fail_on_data_loss: see ``PollingShardGetter``.
+        paces: how fast shards are read; None: as AWS allows.
         deaggregate: see ``PollingShardGetter``.
     """
     process = zookeeper.process()
+    paces = paces or ShardPaces(stream.clock, jitter=lambda: 0.0)
 
     def open_getter(shard_id: str, position: Position) -> ShardGetter:
         return InMemoryShardGetter(
-            stream, shard_id, position, fail_on_data_loss=fail_on_data_loss, deaggregate=deaggregate
+            stream,
+            shard_id,
+            position,
+            fail_on_data_loss=fail_on_data_loss,
+            deaggregate=deaggregate,
+            pacing=paces.of(shard_id),
         )
 
     return Ports(
@@ -62,6 +71,7 @@ def in_memory_ports(
         group=process.group,
         dead_letters=InMemoryDeadLetterSink() if dead_letters is None else dead_letters,
         clock=stream.clock,
+        paces=paces,
     )
 
 

@@ -344,19 +344,24 @@ class InMemoryStream:
 
     def _log(self, shard_id: str) -> _ShardLog:
         self._check_exists()
-        self._expire()
+        self._expire_log(shard_id)
         log = self._logs.get(shard_id)
         if log is None:
             raise ShardNotFound(f"expected one of {sorted(self._logs)}, got {shard_id!r}")
         return log
 
     def _expire(self) -> None:
-        horizon = self.clock.time() - self._retention_seconds
-        for shard_id, log in list(self._logs.items()):
-            while log.records and (log.records[0].arrival_timestamp or 0.0) < horizon:
-                log.trimmed = log.records.pop(0).sequence.number
-            if log.closed_at is not None and log.closed_at < horizon and not log.records:
-                del self._logs[shard_id]
+        for shard_id in list(self._logs):
+            self._expire_log(shard_id)
+
+    def _expire_log(self, shard_id: str) -> None:
+        log, horizon = self._logs.get(shard_id), self.clock.time() - self._retention_seconds
+        if log is None:
+            return
+        while log.records and (log.records[0].arrival_timestamp or 0.0) < horizon:
+            log.trimmed = log.records.pop(0).sequence.number
+        if log.closed_at is not None and log.closed_at < horizon and not log.records:
+            del self._logs[shard_id]
 
     def _take_number(self) -> int:
         number = self._next_number

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.errors import KinesisSpoutError, SpoutClosed
+from kinesis_spout.kinesis.pace import idle_period
 from kinesis_spout.kinesis.patience import Action, Reaction, reaction_to
 from kinesis_spout.kinesis.read.getter import MAX_RECORDS
 from kinesis_spout.kinesis.read.prefetcher import Prefetcher
@@ -27,7 +28,8 @@ class BufferedShardGetter:
         max_records: no page is fetched while so many are at hand. The last one may exceed it only if a record of
             Kinesis held more user records than those of the page before.
         max_bytes: no page is fetched while this much is at hand; the last one may exceed it.
-        idle_seconds: how long to leave a shard alone that had nothing and is at its tip.
+        poll_seconds: how long to leave a shard alone that had nothing and is at its tip.
+        idle_poll_seconds: how long at most, once nothing has come for some polls.
         clock: the one of getter and prefetcher.
         react: says what an error means; called on a fetching thread, once for each error.
         worked: told of the first page, and of the first one after errors; on a fetching thread.
@@ -41,7 +43,8 @@ class BufferedShardGetter:
         *,
         max_records: int = 10_000,
         max_bytes: int = 16 * 1024 * 1024,
-        idle_seconds: float = 1.0,
+        poll_seconds: float = 1.0,
+        idle_poll_seconds: float = 1.0,
         clock: Clock | None = None,
         react: Callable[[Exception], Reaction] = reaction_to,
         worked: Callable[[], None] = lambda: None,
@@ -51,7 +54,9 @@ class BufferedShardGetter:
         self._prefetcher = prefetcher
         self._max_records = max_records
         self._max_bytes = max_bytes
-        self._idle_seconds = idle_seconds
+        self._poll_seconds = poll_seconds
+        self._idle_poll_seconds = idle_poll_seconds
+        self._empty_polls = 0
         self._clock = clock or SystemClock()
         self._react = react
         self._worked = worked
@@ -192,11 +197,17 @@ class BufferedShardGetter:
             if page.at_end:
                 self._last_page = page
                 return None
-            idle = page.says_nothing or (not page.records and not page.millis_behind_latest)
-            if idle and not page.says_nothing:
+            if not page.says_nothing and not page.records and not page.millis_behind_latest:
                 self._tip_seen_at = begun_at if page.pushed_at is None else self._wall_clock(page.pushed_at)
-        earliest = self._clock.monotonic() + self._idle_seconds if idle else 0.0
-        return max(self._getter.ready_at, earliest)
+        return max(self._getter.ready_at, self._idle_until(page))
+
+    def _idle_until(self, page: Page) -> float:
+        if not page.says_nothing and (page.records or page.millis_behind_latest):
+            self._empty_polls = 0
+            return 0.0
+        self._empty_polls += 1
+        pause = idle_period(self._empty_polls, self._poll_seconds, self._idle_poll_seconds)
+        return self._clock.monotonic() + pause
 
     def _wall_clock(self, monotonic: float) -> float:
         return self._clock.time() - (self._clock.monotonic() - monotonic)

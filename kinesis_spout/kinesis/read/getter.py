@@ -70,6 +70,7 @@ class PollingShardGetter:
         iterator: one that leads to ``position``, obtained before.
         iterator_obtained_at: when it was, in seconds since the epoch.
         not_before: the earliest next read, in seconds since the epoch.
+        pacing: of the shard, where others read it too, or with a rate of its own; None: what AWS allows.
         extra_columns: what ``read_arrow`` adds, of ``kinesis.arrow.EXTRA_COLUMNS``.
         fetch_arrow: makes the calls of ``read_arrow``; None: the client does, here.
         deaggregate: whether aggregated records are taken apart.
@@ -90,6 +91,7 @@ class PollingShardGetter:
         iterator: str | None = None,
         iterator_obtained_at: float = 0.0,
         not_before: float = 0.0,
+        pacing: Pacing | None = None,
         extra_columns: Sequence[str] = (),
         fetch_arrow: FetchArrow | None = None,
         deaggregate: bool = True,
@@ -120,7 +122,9 @@ class PollingShardGetter:
         self._hash_keys = hash_keys
         self._last: GetRecordsReply | None = None
         wait = max(0.0, not_before - self._clock.time())
-        self._pacing = Pacing(ready_at=self._clock.monotonic() + wait, jitter=jitter)
+        ready_at = self._clock.monotonic() + wait
+        self._pacing = Pacing(ready_at=ready_at, jitter=jitter) if pacing is None else pacing
+        self._pacing.ready_at = max(self._pacing.ready_at, ready_at)
         self.data_losses = 0
         """How often a position was given up (``fail_on_data_loss`` is off)."""
         self.throttles = 0
@@ -139,6 +143,11 @@ class PollingShardGetter:
     def not_before(self) -> float:
         """``ready_at`` in seconds since the epoch, to be passed on to another process."""
         return self._clock.time() + self._pacing.ready_at - self._clock.monotonic()
+
+    @property
+    def throttled_to(self) -> float:
+        """The part of its pace that throttles have left, to be passed on to another process."""
+        return self._pacing.throttled_to
 
     @property
     def iterator(self) -> str | None:
@@ -243,9 +252,7 @@ class PollingShardGetter:
         return iterator
 
     def _get_records(self, iterator: str, limit: int, form: ReplyForm[Reply]) -> Reply:
-        self._clock.sleep(self._pacing.ready_at - self._clock.monotonic())
-        started = self._clock.monotonic()
-        self._pacing.started(started)
+        started = self._pacing.await_turn(self._clock)
         try:
             if self._fetch_arrow is not None and isinstance(form, ArrowForm):
                 reply: Reply = self._fetch_arrow(iterator, limit, form)

@@ -1,45 +1,88 @@
 """When a shard may be read next.
 
-A shard gives 5 reads and 2 MB a second. Read every max(0.2 s, bytes of the last page / 2 MB/s), it is read at
-its full rate and hardly ever throttles. Failures push the next read further away, each kind in its own way: see
-``kinesis.patience``.
+Read every max(0.2 s, bytes of the last page / 2 MB/s), a shard is read at its full rate and hardly ever throttles.
+Failures push the next read further away, each kind in its own way: see ``kinesis.patience``.
+
+A throttle says more: somebody else reads the shard too, and all its pollers share what it gives. So it halves the
+rate at which we go on, in calls and in bytes, and every page that comes adds a twentieth of the full rate again
+("additive increase, multiplicative decrease", of which Chiu and Jain, 1989, showed that those who share something
+come to equal parts by it).
 """
 
+import threading
 from typing import Final
 
+from kinesis_spout.clock import Clock
 from kinesis_spout.errors import KinesisSpoutError
-from kinesis_spout.kinesis.patience import Jitter, read_wait_seconds
-
-MIN_INTERVAL_SECONDS: Final = 0.2
-BYTES_PER_SECOND: Final = 2_000_000
+from kinesis_spout.kinesis.pace.byte_budget import ByteBudget
+from kinesis_spout.kinesis.pace.pace import Pace
+from kinesis_spout.kinesis.patience import Jitter, reaction_to, read_wait_seconds
 
 FULL_REPLY_BYTES: Final = 10_000_000
 """A reply of 10 MiB makes Kinesis throttle for 5 s. A little less counts as one: JSON and keys weigh too."""
 
+LEAST_THROTTLE: Final = 1 / 16
+"""However often a shard is throttled, this part of its pace is left."""
+RECOVERY: Final = 1 / 20
+"""What a page that comes adds to that part."""
+
+_ROUNDING_SECONDS: Final = 1e-6
+"""What differs by less is the same moment: sums of floats are not exact."""
+
 
 class Pacing:
-    """The read rate of one shard, one poller. Mutable; times are the clock's monotonic ones.
+    """The read rate of one shard, in one process. Mutable, thread-safe; times are the clock's monotonic ones.
 
     Args:
         ready_at: when the first read may be made.
         jitter: see ``backoff_seconds``.
+        pace: the full rate.
+        budget: shared with the process's other shards; None: there is none.
+        throttled_to: the part of the pace that throttles have left, of the process that read before this one.
     """
 
-    def __init__(self, *, ready_at: float, jitter: Jitter) -> None:
+    def __init__(
+        self,
+        *,
+        ready_at: float,
+        jitter: Jitter,
+        pace: Pace | None = None,
+        budget: ByteBudget | None = None,
+        throttled_to: float = 1.0,
+    ) -> None:
         self.ready_at = ready_at
+        self.throttled_to = throttled_to
+        """The part of the pace that throttles have left: 1 is all of it."""
         self._jitter = jitter
+        self._pace = pace or Pace()
+        self._budget = budget or ByteBudget()
         self._last_bytes = 0
         self._failures = 0
+        self._lock = threading.Lock()
 
-    def started(self, now: float) -> None:
-        """Note that a call is being made: whatever becomes of it, it counts against five a second."""
-        self.ready_at = now + MIN_INTERVAL_SECONDS
+    def await_turn(self, clock: Clock) -> float:
+        """Wait until a read may begin, and give the time at which this one begins.
+
+        Whatever becomes of it, the call counts against five a second: nobody else's begins before the interval is
+        over.
+        """
+        while True:
+            with self._lock:
+                now = clock.monotonic()
+                wait = self.ready_at - now
+                if wait < _ROUNDING_SECONDS:
+                    self.ready_at = now + self._pace.seconds_for(0) / self.throttled_to
+                    return now
+            clock.sleep(wait)
 
     def succeeded(self, started: float, size_bytes: int) -> None:
         """Note a page of ``size_bytes``, asked for at ``started``."""
-        self._failures = 0
-        self._last_bytes = size_bytes
-        self.ready_at = started + max(MIN_INTERVAL_SECONDS, size_bytes / BYTES_PER_SECOND)
+        with self._lock:
+            self._failures = 0
+            self._last_bytes = size_bytes
+            self.throttled_to = min(1.0, self.throttled_to + RECOVERY)
+            paced = started + self._pace.seconds_for(size_bytes) / self.throttled_to
+            self.ready_at = max(self.ready_at, paced, self._budget.pay(size_bytes, started))
 
     def pushed(self) -> None:
         """Note that something came without a call, which no limit holds for."""
@@ -47,11 +90,27 @@ class Pacing:
 
     def failed(self, now: float, error: KinesisSpoutError) -> None:
         """Note a call that failed at ``now``."""
-        self._failures += 1
-        wait = read_wait_seconds(
-            error,
-            self._failures,
-            is_after_full_reply=self._last_bytes >= FULL_REPLY_BYTES,
-            jitter=self._jitter,
-        )
-        self.ready_at = max(self.ready_at, now + wait)
+        with self._lock:
+            self._failures += 1
+            if reaction_to(error).is_throttle:
+                self.throttled_to = max(LEAST_THROTTLE, self.throttled_to / 2)
+            wait = read_wait_seconds(
+                error,
+                self._failures,
+                is_after_full_reply=self._last_bytes >= FULL_REPLY_BYTES,
+                jitter=self._jitter,
+            )
+            self.ready_at = max(self.ready_at, now + wait)
+
+    def read_elsewhere(self, since: float, size_bytes: int, *, ready_at: float, throttled_to: float) -> None:
+        """Note what another process has read for this one.
+
+        Args:
+            since: when that began.
+            size_bytes: all its pages.
+            ready_at: when the shard may be read next by its own rate.
+            throttled_to: what throttles there have left of the pace.
+        """
+        with self._lock:
+            self.throttled_to = throttled_to
+            self.ready_at = max(self.ready_at, ready_at, self._budget.pay(size_bytes, since))

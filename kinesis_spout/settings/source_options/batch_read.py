@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.settings.option import Use
 from kinesis_spout.settings.shard_positions import EndPositions, StartPositions, rank
+from kinesis_spout.settings.source_options.fetch_rates import FetchRates
 from kinesis_spout.settings.source_options.given import GivenOptions
 from kinesis_spout.settings.source_options.streams import client_of, one_stream_per_shard, streams_to_read
 from shard_state import Position
@@ -13,7 +14,7 @@ from shard_state.position import PositionType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchReadOptions:
+class BatchReadOptions(FetchRates):
     """What ``spark.read.format("kinesis")`` was told. Can be pickled; secrets stay out of its text."""
 
     streams: tuple[str, ...]
@@ -25,8 +26,6 @@ class BatchReadOptions:
     """LATEST means the time of load; see ``EndPositions``."""
     max_records_per_fetch: int
     deaggregate: bool
-    max_fetch_bytes_per_second: int
-    """Of one shard."""
     shards_per_task: int | None
     fail_on_data_loss: bool
     extra_columns: tuple[str, ...]

@@ -8,6 +8,7 @@ from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.settings.option import Use
 from kinesis_spout.settings.rules import fan_out_consumer
 from kinesis_spout.settings.shard_positions import StartPositions
+from kinesis_spout.settings.source_options.fetch_rates import FetchRates
 from kinesis_spout.settings.source_options.given import GivenOptions
 from kinesis_spout.settings.source_options.streams import client_of, one_stream_per_shard, streams_to_read
 from kinesis_spout.settings.table.zookeeper import PLACE
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamReadOptions:
+class StreamReadOptions(FetchRates):
     """What ``spark.readStream.format("kinesis")`` was told. Can be pickled; secrets stay out of its text."""
 
     streams: tuple[str, ...]
@@ -31,9 +32,6 @@ class StreamReadOptions:
     consumer_mode: Literal["polling", "efo"]
     consumer_name: str | None
     """The registered consumer; None while shards are polled."""
-    max_fetch_bytes_per_second: int
-    """Of one shard."""
-    fetch_period_seconds: float
     idle_fetch_period_seconds: float
     """At least ``fetch_period_seconds``."""
     shard_list_seconds: float

@@ -9,14 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kinesis_spout.errors import KinesisSpoutError
+from kinesis_spout.kinesis.pace import aligned_idle_period
 from kinesis_spout.ports import Page, ShardGetter
 from kinesis_spout.record import Record
 from kinesis_spout.spark.tasks.before_bound import before_bound
 from kinesis_spout.spark.tasks.work import Cursor
 from shard_state import ShardBound, SlicePlan
-
-_IDLE_AFTER = 5
-"""Empty polls in a row, before polls become rarer."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -59,12 +57,7 @@ class DriverShard:
 
     def poll_period(self, shortest: float, longest: float) -> float:
         """Tell how far apart polls are: twice as far with each that brings nothing, up to ``longest``."""
-        period = shortest
-        for _ in range(self.empty_polls - _IDLE_AFTER):
-            if 2 * period > longest:
-                break
-            period *= 2
-        return period
+        return aligned_idle_period(self.empty_polls, shortest, longest)
 
     def take_in(self, page: Page, bound: ShardBound | None = None) -> None:
         """Keep the page that the poll under way has fetched, as far as it is before ``bound``."""

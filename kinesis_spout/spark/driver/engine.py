@@ -35,7 +35,7 @@ from kinesis_spout.spark.driver.settling import Settling
 from kinesis_spout.spark.driver.tip_poller import TipPoller
 from kinesis_spout.spark.streams.batch_slots import BatchSlots
 from kinesis_spout.spark.tasks.jobs import BatchRunner, HandlerRaised
-from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
+from kinesis_spout.spark.tasks.work import Cursor, WorkResult, WorkSlice
 from shard_state import SliceKind, SlicePlan
 
 _CANCEL_AGAIN_SECONDS: Final = 0.5
@@ -364,11 +364,22 @@ class MicroBatchEngine:
             shard.close_getter()
             state = self._manager.shard(plan.shard_id)
             hash_keys = None if state is None else HashKeys.to_check(state.shard)
-            return WorkSlice(plan=plan, cursor=shard.cursor, hash_keys=hash_keys)
+            cursor = self._paced(shard.cursor, plan.shard_id)
+            return WorkSlice(plan=plan, cursor=cursor, hash_keys=hash_keys)
         if plan.kind is SliceKind.CARRIED:
             return WorkSlice(plan=plan, records=shard.carried(plan.limit))
         kept = (self._retry_data.get(plan.shard_id, retry.sequence) for retry in plan.retries)
         return WorkSlice(plan=plan, records=tuple(record for record in kept if record is not None))
+
+    def _paced(self, cursor: Cursor, shard_id: str) -> Cursor:
+        """Tell executors how fast to read on, and not before what the driver has read meanwhile is paid for."""
+        paces = self._consumer.ports.paces
+        return replace(
+            cursor,
+            not_before=max(cursor.not_before, paces.not_before(shard_id)),
+            pace=paces.elsewhere,
+            throttled_to=paces.of(shard_id).throttled_to,
+        )
 
     def _ended_batch(self, batch: Batch, ended: list[WorkResult] | Exception) -> None:
         """Runs on a batch's thread."""

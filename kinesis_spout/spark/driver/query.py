@@ -299,13 +299,14 @@ def start_query(
     """
     # The engine times out whole jobs: the records inside one are not tracked one by one.
     consumer = Consumer(config, ports, message_timeout_seconds=None, door=door, companion=companion)
+    poll_seconds = max(config.fetch_period_seconds, config.poll_interval_seconds)
     settings = EngineSettings(
         parallelism=lambda: context.defaultParallelism,
         shards_per_task=config.shards_per_task,
         max_concurrent_batches=1 if companion is not None else config.max_concurrent_batches,
         records_per_fetch=config.max_records_per_fetch,
-        poll_seconds=config.poll_interval_seconds,
-        idle_poll_seconds=max(config.poll_interval_seconds, config.idle_poll_interval_seconds),
+        poll_seconds=poll_seconds,
+        idle_poll_seconds=max(poll_seconds, config.idle_poll_interval_seconds),
         max_buffered_bytes=config.max_buffered_bytes,
         driver_reads_all=config.fan_out_consumer is not None,
         batch_timeout_seconds=config.message_timeout_seconds,

@@ -64,7 +64,7 @@ class Settling:
         """Settle the slices of a batch. Returns the results of those of which it is known how far they came."""
         results = self._judged(batch, results, now, stopping=stopping)
         for result in results:
-            self._settle(result, now)
+            self._settle(result, now, batch.started)
         return results
 
     def died(self, batch: Batch, error: HandlerKilledWorker) -> None:
@@ -78,7 +78,7 @@ class Settling:
         for work in batch.works:
             self._slice_died(work, batch, error, reason, raised)
 
-    def _settle(self, result: WorkResult, now: float) -> None:
+    def _settle(self, result: WorkResult, now: float, started: float) -> None:
         plan, outcome = result.plan, result.outcome
         shard_id = plan.shard_id
         shard = shard_of(plan, self._shards)
@@ -102,7 +102,7 @@ class Settling:
             shard.settled(outcome.count)
             self._tip.end_if_carried(shard_id, shard)
         elif plan.kind is SliceKind.READ:
-            self._read_settled(shard, result, now)
+            self._read_settled(shard, result, now, started)
             shard.take_left(result.left)
         elif result.error is not None:
             pause = max(_REREAD_PAUSE_SECONDS, reaction_to(result.error).wait_seconds)
@@ -111,10 +111,14 @@ class Settling:
         if result.suspects:
             self._manager.suspect(plan, result.suspects)
 
-    def _read_settled(self, shard: DriverShard, result: WorkResult, now: float) -> None:
+    def _read_settled(self, shard: DriverShard, result: WorkResult, now: float, started: float) -> None:
         shard.cursor = result.cursor
         wait = max(0.0, result.cursor.not_before - self._consumer.ports.clock.time())
-        shard.read_at = shard.next_poll_at = now + wait
+        pacing = self._consumer.ports.paces.of(result.plan.shard_id)
+        pacing.read_elsewhere(
+            started, result.bytes_read, ready_at=now + wait, throttled_to=result.cursor.throttled_to
+        )
+        shard.read_at = shard.next_poll_at = pacing.ready_at
         shard.at_end = result.outcome.at_end
         if result.millis_behind_latest is not None:
             shard.millis_behind_latest = result.millis_behind_latest

@@ -4,10 +4,11 @@ Of a record that was acked nothing comes back. Of one that was not, everything d
 the retry, or for the dead letter.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kinesis_spout.errors import KinesisError
 from kinesis_spout.handler import RaisedAt
+from kinesis_spout.kinesis.pace import Pace
 from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.record import Record
 from kinesis_spout.record_age import RecordAge
@@ -23,6 +24,10 @@ class Cursor:
     """Seconds since the epoch."""
     not_before: float = 0.0
     """Seconds since the epoch; the shard's read limits allow no read earlier."""
+    pace: Pace = field(default_factory=Pace)
+    """How fast a task may read the shard."""
+    throttled_to: float = 1.0
+    """The part of the pace that throttles have left; see ``Pacing``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,13 +85,11 @@ class ShardIntervals(InputPartition):
         *,
         plan: ReadPlan,
         settings: ReadSettings,
-        bytes_per_second: float,
     ) -> None:
         super().__init__(tuple(intervals))
         self.intervals = tuple(intervals)
         self.plan = plan
         self.settings = settings
-        self.bytes_per_second = bytes_per_second
 
 
 class KinesisBatchReader(DataSourceReader):
@@ -129,14 +127,11 @@ class KinesisBatchReader(DataSourceReader):
             records_per_fetch=options.max_records_per_fetch,
             deaggregate=options.deaggregate,
             extra_columns=options.extra_columns,
+            pace=options.pace_of_one(len(intervals)),
         )
         # One task at least: some versions of Spark cannot do with none.
         count = max(1, -(-len(intervals) // (options.shards_per_task or SHARDS_PER_TASK)))
-        rate = options.max_fetch_bytes_per_second
-        return [
-            ShardIntervals(intervals[task::count], plan=plan, settings=settings, bytes_per_second=rate)
-            for task in range(count)
-        ]
+        return [ShardIntervals(intervals[task::count], plan=plan, settings=settings) for task in range(count)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read a partition, on an executor."""
@@ -212,8 +207,7 @@ def read_intervals(partition: ShardIntervals, clock: Clock) -> Iterator[pa.Recor
     """
 
     def begin(interval: ShardInterval) -> IntervalRead:
-        rate = partition.bytes_per_second
-        return IntervalRead(interval, partition.settings, bytes_per_second=rate, clock=clock)
+        return IntervalRead(interval, partition.settings, clock=clock)
 
     reads = [begin(interval) for interval in partition.intervals]
     while reads:

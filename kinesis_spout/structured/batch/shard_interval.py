@@ -18,6 +18,7 @@ end of the shard. If the tip comes first, the record is not in the shard, which 
 """
 
 from dataclasses import dataclass
+from random import random
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,6 +28,7 @@ from kinesis_spout.errors import DataLoss, KinesisError, KinesisSpoutError, Shar
 from kinesis_spout.kinesis import ArrowPage, KinesisShardLister, PollingShardGetter
 from kinesis_spout.kinesis.patience import Action, Work, reaction_to, tried_again
 from kinesis_spout.kinesis.read.arrow import rows_before, rows_up_to, sequence_at
+from kinesis_spout.kinesis.read.pacing import Pacing
 from kinesis_spout.settings.shard_positions import MARGIN_SECONDS, rank
 from kinesis_spout.structured.data_loss import lose
 from kinesis_spout.structured.stream.partitions import ReadSettings
@@ -113,17 +115,13 @@ class IntervalRead:
     Args:
         interval: which.
         settings: how.
-        bytes_per_second: at most so much is read of the shard.
         clock: dates the reads, and paces them.
     """
 
-    def __init__(
-        self, interval: ShardInterval, settings: ReadSettings, *, bytes_per_second: float, clock: Clock
-    ) -> None:
+    def __init__(self, interval: ShardInterval, settings: ReadSettings, *, clock: Clock) -> None:
         client = settings.client.connect()
         self.interval = interval
         self._settings = settings
-        self._bytes_per_second = bytes_per_second
         self._clock = clock
         self._getter = PollingShardGetter(
             client,
@@ -133,6 +131,7 @@ class IntervalRead:
             lister=KinesisShardLister(client, interval.stream, clock=clock),
             fail_on_data_loss=settings.fail_on_data_loss,
             extra_columns=settings.extra_columns,
+            pacing=Pacing(ready_at=clock.monotonic(), jitter=random, pace=settings.pace),
             deaggregate=settings.deaggregate,
             clock=clock,
         )
@@ -156,14 +155,13 @@ class IntervalRead:
             ShardNotFound: retention took the shard, and ``fail_on_data_loss`` is set.
             StreamNotFound, AccessDenied: at once.
         """
-        begun, begun_at = self._clock.time(), self._clock.monotonic()
+        begun = self._clock.time()
         try:
             page = self._getter.read_arrow(self._settings.records_per_fetch)
         except KinesisSpoutError as error:
             self._failed(error)
             return None
-        paced = begun_at + page.size_bytes / self._bytes_per_second
-        self.ready_at = max(self._getter.ready_at, paced)
+        self.ready_at = self._getter.ready_at
         self._look_for_end(page, begun)
         return self.interval.part_of(page.batch)
 

@@ -4,6 +4,7 @@ import math
 import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
+from random import random
 from typing import TYPE_CHECKING
 
 from kinesis_spout.clock import Clock
@@ -14,6 +15,8 @@ from kinesis_spout.kinesis import (
     PollingShardGetter,
     Prefetcher,
 )
+from kinesis_spout.kinesis.pace import ByteBudget
+from kinesis_spout.kinesis.read.pacing import Pacing
 from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.settings.source_options import StreamReadOptions
 from kinesis_spout.structured.offsets import ShardOffset
@@ -72,6 +75,7 @@ class FetchedShards:
             max_bytes=options.max_buffered_bytes,
             resume=self._submit,
         )
+        self._budget = ByteBudget(options.max_total_fetch_bytes_per_second)
         self._fetchers: dict[ShardKey, ShardFetcher] = {}
         self._freed: dict[ShardKey, SequenceNumber] = {}
         self._fan_out: dict[str, FanOutStream] = {}
@@ -185,7 +189,6 @@ class FetchedShards:
             changed=self._changed,
             counters=self.counters,
             records_per_fetch=options.max_records_per_fetch,
-            bytes_per_second=options.max_fetch_bytes_per_second,
             periods=(options.fetch_period_seconds, options.idle_fetch_period_seconds),
             until=self._until,
             fail_on_data_loss=options.fail_on_data_loss,
@@ -218,6 +221,9 @@ class FetchedShards:
             fail_on_data_loss=options.fail_on_data_loss,
             extra_columns=options.extra_columns,
             fetch_arrow=self._processes,
+            pacing=Pacing(
+                ready_at=self._clock.monotonic(), jitter=random, pace=options.pace, budget=self._budget
+            ),
             deaggregate=options.deaggregate,
             hash_keys=hash_keys,
             clock=self._clock,

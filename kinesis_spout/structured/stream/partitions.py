@@ -7,6 +7,8 @@ after a restart. The rows of an aggregated record have its sequence number, all 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from random import random
+from time import monotonic
 from typing import Final
 
 import pyarrow as pa
@@ -14,8 +16,10 @@ from pyspark.sql.datasource import InputPartition
 
 from kinesis_spout.errors import KinesisSpoutError, ShardNotFound
 from kinesis_spout.kinesis import ArrowPage, KinesisClientSettings, KinesisShardLister, PollingShardGetter
+from kinesis_spout.kinesis.pace import Pace
 from kinesis_spout.kinesis.patience import tried_again
 from kinesis_spout.kinesis.read.arrow import rows_before, rows_up_to, sequence_at
+from kinesis_spout.kinesis.read.pacing import Pacing
 from kinesis_spout.structured.data_loss import lose
 from kinesis_spout.structured.pages.page_buffer import Segment
 from kinesis_spout.structured.pages.page_channel import PageServerAddress
@@ -54,6 +58,8 @@ class ReadSettings:
     deaggregate: bool = True
     extra_columns: tuple[str, ...] = ()
     pages: PageServerAddress | None = field(default=None)
+    pace: Pace = field(default_factory=Pace)
+    """How fast a shard may be read."""
 
 
 class ShardRanges(InputPartition):
@@ -151,6 +157,7 @@ class _Range:
             lister=KinesisShardLister(client, shard.stream),
             fail_on_data_loss=self._settings.fail_on_data_loss,
             extra_columns=self._settings.extra_columns,
+            pacing=Pacing(ready_at=monotonic(), jitter=random, pace=self._settings.pace),
             deaggregate=self._settings.deaggregate,
         )
         while True:

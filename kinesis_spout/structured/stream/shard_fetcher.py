@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from kinesis_spout.clock import Clock
 from kinesis_spout.errors import KinesisSpoutError
 from kinesis_spout.kinesis import ArrowPage, FanOutShardGetter, PollingShardGetter
+from kinesis_spout.kinesis.pace import idle_period
 from kinesis_spout.kinesis.patience import OUTAGE_SECONDS, Action, Work, reaction_to, tried_again
 from kinesis_spout.settings.shard_positions import MARGIN_SECONDS
 from kinesis_spout.structured.data_loss import lose
@@ -22,8 +23,6 @@ from shard_state import Position, Shard
 PAGE_BYTES: Final = 10 * 1024 * 1024
 """AWS: the most that one GetRecords gives. So much is set aside for every read under way."""
 
-_IDLE_AFTER: Final = 5
-"""Empty reads in a row, before reads become rarer."""
 _LIVE_SECONDS: Final = 1.0
 """A shard no further behind its tip is read as it is written: fresh records of the others do not wait for it."""
 
@@ -109,7 +108,6 @@ class ShardFetcher:
         changed: the reader's lock and signal.
         counters: shared with the other shards.
         records_per_fetch: the limit of one GetRecords.
-        bytes_per_second: at most so much is read of the shard.
         periods: seconds between two reads of a shard at its tip, while records come and while none come.
         until: for a query that ends with what is available: seconds since the epoch. What arrived later is not
             read, roughly; None reads on for ever.
@@ -126,7 +124,6 @@ class ShardFetcher:
         changed: threading.Condition,
         counters: FetchCounters,
         records_per_fetch: int,
-        bytes_per_second: float,
         periods: tuple[float, float],
         until: float | None,
         fail_on_data_loss: bool,
@@ -140,7 +137,6 @@ class ShardFetcher:
         self._changed = changed
         self._counters = counters
         self._records_per_fetch = records_per_fetch
-        self._bytes_per_second = bytes_per_second
         self._periods = periods
         self._until = until
         self._fail_on_data_loss = fail_on_data_loss
@@ -234,10 +230,9 @@ class ShardFetcher:
             self._changed.notify_all()
         if page.at_end or self.has_all_until:
             return None
-        # Less than the service allows, if so asked; and no sooner than there may be something new.
-        paced = started + page.size_bytes / self._bytes_per_second
+        # No sooner than there may be something new.
         behind = page.millis_behind_latest > 0
-        return max(self.getter.ready_at, paced, started + (0.0 if behind else self._period()))
+        return max(self.getter.ready_at, started + (0.0 if behind else self._period()))
 
     def _note_reached(self, page: ArrowPage) -> None:
         behind_seconds = page.millis_behind_latest / 1000
@@ -254,9 +249,7 @@ class ShardFetcher:
             self.read_until = max(self.read_until, self._clock.time() - behind_seconds)
 
     def _period(self) -> float:
-        shortest, longest = self._periods
-        doublings = min(8, max(0, self._empty_reads - _IDLE_AFTER))
-        return min(max(shortest, longest), shortest * float(2**doublings))
+        return idle_period(self._empty_reads, *self._periods)
 
     def _failed(self, error: KinesisSpoutError) -> float | None:
         reaction = reaction_to(error, Work.QUERY)

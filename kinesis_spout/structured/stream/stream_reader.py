@@ -145,6 +145,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             records_per_fetch=options.max_records_per_fetch,
             deaggregate=offset.deaggregated,
             extra_columns=options.extra_columns,
+            pace=options.pace_of_one(len(ranges)),
             pages=ahead.server_address() if any(shard.segments for shard in ranges) else None,
         )
         tasks = in_tasks(

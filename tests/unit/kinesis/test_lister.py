@@ -6,6 +6,7 @@ import pytest
 
 from kinesis_spout.errors import AccessDenied, StreamNotFound, Throttled, Unavailable
 from kinesis_spout.kinesis import KinesisShardLister
+from kinesis_spout.kinesis.errors import ExpiredNextToken
 from kinesis_spout.testing import ManualClock
 from tests.in_memory_kinesis_client import client_error
 
@@ -109,3 +110,72 @@ def test_bad_credentials_fail_at_once() -> None:
 
 def test_a_reply_that_is_none_is_retried_not_taken_for_no_shards() -> None:
     assert _ids(_lister(ScriptedClient({"message": "<html>"}, _page(0)))) == ["shard-0"]
+
+
+class ServiceOfManyPages:
+    """Answers ListShards page by page; its tokens expire, and it throttles, when it is told to."""
+
+    def __init__(self, pages: int, *, throttle_every: int = 0, expire_once_at: int | None = None) -> None:
+        self._pages = pages
+        self._throttle_every = throttle_every
+        self._expire_once_at = expire_once_at
+        self.calls = 0
+        self.served: list[int] = []
+        self.meta = SimpleNamespace(region_name="eu-west-1", endpoint_url="https://kinesis.example")
+
+    def list_shards(self, **request: Any) -> dict[str, Any]:
+        self.calls += 1
+        if self._throttle_every and self.calls % self._throttle_every == 0:
+            raise client_error("LimitExceededException", "ListShards")
+        at = int(request.get("NextToken", "0"))
+        if at == self._expire_once_at:
+            self._expire_once_at = None
+            raise client_error("ExpiredNextTokenException", "ListShards")
+        self.served.append(at)
+        return _page(at, token=str(at + 1) if at + 1 < self._pages else None)
+
+
+def _lister_of(service: ServiceOfManyPages) -> KinesisShardLister:
+    return KinesisShardLister(cast("KinesisClient", service), "orders", clock=ManualClock())
+
+
+def test_a_thousand_pages_are_a_thousand_calls_of_list_shards_and_none_of_another_kind() -> None:
+    service = ServiceOfManyPages(1_000)
+
+    assert _ids(_lister_of(service)) == [f"shard-{number}" for number in range(1_000)]
+    assert service.calls == 1_000
+
+
+def test_a_throttle_costs_the_page_it_met_and_not_those_before_it() -> None:
+    """Begun anew with each throttle, a listing that meets one every hundred pages would never end."""
+    service = ServiceOfManyPages(1_000, throttle_every=100)
+
+    assert _ids(_lister_of(service)) == [f"shard-{number}" for number in range(1_000)]
+    assert service.served == list(range(1_000))
+    assert service.calls <= 1_011
+
+
+def test_a_token_that_expires_in_the_middle_restarts_a_long_listing_and_no_shard_is_twice_in_it() -> None:
+    service = ServiceOfManyPages(1_000, throttle_every=100, expire_once_at=500)
+
+    assert _ids(_lister_of(service)) == [f"shard-{number}" for number in range(1_000)]
+    assert service.served == [*range(500), *range(1_000)]
+
+
+def test_a_token_that_expires_again_and_again_is_an_error_at_the_deadline() -> None:
+    expired = client_error("ExpiredNextTokenException", "ListShards")
+    clock = ManualClock()
+
+    with pytest.raises(ExpiredNextToken, match="in 60 s"):
+        _ids(_lister(ScriptedClient(_page(0, token="t1"), expired), clock))
+
+    assert clock.monotonic() <= 60
+
+
+def test_a_listing_may_take_longer_than_the_deadline_of_a_page() -> None:
+    service = ServiceOfManyPages(1_000, throttle_every=2)
+    clock = ManualClock()
+    lister = KinesisShardLister(cast("KinesisClient", service), "orders", clock=clock)
+
+    assert len(lister.list_shards()) == 1_000
+    assert clock.monotonic() > 60

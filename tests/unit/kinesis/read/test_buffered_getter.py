@@ -30,7 +30,9 @@ def _buffered(
     stream: InMemoryStream, prefetcher: Prefetcher, *, shard_id: str = SHARD, max_records: int = 10_000
 ) -> BufferedShardGetter:
     getter = InMemoryShardGetter(stream, shard_id, Position.trim_horizon())
-    return BufferedShardGetter(getter, prefetcher, max_records=max_records, idle_seconds=0.2)
+    return BufferedShardGetter(
+        getter, prefetcher, max_records=max_records, poll_seconds=0.2, idle_poll_seconds=0.2
+    )
 
 
 def _poll(getter: BufferedShardGetter, count: int) -> list[bytes]:

@@ -1,9 +1,11 @@
 """The micro-batch engine, with everything around it but Spark."""
 
 from collections.abc import Iterator
+from time import monotonic
 
 import pytest
 
+from kinesis_spout.clock import SystemClock
 from kinesis_spout.errors import (
     AccessDenied,
     DataLoss,
@@ -13,6 +15,8 @@ from kinesis_spout.errors import (
     Throttled,
 )
 from kinesis_spout.handler import Reject
+from kinesis_spout.kinesis.pace import Pace
+from kinesis_spout.kinesis.shard_paces import ShardPaces
 from kinesis_spout.record import Record
 from kinesis_spout.spark.tasks.jobs import HandlerBroken
 from shard_state import PositionType, ShardPhase, SliceKind
@@ -81,6 +85,19 @@ def test_executors_take_over_again_where_the_driver_has_got_to(world: EngineWorl
     assert diary.payloads == ["first", *texts(23)]
     assert len(running.runner.slices(SliceKind.READ)) > 1
     assert running.query.exception() is None
+
+
+def test_executors_are_told_the_pace_and_what_they_have_read_is_paid_for(world: EngineWorld) -> None:
+    begun_at, paces = monotonic(), ShardPaces(SystemClock(), bytes_per_second=10)
+    diary = Diary()
+    world.put(*texts(50))
+    running = world.start(diary, paces=paces)
+
+    diary.until(texts(50))
+
+    assert running.runner.slices(SliceKind.READ)[0].cursor.pace == Pace(bytes_per_second=10)
+    wait_until(lambda: paces.of(FIRST).ready_at > begun_at + 14, "150 bytes and their keys are paid for")
+    assert running.consumer.ports.paces.not_before(FIRST) > SystemClock().time()
 
 
 def test_progress_and_counters_tell_what_was_done(world: EngineWorld) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from kinesis_spout.kinesis.pace import Pace
 from kinesis_spout.record import Record
 from tests.kinesis_endpoints import wait_until
 from tests.unit.spark.driver.world import EngineWorld
@@ -21,7 +22,7 @@ def world() -> Iterator[EngineWorld]:
 def test_with_buffers_smaller_than_one_each_is_delivered_and_the_failed_one_dead_lettered(
     world: EngineWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kinesis_spout.kinesis.read.pacing.BYTES_PER_SECOND", 1e10)  # waits in real time here
+    monkeypatch.setattr(Pace, "seconds_for", lambda *_: 0.2)  # waits in real time here
     for data in LARGEST:
         world.stream.put(data)
     delivered: list[int] = []

@@ -16,11 +16,13 @@ from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
+from kinesis_spout.clock import SystemClock
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.ports import OpenGetter, Ports
 from kinesis_spout.errors import HandlerKilledWorker
 from kinesis_spout.handler import failure_of
 from kinesis_spout.kinesis import KinesisClientSettings
+from kinesis_spout.kinesis.shard_paces import ShardPaces
 from kinesis_spout.ports import ShardGetter
 from kinesis_spout.record import Record
 from kinesis_spout.scheme import resolve
@@ -246,6 +248,7 @@ class EngineWorld:
         blind: Death | None = None,
         engine: dict[str, Any] | None = None,
         task: dict[str, Any] | None = None,
+        paces: ShardPaces | None = None,
         **settings: Any,
     ) -> RunningQuery:
         member = f"member-{next(self._members)}"
@@ -265,6 +268,7 @@ class EngineWorld:
             coordinator=process.coordinator,
             group=process.group,
             dead_letters=self.dead_letters,
+            paces=paces or ShardPaces(SystemClock()),
         )
         config = SpoutConfig.of(
             **{

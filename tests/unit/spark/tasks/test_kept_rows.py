@@ -13,7 +13,7 @@ from kinesis_spout.columns import HANDLED_SCHEMA
 from kinesis_spout.errors import HandlerKilledWorker, InvalidConfig
 from kinesis_spout.handler import Failure
 from kinesis_spout.kinesis.aggregated_record import UserRecord
-from kinesis_spout.kinesis.read import pacing
+from kinesis_spout.kinesis.pace import Pace
 from kinesis_spout.record import Record
 from kinesis_spout.spark.tasks.dataframe import Collector, with_failures
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, HandlerDelivery
@@ -115,7 +115,7 @@ class World:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     # The read limits of a shard are no business of these tests.
-    monkeypatch.setattr(pacing, "MIN_INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr(Pace, "seconds_for", lambda *_: 0.0)
     return World()
 
 

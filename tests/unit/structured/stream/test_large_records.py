@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from kinesis_spout.kinesis.pace import Pace
 from kinesis_spout.testing import InMemoryStream
 from tests.kinesis_endpoints import wait_until
 from tests.unit.structured.spark_in_memory import Batch, SparkInMemory, options
@@ -14,7 +15,7 @@ LARGEST = [bytes([number]) * (10 * 1024 * 1024) for number in range(3)]
 
 @pytest.fixture
 def spark(monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkInMemory]:
-    monkeypatch.setattr("kinesis_spout.kinesis.read.pacing.BYTES_PER_SECOND", 1e10)  # waits in real time here
+    monkeypatch.setattr(Pace, "seconds_for", lambda *_: 0.2)  # waits in real time here
     stream = InMemoryStream()
     for data in LARGEST:
         stream.put(data)

@@ -37,7 +37,6 @@ def test_the_shard_is_read_again_slowly_ends_no_query_and_holds_the_others_up_fo
         changed=changed,
         counters=FetchCounters(),
         records_per_fetch=10,
-        bytes_per_second=2e6,
         periods=(0.2, 1.0),
         until=None,
         fail_on_data_loss=True,

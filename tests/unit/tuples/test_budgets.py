@@ -1,0 +1,153 @@
+"""What a whole spout reads within its budgets: counted at the stream, by the clock."""
+
+from itertools import pairwise
+
+import pytest
+
+from kinesis_spout.kinesis.pace import Pace
+from kinesis_spout.kinesis.shard_paces import ShardPaces
+from kinesis_spout.ports import Page
+from kinesis_spout.testing import (
+    InMemoryStream,
+    InMemoryZooKeeper,
+    ManualClock,
+    SteppedSpout,
+    in_memory_ports,
+)
+
+_RECORD_BYTES = 50_000
+
+
+class _WatchedStream(InMemoryStream):
+    """Notes when how much was read, of which shard."""
+
+    def __init__(self, *, shards: int, clock: ManualClock) -> None:
+        super().__init__("orders", shards=shards, clock=clock)
+        self.reads: list[tuple[float, str, int]] = []
+
+    def get_records(self, iterator: str, limit: int) -> tuple[Page, str | None]:
+        page, following = super().get_records(iterator, limit)
+        self.reads.append((self.clock.monotonic(), iterator.split(" ", maxsplit=1)[0], page.size_bytes))
+        return page, following
+
+
+def _stream(clock: ManualClock, *, shards: int = 4, records: int = 200) -> _WatchedStream:
+    stream = _WatchedStream(shards=shards, clock=clock)
+    for _ in range(records):
+        stream.put(bytes(_RECORD_BYTES))
+    return stream
+
+
+def _spout(
+    stream: _WatchedStream,
+    zookeeper: InMemoryZooKeeper,
+    *,
+    pace: Pace | None = None,
+    limit: int | None = None,
+) -> SteppedSpout:
+    paces = ShardPaces(stream.clock, pace=pace, bytes_per_second=limit, jitter=lambda: 0.0)
+    ports = in_memory_ports(stream, zookeeper, paces=paces)
+    return SteppedSpout(
+        ports=ports,
+        stream="orders",
+        app="billing",
+        initial_position="trim_horizon",
+        max_records_per_fetch=2,
+        poll_interval_seconds=0.2,
+    )
+
+
+def _read_for(spouts: list[SteppedSpout], clock: ManualClock, seconds: float) -> int:
+    acked, until = 0, clock.monotonic() + seconds
+    while clock.monotonic() < until:
+        for spout in spouts:
+            while (emitted := spout.next_tuple()) is not None:
+                spout.ack(emitted.message_id)
+                acked += 1
+        clock.advance(0.05)
+    return acked
+
+
+def test_all_shards_together_are_read_within_the_budget_of_the_application() -> None:
+    clock = ManualClock()
+    stream = _stream(clock)
+    with _spout(stream, InMemoryZooKeeper(), limit=500_000).open() as spout:
+        assert _read_for([spout], clock, 30.0) == 200
+
+    pages = [(at, size_bytes) for at, _, size_bytes in stream.reads if size_bytes]
+    for first, (begin, _) in enumerate(pages):
+        read_bytes = 0
+        for end, size_bytes in pages[first:]:
+            read_bytes += size_bytes
+            assert read_bytes <= 500_000 * (end - begin) + 4 * 2 * _RECORD_BYTES + 1
+    assert 18.0 <= pages[-1][0] - pages[0][0] <= 24.0
+
+
+def test_a_busy_shard_has_what_the_idle_ones_leave() -> None:
+    clock = ManualClock()
+    stream = _WatchedStream(shards=8, clock=clock)
+    busy = stream.put(bytes(_RECORD_BYTES), "key").shard_id
+    for _ in range(99):
+        stream.put(bytes(_RECORD_BYTES), "key")
+    with _spout(stream, InMemoryZooKeeper(), limit=500_000).open() as spout:
+        assert _read_for([spout], clock, 14.0) == 100
+        assert _read_for([spout], clock, 10.0) == 0
+
+    last = max(at for at, shard_id, size_bytes in stream.reads if shard_id == busy and size_bytes)
+    assert last <= 13.0, "an eighth of the budget would take 80 s"
+    idle_polls = [at for at, shard_id, _ in stream.reads if shard_id != busy]
+    assert len(idle_polls) > 7 * 5, "a shard that has nothing is polled, whatever the budget"
+
+
+def test_two_members_share_the_budget_and_the_one_that_is_left_has_all_of_it() -> None:
+    clock = ManualClock()
+    stream = _stream(clock, records=600)
+    zookeeper = InMemoryZooKeeper()
+    one, other = (_spout(stream, zookeeper, limit=500_000) for _ in range(2))
+    one.open()
+    other.open()
+    _read_for([one, other], clock, 10.0)
+    both = sum(size_bytes for at, _, size_bytes in stream.reads if 5.0 <= at < 10.0)
+    other.close()
+    _read_for([one], clock, 15.0)
+    alone = sum(size_bytes for at, _, size_bytes in stream.reads if 20.0 <= at < 25.0)
+    one.close()
+
+    assert 0.7 * 2_500_000 <= both <= 2_500_000 + 8 * 2 * _RECORD_BYTES
+    assert 0.7 * 2_500_000 <= alone <= 2_500_000 + 4 * 2 * _RECORD_BYTES
+
+
+def test_a_shard_gives_no_more_calls_and_bytes_than_its_pace() -> None:
+    clock = ManualClock()
+    stream = _stream(clock, shards=1, records=40)
+    pace = Pace(interval_seconds=1.0, bytes_per_second=50_000)
+    with _spout(stream, InMemoryZooKeeper(), pace=pace).open() as spout:
+        assert _read_for([spout], clock, 60.0) == 40
+
+    begins = [at for at, _, _ in stream.reads]
+    assert min(after - before for before, after in pairwise(begins)) >= 1.0 - 1e-6
+    full = [at for at, _, size_bytes in stream.reads if size_bytes]
+    assert full[-1] - full[0] == pytest.approx(19 * 2.0, abs=2.0)
+
+
+def test_a_page_larger_than_the_budget_of_a_second_is_read_all_the_same() -> None:
+    clock = ManualClock()
+    stream = _stream(clock, shards=2, records=8)
+    with _spout(stream, InMemoryZooKeeper(), limit=1_000).open() as spout:
+        assert _read_for([spout], clock, 900.0) == 8
+
+
+def test_an_idle_shard_is_polled_ever_more_rarely_and_at_once_often_when_something_comes() -> None:
+    clock = ManualClock()
+    stream = _WatchedStream(shards=1, clock=clock)
+    with _spout(stream, InMemoryZooKeeper()).open() as spout:
+        _read_for([spout], clock, 20.0)
+        idle = [at for at, _, _ in stream.reads if at >= 10.0]
+        stream.put(b"news")
+        came_at = clock.monotonic()
+        assert _read_for([spout], clock, 1.2) == 1
+        _read_for([spout], clock, 1.0)
+        busy = [at for at, _, _ in stream.reads if at >= came_at]
+
+    assert 9 <= len(idle) <= 11, "once a second"
+    assert len(busy) >= 4
