@@ -35,6 +35,7 @@ RATE: Final = 100
 JOBS_GOAL: Final = 2.0
 CORE_GOAL: Final = 0.3
 HALF_GOAL_MILLIS: Final = 300.0
+PUSHED_GOAL_MILLIS: Final = 120.0
 MOST_GOAL_MILLIS: Final = 600.0
 MANY_JOBS_GOAL: Final = 8.0
 MANY_SECONDS_GOAL: Final = 2.5
@@ -43,6 +44,8 @@ _SETTLE_SECONDS: Final = 8.0
 """Until polls have become rare."""
 _STEADY_WARM_UP_SECONDS: Final = 60.0
 """A job costs three times as much in the first 15 s, because the JVM compiles what it runs."""
+_WARM_UP_SECONDS: Final = 2.0
+"""Of the plain-Python door."""
 _DEADLINE_SECONDS: Final = 120.0
 _FORM: Final = struct.Struct("d")
 
@@ -52,9 +55,10 @@ def figures(*, quick: bool) -> Iterator[Figure]:
     with CannedKinesis() as kinesis, tempfile.TemporaryDirectory() as directory, local_session() as spark:
         bench = _Bench(spark, kinesis, Path(directory))
         yield from _rounds(bench, rounds=10 if quick else 30)
-        yield from _steady(
-            bench, _SETTLE_SECONDS if quick else _STEADY_WARM_UP_SECONDS, 8.0 if quick else 25.0
-        )
+        warm_up, seconds = (_SETTLE_SECONDS, 8.0) if quick else (_STEADY_WARM_UP_SECONDS, 25.0)
+        for mode in ("polling", "efo"):
+            yield from _steady(bench, mode, warm_up, seconds)
+            yield from _without_spark(bench, mode, seconds)
         yield from _many(bench, rounds=2 if quick else 4, seconds=8.0 if quick else 15.0)
 
 
@@ -81,8 +85,8 @@ class _Bench:
         self.place = place
         self._beside: ProcessTree = spark_processes(spark)
 
-    def started(self, stream: str, handle: Callable[[Record], None]) -> SpoutQuery:
-        spout = KinesisSpout(spout_config(self.kinesis.settings, stream, self.place))
+    def started(self, stream: str, handle: Callable[[Record], None], **settings: str) -> SpoutQuery:
+        spout = KinesisSpout(spout_config(self.kinesis.settings, stream, self.place, **settings))
         return spout.foreach_record(self.spark, handle)
 
     def cost(self) -> Cost:
@@ -141,13 +145,13 @@ def _rounds(bench: _Bench, rounds: int) -> Iterator[Figure]:
     yield Figure(what=f"{name}: put to settled, p50", value=half * 1e3, unit="ms")
 
 
-def _steady(bench: _Bench, warm_up_seconds: float, seconds: float) -> Iterator[Figure]:
-    """Yield what a steady trickle costs, and how long its records take."""
-    stream = f"shards-{FEW_SHARDS}-steady"
-    notes = bench.place / "latencies"
+def _steady(bench: _Bench, mode: str, warm_up_seconds: float, seconds: float) -> Iterator[Figure]:
+    """Yield what a steady trickle costs, and how long its records take, polled or pushed."""
+    stream = f"shards-{FEW_SHARDS}-steady-{mode}"
+    notes = bench.place / f"latencies-{mode}"
     notes.mkdir()
     spawn = multiprocessing.get_context("spawn")
-    with bench.started(stream, _Stopwatch(str(notes))) as query:
+    with bench.started(stream, _Stopwatch(str(notes)), app=f"steady-{mode}", consumer_mode=mode) as query:
         putting = spawn.Process(
             target=_put_steadily, args=(bench.kinesis.url, stream, warm_up_seconds + seconds), daemon=True
         )
@@ -160,7 +164,7 @@ def _steady(bench: _Bench, warm_up_seconds: float, seconds: float) -> Iterator[F
         putting.join()
         taken, used, made = time.monotonic() - began, bench.since(before), jobs(query) - jobs_before
     found = sorted(value for file in notes.iterdir() for (value,) in _FORM.iter_unpack(file.read_bytes()))
-    name = f"{RATE} records/s over {FEW_SHARDS} shards"
+    name = f"{RATE} records/s over {FEW_SHARDS} shards, {'pushed' if mode == 'efo' else 'polled'}"
     parts = f"driver {used.driver / taken:.2f}, JVM and workers {used.beside / taken:.2f}"
     note = f"{parts}, {made / taken:.1f} jobs/s"
     yield Figure(what=f"{name}: CPU", value=used.total / taken, unit="cores", at_most=CORE_GOAL, note=note)
@@ -168,7 +172,7 @@ def _steady(bench: _Bench, warm_up_seconds: float, seconds: float) -> Iterator[F
         what=f"{name}: put to handled, p50",
         value=statistics.median(found) * 1e3,
         unit="ms",
-        at_most=HALF_GOAL_MILLIS,
+        at_most=HALF_GOAL_MILLIS if mode == "polling" else PUSHED_GOAL_MILLIS,
         note=f"{len(found)} records",
     )
     yield Figure(
@@ -176,6 +180,38 @@ def _steady(bench: _Bench, warm_up_seconds: float, seconds: float) -> Iterator[F
         value=found[int(len(found) * 0.99)] * 1e3,
         unit="ms",
         at_most=MOST_GOAL_MILLIS,
+    )
+
+
+def _without_spark(bench: _Bench, mode: str, seconds: float) -> Iterator[Figure]:
+    """Yield how long the records of a steady trickle take in the plain-Python door, polled or pushed."""
+    stream = f"shards-{FEW_SHARDS}-plain-{mode}"
+    settings = spout_config(
+        bench.kinesis.settings, stream, bench.place, app=f"plain-{mode}", consumer_mode=mode
+    )
+    spawn = multiprocessing.get_context("spawn")
+    found: list[float] = []
+    with KinesisSpout(settings).open() as spout:
+        putting = spawn.Process(
+            target=_put_steadily, args=(bench.kinesis.url, stream, _WARM_UP_SECONDS + seconds), daemon=True
+        )
+        putting.start()
+        before, began = time.process_time(), time.monotonic()
+        while putting.is_alive():
+            emitted = spout.next_tuple()
+            if emitted is None:
+                time.sleep(0.002)
+                continue
+            found.append(time.time() - emitted.values.arrival_timestamp)
+            spout.ack(emitted.message_id)
+        used = (time.process_time() - before) / (time.monotonic() - began)
+    kept = sorted(found[int(_WARM_UP_SECONDS * RATE) :])
+    name = f"{RATE} records/s over {FEW_SHARDS} shards, no Spark, {'pushed' if mode == 'efo' else 'polled'}"
+    yield Figure(
+        what=f"{name}: put to handled, p50",
+        value=statistics.median(kept) * 1e3,
+        unit="ms",
+        note=f"p99 {kept[int(len(kept) * 0.99)] * 1e3:.1f}, {used:.2f} cores, {len(kept)} records",
     )
 
 

@@ -29,6 +29,7 @@ from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 from canned_backlog import Backlog, Backlogs
+from canned_fan_out import Puts, consumer, push
 from certificates import Certificates
 
 from kinesis_spout.kinesis import KinesisClientSettings
@@ -144,6 +145,7 @@ class _Streams:
         self._shards: dict[tuple[str, int], list[dict[str, Any]]] = {}
         self._sequence = _FIRST_SEQUENCE
         self._backlogs = Backlogs()
+        self.puts = Puts()
 
     def answer(self, action: str, request: dict[str, Any]) -> bytes:
         answer: dict[str, Any] | bytes = getattr(self, f"_{action}")(**request)
@@ -172,6 +174,10 @@ class _Streams:
                 "OpenShardCount": 1 if backlog is None else backlog.shards,
             }
         }
+
+    @staticmethod
+    def _DescribeStreamConsumer(*, StreamARN: str, ConsumerName: str) -> dict[str, Any]:  # noqa: N802, N803
+        return {"ConsumerDescription": consumer(StreamARN, ConsumerName)}
 
     def _ListShards(self, *, StreamName: str, **_: object) -> dict[str, Any]:  # noqa: N802, N803
         backlog = Backlog.named(StreamName)
@@ -260,7 +266,13 @@ async def _serve_connection(
             if not service.startswith("Kinesis"):
                 writer.write(await _passed_on(beside, head, body))
                 break
-            answer = streams.answer(action, json.loads(body))
+            request = json.loads(body)
+            if action == "SubscribeToShard":
+                await push(streams, streams.puts, request, writer)
+                break
+            answer = streams.answer(action, request)
+            if action == "PutRecords":
+                streams.puts.happened(request)
             writer.write(
                 b"HTTP/1.1 200 OK\r\nContent-Type: application/x-amz-json-1.1\r\n"
                 b"x-amzn-RequestId: 00000000-0000-0000-0000-000000000000\r\n"

@@ -5,7 +5,7 @@ Each port has one contract test suite in ``tests/contract``, which runs against 
 object, unless it says otherwise.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -36,7 +36,7 @@ def is_same_creation(one: float, other: float) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """One answer of GetRecords, its aggregated records taken apart."""
+    """One answer of GetRecords, or what was pushed since the last page; its aggregated records taken apart."""
 
     records: Sequence[Record]
     """In shard order; may be empty although more follows, and many more than the limit asked for: that counts an
@@ -61,6 +61,11 @@ class Page:
         count = len(self.records) if self.kinesis_records is None else self.kinesis_records
         return count >= limit
 
+    says_nothing: bool = False
+    """Nothing was pushed since the last page. It is empty, and what it says of the tip is what that one said."""
+    pushed_at: float | None = None
+    """When the last of it was pushed, at the latest: the clock's monotonic time. None: it was asked for now."""
+
 
 class ShardLister(Protocol):
     """Says which shards a stream has."""
@@ -80,7 +85,7 @@ class ShardLister(Protocol):
 
 
 class ShardGetter(Protocol):
-    """Reads one shard forward from a position. Not thread-safe; owns nothing that needs closing."""
+    """Reads one shard forward from a position. Not thread-safe."""
 
     @property
     def position(self) -> Position:
@@ -89,14 +94,15 @@ class ShardGetter(Protocol):
 
     @property
     def ready_at(self) -> float:
-        """The clock's monotonic time before which a read would exceed the shard's read limits."""
+        """The clock's monotonic time before which a read would exceed the shard's read limits, or is in vain."""
         ...
 
     def read(self, limit: int) -> Page:
         """Fetch at most ``limit`` records (1 to 10,000), waiting for ``ready_at`` first.
 
         The limit counts the records of Kinesis. Aggregated ones are taken apart: ``Page.records`` are the user
-        records inside, from the start position on where that lies in the middle of an aggregate.
+        records inside, from the start position on where that lies in the middle of an aggregate. Where Kinesis
+        pushes records, a page is what came since the last read: an empty one, often.
 
         Iterators are obtained, kept and renewed inside. A throttle moves ``ready_at`` and raises; the place
         in the shard is kept by every error, so that the same call may simply be made again.
@@ -106,6 +112,18 @@ class ShardGetter(Protocol):
             DataLoss: the position is behind retention or outside the shard, and ``fail_on_data_loss`` is set.
             ShardNotFound, StreamNotFound, AccessDenied: not retriable.
         """
+        ...
+
+    def when_ready(self, call: Callable[[], None]) -> None:
+        """Have ``call`` made, on any thread, when records, the end or an error came since the last read.
+
+        So a shard is read as soon as Kinesis pushes, and not when the next read is due. A getter that polls
+        never makes the call, and a call says nothing of ``ready_at``. Called before the first read.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release what is held; nothing is read any more. On any thread; may be called twice."""
         ...
 
 

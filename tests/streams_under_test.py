@@ -1,6 +1,9 @@
 """One view of "a stream and its readers" for the contract suites, over the fakes and the endpoints."""
 
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import pytest
@@ -12,12 +15,16 @@ from kinesis_spout.ports import Page, ShardGetter, ShardLister
 from kinesis_spout.record import Record
 from kinesis_spout.testing import InMemoryShardGetter, InMemoryShardLister, InMemoryStream, ManualClock
 from shard_state import Position, SequenceNumber
-from tests.in_memory_kinesis_client import InMemoryKinesisClient
+from tests.fan_out.pushed_stream import serve, subscribed
+from tests.fan_out.server import FanOutServer
+from tests.fan_out.service import FanOutService
+from tests.in_memory_kinesis_client import CODES, InMemoryKinesisClient
 from tests.kinesis_endpoints import KinesisEndpoint, wait_until
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
+POLLED = "reads that are calls"
 FIRST_SHARD = "shardId-000000000000"
 
 
@@ -96,6 +103,83 @@ class PolledFakeStream(FakeStream):
         )
 
 
+class LeapingClock(SystemClock):
+    """The machine's clock, but that sleeping takes no time: it leaps instead."""
+
+    def __init__(self) -> None:
+        self._leapt_seconds = 0.0
+
+    def time(self) -> float:
+        return super().time() + self._leapt_seconds
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self._leapt_seconds
+
+    def sleep(self, seconds: float) -> None:
+        self._leapt_seconds += max(0.0, seconds)
+
+
+class PushedFakeStream(FakeStream):
+    """The stream in memory, read by the fan-out getter over HTTP from a service that pushes it."""
+
+    def __init__(self, shards: int, server: FanOutServer, opened: ExitStack) -> None:
+        self.clock = LeapingClock()  # type: ignore[assignment]  # sockets need real time
+        self.stream = InMemoryStream(shards=shards, clock=self.clock)
+        self.name = self.stream.name
+        self.service = serve(self.stream, server, opened)
+        self.fan_out = subscribed(self.stream, server, opened, clock=self.clock)
+
+    def needs(self, *abilities: str) -> None:
+        if POLLED in abilities:
+            pytest.skip("what is pushed is not paced by the reader")
+
+    def fail_next(self, error: KinesisError) -> None:
+        self.service.fail_next.append(CODES[type(error)])
+
+    def getter(
+        self, position: Position, *, shard_id: str = FIRST_SHARD, fail_on_data_loss: bool = True
+    ) -> ShardGetter:
+        getter = self.fan_out.getter(shard_id, position, fail_on_data_loss=fail_on_data_loss)
+        return _ReadWhenPushed(getter, self.service, shard_id)
+
+
+class _ReadWhenPushed:
+    """Waits for what is on its way, so that a page is what a polling getter would get."""
+
+    def __init__(self, getter: ShardGetter, service: FanOutService, shard_id: str) -> None:
+        self._getter = getter
+        self._service = service
+        self._shard_id = shard_id
+        self._news = threading.Event()
+        getter.when_ready(self._news.set)
+
+    @property
+    def position(self) -> Position:
+        return self._getter.position
+
+    @property
+    def ready_at(self) -> float:
+        return self._getter.ready_at
+
+    def read(self, limit: int) -> Page:
+        begun = time.monotonic()
+        while True:
+            self._news.clear()
+            page = self._getter.read(limit)
+            waited = time.monotonic() - begun
+            # A little longer than the service: what it has sent is on its way.
+            is_all = waited > 0.2 and self._service.is_caught_up(self._shard_id)
+            if page.records or page.at_end or is_all or waited > 10:
+                return page
+            self._news.wait(0.02)
+
+    def when_ready(self, call: Callable[[], None]) -> None:
+        self._getter.when_ready(call)
+
+    def close(self) -> None:
+        self._getter.close()
+
+
 class EndpointStream:
     """A stream of a real endpoint, read by the real getter."""
 
@@ -167,26 +251,50 @@ class EndpointStream:
 MakeStream = Callable[..., StreamUnderTest]
 
 
-@pytest.fixture(params=[FakeStream, PolledFakeStream], ids=["fake", "polled_fake"])
-def fake_stream(request: pytest.FixtureRequest) -> FakeStream:
+@pytest.fixture(params=["fake", "polled_fake", "pushed_fake"])
+def fake_stream(
+    request: pytest.FixtureRequest, fan_out_server: FanOutServer, opened: ExitStack
+) -> FakeStream:
     """Give a stream of one shard that trims, expires iterators and fails when told to.
 
     No endpoint does: retention takes a day at least, iterators live five minutes or for ever, and there is no
     fault injection.
     """
-    stream: FakeStream = request.param(1)
-    return stream
+    match request.param:
+        case "fake":
+            return FakeStream(1)
+        case "polled_fake":
+            return PolledFakeStream(1)
+        case _:
+            return PushedFakeStream(1, fan_out_server, opened)
+
+
+@pytest.fixture(scope="session")
+def fan_out_server() -> Iterator[FanOutServer]:
+    """Give one server, and so one boto3 client, which costs a second; each test has it serve its own service."""
+    with FanOutServer() as server:
+        yield server
+
+
+@pytest.fixture
+def opened() -> Iterator[ExitStack]:
+    """Give what closes, after the test, whatever was opened for it."""
+    with ExitStack() as stack:
+        yield stack
 
 
 @pytest.fixture(
-    params=["fake", "polled_fake", "moto_in_process", "moto_server", "kinesis_local"],
+    params=["fake", "polled_fake", "pushed_fake", "moto_in_process", "moto_server", "kinesis_local"],
 )
-def make_stream(request: pytest.FixtureRequest) -> MakeStream:
+def make_stream(request: pytest.FixtureRequest, opened: ExitStack) -> MakeStream:
     """Give a function that makes a stream with so many ``shards``, under each implementation."""
     if request.param == "fake":
         return lambda *, shards=1: FakeStream(shards)
     if request.param == "polled_fake":
         return lambda *, shards=1: PolledFakeStream(shards)
+    if request.param == "pushed_fake":
+        server: FanOutServer = request.getfixturevalue("fan_out_server")
+        return lambda *, shards=1: PushedFakeStream(shards, server, opened)
     endpoint: KinesisEndpoint = request.getfixturevalue(request.param)
     return lambda *, shards=1: EndpointStream(endpoint, shards)
 

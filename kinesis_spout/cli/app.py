@@ -7,6 +7,7 @@ import typer
 
 from kinesis_spout.cli.commands.checkpoints import checkpoints
 from kinesis_spout.cli.commands.dead_letters import dead_letters
+from kinesis_spout.cli.commands.fan_out import fan_out
 from kinesis_spout.cli.commands.members import members
 from kinesis_spout.cli.commands.options import options
 from kinesis_spout.cli.commands.pause import pause
@@ -74,6 +75,7 @@ app.command()(pause)
 app.command()(resume)
 app.add_typer(checkpoints, name="checkpoints")
 app.add_typer(dead_letters, name="dead-letters")
+app.add_typer(fan_out, name="fan-out")
 app.command()(put)
 app.command()(tail)
 app.command()(options)

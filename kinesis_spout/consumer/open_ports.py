@@ -6,9 +6,9 @@ from contextlib import ExitStack
 from msgspec.structs import asdict
 
 from kinesis_spout.clock import SystemClock
-from kinesis_spout.consumer.ports import Ports
+from kinesis_spout.consumer.ports import OpenGetter, Ports
 from kinesis_spout.dead_letters.sink_url import open_sink
-from kinesis_spout.kinesis import KinesisClientSettings, KinesisShardLister, PollingShardGetter
+from kinesis_spout.kinesis import FanOutStream, KinesisClientSettings, KinesisShardLister, PollingShardGetter
 from kinesis_spout.kinesis.pace import Pace
 from kinesis_spout.kinesis.shard_paces import ShardPaces
 from kinesis_spout.ports import ShardGetter
@@ -71,7 +71,7 @@ def ports_of(config: SpoutConfig, connect: Callable[[], ZooKeeperBackend], opene
         bytes_per_second=config.max_total_fetch_bytes_per_second,
     )
 
-    def open_getter(shard_id: str, position: Position) -> ShardGetter:
+    def open_polling(shard_id: str, position: Position) -> ShardGetter:
         return PollingShardGetter(
             client,
             stream=config.stream,
@@ -85,9 +85,30 @@ def ports_of(config: SpoutConfig, connect: Callable[[], ZooKeeperBackend], opene
             clock=clock,
         )
 
+    open_getter: OpenGetter = open_polling
+    if config.fan_out_consumer is not None:
+        fan_out = FanOutStream(
+            client,
+            config.stream,
+            consumer_name=config.fan_out_consumer,
+            lister=lister,
+            deaggregate=config.deaggregate,
+            clock=clock,
+        )
+        opened.callback(fan_out.close)
+
+        def open_getter(shard_id: str, position: Position) -> ShardGetter:
+            return fan_out.getter(
+                shard_id,
+                position,
+                fail_on_data_loss=config.fail_on_data_loss,
+                hash_keys=lister.hash_keys(shard_id),
+            )
+
     return Ports(
         lister=lister,
         open_getter=open_getter,
+        open_rereader=open_polling,
         store=backend.store,
         coordinator=backend.coordinator,
         group=backend.group,

@@ -20,6 +20,9 @@ class Ports:
 
     lister: ShardLister
     open_getter: OpenGetter
+    """For a shard that is read on and on."""
+    open_rereader: OpenGetter | None = None
+    """For some records of a shard that were read before, on any thread; None: ``open_getter`` does."""
     store: CheckpointStore
     coordinator: Coordinator
     group: Group

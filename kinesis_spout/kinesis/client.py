@@ -1,6 +1,6 @@
 """How to reach Kinesis: settings that travel, and the boto3 client made from them.
 
-boto3 does what it is good at: credentials, roles, signing, endpoints, connections. Four things are changed.
+boto3 does what it is good at: credentials, roles, signing, endpoints, connections. Five things are changed.
 
 *No retries inside.* The getter and the lister own the retry policy; a retry below them would hide throttles
 and hold a thread.
@@ -12,6 +12,8 @@ not a good JSON reply (errors, another content type) goes botocore's way.
 *Bodies are read in one piece*; see ``whole_body``.
 
 *GetRecords is called with little CPU*; see ``lean_calls``.
+
+*SubscribeToShard gives a socket*, not a parsed stream; see ``fan_out.subscribe_call``.
 """
 
 import os
@@ -28,6 +30,7 @@ from botocore.credentials import CredentialResolver
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.kinesis.assumed_role import AssumedRole
 from kinesis_spout.kinesis.errors import translated
+from kinesis_spout.kinesis.read.fan_out.subscribe_call import PushedSubscriptions
 from kinesis_spout.kinesis.read.lean_calls import RAW_BODY, LeanGetRecords, is_good_json
 from kinesis_spout.kinesis.read.whole_body import WholeBodySession
 
@@ -98,6 +101,7 @@ class KinesisClientSettings:
         endpoint: Any = client._endpoint  # type: ignore[attr-defined]  # noqa: SLF001 - botocore offers no other way
         endpoint.http_session = WholeBodySession(endpoint.http_session)
         client.get_records = LeanGetRecords(client)  # type: ignore[method-assign]
+        PushedSubscriptions(client)
         return client
 
     def session(self) -> boto3.Session:

@@ -35,6 +35,10 @@ class ResourceNotFound(Unavailable):
     """
 
 
+class ResourceInUse(Unavailable):
+    """Something else is under way with it: a stream is being changed, or a shard was subscribed to just now."""
+
+
 class ExpiredNextToken(KinesisError):  # noqa: N818
     """The token of a listing's next page outlived its 300 s. The listing starts again."""
 
@@ -50,7 +54,7 @@ ERRORS_BY_CODE: Final[dict[str, type[KinesisError]]] = {
     "ThrottlingException": Throttled,
     "Throttling": Throttled,
     "RequestLimitExceeded": Throttled,
-    "ResourceInUseException": Unavailable,
+    "ResourceInUseException": ResourceInUse,
     "ResourceNotFoundException": ResourceNotFound,
     "KMSDisabledException": KeyUnavailable,
     "KMSInvalidStateException": KeyUnavailable,
@@ -88,6 +92,7 @@ ERRORS_BY_CODE: Final[dict[str, type[KinesisError]]] = {
 INVALID_ARGUMENT_BY_OPERATION: Final[dict[str, type[KinesisError]]] = {
     "GetRecords": InvalidIterator,
     "GetShardIterator": DataLoss,
+    "SubscribeToShard": DataLoss,
 }
 """InvalidArgumentException says that something is wrong; which thing, only the operation tells."""
 

@@ -7,6 +7,7 @@ each caller waits in its own way. Times are those of the clock that is passed in
 | --- | --- | --- | --- |
 | throttled | again, counted, not logged | the same | the same |
 | 5xx, time-out, reset, no good reply | again | again | again |
+| a shard was subscribed to just now | again, 5 s later | again, 5 s later | again |
 | KMS refuses the stream's key | again, slowly; nothing is skipped | the same | fail |
 | iterator expired or refused | again | again | - |
 | token of a listing expired | - | - | list from the beginning |
@@ -26,6 +27,7 @@ says the same as the query's column.
 | to read a shard | 0.2-0.4 s, doubled up to 10 s | without end; after 60 s, other shards do not wait for it |
 | - throttled | 1-2 s (5-10 s after a full reply), doubled up to 10-20 s | the same |
 | - slowly | 30-33 s | the same |
+| - subscribed to just now | 5-5.5 s | the same |
 | to list, to put | 0.1-0.2 s, doubled up to 5 s | 60 s unless it is said otherwise; each shard that refuses |
 | to list at a query's start, to open its progress | 0.5-1 s | without end |
 | to publish a query's progress | 0.25-0.5 s | without end |
@@ -54,7 +56,7 @@ from kinesis_spout.errors import (
     Throttled,
     Unavailable,
 )
-from kinesis_spout.kinesis.errors import ExpiredNextToken, ResourceNotFound, refused, translate
+from kinesis_spout.kinesis.errors import ExpiredNextToken, ResourceInUse, ResourceNotFound, refused, translate
 
 T = TypeVar("T")
 
@@ -63,6 +65,8 @@ Jitter = Callable[[], float]
 
 SLOW_SECONDS: Final = 30.0
 """For what only a person can mend: the key of the stream, permissions. Asking more often helps nobody."""
+IN_USE_SECONDS: Final = 5.0
+"""AWS: so long after a subscription to a shard, another one is refused."""
 OUTAGE_SECONDS: Final = 60.0
 """How long the other shards of a query wait for one that cannot be read."""
 MIN_RETRY_SECONDS: Final = 0.2
@@ -118,6 +122,7 @@ class Reaction:
 _AGAIN: Final = Reaction(action=Action.RETRY)
 _SLOWLY: Final = Reaction(action=Action.RETRY, wait_seconds=SLOW_SECONDS)
 _THROTTLED: Final = Reaction(action=Action.RETRY, is_throttle=True)
+_IN_USE: Final = Reaction(action=Action.RETRY, wait_seconds=IN_USE_SECONDS)
 _END: Final = Reaction(action=Action.END_SHARD)
 _FAIL: Final = Reaction(action=Action.FAIL)
 
@@ -126,6 +131,7 @@ _MEANINGS: Final[tuple[tuple[type[KinesisError], dict[Work, Reaction]], ...]] = 
     for kind, *reactions in (
         (Throttled, _THROTTLED, _THROTTLED, _THROTTLED),
         (ResourceNotFound, _AGAIN, _AGAIN, _FAIL),
+        (ResourceInUse, _IN_USE, _IN_USE, _AGAIN),
         (Unavailable, _AGAIN, _AGAIN, _AGAIN),
         (KeyUnavailable, _SLOWLY, _SLOWLY, _FAIL),
         (ExpiredIterator, _AGAIN, _AGAIN, _FAIL),

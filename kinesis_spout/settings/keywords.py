@@ -68,6 +68,8 @@ class SpoutSettings(TypedDict, total=False):
     idle_poll_interval_seconds: float
     shard_list_interval_seconds: float
     max_buffered_bytes: int
+    consumer_mode: Literal["polling", "efo"]
+    consumer_name: str | None
     max_pending: int
     max_holes: int
     max_records_per_slice: int

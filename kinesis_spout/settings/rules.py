@@ -86,3 +86,16 @@ def _region_of_endpoint(url: str | None) -> str | None:
     host = None if url is None else urlsplit(url).hostname
     match = None if host is None else _AWS_ENDPOINT.fullmatch(host)
     return None if match is None else match[1]
+
+
+def fan_out_consumer(mode: str, name: str | None, app: str, door: Door) -> str | None:
+    """Give the registered consumer to read as: the one that was named, else the application; None while polling.
+
+    Raises:
+        InvalidConfig: a name without fan-out.
+    """
+    if mode != "efo":
+        if name is not None:
+            raise door.refusal("consumer_name", f"{door.called('consumer_mode')} efo beside it", name)
+        return None
+    return name or app

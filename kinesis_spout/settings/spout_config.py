@@ -93,6 +93,8 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     idle_poll_interval_seconds: float
     shard_list_interval_seconds: float
     max_buffered_bytes: int
+    consumer_mode: Literal["polling", "efo"]
+    consumer_name: str | None
     max_pending: int
     max_holes: int
     max_records_per_slice: int
@@ -144,6 +146,7 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         if self.start_again is not None and self.deployment is None:
             expected = "deployment beside it, so that it is done once and not at every start"
             raise IN_PYTHON.refusal("start_again", expected, self.start_again)
+        _ = self.fan_out_consumer  # found for its check
         if self.retry_backoff_cap_seconds < self.retry_backoff_seconds:
             expected = f"at least retry_backoff_seconds, which is {self.retry_backoff_seconds}"
             raise IN_PYTHON.refusal("retry_backoff_cap_seconds", expected, self.retry_backoff_cap_seconds)
@@ -216,6 +219,11 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def stream_region(self) -> str | None:
         """The region that was set, else that of the ARN or of AWS's endpoint; None leaves the choice to boto3."""
         return rules.region(msgspec.structs.asdict(self), (self.stream,), IN_PYTHON)
+
+    @property
+    def fan_out_consumer(self) -> str | None:
+        """The registered consumer whose subscriptions shards are read over; None: they are polled."""
+        return rules.fan_out_consumer(self.consumer_mode, self.consumer_name, self.app, IN_PYTHON)
 
     @property
     def start(self) -> Position:

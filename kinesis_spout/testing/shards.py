@@ -1,5 +1,6 @@
 """The lister and the getter of a stream in memory."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from kinesis_spout.errors import DataLoss, ExpiredIterator, InvalidIterator, KinesisError
@@ -92,6 +93,12 @@ class InMemoryShardGetter:
                 records=(), size_bytes=0, millis_behind_latest=0, at_end=True, child_shards=page.child_shards
             )
         return page
+
+    def when_ready(self, call: Callable[[], None]) -> None:
+        """Do nothing: it is polled; see the port."""
+
+    def close(self) -> None:
+        """Do nothing; see the port."""
 
     def _get(self, iterator: str, limit: int) -> tuple[Page, str | None]:
         clock = self._stream.clock

@@ -24,7 +24,7 @@ of the caches: eight of them need a quarter more CPU than one after the other.""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrowPage:
-    """One answer of GetRecords as columns; its other fields mean what ``kinesis_spout.ports.Page`` says."""
+    """A page as columns; its other fields mean what ``kinesis_spout.ports.Page`` says."""
 
     batch: pa.RecordBatch
     size_bytes: int
@@ -37,6 +37,7 @@ class ArrowPage:
     """How many of them were taken apart."""
     damaged_aggregates: int = 0
     records_outside_shard: int = 0
+    says_nothing: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

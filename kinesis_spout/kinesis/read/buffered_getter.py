@@ -76,6 +76,7 @@ class BufferedShardGetter:
         self.millis_behind_latest: int | None = None
         """Of the last page fetched; None before the first."""
         self._tip_seen_at: float | None = None
+        getter.when_ready(self._came)
         prefetcher.submit(self._fetch, getter.ready_at)
 
     def poll(self) -> Record | None:
@@ -147,6 +148,11 @@ class BufferedShardGetter:
             self._closed = True
             self._records.clear()
             self._bytes = 0
+        self._getter.close()
+
+    def _came(self) -> None:
+        """Fetch at once what was pushed. Called on any thread."""
+        self._prefetcher.hasten(self._fetch)
 
     def _fetch(self) -> float | None:
         """Fetch a page, on a thread of the prefetcher. See ``prefetcher.Fetch``."""
@@ -163,7 +169,7 @@ class BufferedShardGetter:
             page = self._getter.read(limit)
         except Exception as error:  # noqa: BLE001 - not hidden: retried visibly, or raised by the next poll
             return self._failed(error)
-        if self.last_error is not None or self.millis_behind_latest is None:
+        if not page.says_nothing and (self.last_error is not None or self.millis_behind_latest is None):
             self._worked()
         if page.damaged_aggregates or page.records_outside_shard:
             self._odd(page)
@@ -182,25 +188,29 @@ class BufferedShardGetter:
         with self._lock:
             if self._closed:
                 return None
-            self.last_error = None
-            self.millis_behind_latest = page.millis_behind_latest
+            if not page.says_nothing:
+                self.last_error = None
+                self.millis_behind_latest = page.millis_behind_latest
             self._records.extend(page.records)
             self._records_in_one = max(1, len(page.records) // (page.kinesis_records or MAX_RECORDS))
             self._bytes += sum(record.size_bytes for record in page.records)
             if page.at_end:
                 self._last_page = page
                 return None
-            if not page.records and not page.millis_behind_latest:
-                self._tip_seen_at = begun_at
+            if not page.says_nothing and not page.records and not page.millis_behind_latest:
+                self._tip_seen_at = begun_at if page.pushed_at is None else self._wall_clock(page.pushed_at)
         return max(self._getter.ready_at, self._idle_until(page))
 
     def _idle_until(self, page: Page) -> float:
-        if page.records or page.millis_behind_latest:
+        if not page.says_nothing and (page.records or page.millis_behind_latest):
             self._empty_polls = 0
             return 0.0
         self._empty_polls += 1
         pause = idle_period(self._empty_polls, self._poll_seconds, self._idle_poll_seconds)
         return self._clock.monotonic() + pause
+
+    def _wall_clock(self, monotonic: float) -> float:
+        return self._clock.time() - (self._clock.monotonic() - monotonic)
 
     def _is_half_empty(self) -> bool:
         return len(self._records) <= self._max_records // 2 and self._bytes <= self._max_bytes // 2

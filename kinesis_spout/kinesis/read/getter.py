@@ -8,19 +8,13 @@ Whatever was asked for, no record from before the start is given: a position tha
 record there is may turn out not to have been trimmed, and what is before it was handled.
 """
 
-import logging
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from kinesis_spout.clock import Clock, SystemClock
-from kinesis_spout.errors import (
-    DataLoss,
-    KinesisError,
-    ShardNotFound,
-    Unavailable,
-)
+from kinesis_spout.errors import DataLoss, KinesisError, Unavailable
 from kinesis_spout.kinesis.errors import ResourceNotFound, expected, translated
 from kinesis_spout.kinesis.naming import stream_arguments
 from kinesis_spout.kinesis.patience import ITERATOR_REFUSED, Action, Jitter, reaction_to
@@ -31,11 +25,11 @@ from kinesis_spout.kinesis.read.get_records import (
     Reply,
     ReplyForm,
     call_get_records,
-    shard_text,
 )
 from kinesis_spout.kinesis.read.pacing import Pacing
 from kinesis_spout.kinesis.read.page import GetRecordsReply, page_of
 from kinesis_spout.kinesis.read.user_records import HashKeys, with_user_records
+from kinesis_spout.kinesis.verdict import ShardInQuestion, give_up_position, start_to_keep
 from kinesis_spout.ports import Page, ShardLister
 from shard_state import Position
 
@@ -48,10 +42,15 @@ MAX_RECORDS: Final = 10_000
 RENEW_AFTER_SECONDS: Final = 270.0
 """An iterator lives 300 s. Renewed before, no call is wasted on finding out."""
 
-CLOCK_SKEW_SECONDS: Final = 300.0
-"""So far ahead of the service a clock may be: more, and AWS refuses the signatures made with it."""
 
-_log = logging.getLogger(__name__)
+def check_limit(limit: int) -> None:
+    """Refuse a limit that no read takes.
+
+    Raises:
+        ValueError: it is not of 1 to ``MAX_RECORDS``.
+    """
+    if not 1 <= limit <= MAX_RECORDS:
+        raise ValueError(f"expected a limit of 1 to {MAX_RECORDS} records, got {limit}")
 
 
 class PollingShardGetter:
@@ -105,7 +104,7 @@ class PollingShardGetter:
         self._shard_id = shard_id
         self._clock = clock or SystemClock()
         self._position = position.resolved(self._clock.time())
-        self._lister = lister
+        self._question = ShardInQuestion(stream=stream, shard_id=shard_id, lister=lister, clock=self._clock)
         self._fail_on_data_loss = fail_on_data_loss
         self._arrow = ArrowForm(
             stream=stream,
@@ -117,7 +116,7 @@ class PollingShardGetter:
         self._fetch_arrow = fetch_arrow
         self._iterator = iterator
         self._iterator_obtained_at = iterator_obtained_at
-        self._start = self._position if self._position.sequence_number is not None else None
+        self._start = start_to_keep(self._position)
         """No record before it is given; None once nothing before it can come any more."""
         self._deaggregate = deaggregate
         self._hash_keys = hash_keys
@@ -171,9 +170,14 @@ class PollingShardGetter:
         """Fetch the next page as columns; otherwise the same as ``read``."""
         return self._next_reply(limit, self._arrow).page
 
+    def when_ready(self, call: Callable[[], None]) -> None:
+        """Do nothing: only a read finds out that there is something; see the port."""
+
+    def close(self) -> None:
+        """Do nothing: iterators end by themselves; see the port."""
+
     def _next_reply(self, limit: int, form: ReplyForm[Reply]) -> Reply:
-        if not 1 <= limit <= MAX_RECORDS:
-            raise ValueError(f"expected a limit of 1 to {MAX_RECORDS} records, got {limit}")
+        check_limit(limit)
         if self._last is not None:
             return form.convert(self._last)
         try:
@@ -194,7 +198,7 @@ class PollingShardGetter:
             return self._get_records(self._current_iterator(), limit, form)
         except ITERATOR_REFUSED as refused:
             self._iterator = None
-            failure = Unavailable(f"GetRecords of {self._shard_text} refused a fresh iterator: {refused}")
+            failure = Unavailable(f"GetRecords of {self._question} refused a fresh iterator: {refused}")
             self._pacing.failed(self._clock.monotonic(), failure)
             raise failure from refused
 
@@ -218,14 +222,8 @@ class PollingShardGetter:
         return self._iterator
 
     def _give_up_position(self, error: DataLoss) -> None:
-        if self._fail_on_data_loss:
-            raise error
+        give_up_position(error, fail_on_data_loss=self._fail_on_data_loss)
         self.data_losses += 1
-        _log.warning(
-            "%s; going on at TRIM_HORIZON, as `fail_on_data_loss=False` says; what is still there from before "
-            "that position is left out",
-            error,
-        )
         self._position = Position.trim_horizon()
 
     def _ask_iterator(self, position: Position) -> str:
@@ -239,13 +237,13 @@ class PollingShardGetter:
         if position.timestamp is not None:
             # Arrivals are whole milliseconds: a finer start would skip what arrived in its own millisecond.
             arguments["Timestamp"] = math.floor(position.timestamp * 1000) / 1000
-        call = f"GetShardIterator of {self._shard_text} at {position}"
+        call = f"GetShardIterator of {self._question} at {position}"
         try:
             with translated(call):
                 reply: Any = self._client.get_shard_iterator(**arguments)
             iterator: str = expected(reply, "ShardIterator", call)
         except DataLoss as error:
-            refused = self._lost(position, error)
+            refused = self._question.position_refused(position, error)
             if reaction_to(refused).action is Action.RETRY:
                 self._pacing.failed(self._clock.monotonic(), refused)
             raise refused from error
@@ -271,39 +269,9 @@ class PollingShardGetter:
 
     def _raise(self, error: KinesisError) -> NoReturn:
         """Find out what an error really is, note it for the pacing, and raise it."""
-        verified = self._verified(error) if isinstance(error, ResourceNotFound) else error
+        verified = self._question.not_found(error) if isinstance(error, ResourceNotFound) else error
         self.throttles += reaction_to(verified).is_throttle
         self._pacing.failed(self._clock.monotonic(), verified)
         if verified is error:
             raise error
         raise verified from error
-
-    def _verified(self, error: ResourceNotFound) -> KinesisError:
-        try:
-            listed = {shard.shard_id for shard in self._lister.list_shards()}
-        except KinesisError as answer:  # StreamNotFound, or that the lister cannot say now
-            return answer
-        if self._shard_id in listed:
-            return Unavailable(f"{error}; yet the stream lists the shard, so it is tried again")
-        return ShardNotFound(
-            f"expected shard {self._shard_id!r} among the {len(listed)} that stream {self._stream!r} lists, "
-            "but retention has trimmed it away; what was not read of it is gone"
-        )
-
-    def _lost(self, position: Position, error: DataLoss) -> KinesisError:
-        if position.timestamp is not None and self._clock.time() - position.timestamp < CLOCK_SKEW_SECONDS:
-            return Unavailable(
-                f"{error}; Kinesis refuses times that its own clock has not reached, so the call is repeated. "
-                "If this goes on, correct this machine's clock"
-            )
-        if position.sequence_number is None:
-            return KinesisError(str(error))  # not the position: an argument of ours is wrong
-        return DataLoss(
-            f"cannot read {self._shard_text} from {position}: it is behind the stream's retention, or not of this "
-            f"shard. The records from there to the oldest one left are lost to this application ({error}). "
-            "With `fail_on_data_loss=False` reading goes on at the oldest one"
-        )
-
-    @property
-    def _shard_text(self) -> str:
-        return shard_text(self._stream, self._shard_id)

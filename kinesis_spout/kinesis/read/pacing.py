@@ -84,6 +84,10 @@ class Pacing:
             paced = started + self._pace.seconds_for(size_bytes) / self.throttled_to
             self.ready_at = max(self.ready_at, paced, self._budget.pay(size_bytes, started))
 
+    def pushed(self) -> None:
+        """Note that something came without a call, which no limit holds for."""
+        self._failures = 0
+
     def failed(self, now: float, error: KinesisSpoutError) -> None:
         """Note a call that failed at ``now``."""
         with self._lock:

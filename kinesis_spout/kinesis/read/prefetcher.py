@@ -7,6 +7,7 @@ threads and one short call each now and then, and no shard waits for another one
 
 import heapq
 import itertools
+import math
 import threading
 from collections.abc import Callable
 from types import TracebackType
@@ -33,6 +34,13 @@ class Prefetcher:
         self._threads_allowed = threads
         self._clock = clock or SystemClock()
         self._queue: list[tuple[float, int, Fetch]] = []
+        self._entries: dict[Fetch, tuple[float, int, Fetch]] = {}
+        """The entry of each fetch in the queue."""
+        self._replaced: set[int] = set()
+        """Entries of the queue that do not count, by their second part."""
+        self._running: set[Fetch] = set()
+        self._hastened: set[Fetch] = set()
+        """Of those that run: they are due again at once."""
         self._ties = itertools.count()
         self._changed = threading.Condition()
         self._threads: list[threading.Thread] = []
@@ -51,11 +59,21 @@ class Prefetcher:
                 self._threads.append(thread)
                 thread.start()
 
+    def hasten(self, fetch: Fetch) -> None:
+        """Run a fetch now that is in the queue; one that runs is run once more. Others are left alone."""
+        with self._changed:
+            if fetch in self._running:
+                self._hastened.add(fetch)
+            elif fetch in self._entries:
+                self._replaced.add(self._entries[fetch][1])
+                self._put(fetch, -math.inf)
+
     def close(self) -> None:
         """End the threads, after the calls that are under way. May be called twice."""
         with self._changed:
             self._closed = True
             self._queue.clear()
+            self._entries.clear()
             self._changed.notify_all()
         for thread in self._threads:
             thread.join()
@@ -71,12 +89,15 @@ class Prefetcher:
     def _run(self) -> None:
         while (fetch := self._take_due()) is not None:
             due_at = fetch()
-            if due_at is not None:
-                with self._changed:
-                    self._put(fetch, due_at)
+            with self._changed:
+                self._running.discard(fetch)
+                is_hastened = fetch in self._hastened
+                self._hastened.discard(fetch)
+                if due_at is not None and not self._closed:
+                    self._put(fetch, -math.inf if is_hastened else due_at)
 
     def _put(self, fetch: Fetch, due_at: float) -> None:
-        entry = (due_at, next(self._ties), fetch)
+        entry = self._entries[fetch] = (due_at, next(self._ties), fetch)
         heapq.heappush(self._queue, entry)
         if self._queue[0] is entry:
             # Due before what the watcher waits for: somebody has to watch for this one.
@@ -88,9 +109,13 @@ class Prefetcher:
         me = threading.current_thread()
         with self._changed:
             while not self._closed:
+                while self._queue and self._queue[0][1] in self._replaced:
+                    self._replaced.remove(heapq.heappop(self._queue)[1])
                 wait = self._queue[0][0] - self._clock.monotonic() if self._queue else None
                 if wait is not None and wait <= 0:
                     taken = heapq.heappop(self._queue)[2]
+                    self._entries.pop(taken, None)
+                    self._running.add(taken)
                     if self._queue and self._watcher is None:
                         self._changed.notify()  # who watches for the next one, which may be due as well
                     return taken

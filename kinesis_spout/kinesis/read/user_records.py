@@ -96,7 +96,11 @@ def taken_apart(records: Sequence[Record], hash_keys: HashKeys | None = None) ->
         records: of one shard, as they were decoded. This very list is given back where none is aggregated.
         hash_keys: the shard's, if it is to be counted what lies outside.
     """
-    begins = [record.data[:_MAGIC_BYTES] for record in records]
+    payloads = [record.data for record in records]
+    # Text, and what is packed or encoded in most other ways, comes before the magic bytes: that is told at once.
+    if not payloads or max(payloads) < MAGIC:
+        return TakenApart(records)
+    begins = [payload[:_MAGIC_BYTES] for payload in payloads]
     if MAGIC not in begins:
         return TakenApart(records)
     found: list[Record] = []

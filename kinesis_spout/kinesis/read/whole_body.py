@@ -4,6 +4,7 @@ botocore joins it from pieces of 64 KiB. For a page of 10 MB they are all alive 
 and shrinks again for every page: a fifth of the CPU that reading such pages takes, and nothing is gained.
 """
 
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -47,6 +48,33 @@ class WholeBodySession:
             return None
         return session._manager.connection_from_url(url)  # noqa: SLF001
 
+    def open_connection(self, request: AWSPreparedRequest) -> socket.socket:
+        """Send a request over a connection of its own, and give the socket, on which the answer comes.
+
+        Certificates, proxies and time-outs are those of every other request.
+
+        Raises:
+            OSError, urllib3.exceptions.HTTPError: it could not be connected, or sent.
+        """
+        session = self._session
+        proxy_url = session._proxy_config.proxy_url_for(request.url)  # noqa: SLF001
+        pool = session._get_connection_manager(request.url, proxy_url).connection_from_url(request.url)  # noqa: SLF001
+        session._setup_ssl_cert(pool, request.url, session._verify)  # noqa: SLF001
+        connection = pool._new_conn()  # noqa: SLF001
+        try:
+            if connection.proxy is not None and request.url.startswith("https"):
+                pool._prepare_proxy(connection)  # noqa: SLF001
+            else:
+                connection.connect()
+            target = session._get_request_target(request.url, proxy_url)  # noqa: SLF001
+            connection.request(request.method, target, body=request.body, headers=_as_text(request.headers))
+        except BaseException:
+            connection.close()
+            raise
+        opened: socket.socket = connection.sock
+        connection.sock = None  # it would be closed with the connection
+        return opened
+
     def close(self) -> None:
         """Close the connections."""
         self._session.close()
@@ -61,3 +89,10 @@ class _OnePiece:
     def stream(self) -> Iterator[bytes]:
         """Give the body."""
         yield self._raw.read()
+
+
+def _as_text(headers: Any) -> dict[str, str]:
+    return {
+        name: value.decode("latin-1") if isinstance(value, bytes) else value
+        for name, value in headers.items()
+    }

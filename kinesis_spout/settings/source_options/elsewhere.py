@@ -13,7 +13,9 @@ OF_TABLES: Final = frozenset(
 """In lower case. Spark's own properties of a table, which it puts among its options."""
 
 _NO_PATH: Final = "Kinesis has no paths; name the stream with the option streamName or streamARN instead"
-_NOT_FAN_OUT: Final = "enhanced fan-out is not there yet; leave it out, and shards are polled"
+_CONSUMER: Final = "with consumerMode efo, the registered consumer is named by consumerName"
+_KEPT: Final = "a consumer stays registered until `kinesis-spout fan-out deregister` ends it; leave it out"
+_LOOKED_UP: Final = "a consumer is looked up when a subscription is refused; leave it out"
 _PER_SHARD: Final = "a micro-batch is bounded as a whole; use maxRecordsPerTrigger or maxBytesPerTrigger"
 _NO_METADATA: Final = (
     "progress is kept in the query's own checkpoint, nothing else needs a place; leave it out"
@@ -28,15 +30,14 @@ HINTS: Final = {
     "guarantee": "what is guaranteed is Spark's own, by the query's checkpoint and its sink; leave it out",
     "path": _NO_PATH,
     "paths": _NO_PATH,
-    "consumername": _NOT_FAN_OUT,
-    "consumernameprefix": _NOT_FAN_OUT,
-    "consumerrefreshinterval": _NOT_FAN_OUT,
-    "registeredconsumerid": _NOT_FAN_OUT,
-    "registeredconsumeridtype": _NOT_FAN_OUT,
-    "requireconsumerderegistration": _NOT_FAN_OUT,
-    "kinesis.consumername": _NOT_FAN_OUT,
-    "kinesis.subscribetoshard.timeoutsec": _NOT_FAN_OUT,
-    "kinesis.subscribetoshard.maxretries": _NOT_FAN_OUT,
+    "consumernameprefix": _CONSUMER,
+    "consumerrefreshinterval": _LOOKED_UP,
+    "registeredconsumerid": _CONSUMER,
+    "registeredconsumeridtype": _CONSUMER,
+    "requireconsumerderegistration": _KEPT,
+    "deregisterconsumertimeouts": _KEPT,
+    "kinesis.subscribetoshard.timeoutsec": _RETRIES,
+    "kinesis.subscribetoshard.maxretries": _RETRIES,
     "kinesis.maxfetchrecordspershard": _PER_SHARD,
     "kinesis.maxfetchtimepershardsec": _PER_SHARD,
     "kinesis.executor.maxfetchtimeinms": _PER_SHARD,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.settings.option import Use
+from kinesis_spout.settings.rules import fan_out_consumer
 from kinesis_spout.settings.shard_positions import StartPositions
 from kinesis_spout.settings.source_options.fetch_rates import FetchRates
 from kinesis_spout.settings.source_options.given import GivenOptions
@@ -28,6 +29,9 @@ class StreamReadOptions(FetchRates):
     """LATEST is not resolved here."""
     max_records_per_fetch: int
     deaggregate: bool
+    consumer_mode: Literal["polling", "efo"]
+    consumer_name: str | None
+    """The registered consumer; None while shards are polled."""
     idle_fetch_period_seconds: float
     """At least ``fetch_period_seconds``."""
     shard_list_seconds: float
@@ -76,6 +80,7 @@ class StreamReadOptions(FetchRates):
             start=start,
             idle_fetch_period_seconds=_idle_fetch_period(given),
             fetch_threads=threads,
+            consumer_name=_consumer_name(given),
             extra_columns=given.extra_columns,
             log_level=given.value("logLevel").upper(),
             published_in=_published_in(given),
@@ -88,6 +93,19 @@ def _idle_fetch_period(given: GivenOptions) -> float:
     if idle < busy and "idleFetchPeriod" in given:
         raise given.error("idleFetchPeriod", f"expected at least minFetchPeriod, {busy:g} s, got {idle:g} s")
     return max(busy, idle)
+
+
+def _consumer_name(given: GivenOptions) -> str | None:
+    mode, name, app = (given.value(option) for option in ("consumerMode", "consumerName", "checkpointApp"))
+    if mode == "efo" and name is None and app is None:
+        raise given.error(
+            "consumerMode", "expected consumerName beside efo, or checkpointApp, whose name is taken then"
+        )
+    if mode == "efo" and given.value("fetchProcesses"):
+        raise given.error(
+            "fetchProcesses", "expected none with consumerMode efo: one thread reads all shards"
+        )
+    return fan_out_consumer(mode, name, app or "", given)
 
 
 def _check_trigger(given: GivenOptions) -> None:

@@ -20,10 +20,13 @@ from kinesis_spout.settings.value_types import (
 )
 
 _BATCH_READ: Final = frozenset({Use.BATCH_READ})
-_NO_FAN_OUT: Final = "enhanced fan-out is not there yet"
-_MODE: Final = choice(
+_NO_FAN_OUT: Final = "a batch read asks for the records it wants, which nobody pushes"
+_NOT_BATCH: Final = frozenset({Use.STREAM_READ})
+_SYNONYMS: Final = {"getrecords": "polling", "subscribetoshard": "efo"}  # awslabs' words
+_MODE: Final = choice("polling", "efo", synonyms=_SYNONYMS)
+_BATCH_MODE: Final = choice(
     "polling",
-    synonyms={"getrecords": "polling"},  # awslabs' word
+    synonyms=_SYNONYMS,
     not_yet={"efo": _NO_FAN_OUT, "subscribetoshard": _NO_FAN_OUT},
 )
 _COLUMN: Final = choice("encryptionType", "millisBehindLatest", "subSequenceNumber", "explicitHashKey")
@@ -93,8 +96,15 @@ FETCHES: Final = (
             "shards."),
     option("maxBufferedBytes", STREAM_READ, size(20 * MIB), 256 * MIB, aliases=("fetchBufferSize",),
         doc="What the driver reads ahead, over all shards; reading pauses when it is full."),
-    option("consumerMode", READS, _MODE, "polling", aliases=("kinesis.consumerType",),
-        doc="How shards are read. Enhanced fan-out (efo) is not there yet."),
+    shared("consumer_mode", _MODE, "polling", uses=_NOT_BATCH, aliases=("kinesis.consumerType",),
+        doc="How shards are read: polling (GetRecords), or efo, enhanced fan-out: Kinesis pushes records "
+            "(SubscribeToShard), which costs money. See Fan-out."),
+    option("consumerMode", _BATCH_READ, _BATCH_MODE, "polling", aliases=("kinesis.consumerType",),
+        doc="How shards are read: a batch read polls."),
+    shared("consumer_name", text("1 to 128 letters, digits, _, . and -", r"[a-zA-Z0-9_.-]{1,128}"), None,
+        uses=_NOT_BATCH, aliases=("kinesis.consumerName",), unset="checkpointApp; with efo, one is needed",
+        doc="With `consumer_mode` efo: the registered consumer, which the members of an application share. "
+            "Without it: the application's name."),
 )  # fmt: skip
 """How shards are read."""
 

@@ -35,6 +35,8 @@ class DriverShard:
     """When the poll under way began; monotonic."""
     next_poll_at: float = 0.0
     """Monotonic."""
+    has_news: bool = False
+    """Kinesis has pushed something since the last read began."""
     empty_polls: int = 0
     tip_seen_at: float = -1.0
     """When the driver last began a poll that found nothing new at the tip; monotonic."""
@@ -60,6 +62,10 @@ class DriverShard:
     def take_in(self, page: Page, bound: ShardBound | None = None) -> None:
         """Keep the page that the poll under way has fetched, as far as it is before ``bound``."""
         assert self.fetching_since is not None
+        begun, self.fetching_since = self.fetching_since, None
+        if page.says_nothing:
+            self.empty_polls += 1
+            return
         wanted = before_bound(page.records, bound)
         self.records.extend(wanted)
         if wanted:
@@ -71,8 +77,7 @@ class DriverShard:
         self.empty_polls = 0 if page.records else self.empty_polls + 1
         if not page.records and page.millis_behind_latest == 0:
             # What was put while the poll was under way may have come too late for it.
-            self.tip_seen_at = self.fetching_since
-        self.fetching_since = None
+            self.tip_seen_at = begun if page.pushed_at is None else page.pushed_at
 
     def take_left(self, records: Sequence[Record]) -> None:
         """Keep what executors have fetched and not handled: a slice carries it, then they go on at the cursor."""
@@ -84,8 +89,14 @@ class DriverShard:
         self.records.clear()
         self.size_bytes = 0
         self.at_end = self.at_bound = False
-        self.getter = None
+        self.close_getter()
         self.cursor = Cursor()
+
+    def close_getter(self) -> None:
+        """Read no more here, until a getter is opened again."""
+        if self.getter is not None:
+            self.getter.close()
+            self.getter = None
 
     def carried(self, limit: int) -> tuple[Record, ...]:
         """Give the first records, for a slice; they stay until ``settled``."""

@@ -166,6 +166,8 @@ class MicroBatchEngine:
             state = self._manager.shard(shard_id)
             assert state is not None
             self._shards[shard_id] = DriverShard(epoch=state.epoch)
+            if self._settings.driver_reads_all:
+                self._manager.page_fetched(shard_id, full=False)
             self._tip.look_again(shard_id)
         self._plan_at = self._consumer.now
         self._calls.put(_nothing)
@@ -173,7 +175,9 @@ class MicroBatchEngine:
     def shards_lost(self, shard_ids: Iterable[str]) -> None:
         """See ``OwnershipListener``."""
         for shard_id in shard_ids:
-            self._shards.pop(shard_id, None)
+            shard = self._shards.pop(shard_id, None)
+            if shard is not None:
+                shard.close_getter()
             self._tip.forget(shard_id)
             self._retry_data.drop_shard(shard_id)
 
@@ -301,7 +305,8 @@ class MicroBatchEngine:
         arrived_at = self._tip.arrived_at
         if arrived_at is None:
             return self._plan_at
-        if not self._tip.is_polling:
+        waits_for_job = self._settings.driver_reads_all and self._running
+        if not self._tip.is_polling and not waits_for_job:
             return arrived_at
         patience = _PATIENCE_WHILE_RUNNING if self._running else 1.0
         return arrived_at + patience * self._settings.gather_seconds
@@ -356,7 +361,7 @@ class MicroBatchEngine:
     def _work_of(self, plan: SlicePlan) -> WorkSlice:
         shard = self._shards[plan.shard_id]
         if plan.kind is SliceKind.READ:
-            shard.getter = None
+            shard.close_getter()
             state = self._manager.shard(plan.shard_id)
             hash_keys = None if state is None else HashKeys.to_check(state.shard)
             cursor = self._paced(shard.cursor, plan.shard_id)

@@ -17,6 +17,8 @@ class EngineSettings:
     idle_poll_seconds: float
     """The longest pause between polls of a shard, while nothing comes."""
     max_buffered_bytes: int
+    driver_reads_all: bool = False
+    """Executors read nothing fresh, whatever the backlog: what is pushed, is pushed to the driver."""
     gather_seconds: float = 0.05
     """How long records wait for those of other shards, so that one job takes them all."""
     batch_timeout_seconds: float | None

@@ -308,6 +308,7 @@ def start_query(
         poll_seconds=poll_seconds,
         idle_poll_seconds=max(poll_seconds, config.idle_poll_interval_seconds),
         max_buffered_bytes=config.max_buffered_bytes,
+        driver_reads_all=config.fan_out_consumer is not None,
         batch_timeout_seconds=config.message_timeout_seconds,
     )
     engine = MicroBatchEngine(consumer, runner, settings, name or config.app, slots)

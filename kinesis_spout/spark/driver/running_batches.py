@@ -153,7 +153,7 @@ class RunningBatches:
         for at, work in enumerate(batch.works):
             if len(work.records) < len(work.plan.retries):
                 reread = rereads[work.plan.shard_id] = read_missing(
-                    work, ports.open_getter, ports.clock, until
+                    work, ports.open_rereader or ports.open_getter, ports.clock, until
                 )
                 batch.works[at] = reread.work
         return rereads

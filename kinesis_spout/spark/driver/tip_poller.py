@@ -7,6 +7,7 @@ again when a slice of it ends, or a little later.
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final
 
 from kinesis_spout.consumer.consumer import Consumer
@@ -122,11 +123,22 @@ class TipPoller:
         assert state is not None
         if shard.getter is None:
             shard.getter = self._consumer.ports.open_getter(shard_id, state.position)
+            shard.getter.when_ready(partial(self._call, partial(self._came, shard_id, shard)))
             # From here on the driver reads on; the executors' last iterator would lead back.
             shard.cursor = Cursor()
         shard.fetching_since = now
+        shard.has_news = False
         self._under_way += 1
         self._fetchers.submit(self._fetch, shard_id, shard, shard.getter)
+
+    def _came(self, shard_id: str, shard: DriverShard) -> None:
+        """Read at once what was pushed, or as soon as what was read before is carried away."""
+        if self._shards.get(shard_id) is not shard:
+            return
+        shard.has_news = True
+        if shard.is_idle:
+            shard.next_poll_at = min(shard.next_poll_at, self._consumer.now)
+            self.look_again(shard_id)
 
     def reading_failed(self, shard_id: str, shard: DriverShard, error: Exception) -> None:
         """Decide what an error of reading means for its shard, wherever it was read."""
@@ -178,12 +190,14 @@ class TipPoller:
         if self._shards.get(shard_id) is not shard:
             return
         now, state = self._consumer.now, self._manager.shard(shard_id)
-        begun_at = self._consumer.ports.clock.time() - (now - (shard.fetching_since or now))
+        seen_at = page.pushed_at or shard.fetching_since or now
+        begun_at = self._consumer.ports.clock.time() - (now - seen_at)
         shard.take_in(page, None if state is None else state.bound)
-        self._consumer.read_errors.worked(shard_id)
+        if not page.says_nothing:
+            self._consumer.read_errors.worked(shard_id)
+            self.recovered(shard)
         if page.records and self.arrived_at is None:
             self.arrived_at = now
-        self.recovered(shard)
         self._consumer.counters.bytes_read += page.size_bytes
         self._consumer.counters.damaged_aggregates += page.damaged_aggregates
         self._consumer.counters.records_outside_shard += page.records_outside_shard
@@ -192,15 +206,16 @@ class TipPoller:
             page.holds_at_least(self._settings.records_per_fetch)
             or page.millis_behind_latest > _BEHIND_MILLIS
         )
-        self._manager.page_fetched(shard_id, full=full and not page.at_end)
+        full &= not page.at_end and not self._settings.driver_reads_all
+        self._manager.page_fetched(shard_id, full=full)
         period = shard.poll_period(self._tick_seconds, self._settings.idle_poll_seconds)
         # A poll that began a little late must not cost the shard a tick: the getter waits for the read limits.
         earliest = getter.ready_at - ALLOWANCE * self._settings.poll_seconds
-        shard.next_poll_at = aligned(max(earliest, now), period)
+        shard.next_poll_at = now if shard.has_news else aligned(max(earliest, now), period)
         shard.read_at = getter.ready_at
         self._schedule.put(shard_id, shard.next_poll_at, period)
         self.end_if_carried(shard_id, shard)
-        if not page.records and not page.at_end and page.millis_behind_latest == 0:
+        if not (page.records or page.at_end or page.says_nothing or page.millis_behind_latest):
             self._manager.ends_at_tip(shard_id, begun_at)
 
     def _fetch_failed(self, shard_id: str, shard: DriverShard, getter: ShardGetter, error: Exception) -> None:

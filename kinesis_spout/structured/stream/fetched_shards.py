@@ -3,11 +3,18 @@
 import math
 import threading
 from collections.abc import Mapping, Sequence
+from functools import partial
 from random import random
 from typing import TYPE_CHECKING
 
 from kinesis_spout.clock import Clock
-from kinesis_spout.kinesis import KinesisShardLister, PollingShardGetter, Prefetcher
+from kinesis_spout.kinesis import (
+    FanOutShardGetter,
+    FanOutStream,
+    KinesisShardLister,
+    PollingShardGetter,
+    Prefetcher,
+)
 from kinesis_spout.kinesis.pace import ByteBudget
 from kinesis_spout.kinesis.read.pacing import Pacing
 from kinesis_spout.kinesis.read.user_records import HashKeys
@@ -18,7 +25,7 @@ from kinesis_spout.structured.pages.page_buffer import PageBuffer, ShardKey
 from kinesis_spout.structured.stream.planning import EVERYTHING, read_up_to
 from kinesis_spout.structured.stream.shard_fetcher import FetchCounters, FetchRoom, ShardFetcher
 from kinesis_spout.structured.stream.stream_shards import KnownShards, StreamShards
-from shard_state import SequenceNumber, Shard
+from shard_state import Position, SequenceNumber, Shard
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
@@ -71,6 +78,8 @@ class FetchedShards:
         self._budget = ByteBudget(options.max_total_fetch_bytes_per_second)
         self._fetchers: dict[ShardKey, ShardFetcher] = {}
         self._freed: dict[ShardKey, SequenceNumber] = {}
+        self._fan_out: dict[str, FanOutStream] = {}
+        """By stream."""
 
     def follow(self, readable: Mapping[ShardKey, ShardOffset]) -> None:
         """Read these shards and no others, each from where it stands; free what is before that."""
@@ -151,6 +160,11 @@ class FetchedShards:
         for key in list(self._fetchers):
             self._close(key)
 
+    def close_subscriptions(self) -> None:
+        """End the threads that read subscriptions. Not under the lock: one may be about to tell of records."""
+        for fan_out in self._fan_out.values():
+            fan_out.close()
+
     def _go_on(self, key: ShardKey, shard: ShardOffset) -> None:
         """Free what is done of a shard; start to read it where that is not done, or done from another position."""
         last = read_up_to(shard.position)
@@ -167,27 +181,8 @@ class FetchedShards:
     def _open(self, key: ShardKey, shard: ShardOffset) -> ShardFetcher:
         stream, shard_id = key
         options = self._options
-        listed = self._streams[stream].shard(shard_id)
-        getter = PollingShardGetter(
-            self._client,
-            stream=stream,
-            shard_id=shard_id,
-            position=shard.position,
-            lister=KnownShards(self._listers[stream], self._streams[stream]),
-            fail_on_data_loss=options.fail_on_data_loss,
-            extra_columns=options.extra_columns,
-            fetch_arrow=self._processes,
-            pacing=Pacing(
-                ready_at=self._clock.monotonic(),
-                jitter=random,
-                pace=options.pace,
-                budget=self._budget,
-            ),
-            deaggregate=options.deaggregate,
-            hash_keys=None if listed is None else HashKeys.to_check(listed),
-            clock=self._clock,
-        )
-        return ShardFetcher(
+        getter = self._open_getter(stream, shard_id, shard.position)
+        fetcher = ShardFetcher(
             key,
             getter,
             room=self.room,
@@ -201,6 +196,54 @@ class FetchedShards:
             found_children=self._found_children,
             position=shard.position,
         )
+        getter.when_ready(partial(self._prefetcher.hasten, fetcher.fetch))
+        return fetcher
+
+    def _open_getter(
+        self, stream: str, shard_id: str, position: Position
+    ) -> PollingShardGetter | FanOutShardGetter:
+        options, listed = self._options, self._streams[stream].shard(shard_id)
+        hash_keys = None if listed is None else HashKeys.to_check(listed)
+        if options.consumer_name is not None:
+            return self._fan_out_of(stream, options.consumer_name).getter(
+                shard_id,
+                position,
+                fail_on_data_loss=options.fail_on_data_loss,
+                extra_columns=options.extra_columns,
+                hash_keys=hash_keys,
+            )
+        return PollingShardGetter(
+            self._client,
+            stream=stream,
+            shard_id=shard_id,
+            position=position,
+            lister=self._lister_of(stream),
+            fail_on_data_loss=options.fail_on_data_loss,
+            extra_columns=options.extra_columns,
+            fetch_arrow=self._processes,
+            pacing=Pacing(
+                ready_at=self._clock.monotonic(), jitter=random, pace=options.pace, budget=self._budget
+            ),
+            deaggregate=options.deaggregate,
+            hash_keys=hash_keys,
+            clock=self._clock,
+        )
+
+    def _fan_out_of(self, stream: str, consumer_name: str) -> FanOutStream:
+        fan_out = self._fan_out.get(stream)
+        if fan_out is None:
+            fan_out = self._fan_out[stream] = FanOutStream(
+                self._client,
+                stream,
+                consumer_name=consumer_name,
+                lister=self._lister_of(stream),
+                deaggregate=self._options.deaggregate,
+                clock=self._clock,
+            )
+        return fan_out
+
+    def _lister_of(self, stream: str) -> KnownShards:
+        return KnownShards(self._listers[stream], self._streams[stream])
 
     def _submit(self, fetcher: ShardFetcher) -> None:
         self._prefetcher.submit(fetcher.fetch, fetcher.getter.ready_at)

@@ -237,7 +237,7 @@ class ReadAhead:
             behind = self._fetched.behind()
             return SourceProgress(
                 streams=self._options.streams,
-                mode="polling",
+                mode=self._options.consumer_mode,
                 min_ms_behind_latest=min(behind, default=0),
                 avg_ms_behind_latest=round(sum(behind) / len(behind)) if behind else 0,
                 max_ms_behind_latest=max(behind, default=0),
@@ -257,6 +257,7 @@ class ReadAhead:
         with self._changed:
             self._life.stopped(self._totals())
             self._fetched.close()
+        self._fetched.close_subscriptions()
         self._prefetcher.close()
         if self._processes is not None:
             self._processes.close()

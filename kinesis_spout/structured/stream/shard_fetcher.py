@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from kinesis_spout.clock import Clock
 from kinesis_spout.errors import KinesisSpoutError
-from kinesis_spout.kinesis import ArrowPage, PollingShardGetter
+from kinesis_spout.kinesis import ArrowPage, FanOutShardGetter, PollingShardGetter
 from kinesis_spout.kinesis.pace import idle_period
 from kinesis_spout.kinesis.patience import OUTAGE_SECONDS, Action, Work, reaction_to, tried_again
 from kinesis_spout.settings.shard_positions import MARGIN_SECONDS
@@ -118,7 +118,7 @@ class ShardFetcher:
     def __init__(
         self,
         shard: ShardKey,
-        getter: PollingShardGetter,
+        getter: PollingShardGetter | FanOutShardGetter,
         *,
         room: FetchRoom,
         changed: threading.Condition,
@@ -173,6 +173,7 @@ class ShardFetcher:
     def close(self) -> None:
         """Read no more."""
         self._closed = True
+        self.getter.close()
 
     def fetch(self) -> float | None:
         """Read a page; runs on a thread of the prefetcher. See ``prefetcher.Fetch``."""
@@ -214,6 +215,10 @@ class ShardFetcher:
         self._counters.damaged_aggregates += page.damaged_aggregates
         self._counters.records_outside_shard += page.records_outside_shard
         self._empty_reads = 0 if rows else self._empty_reads + 1
+        if page.says_nothing:
+            if self._room.is_gathering and not self._room.under_way:
+                self._changed.notify_all()
+            return max(self.getter.ready_at, started + self._period())
         self.millis_behind_latest = page.millis_behind_latest
         self._note_reached(page)
         self.at_end = page.at_end

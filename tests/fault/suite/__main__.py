@@ -71,6 +71,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--set", action="append", default=[], metavar="SETTING=VALUE", help="of the consumers"
     )
+    parser.add_argument("--fan-out", action="store_true", help="Kinesis pushes: consumer_mode=efo")
     parser.add_argument("--folder", type=Path, help="keep logs here (an empty folder)")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
@@ -89,7 +90,8 @@ def main() -> int:
         session_seconds=given.session_seconds,
         records_per_second=given.records_per_second,
         may_mount=True,
-        settings=dict(each.split("=", 1) for each in given.set),
+        settings=dict(each.split("=", 1) for each in given.set)
+        | ({"consumer_mode": "efo"} if given.fan_out else {}),
     )
     bypass_proxies()
     folder = given.folder or Path(tempfile.mkdtemp(prefix="kinesis-spout-faults-"))

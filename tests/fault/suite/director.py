@@ -16,6 +16,7 @@ from tests.fault.suite.consumers.supervised import SupervisedConsumer
 from tests.fault.suite.faults import (
     CONSUMER_FAULTS,
     ENDS,
+    FAN_OUT_FAULTS,
     KINESIS_FAULTS,
     SINK_FAULTS,
     SPARK_FAULTS,
@@ -80,6 +81,8 @@ class Director:
             self._lane(f"consumer {number}", CONSUMER_FAULTS, (2.0, 7.0))
             for number in range(1, plan.consumers + plan.on_spark + 1)
         ]
+        if plan.reads_by_fan_out:
+            self._lanes.append(self._lane("fan-out", FAN_OUT_FAULTS, (1.0, 3.0)))
         if plan.on_spark:
             self._lanes.append(self._lane("Spark", SPARK_FAULTS, (8.0, 20.0)))
         self._lanes += [

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from tests.fan_out.service import PushFault
 from tests.fault.suite.consumers.consumer import SinkFault
 from tests.fault.suite.consumers.supervised import SupervisedConsumer, set_sink_fault
 from tests.fault.suite.judgement.evidence import CLOSED, KILLED, KILLED_LEADER, STOPPED, STOPPED_LEADER
@@ -237,6 +238,37 @@ def _merge(world: World, random: Random) -> End | None:
 STREAM_FAULTS: Final = (
     WorldFault(kind="split", weight=1, seconds=(0.2, 0.5), begin=_split),
     WorldFault(kind="merge", weight=1, seconds=(0.2, 0.5), begin=_merge),
+)
+
+
+def _take_over(world: World, random: Random) -> End | None:
+    shards = world.open_shards()
+    service, shard = world.kinesis.fan_out, shards[int(random.random() * len(shards))]
+    return _happened if service is not None and service.take_over(shard.shard_id) else None
+
+
+def _push(fault: PushFault) -> Callable[[World, Random], End | None]:
+    def begin(world: World, _: Random) -> End | None:
+        service = world.kinesis.fan_out
+        if service is None:
+            return None
+        before = service.counts[fault.name]
+        service.push_faults.append(fault)
+
+        def end() -> bool:
+            service.push_faults.clear()  # of what nobody met nothing stays, or there would be more and more of it
+            return service.counts[fault.name] > before
+
+        return end
+
+    return begin
+
+
+FAN_OUT_FAULTS: Final = (
+    WorldFault(kind="subscription taken over", weight=3, seconds=(0.2, 0.5), begin=_take_over),
+    WorldFault(kind="subscription cut in a frame", weight=3, seconds=(1, 1.5), begin=_push(PushFault.CUT)),
+    WorldFault(kind="subscription ended", weight=2, seconds=(1, 1.5), begin=_push(PushFault.ENDED)),
+    WorldFault(kind="damaged frame", weight=1, seconds=(1, 1.5), begin=_push(PushFault.BAD_CHECKSUM)),
 )
 
 

@@ -20,6 +20,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final, Self
 from urllib.parse import urlsplit
 
+from tests.fan_out.service import OPERATIONS, FanOutService
+
 _HOST: Final = "127.0.0.1"
 _JSON: Final = "application/x-amz-json-1.1"
 _ITERATOR: Final = re.compile(rb'"(?:Next)?ShardIterator"\s*:\s*"([^"]+)"')
@@ -28,9 +30,9 @@ _SLOW_PARTS: Final = 10
 _UPSTREAM_SECONDS: Final = 30.0
 
 READS: Final = frozenset({"GetRecords"})
-ITERATORS: Final = frozenset({"GetRecords", "GetShardIterator"})
-EVERYTHING: Final = frozenset({"GetRecords", "GetShardIterator", "ListShards", "DescribeStreamSummary"})
-LISTS: Final = frozenset({"ListShards", "DescribeStreamSummary", "GetShardIterator"})
+ITERATORS: Final = frozenset({"GetRecords", "GetShardIterator", "SubscribeToShard"})
+LISTS: Final = frozenset({"ListShards", "DescribeStreamSummary", "GetShardIterator", "SubscribeToShard"})
+EVERYTHING: Final = READS | LISTS
 
 
 class KinesisFault(StrEnum):
@@ -85,6 +87,8 @@ class KinesisProxy:
         self.slow_part_seconds = slow_body_seconds / _SLOW_PARTS
         self._random = random.Random(seed)
         self._lock = threading.Lock()
+        self.fan_out: FanOutService | None = None
+        """Answers what the endpoint cannot; None: nobody asks."""
         self._window: Window | None = None
         self._fresh_iterators: set[str] = set()
         self.injected: Counter[KinesisFault] = Counter()
@@ -108,6 +112,8 @@ class KinesisProxy:
             self._window = None
 
     def close(self) -> None:
+        if self.fan_out is not None:
+            self.fan_out.closed.set()
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
@@ -169,6 +175,12 @@ class _Call(BaseHTTPRequestHandler):
             status, code = _REFUSALS[fault]
             refusal = json.dumps({"__type": code, "message": "injected"}).encode()
             self._answer(status, {"Content-Type": _JSON}, refusal)
+            return
+        if operation in OPERATIONS and self.proxy.fan_out is not None:
+            if fault is KinesisFault.RESET:
+                self._reset()
+            else:
+                self.proxy.fan_out.answer(self, operation, body)
             return
         status, headers, answer = self._forward(body)
         self.proxy.answered(answer)

@@ -17,6 +17,7 @@ from kinesis_spout.zookeeper import EmbeddedZooKeeper
 from kinesis_spout.zookeeper.tree.paths import DEFAULT_ROOT, Paths
 from shard_state import Shard
 from tests.embedded_servers import java_processes
+from tests.fan_out.service import FanOutService
 from tests.fault.suite.consumers.delivery_log import Entry, RecordId, read_delivery_log
 from tests.fault.suite.consumers.supervised import SupervisedConsumer
 from tests.fault.suite.judgement.evidence import Event, Evidence, Letter, Sample
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 APP: Final = "billing"
 _TICK_MILLIS: Final = 200
+_SUBSCRIPTION_SECONDS: Final = 12.0
+"""AWS: five minutes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +67,11 @@ class Plan:
     settings: dict[str, Any] = field(default_factory=dict)
     """Of the consumers, beside those that the suite needs."""
 
+    @property
+    def reads_by_fan_out(self) -> bool:
+        """Whether shards are pushed to the consumers."""
+        return self.settings.get("consumer_mode") == "efo"
+
 
 class World:
     """Mutable. Made by ``made``; whoever made it ends it."""
@@ -87,6 +95,13 @@ class World:
         opened.callback(self._follower.close)
         assert endpoint.endpoint_url is not None
         self.kinesis = opened.enter_context(KinesisProxy(endpoint.endpoint_url, f"{plan.seed}/answers"))
+        if plan.reads_by_fan_out:
+            self.kinesis.fan_out = FanOutService(
+                lambda: self.client,
+                lasts_seconds=_SUBSCRIPTION_SECONDS,
+                poll_seconds=0.1,
+                heartbeat_seconds=1.0,
+            )
         self.sink_fault = folder / "sink"
         (folder / "exits").mkdir()
         self.consumers = [

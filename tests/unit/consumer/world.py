@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from kinesis_spout.consumer.ports import Ports
+from kinesis_spout.consumer.ports import OpenGetter, Ports
 from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.ports import ShardGetter
 from kinesis_spout.record import Record
@@ -37,6 +37,8 @@ class World:
         self.dead_letters = InMemoryDeadLetterSink()
         self.fail_on_data_loss = True
         self.ports_closed = 0
+        self.open_getter: OpenGetter | None = None
+        """What the shards of new spouts are read with, if not as in memory."""
         self._members = itertools.count(1)
         self._spouts: list[RecordSpout] = []
 
@@ -53,7 +55,7 @@ class World:
 
         return Ports(
             lister=InMemoryShardLister(self.stream),
-            open_getter=open_getter,
+            open_getter=self.open_getter or open_getter,
             store=process.store,
             coordinator=process.coordinator,
             group=process.group,

@@ -15,7 +15,14 @@ from kinesis_spout.errors import (
     Throttled,
     Unavailable,
 )
-from kinesis_spout.kinesis.errors import ExpiredNextToken, ResourceNotFound, expected, translate, translated
+from kinesis_spout.kinesis.errors import (
+    ExpiredNextToken,
+    ResourceInUse,
+    ResourceNotFound,
+    expected,
+    translate,
+    translated,
+)
 from tests.in_memory_kinesis_client import client_error
 
 
@@ -26,7 +33,7 @@ from tests.in_memory_kinesis_client import client_error
         ("ProvisionedThroughputExceededException", Throttled, True),
         ("LimitExceededException", Throttled, True),
         ("KMSThrottlingException", Throttled, True),
-        ("ResourceInUseException", Unavailable, True),
+        ("ResourceInUseException", ResourceInUse, True),
         ("KMSDisabledException", KeyUnavailable, True),
         ("KMSInvalidStateException", KeyUnavailable, True),
         ("KMSAccessDeniedException", KeyUnavailable, True),

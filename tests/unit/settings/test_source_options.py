@@ -50,6 +50,8 @@ def test_a_stream_is_all_that_a_streaming_read_needs() -> None:
         start=StartPositions(default=Position.latest()),
         max_records_per_fetch=10_000,
         deaggregate=True,
+        consumer_mode="polling",
+        consumer_name=None,
         max_fetch_bytes_per_second=2_000_000,
         max_total_fetch_bytes_per_second=None,
         fetch_period_seconds=0.2,
@@ -178,7 +180,8 @@ def test_an_unknown_option_is_refused_with_the_nearest_known_one(unknown: str, n
     ("option", "hint"),
     [
         ("path", "streamName"),
-        ("consumerName", "not there yet"),
+        ("registeredConsumerId", "consumerName"),
+        ("requireConsumerDeregistration", "fan-out deregister"),
         ("guarantee", "Spark's own"),
         ("kinesis.maxFetchRecordsPerShard", "maxRecordsPerTrigger"),
         ("kinesis.dynamodb.tableName", "checkpoint"),
@@ -442,10 +445,46 @@ def test_any_text_is_taken_or_refused_by_name(text: str, option: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["efo", "EFO", "SubscribeToShard"])
-def test_fan_out_is_not_there_yet(mode: str) -> None:
-    message = refusal(StreamReadOptions.of, {"streamName": "orders", "consumerMode": mode})
+def test_fan_out_reads_as_the_consumer_that_is_named(mode: str) -> None:
+    options = StreamReadOptions.of(
+        {"streamName": "orders", "kinesis.consumerType": mode, "kinesis.consumerName": "billing"}
+    )
 
-    assert "enhanced fan-out is not there yet" in message
+    assert (options.consumer_mode, options.consumer_name) == ("efo", "billing")
+
+
+def test_fan_out_takes_the_name_of_the_application_that_progress_is_published_for() -> None:
+    options = StreamReadOptions.of(
+        {
+            "streamName": "orders",
+            "consumerMode": "efo",
+            "checkpointApp": "billing",
+            "zookeeper": "zk:2181",
+        }
+    )
+
+    assert options.consumer_name == "billing"
+
+
+def test_fan_out_without_a_consumer_is_refused() -> None:
+    message = refusal(StreamReadOptions.of, {"streamName": "orders", "consumerMode": "efo"})
+
+    assert "expected consumerName beside efo" in message
+
+
+def test_fan_out_needs_no_processes_that_fetch() -> None:
+    message = refusal(
+        StreamReadOptions.of,
+        {"streamName": "orders", "consumerMode": "efo", "consumerName": "a", "fetchProcesses": "2"},
+    )
+
+    assert "one thread reads all shards" in message
+
+
+def test_a_batch_read_polls() -> None:
+    message = refusal(BatchReadOptions.of, {"streamName": "orders", "consumerMode": "efo"})
+
+    assert "a batch read asks for the records it wants" in message
 
 
 # --- rules between options

@@ -35,6 +35,8 @@ class AggregateCounts(NamedTuple):
 
 NOTHING: Final = AggregateCounts()
 
+_SMALL_BYTES: Final = 16 * 1024
+
 
 def with_user_rows(
     columns: RecordColumns, hash_keys: HashKeys | None = None
@@ -61,9 +63,13 @@ def with_user_rows(
 
 def _suspects(data: pa.Array) -> dict[int, bytes]:
     """Give the rows that begin like an aggregated record, with their data."""
+    if not len(data):
+        return {}  # most pages at the tip
     _, offsets_buffer, content_buffer = data.buffers()
-    if not content_buffer.size:
+    if content_buffer is None or not content_buffer.size:
         return {}
+    if content_buffer.size < _SMALL_BYTES and MAGIC not in content_buffer.to_pybytes():
+        return {}  # a few records are searched before NumPy has begun
     content = np.frombuffer(content_buffer, np.uint8)
     offsets = np.frombuffer(offsets_buffer, np.int32)[: len(data) + 1]
     # One look for each record, because most pages have none. (For empty ones behind the content: its last byte.)

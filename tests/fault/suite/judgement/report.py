@@ -48,6 +48,15 @@ class Report:
         }
 
 
+def _kinesis_answers(world: World) -> Counter[str]:
+    answers = Counter({str(kind): count for kind, count in world.kinesis.injected.items()})
+    service = world.kinesis.fan_out
+    if service is not None:
+        answers["subscriptions"] = len(service.subscriptions)
+        answers.update({f"subscriptions {what.lower()}": count for what, count in service.counts.items()})
+    return answers
+
+
 def reported(world: World, outcome: Outcome, evidence: Evidence) -> Report:
     violations = {name: list(check(evidence)) for name, check in CHECKERS.items()}
     violations["ended by themselves"] = [end for each in world.consumers for end in each.ends.by_themselves]
@@ -65,7 +74,7 @@ def reported(world: World, outcome: Outcome, evidence: Evidence) -> Report:
     return Report(
         seed=world.plan.seed,
         events=outcome.by_kind,
-        kinesis_answers=Counter({str(kind): count for kind, count in world.kinesis.injected.items()}),
+        kinesis_answers=_kinesis_answers(world),
         records=len(evidence.ledger),
         deliveries=sum(entry.kind is Kind.DELIVERED for entry in evidence.entries),
         dead_letters=len(evidence.lettered),

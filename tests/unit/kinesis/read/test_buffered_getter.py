@@ -1,5 +1,5 @@
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -52,6 +52,12 @@ class GatedGetter:
 
     position = Position.trim_horizon()
     ready_at = 0.0
+
+    def when_ready(self, call: Callable[[], None]) -> None:
+        """It is polled."""
+
+    def close(self) -> None:
+        """It holds nothing."""
 
     def __init__(self) -> None:
         self.gate = threading.Event()

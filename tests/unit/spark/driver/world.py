@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from kinesis_spout.clock import SystemClock
 from kinesis_spout.consumer.consumer import Consumer
-from kinesis_spout.consumer.ports import Ports
+from kinesis_spout.consumer.ports import OpenGetter, Ports
 from kinesis_spout.errors import HandlerKilledWorker
 from kinesis_spout.handler import failure_of
 from kinesis_spout.kinesis import KinesisClientSettings
@@ -231,6 +231,8 @@ class EngineWorld:
         self.zookeeper = InMemoryZooKeeper()
         self.dead_letters = InMemoryDeadLetterSink()
         self.getters_opened: list[tuple[str, Position]] = []
+        self.fresh_getter: OpenGetter | None = None
+        """What the driver reads shards on with, if not as in memory."""
         self._members = itertools.count(1)
         self._queries: list[RunningQuery] = []
 
@@ -260,7 +262,8 @@ class EngineWorld:
 
         ports = Ports(
             lister=InMemoryShardLister(self.stream),
-            open_getter=open_getter,
+            open_getter=self.fresh_getter or open_getter,
+            open_rereader=open_getter,
             store=process.store,
             coordinator=process.coordinator,
             group=process.group,

@@ -1,6 +1,7 @@
 """The streaming reader over aggregated records: whole ones in each batch, and the same rows in each replay."""
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +14,7 @@ from kinesis_spout.structured.source_progress import SourceProgress
 from kinesis_spout.structured.stream import partitions
 from kinesis_spout.structured.stream.stream_reader import KinesisStreamReader
 from kinesis_spout.testing import InMemoryStream
-from tests.unit.structured.spark_in_memory import Row, SparkInMemory, options, rows_of
+from tests.unit.structured.spark_in_memory import Batch, Row, SparkInMemory, options, rows_of
 
 SIZES = [1, 3, 40, 2, 1, 7, 25, 1, 1, 12]
 """Of the aggregates that are put, with an ordinary record before each."""
@@ -63,6 +64,21 @@ def query() -> Iterator[Queries]:
     queries.stop()
 
 
+def batch_of(spark: SparkInMemory, *, fail: bool = False) -> Batch:
+    """Trigger until there is a batch: after a second a reader says that nothing came, also on a slow machine."""
+    deadline = time.monotonic() + 60
+    while (batch := spark.trigger(fail=fail)) is None:
+        assert time.monotonic() < deadline, "expected a batch"
+    return batch
+
+
+def read_all(spark: SparkInMemory, rows: int) -> list[Row]:
+    while len(spark.rows) < rows:
+        batch_of(spark)
+    assert spark.trigger() is None
+    return spark.rows
+
+
 def of_shards(rows: list[Row]) -> list[Row]:
     """Bring rows in an order that leaves that of each shard as it is."""
     return sorted(rows, key=lambda row: row[0])
@@ -75,7 +91,7 @@ def carriers(rows: list[Row]) -> set[tuple[str, str]]:
 def test_every_user_record_is_in_one_batch_in_its_order(
     query: Queries, stream: InMemoryStream, expected: list[Row]
 ) -> None:
-    assert of_shards(query(stream).until_idle()) == of_shards(expected)
+    assert of_shards(read_all(query(stream), len(expected))) == of_shards(expected)
 
 
 @pytest.mark.parametrize("limit", [{"maxRecordsPerTrigger": "5"}, {"maxBytesPerTrigger": "1000"}])
@@ -84,7 +100,7 @@ def test_an_aggregate_is_never_divided_and_goes_alone_if_it_exceeds_the_limit(
 ) -> None:
     spark = query(stream, **limit)
 
-    assert of_shards(spark.until_idle()) == of_shards(expected)
+    assert of_shards(read_all(spark, len(expected))) == of_shards(expected)
     seen: set[tuple[str, str]] = set()
     for batch in spark.batches:
         assert not seen & carriers(batch.rows)
@@ -97,9 +113,9 @@ def test_a_replay_after_a_restart_has_the_same_rows(
     query: Queries, stream: InMemoryStream, expected: list[Row]
 ) -> None:
     spark = query(stream, maxRecordsPerTrigger="30")
-    while (lost := spark.trigger(fail=True)) is not None:
-        replayed = spark.trigger()
-        assert replayed is not None
+    while len(spark.rows) < len(expected):
+        lost = batch_of(spark, fail=True)
+        replayed = batch_of(spark)
         assert of_shards(replayed.rows) == of_shards(lost.rows)
     assert of_shards(spark.rows) == of_shards(expected)
 
@@ -108,7 +124,7 @@ def test_a_second_action_has_the_same_rows_when_the_pages_are_gone(
     query: Queries, stream: InMemoryStream, expected: list[Row]
 ) -> None:
     spark = query(stream, maxRecordsPerTrigger="30")
-    assert of_shards(spark.until_idle()) == of_shards(expected)
+    assert of_shards(read_all(spark, len(expected))) == of_shards(expected)
 
     for batch in spark.batches:
         assert of_shards(rows_of(batch.partitions)) == of_shards(batch.rows)
@@ -130,8 +146,9 @@ def test_pages_that_end_in_the_middle_of_an_aggregate_are_completed_from_kinesis
                 asked -= 1
                 yield batch.slice(row, 1)
 
-    batch = query(stream).trigger()
-    assert batch is not None
+    batch = batch_of(query(stream))
+    while len(batch.rows) < len(expected):  # not all of it had been read
+        batch = batch_of(query(stream))
     monkeypatch.setattr(partitions, "fetch_segments", some_rows)
     for given_rows[0] in range(len(expected)):
         assert of_shards(rows_of(batch.partitions)) == of_shards(expected)
@@ -141,7 +158,7 @@ def test_the_progress_counts_aggregates_damaged_records_and_user_records(
     query: Queries, stream: InMemoryStream, expected: list[Row]
 ) -> None:
     spark = query(stream)
-    spark.until_idle()
+    read_all(spark, len(expected))
 
     progress = SourceProgress.from_document(spark.reader.reportLatestOffset() or {})
 
@@ -159,7 +176,7 @@ def test_user_records_outside_of_a_shard_that_a_reshard_made_are_counted(
     stream.put_aggregated([UserRecord("k", b"", inside), UserRecord("k", b"", outside)])
     spark = query(stream)
 
-    assert len(spark.until_idle()) == 2
+    read_all(spark, 2)
 
     progress = SourceProgress.from_document(spark.reader.reportLatestOffset() or {})
     assert progress is not None
@@ -169,7 +186,7 @@ def test_user_records_outside_of_a_shard_that_a_reshard_made_are_counted(
 def test_whole_aggregates_are_given_where_that_is_asked_for(query: Queries, stream: InMemoryStream) -> None:
     put_all(stream)
 
-    rows = query(stream, deaggregate="false").until_idle()
+    rows = read_all(query(stream, deaggregate="false"), 3 * len(SIZES))
 
     assert len(rows) == 3 * len(SIZES)
     assert sum(data.startswith(MAGIC) for _, _, data in rows) == 2 * len(SIZES)
@@ -181,16 +198,14 @@ def test_a_batch_that_was_read_under_the_other_option_is_replayed_as_it_was(
 ) -> None:
     put_all(stream)
     spark = query(stream, deaggregate=before, maxRecordsPerTrigger="20")
-    spark.trigger()
-    lost = spark.trigger(fail=True)
+    batch_of(spark)
+    lost = batch_of(spark, fail=True)
     spark.options = options(stream, deaggregate=afterwards, maxRecordsPerTrigger="20")
     spark.reader.stop()
     spark.start()
 
-    replayed = spark.trigger()
+    replayed = batch_of(spark)
 
-    assert lost is not None
-    assert replayed is not None
     assert of_shards(replayed.rows) == of_shards(lost.rows)
     assert not carriers(spark.until_idle()) & carriers(lost.rows)
 
@@ -200,16 +215,14 @@ def test_a_batch_of_a_version_that_left_aggregates_whole_is_replayed_with_its_ro
 ) -> None:
     put_all(stream)
     spark = query(stream, deaggregate="false")
-    lost = spark.trigger(fail=True)
+    lost = batch_of(spark, fail=True)
     assert "deaggregated" not in json.loads(spark.offsets[0])  # as such a version wrote it
     spark.options = options(stream)
     spark.reader.stop()
     spark.start()
 
-    replayed = spark.trigger()
+    replayed = batch_of(spark)
 
-    assert lost is not None
-    assert replayed is not None
     assert of_shards(replayed.rows) == of_shards(lost.rows)
 
 
@@ -218,8 +231,11 @@ def test_columns_tell_where_a_user_record_was_and_its_hash_key(stream: InMemoryS
     asked = options(stream, extraColumns="subSequenceNumber,explicitHashKey")
     reader = KinesisStreamReader(asked)
     try:
-        start = reader.initialOffset()
-        end = reader.latestOffset(start)
+        start = end = reader.initialOffset()
+        deadline = time.monotonic() + 60
+        while end == start:
+            assert time.monotonic() < deadline, "expected a batch"
+            end = reader.latestOffset(start)
         batches = [batch for partition in reader.partitions(start, end) for batch in reader.read(partition)]
     finally:
         reader.stop()

@@ -1,0 +1,277 @@
+"""One shard, read forward over a subscription.
+
+The shell around it asks as it asks a polling getter; here that costs no call, and brings what was pushed
+meanwhile. ``when_ready`` tells it that asking is worth while.
+
+An error ends the connection; it is raised by a read, once, after what came before it, and the first read after
+``ready_at`` subscribes again.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from kinesis_spout.clock import Clock, SystemClock
+from kinesis_spout.errors import DataLoss, KinesisSpoutError
+from kinesis_spout.kinesis.errors import ResourceNotFound
+from kinesis_spout.kinesis.patience import Jitter, reaction_to
+from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowPage
+from kinesis_spout.kinesis.read.fan_out.consumer_registration import ConsumerRegistration
+from kinesis_spout.kinesis.read.fan_out.event_stream import OPERATION, ShardEvent
+from kinesis_spout.kinesis.read.fan_out.subscribe_call import PushedEvents, subscribe
+from kinesis_spout.kinesis.read.fan_out.subscription import DEFAULT_QUEUE_BYTES, Subscription
+from kinesis_spout.kinesis.read.fan_out.subscription_reader import SubscriptionPeriods, SubscriptionReader
+from kinesis_spout.kinesis.read.get_records import RecordsForm, Reply, ReplyForm, shard_text
+from kinesis_spout.kinesis.read.getter import check_limit
+from kinesis_spout.kinesis.read.pacing import Pacing
+from kinesis_spout.kinesis.read.page import GetRecordsReply, page_of
+from kinesis_spout.kinesis.read.user_records import HashKeys, with_user_records
+from kinesis_spout.kinesis.verdict import ShardInQuestion, give_up_position, start_to_keep
+from kinesis_spout.ports import Page, ShardLister
+from shard_state import Position
+
+if TYPE_CHECKING:
+    from mypy_boto3_kinesis import KinesisClient
+
+
+LOOK_EVERY_SECONDS: Final = 1.0
+"""A shard is asked so often although nobody said that something was pushed. It costs microseconds."""
+PUSH_SECONDS: Final = 1.0
+"""So long an event may be under way: it says nothing of what was put later than that before it came."""
+
+
+class FanOutStream:
+    """The subscriptions of one process to one stream, as one registered consumer. Thread-safe; ``close`` it.
+
+    Args:
+        client: from ``KinesisClientSettings.connect``.
+        stream: the stream's name, or its ARN. Records carry it as it is given.
+        consumer_name: which is registered, or found; shared by all members of the application.
+        lister: asked for the stream's ARN, and when Kinesis says that something does not exist.
+        deaggregate: whether aggregated records are taken apart.
+        queue_bytes: how much of a shard waits here before its connection is not read.
+        periods: see ``SubscriptionPeriods``.
+        clock: what waits and periods are measured by.
+        jitter: see ``backoff_seconds``.
+    """
+
+    def __init__(
+        self,
+        client: "KinesisClient",
+        stream: str,
+        *,
+        consumer_name: str,
+        lister: ShardLister,
+        deaggregate: bool = True,
+        queue_bytes: int = DEFAULT_QUEUE_BYTES,
+        periods: SubscriptionPeriods | None = None,
+        clock: Clock | None = None,
+        jitter: Jitter = random.random,
+    ) -> None:
+        self._client = client
+        self.stream = stream
+        self.lister = lister
+        self.deaggregate = deaggregate
+        self.queue_bytes = queue_bytes
+        self.clock = clock or SystemClock()
+        self.jitter = jitter
+        self._registration = ConsumerRegistration(client, self._stream_arn, consumer_name, clock=self.clock)
+        self.reader = SubscriptionReader(self._subscribe, periods=periods, clock=self.clock, jitter=jitter)
+
+    def getter(
+        self,
+        shard_id: str,
+        position: Position,
+        *,
+        fail_on_data_loss: bool = True,
+        extra_columns: Sequence[str] = (),
+        hash_keys: HashKeys | None = None,
+    ) -> "FanOutShardGetter":
+        """Give a getter of a shard; it subscribes with its first read. See ``PollingShardGetter``."""
+        return FanOutShardGetter(
+            self,
+            shard_id=shard_id,
+            position=position,
+            fail_on_data_loss=fail_on_data_loss,
+            extra_columns=extra_columns,
+            hash_keys=hash_keys,
+        )
+
+    def close(self) -> None:
+        """End the subscriptions; the consumer stays registered. May be called twice."""
+        self.reader.close()
+
+    def _stream_arn(self) -> str:
+        return self.stream if self.stream.startswith("arn:") else self.lister.summary().arn
+
+    def _subscribe(self, shard_id: str, position: Position) -> PushedEvents:
+        call = f"{OPERATION} of {shard_text(self.stream, shard_id)} at {position}"
+        try:
+            return subscribe(
+                self._client,
+                consumer_arn=self._registration.arn(),
+                shard_id=shard_id,
+                position=position,
+                call=call,
+            )
+        except ResourceNotFound:
+            self._registration.forget()  # maybe it is the consumer
+            raise
+
+
+class FanOutShardGetter:
+    """A ``ShardGetter`` over a subscription. Mutable, not thread-safe, to be closed.
+
+    Made by ``FanOutStream.getter``. A read waits for nothing, but after an error: it gives an empty page until
+    something was pushed. There is no read limit: ``ready_at`` only says when to ask again although nothing came.
+    """
+
+    def __init__(
+        self,
+        fan_out: FanOutStream,
+        *,
+        shard_id: str,
+        position: Position,
+        fail_on_data_loss: bool,
+        extra_columns: Sequence[str],
+        hash_keys: HashKeys | None,
+    ) -> None:
+        self._fan_out = fan_out
+        self._shard_id = shard_id
+        self._clock = fan_out.clock
+        self._position = position.resolved(self._clock.time())
+        self._fail_on_data_loss = fail_on_data_loss
+        self._arrow = ArrowForm(
+            stream=fan_out.stream,
+            shard_id=shard_id,
+            extra_columns=tuple(extra_columns),
+            deaggregate=fan_out.deaggregate,
+            hash_keys=hash_keys,
+        )
+        self._hash_keys = hash_keys
+        self._question = ShardInQuestion(
+            stream=fan_out.stream, shard_id=shard_id, lister=fan_out.lister, clock=self._clock
+        )
+        self._start = start_to_keep(self._position)
+        self._pacing = Pacing(ready_at=self._clock.monotonic(), jitter=fan_out.jitter)
+        self._ready: Callable[[], None] = _nobody
+        self._subscription = self._subscription_from(self._position)
+        self._is_open = False
+        self._millis_behind = 0
+        self._in_vain_until = 0.0
+        self._says_nothing = True
+        self._last: GetRecordsReply | None = None
+        self.data_losses = 0
+        """How often a position was given up (``fail_on_data_loss`` is off)."""
+        self.throttles = 0
+
+    @property
+    def position(self) -> Position:
+        """From where the next page comes."""
+        return self._position
+
+    @property
+    def ready_at(self) -> float:
+        """The clock's monotonic time before which asking is in vain, unless something is pushed."""
+        return max(self._pacing.ready_at, self._in_vain_until)
+
+    def read(self, limit: int) -> Page:
+        """Give what was pushed; see the port. After the end: the empty last page again."""
+        start = self._start
+        reply = self._next_reply(limit, RecordsForm())
+        page = page_of(reply, stream=self._fan_out.stream, shard_id=self._shard_id)
+        if self._fan_out.deaggregate:
+            page = with_user_records(page, start=start, hash_keys=self._hash_keys)
+        pushed_at = self._subscription.taken_up_to - PUSH_SECONDS
+        return replace(page, says_nothing=self._says_nothing, pushed_at=pushed_at)
+
+    def read_arrow(self, limit: int) -> ArrowPage:
+        """Give what was pushed as columns; otherwise the same as ``read``."""
+        return replace(self._next_reply(limit, self._arrow).page, says_nothing=self._says_nothing)
+
+    def when_ready(self, call: Callable[[], None]) -> None:
+        """Have ``call`` made when a read has become worth while; see the port."""
+        self._ready = call
+
+    def close(self) -> None:
+        """End the subscription; see the port."""
+        self._subscription.close()
+        self._fan_out.reader.drop(self._subscription)
+
+    def _next_reply(self, limit: int, form: ReplyForm[Reply]) -> Reply:
+        check_limit(limit)
+        if self._last is not None:
+            self._says_nothing = False
+            return form.convert(self._last)
+        self._clock.sleep(self._pacing.ready_at - self._clock.monotonic())
+        if not self._is_open:
+            self._is_open = True
+            self._fan_out.reader.open(self._subscription)
+        try:
+            events, made_room = self._subscription.take_out(limit)
+        except KinesisSpoutError as error:
+            self._is_open = False
+            self._failed(error)
+            events, made_room = [], False
+        if made_room:
+            self._fan_out.reader.made_room(self._subscription)
+        reply = self._reply_of(events)
+        if reply.last is not None:
+            self._position = Position.after(reply.last)
+        converted = form.convert(reply)
+        return converted if self._start is None else self._from_start(converted, self._start)
+
+    def _reply_of(self, events: Sequence[ShardEvent]) -> GetRecordsReply:
+        """Make one reply of events that follow each other."""
+        self._says_nothing = not events
+        if not events:
+            self._in_vain_until = self._clock.monotonic() + LOOK_EVERY_SECONDS
+            return GetRecordsReply(
+                records=[], next_shard_iterator="", millis_behind_latest=self._millis_behind
+            )
+        self._in_vain_until = 0.0
+        self._pacing.pushed()
+        reply = events[-1].to_reply()
+        if len(events) > 1:
+            reply.records = [record for event in events for record in event.records]
+        self._millis_behind = reply.millis_behind_latest or 0
+        if reply.at_end:
+            self._last = GetRecordsReply(records=[], child_shards=reply.child_shards)
+        return reply
+
+    def _from_start(self, reply: Reply, start: Position) -> Reply:
+        if reply.last is not None and start.includes(reply.last):
+            self._start = None  # numbers only grow from here
+        return reply.from_position(start)
+
+    def _failed(self, error: KinesisSpoutError) -> None:
+        """Note what an error really is for the pacing, and raise it, unless the position is given up."""
+        meant: KinesisSpoutError = error
+        if isinstance(error, ResourceNotFound):
+            meant = self._question.not_found(error)
+        elif isinstance(error, DataLoss):
+            meant = self._question.position_refused(self._subscription.place, error)
+        self.throttles += reaction_to(meant).is_throttle
+        self._pacing.failed(self._clock.monotonic(), meant)
+        if isinstance(meant, DataLoss):
+            give_up_position(meant, fail_on_data_loss=self._fail_on_data_loss)
+            self.data_losses += 1
+            self.close()
+            self._start = start_to_keep(self._subscription.place)
+            self._position = Position.trim_horizon()
+            self._subscription = self._subscription_from(self._position)
+            return
+        if meant is error:
+            raise error
+        raise meant from error
+
+    def _subscription_from(self, position: Position) -> Subscription:
+        return Subscription(self._shard_id, position, max_bytes=self._fan_out.queue_bytes, ready=self._notify)
+
+    def _notify(self) -> None:
+        self._ready()
+
+
+def _nobody() -> None:
+    """Tell nobody."""

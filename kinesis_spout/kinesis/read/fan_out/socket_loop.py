@@ -1,0 +1,111 @@
+"""One thread that looks after many sockets, and makes calls for others in between.
+
+It sleeps until a socket has something, a time has come, or a call is put on its queue; a byte on a pair of
+sockets wakes it up. Nothing that it calls may block.
+"""
+
+import contextlib
+import heapq
+import itertools
+import selectors
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from kinesis_spout.clock import Clock
+
+_LONGEST_SLEEP_SECONDS: Final = 1.0
+
+Call = Callable[[], None]
+
+
+class SocketLoop:
+    """Mutable. ``call`` and ``close`` may be called on any thread, all else on the loop's own.
+
+    The thread starts with the first call, and ends with ``close``.
+
+    Args:
+        name: of the thread.
+        clock: what times are measured by; the thread's sleep is real time.
+    """
+
+    def __init__(self, name: str, clock: Clock) -> None:
+        self._name = name
+        self._clock = clock
+        self._calls: deque[Call] = deque()
+        self._timers: list[tuple[float, int, Call]] = []
+        self._ties = itertools.count()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        self._selector = selectors.DefaultSelector()
+        self._alarm, self._bed = socket.socketpair()
+        for end in (self._alarm, self._bed):
+            end.setblocking(False)
+        self._selector.register(self._bed, selectors.EVENT_READ, self._woken)
+
+    def call(self, call: Call) -> bool:
+        """Have a function called on the thread; False, and it is not, after ``close``."""
+        with self._lock:
+            if self._closed:
+                return False
+            self._calls.append(call)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                self._thread.start()
+        self._wake()
+        return True
+
+    def at(self, moment: float, call: Call) -> None:
+        """Call a function at ``moment`` (monotonic), or soon after."""
+        heapq.heappush(self._timers, (moment, next(self._ties), call))
+
+    def watch(self, connection: socket.socket, readable: Call) -> None:
+        """Call a function whenever a socket has something."""
+        self._selector.register(connection, selectors.EVENT_READ, readable)
+
+    def unwatch(self, connection: socket.socket) -> None:
+        """Leave a socket alone."""
+        self._selector.unregister(connection)
+
+    def close(self) -> None:
+        """End the thread, after the calls that were put on its queue. May be called twice."""
+        with self._lock:
+            was_closed, self._closed = self._closed, True
+            thread = self._thread
+        if was_closed:
+            return
+        self._wake()
+        if thread is not None:
+            thread.join()
+        self._selector.close()
+        self._alarm.close()
+        self._bed.close()
+
+    def _wake(self) -> None:
+        with contextlib.suppress(OSError):  # it is awake: as many bytes wait as fit, or it is over
+            self._alarm.send(b"\0")
+
+    def _woken(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._bed.recv(4096)
+
+    def _run(self) -> None:
+        while not self._closed:
+            for key, _ in self._selector.select(self._sleep_seconds()):
+                key.data()
+            while self._timers and self._timers[0][0] <= self._clock.monotonic():
+                heapq.heappop(self._timers)[2]()
+            for _ in range(len(self._calls)):
+                self._calls.popleft()()
+        while self._calls:
+            self._calls.popleft()()
+
+    def _sleep_seconds(self) -> float:
+        if self._calls:
+            return 0.0
+        if not self._timers:
+            return _LONGEST_SLEEP_SECONDS
+        return min(_LONGEST_SLEEP_SECONDS, max(0.0, self._timers[0][0] - self._clock.monotonic()))

@@ -1,0 +1,333 @@
+"""One thread that reads the connections of all subscriptions of a consumer.
+
+A socket costs no thread: the thread sleeps until one of them has something, cuts it into events and queues
+these with their subscription. Subscribing takes a round trip, and is done on a small pool beside it.
+
+| what happens to a connection | what follows |
+| --- | --- |
+| 270 s passed (AWS ends it after 300 s) | a new one at once, from the same place |
+| it ends, breaks, is damaged, or says nothing for 35 s | a new one, 5 s after it was subscribed or later |
+| it brings an error, or cannot be made | the reader is told, who subscribes again when it may |
+| the subscription's queue is full | it is not read; after 270 s it is closed until there is room |
+| the shard's end | closed |
+"""
+
+import logging
+import math
+import random
+import ssl
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from botocore.eventstream import EventStreamMessage
+
+from kinesis_spout.clock import Clock, SystemClock
+from kinesis_spout.errors import KinesisError, KinesisSpoutError, Unavailable
+from kinesis_spout.kinesis.patience import Jitter
+from kinesis_spout.kinesis.read.fan_out.event_stream import FrameBuffer, event_of
+from kinesis_spout.kinesis.read.fan_out.socket_loop import SocketLoop
+from kinesis_spout.kinesis.read.fan_out.subscribe_call import PushedEvents
+from kinesis_spout.kinesis.read.fan_out.subscription import Subscription
+from shard_state import Position
+
+RENEW_AFTER_SECONDS: Final = 270.0
+"""AWS ends a subscription after 300 s. Up to a tenth sooner, so that shards subscribed together are not renewed
+together."""
+AGAIN_AFTER_SECONDS: Final = 5.0
+"""AWS refuses a subscription within 5 s of the last one to the same shard (ResourceInUse)."""
+SILENCE_SECONDS: Final = 35.0
+"""AWS sends an event every few seconds, with or without records. A connection that says nothing is dead."""
+
+_SUBSCRIBING_THREADS: Final = 8
+_READ_BYTES: Final = 256 * 1024
+_READS_IN_A_ROW: Final = 16
+"""Of one socket, before the others have their turn."""
+
+Subscribe = Callable[[str, Position], PushedEvents]
+"""Subscribes to a shard (by id) from a position. Blocks for a round trip; raises what the call raises."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionPeriods:
+    """How long things take; other than AWS' only in tests."""
+
+    renew_after_seconds: float = RENEW_AFTER_SECONDS
+    again_after_seconds: float = AGAIN_AFTER_SECONDS
+    silence_seconds: float = SILENCE_SECONDS
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Link:
+    """A subscription and its connection. Mutable; the I/O thread's."""
+
+    subscription: Subscription
+    pushed: PushedEvents | None = None
+    """None: there is no connection now."""
+    frames: FrameBuffer = field(default_factory=FrameBuffer)
+    is_read: bool = False
+    """The socket is looked at."""
+    is_subscribing: bool = False
+    is_put_off: bool = False
+    """Subscribed to again when there is room."""
+    heard_at: float = 0.0
+    has_brought: bool = False
+    """This connection brought an event."""
+
+
+class SubscriptionReader:
+    """Reads subscriptions. Thread-safe; its thread starts with the first one, and ends with ``close``.
+
+    Args:
+        subscribe: makes a connection.
+        periods: see ``SubscriptionPeriods``.
+        clock: what periods are measured by.
+        jitter: of renewals.
+    """
+
+    def __init__(
+        self,
+        subscribe: Subscribe,
+        *,
+        periods: SubscriptionPeriods | None = None,
+        clock: Clock | None = None,
+        jitter: Jitter = random.random,
+    ) -> None:
+        self._subscribe = subscribe
+        self._periods = periods or SubscriptionPeriods()
+        self._clock = clock or SystemClock()
+        self._jitter = jitter
+        self._links: dict[Subscription, _Link] = {}
+        self._subscribed_at: dict[str, float] = {}
+        """When a shard was subscribed to last, by whichever of its subscriptions."""
+        self._loop = SocketLoop("kinesis-fan-out", self._clock)
+        self._subscribers = ThreadPoolExecutor(_SUBSCRIBING_THREADS, "kinesis-subscribe")
+        self.connections = 0
+        """How many were made so far."""
+        self.cuts = 0
+        """How many of them broke, or were ended by the other side."""
+
+    def open(self, subscription: Subscription) -> None:
+        """Have a subscription read, from its place on; also again, after it failed."""
+        self._loop.call(partial(self._opened, subscription))
+
+    def made_room(self, subscription: Subscription) -> None:
+        """Go on reading what was full."""
+        self._loop.call(partial(self._resumed, subscription))
+
+    def drop(self, subscription: Subscription) -> None:
+        """End a subscription."""
+        self._loop.call(partial(self._dropped, subscription))
+
+    def close(self) -> None:
+        """End all subscriptions and the threads. May be called twice."""
+        self._loop.call(self._drop_all)
+        self._loop.close()
+        self._subscribers.shutdown(wait=False, cancel_futures=True)  # a call under way closes what it gets
+
+    def _drop_all(self) -> None:
+        for subscription in list(self._links):
+            self._dropped(subscription)
+
+    # Connecting
+
+    def _opened(self, subscription: Subscription) -> None:
+        if subscription.closed:
+            return
+        link = self._links.setdefault(subscription, _Link(subscription=subscription))
+        link.is_put_off = False
+        if link.pushed is None and not link.is_subscribing:
+            self._connect(link)
+
+    def _connect(self, link: _Link) -> None:
+        """Subscribe, as soon as that may be."""
+        link.is_subscribing = True
+        last = self._subscribed_at.get(link.subscription.shard_id)
+        earliest = -math.inf if last is None else last + self._periods.again_after_seconds
+        if earliest > self._clock.monotonic():
+            self._loop.at(earliest, partial(self._start_to_connect, link))
+        else:
+            self._start_to_connect(link)
+
+    def _start_to_connect(self, link: _Link) -> None:
+        if not self._is_over(link):
+            place = link.subscription.place
+            self._subscribers.submit(self._make_connection, link, place)
+
+    def _make_connection(self, link: _Link, place: Position) -> None:
+        """Runs on the pool."""
+        try:
+            pushed = self._subscribe(link.subscription.shard_id, place)
+        except KinesisSpoutError as error:
+            failure: KinesisSpoutError = error
+        except Exception as error:  # noqa: BLE001 - not hidden: whoever reads the shard raises it
+            failure = _broken(link.subscription, error)
+        else:
+            if not self._loop.call(partial(self._connected, link, pushed)):
+                pushed.close()
+            return
+        self._loop.call(partial(self._failed, link, failure))
+
+    def _connected(self, link: _Link, pushed: PushedEvents) -> None:
+        link.is_subscribing = False
+        now = link.heard_at = self._subscribed_at[link.subscription.shard_id] = self._clock.monotonic()
+        if self._is_over(link) or link.pushed is not None:
+            pushed.close()
+            return
+        self.connections += 1
+        link.pushed, link.frames, link.has_brought = pushed, FrameBuffer(), False
+        share = 1 - self._jitter() / 10
+        self._loop.at(now + share * self._periods.renew_after_seconds, partial(self._renew, link, pushed))
+        self._loop.at(now + self._periods.silence_seconds, partial(self._look_whether_alive, link, pushed))
+        first, pushed.first = pushed.first, b""
+        self._look_at(link)
+        if self._take_in(link, first):
+            self._readable(link)
+
+    def _failed(self, link: _Link, failure: KinesisSpoutError) -> None:
+        """Tell the reader. It opens the subscription again."""
+        link.is_subscribing = False
+        self._disconnect(link)
+        if not self._is_over(link):
+            link.subscription.fail(failure)
+
+    def _renew(self, link: _Link, pushed: PushedEvents) -> None:
+        if link.pushed is pushed:
+            self._disconnect(link)
+            self._connect_when_there_is_room(link)
+
+    def _connect_when_there_is_room(self, link: _Link) -> None:
+        link.is_put_off = link.subscription.is_full
+        if not link.is_put_off:
+            self._connect(link)
+
+    def _is_over(self, link: _Link) -> bool:
+        return link.subscription.closed or self._links.get(link.subscription) is not link
+
+    def _dropped(self, subscription: Subscription) -> None:
+        link = self._links.pop(subscription, None)
+        if link is not None:
+            self._disconnect(link)
+
+    def _disconnect(self, link: _Link) -> None:
+        if link.pushed is not None:
+            self._look_away(link)
+            link.pushed.close()
+            link.pushed = None
+
+    # Reading
+
+    def _look_at(self, link: _Link) -> None:
+        if link.pushed is not None and not link.is_read:
+            self._loop.watch(link.pushed.connection, partial(self._readable, link))
+            link.is_read = True
+
+    def _look_away(self, link: _Link) -> None:
+        if link.pushed is not None and link.is_read:
+            self._loop.unwatch(link.pushed.connection)
+            link.is_read = False
+
+    def _resumed(self, subscription: Subscription) -> None:
+        link = self._links.get(subscription)
+        if link is None or subscription.is_full:
+            return
+        if link.is_put_off:
+            link.is_put_off = False
+            self._connect(link)
+        elif link.pushed is not None and not link.is_read:
+            link.heard_at = self._clock.monotonic()
+            self._look_at(link)
+            self._readable(link)  # what TLS has decrypted already does not show at the socket
+
+    def _readable(self, link: _Link) -> None:
+        for _ in range(_READS_IN_A_ROW):
+            if link.pushed is None or not link.is_read:
+                return
+            try:
+                data = link.pushed.connection.recv(_READ_BYTES)
+            except (BlockingIOError, InterruptedError, ssl.SSLWantReadError):
+                return
+            except OSError as error:
+                self._cut(link, f"the connection broke: {error!r}")
+                return
+            if not data:
+                self._cut(link, "the connection ended")
+                return
+            if not self._take_in(link, data):
+                return
+        self._loop.call(partial(self._readable, link))
+
+    def _take_in(self, link: _Link, data: bytes) -> bool:
+        """Queue the events that are whole by now; False if the connection is not read on."""
+        assert link.pushed is not None
+        subscription, body = link.subscription, link.pushed.body
+        link.heard_at = self._clock.monotonic()
+        try:
+            frames = link.frames.feed(body.feed(data))
+        except Unavailable as error:
+            self._cut(link, str(error))
+            return False
+        for frame in frames:
+            failure = _take_in(link, frame)
+            if failure is not None:
+                self._failed(link, failure)
+                return False
+        if subscription.at_end:
+            self._dropped(subscription)
+        elif body.ended:
+            self._cut(link, "the subscription ended")
+        elif subscription.is_full:
+            self._look_away(link)
+        else:
+            return True
+        return False
+
+    def _cut(self, link: _Link, why: str) -> None:
+        """Go on from the place with another connection; one that brought nothing is a failure."""
+        self.cuts += 1
+        shard_id = link.subscription.shard_id
+        self._disconnect(link)
+        if link.has_brought:
+            _log.debug("subscription to shard %r: %s; it is subscribed to again", shard_id, why)
+            self._connect_when_there_is_room(link)
+        else:
+            self._failed(
+                link,
+                Unavailable(f"SubscribeToShard of {shard_id!r} brought no event before it was over: {why}"),
+            )
+
+    def _look_whether_alive(self, link: _Link, pushed: PushedEvents) -> None:
+        if link.pushed is not pushed:
+            return
+        now, silence_seconds = self._clock.monotonic(), self._periods.silence_seconds
+        if link.is_read and link.heard_at + silence_seconds <= now:
+            self._cut(link, f"nothing came for {silence_seconds:g} s")
+            return
+        since = link.heard_at if link.is_read else now
+        self._loop.at(since + silence_seconds, partial(self._look_whether_alive, link, pushed))
+
+
+def _take_in(link: _Link, frame: EventStreamMessage) -> KinesisSpoutError | None:
+    """Queue the event in a frame; give the error that it is instead."""
+    subscription = link.subscription
+    try:
+        event = event_of(frame, f"SubscribeToShard of shard {subscription.shard_id!r}")
+        if event is not None:
+            link.has_brought = True
+            subscription.take_in(event, len(frame.payload), link.heard_at)
+    except KinesisSpoutError as error:
+        return error
+    except Exception as error:  # noqa: BLE001 - not hidden: whoever reads the shard raises it
+        return _broken(subscription, error)
+    return None
+
+
+def _broken(subscription: Subscription, error: Exception) -> KinesisError:
+    """Make an error of what nobody expected: it ends the reading, but not the thread that others need."""
+    broken = KinesisError(f"reading the subscription to shard {subscription.shard_id!r} failed: {error!r}")
+    broken.__cause__ = error
+    return broken
