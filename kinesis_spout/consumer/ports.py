@@ -28,10 +28,14 @@ class Ports:
     group: Group
     dead_letters: DeadLetterSink
     clock: Clock = field(default_factory=SystemClock)
-    paces: ShardPaces = field(default_factory=lambda: ShardPaces(SystemClock()))
-    """Those that ``open_getter`` gives to its getters."""
+    paces: ShardPaces = None  # type: ignore[assignment]  # made below: it needs the clock
+    """Those that ``open_getter`` gives to its getters; as AWS allows, on ``clock``, unless given."""
     close: Callable[[], None] = lambda: None
     """Closes what was opened for this consumer, after the coordinator: session, embedded server."""
+
+    def __post_init__(self) -> None:
+        if self.paces is None:
+            object.__setattr__(self, "paces", ShardPaces(self.clock))
 
 
 class Companion(Protocol):
