@@ -34,7 +34,7 @@ class Ports:
     """Closes what was opened for this consumer, after the coordinator: session, embedded server."""
 
     def __post_init__(self) -> None:
-        if self.paces is None:
+        if not self.paces:
             object.__setattr__(self, "paces", ShardPaces(self.clock))
 
 
