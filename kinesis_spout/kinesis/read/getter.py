@@ -17,6 +17,7 @@ from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.errors import DataLoss, KinesisError, Unavailable
 from kinesis_spout.kinesis.errors import ResourceNotFound, expected, translated
 from kinesis_spout.kinesis.naming import stream_arguments
+from kinesis_spout.kinesis.pace import Pace
 from kinesis_spout.kinesis.patience import ITERATOR_REFUSED, Action, Jitter, reaction_to
 from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowPage, ArrowReply
 from kinesis_spout.kinesis.read.get_records import (
@@ -71,6 +72,8 @@ class PollingShardGetter:
         iterator_obtained_at: when it was, in seconds since the epoch.
         not_before: the earliest next read, in seconds since the epoch.
         pacing: of the shard, where others read it too, or with a rate of its own; None: what AWS allows.
+        pace: without ``pacing``, the rate; None: what AWS allows.
+        throttled_to: without ``pacing``, the part of it that throttles have left; see ``Pacing``.
         extra_columns: what ``read_arrow`` adds, of ``kinesis.arrow.EXTRA_COLUMNS``.
         fetch_arrow: makes the calls of ``read_arrow``; None: the client does, here.
         deaggregate: whether aggregated records are taken apart.
@@ -92,6 +95,8 @@ class PollingShardGetter:
         iterator_obtained_at: float = 0.0,
         not_before: float = 0.0,
         pacing: Pacing | None = None,
+        pace: Pace | None = None,
+        throttled_to: float = 1.0,
         extra_columns: Sequence[str] = (),
         fetch_arrow: FetchArrow | None = None,
         deaggregate: bool = True,
@@ -123,7 +128,9 @@ class PollingShardGetter:
         self._last: GetRecordsReply | None = None
         wait = max(0.0, not_before - self._clock.time())
         ready_at = self._clock.monotonic() + wait
-        self._pacing = Pacing(ready_at=ready_at, jitter=jitter) if pacing is None else pacing
+        self._pacing = pacing or Pacing(
+            ready_at=ready_at, jitter=jitter, pace=pace, throttled_to=throttled_to
+        )
         self._pacing.ready_at = max(self._pacing.ready_at, ready_at)
         self.data_losses = 0
         """How often a position was given up (``fail_on_data_loss`` is off)."""

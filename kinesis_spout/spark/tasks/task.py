@@ -13,14 +13,12 @@ so it is not fetched again.
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
-from random import random
 from time import monotonic
 from typing import Self
 
 from kinesis_spout.errors import KinesisError
 from kinesis_spout.kinesis import KinesisClientSettings, KinesisShardLister, PollingShardGetter
 from kinesis_spout.kinesis.patience import Action, reaction_to
-from kinesis_spout.kinesis.read.pacing import Pacing
 from kinesis_spout.ports import Page
 from kinesis_spout.record import Record
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
@@ -297,9 +295,8 @@ class _Read:
             iterator=cursor.iterator,
             iterator_obtained_at=cursor.iterator_obtained_at,
             not_before=cursor.not_before,
-            pacing=Pacing(
-                ready_at=monotonic(), jitter=random, pace=cursor.pace, throttled_to=cursor.throttled_to
-            ),
+            pace=cursor.pace,
+            throttled_to=cursor.throttled_to,
             deaggregate=self._settings.deaggregate,
             hash_keys=self._work.hash_keys,
             extra_columns=self._delivery.extra_columns,
