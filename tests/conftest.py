@@ -7,6 +7,7 @@ a short setting to what waits for long. Third, look at ``pytest --durations=25``
 """
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -16,6 +17,11 @@ from tests.spark_classes import quick_java
 
 # Of every Spark that a test starts. A third of the CPU of a first query.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", quick_java(Path(sys.prefix)))
+
+# A shell has what it starts in the background ignore Ctrl-C, and so would every program that a test starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 # A busy machine is no fault: no test here is about how long it takes.
 hypothesis.settings.register_profile("no deadline", deadline=None, print_blob=True)
