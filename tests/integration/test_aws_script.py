@@ -38,7 +38,8 @@ def _account(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def own_streams(endpoint: KinesisEndpoint) -> list[str]:
-    return [name for name in endpoint.client().list_streams()["StreamNames"] if name.startswith(PREFIX)]
+    pages = endpoint.client().get_paginator("list_streams").paginate()
+    return [name for page in pages for name in page["StreamNames"] if name.startswith(PREFIX)]
 
 
 def run(endpoint: KinesisEndpoint, *arguments: str) -> int:
