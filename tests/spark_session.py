@@ -1,11 +1,26 @@
 """One SparkSession for the whole test run."""
 
 from collections.abc import Iterator
+from typing import Final
 
 import pytest
 from pyspark.sql import SparkSession
 
 from kinesis_spout.spark import session
+
+
+_LEFT_BY_SPARK: Final = "ignore:Exception ignored in. <socket.socket fd=[0-9]+, family=1,:" + (
+    "pytest.PytestUnraisableExceptionWarning"
+)
+"""PySpark leaves the Unix socket of a result that is not read to its end to the garbage collector, which may find it
+in any later test of the process."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Blame no test in a process with Spark for a socket that Spark left behind in an earlier one."""
+    if any("spark" in getattr(item, "fixturenames", ()) for item in items):
+        for item in items:
+            item.add_marker(pytest.mark.filterwarnings(_LEFT_BY_SPARK))
 
 
 @pytest.fixture(scope="session")
