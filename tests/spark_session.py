@@ -8,12 +8,11 @@ from pyspark.sql import SparkSession
 
 from kinesis_spout.spark import session
 
-
-_LEFT_BY_SPARK: Final = "ignore:Exception ignored in. <socket.socket fd=[0-9]+, family=1,:" + (
-    "pytest.PytestUnraisableExceptionWarning"
+_LEFT_BY_SPARK: Final = (
+    "ignore:Exception ignored in. <socket.socket fd=[0-9]+, family=1,:pytest.PytestUnraisableExceptionWarning"
 )
-"""PySpark leaves the Unix socket of a result that is not read to its end to the garbage collector, which may find it
-in any later test of the process."""
+"""PySpark leaves the Unix socket of a result that is not read to its end to the garbage collector, which may find
+it in any later test of the process."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
