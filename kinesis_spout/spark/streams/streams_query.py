@@ -80,21 +80,6 @@ class StreamsQuery(SpoutQuery):
     # What it is and does
 
     @property
-    def id(self) -> str:
-        """The same for every run of this application on these streams."""
-        return self._id
-
-    @property
-    def runId(self) -> str:  # noqa: N802 - as StreamingQuery spells it
-        """Another for every run."""
-        return self._run_id
-
-    @property
-    def name(self) -> str:
-        """The query's name: the application's, unless another was given."""
-        return self._name
-
-    @property
     def streams(self) -> dict[str, SpoutQuery]:
         """The query of each stream that is read now, by the stream's name: its progress, counters, shards."""
         return dict(self._streams.current)
