@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
 
@@ -17,6 +18,9 @@ from kinesis_spout.settings.kinesis_client import client_settings as settings_of
 from kinesis_spout.settings.zookeeper.place import zookeeper_settings as settings_of_zookeeper
 from kinesis_spout.zookeeper import ZooKeeperBackend, ZooKeeperSettings
 from shard_state import Position
+
+if TYPE_CHECKING:
+    from mypy_boto3_kinesis import KinesisClient
 
 
 def client_settings(config: SpoutConfig) -> KinesisClientSettings:
@@ -87,24 +91,7 @@ def ports_of(config: SpoutConfig, connect: Callable[[], ZooKeeperBackend], opene
 
     open_getter: OpenGetter = open_polling
     if config.fan_out_consumer is not None:
-        fan_out = FanOutStream(
-            client,
-            config.stream,
-            consumer_name=config.fan_out_consumer,
-            lister=lister,
-            deaggregate=config.deaggregate,
-            clock=clock,
-        )
-        opened.callback(fan_out.close)
-
-        def open_getter(shard_id: str, position: Position) -> ShardGetter:
-            return fan_out.getter(
-                shard_id,
-                position,
-                fail_on_data_loss=config.fail_on_data_loss,
-                hash_keys=lister.hash_keys(shard_id),
-            )
-
+        open_getter = _pushed(config, config.fan_out_consumer, client, lister, opened)
     return Ports(
         lister=lister,
         open_getter=open_getter,
@@ -117,3 +104,32 @@ def ports_of(config: SpoutConfig, connect: Callable[[], ZooKeeperBackend], opene
         paces=paces,
         close=opened.pop_all().close,
     )
+
+
+def _pushed(
+    config: SpoutConfig,
+    consumer_name: str,
+    client: "KinesisClient",
+    lister: KinesisShardLister,
+    opened: ExitStack,
+) -> OpenGetter:
+    """Give what opens getters that Kinesis pushes records to."""
+    fan_out = FanOutStream(
+        client,
+        config.stream,
+        consumer_name=consumer_name,
+        lister=lister,
+        deaggregate=config.deaggregate,
+        clock=SystemClock(),
+    )
+    opened.callback(fan_out.close)
+
+    def open_getter(shard_id: str, position: Position) -> ShardGetter:
+        return fan_out.getter(
+            shard_id,
+            position,
+            fail_on_data_loss=config.fail_on_data_loss,
+            hash_keys=lister.hash_keys(shard_id),
+        )
+
+    return open_getter
