@@ -23,6 +23,8 @@
     │   ├── StateUnreadable      what is stored of it is damaged or gone; never treated as "no state"
     │   └── StateUnavailable     retriable: its storage does not answer, or refuses
     ├── DeadLetterError          retriable: a dead letter could not be made durable
+    ├── SpoolError               the producer's durable buffer cannot take a record, or be read
+    │   └── SpoolDamaged         what is stored of it is damaged; names what can be saved
     ├── HandlerKilledWorker      the user's handler ended its Python worker, or outlived the message time-out
     ├── SpoutClosed              a call on a spout that was closed
     ├── HandlerBroken            (spark.tasks.jobs) the handler cannot be loaded on the executors
@@ -158,6 +160,14 @@ class DeadLetterError(KinesisSpoutError):
 
     retriable = True
     exit_code = 6
+
+
+class SpoolError(KinesisSpoutError):
+    """The producer's durable buffer cannot take a record, or be read: its disk is full, or may not be written."""
+
+
+class SpoolDamaged(SpoolError):  # noqa: N818
+    """What is stored in a producer's durable buffer is damaged. Says what can be saved, and how."""
 
 
 class HandlerKilledWorker(KinesisSpoutError):  # noqa: N818

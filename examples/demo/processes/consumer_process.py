@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +17,8 @@ from examples.demo.processes.log_tail import log_tail
 from kinesis_spout.errors import KinesisSpoutError
 
 _STOP_SECONDS: Final = 45.0
+_DEATH_SECONDS: Final = 5.0
+"""How long the members of a killed group are waited for. One that nobody reaps counts as a member for ever."""
 
 
 class ConsumerProcess:
@@ -125,3 +128,14 @@ class ConsumerProcess:
     def __exit__(self, *_: object) -> None:
         if self._process.poll() is None:
             self.kill(())
+            self._wait_for_the_others()
+
+    def _wait_for_the_others(self) -> None:
+        """Wait for the JVM too: while it dies, it may still write where everything is to be removed."""
+        deadline = time.monotonic() + _DEATH_SECONDS
+        with suppress(
+            ProcessLookupError, PermissionError
+        ):  # the group is gone; or its number is somebody else's
+            while time.monotonic() < deadline:
+                os.killpg(self.pid, 0)
+                time.sleep(0.02)

@@ -1,0 +1,4 @@
+"""``KinesisProducer``: takes records at once, puts them in the background, and says of each what became of it.
+
+How calls are filled and what is refused is put again is ``kinesis/write``'s; what survives a crash is ``spool``'s.
+"""

@@ -1,0 +1,52 @@
+"""What the producer needs of a durable buffer."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol
+
+from kinesis_spout.kinesis.write.put_records import Entry
+
+
+class Spooled(NamedTuple):
+    """A record of the spool."""
+
+    number: int
+    """Names it to the spool that gave it; grows with each record of one spool."""
+    entry: Entry
+
+
+class Spool(Protocol):
+    """Keeps records until they are confirmed. Every method may be called from any thread."""
+
+    def append(self, entry: Entry) -> int:
+        """Take a record over, and give its number. On return it is as durable as the spool's policy says.
+
+        Raises:
+            SpoolError: the record is not in the spool (the disk is full, the file cannot be written); those
+                appended before are.
+        """
+        ...
+
+    def confirm(self, numbers: Iterable[int]) -> None:
+        """Forget records: they are on the stream, or were given up for good.
+
+        This may become durable later than it returns. A crash before that brings them again.
+
+        Raises:
+            SpoolError: they may come again.
+        """
+        ...
+
+    def recovered(self, limit: int) -> Sequence[Spooled]:
+        """Give up to ``limit`` records that were left unconfirmed by an earlier owner, oldest first, each once.
+
+        Empty when there are no more. What is given belongs to this spool now, and is to be confirmed here.
+
+        Raises:
+            SpoolDamaged: says what can be saved, and how.
+            SpoolError: it cannot be read now.
+        """
+        ...
+
+    def close(self) -> None:
+        """Make durable what is not yet, and let go of the folder. May be called twice."""
+        ...
