@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Final, cast
 
 from kinesis_spout.clock import Clock
 from kinesis_spout.errors import (
-    DeadLetterError,
     KinesisError,
     KinesisSpoutError,
     ProducerClosed,
@@ -35,7 +34,7 @@ from kinesis_spout.kinesis.patience import Action, Jitter, Work, backoff_seconds
 from kinesis_spout.kinesis.write.aggregate import Aggregate
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
 from kinesis_spout.kinesis.write.put_calls import no_such_stream
-from kinesis_spout.kinesis.write.put_records import CallLimits, Puttable
+from kinesis_spout.kinesis.write.put_records import Puttable
 from kinesis_spout.kinesis.write.record_putter import is_about_its_size
 from kinesis_spout.kinesis.write.waiting_records import refusal_error
 from kinesis_spout.queues.producer.inbox import Inbox
@@ -96,10 +95,11 @@ class OutboxSettings:
     """How long a record may wait for others to fill its call."""
     delivery_timeout_seconds: float
     max_concurrent_calls: int
-    limits: CallLimits
     wake_records: float
     """When so many new records have come, a call may be full."""
     wake_bytes: float
+    is_ordered: bool
+    """Whether records of a key wait for each other."""
     has_dead_letters: bool
     recovers: bool
 
@@ -115,11 +115,16 @@ class _Taken:
 
 
 @dataclass(slots=True)
-class _Ended:
+class Ended:
     """What ended since the shell last looked. Mutable."""
 
+    count: int = 0
     to_tell: list[Ticket] = field(default_factory=list)
+    """Those that somebody wants to know of."""
     to_confirm: list[int] = field(default_factory=list)
+    """What the spool may forget."""
+    failures: list[tuple[int, KinesisSpoutError]] = field(default_factory=list)
+    """How many failed, and why."""
 
 
 class Outbox:
@@ -167,7 +172,7 @@ class Outbox:
         self._flushes = 0
         self._was_answered = False
         self._last_failure: KinesisSpoutError | None = None
-        self._ended = _Ended()
+        self._ended = Ended()
 
     # What the shell asks.
 
@@ -212,15 +217,12 @@ class Outbox:
             return 1, inf
         return self._settings.wake_records, self._settings.wake_bytes
 
-    @property
-    def has_more(self) -> bool:
-        """Whether another thread finds something to do now."""
-        return self._open_calls < self._settings.max_concurrent_calls and self._records.has_a_full_call
-
-    def ended(self) -> tuple[list[Ticket], list[int]]:
-        """Give those that ended and want to be told, and what the spool may forget."""
-        ended, self._ended = self._ended, _Ended()
-        return ended.to_tell, ended.to_confirm
+    def ended(self) -> Ended:
+        """Give what ended since it was asked the last time."""
+        ended = self._ended
+        if ended.count:
+            self._ended = Ended()
+        return ended
 
     # What the shell says.
 
@@ -269,7 +271,7 @@ class Outbox:
         self._burials.remove(burial)
         self._end_all(burial.tickets, burial.error, is_over=True, dead_lettered=True)
 
-    def not_buried(self, burial: Burial, error: DeadLetterError) -> None:
+    def not_buried(self, burial: Burial, error: Exception) -> None:
         """Learn that records could not be made dead letters now. For as long as a delivery, it is tried again."""
         now = self._clock.monotonic()
         if burial.failures == 0:
@@ -292,10 +294,6 @@ class Outbox:
             return
         self._inbox.recovered(tickets)
         self._hold(tickets, self._clock.monotonic())
-
-    def not_recovered(self) -> None:
-        """Learn that the spool cannot be read: what is in it stays there."""
-        self._is_fetching = self._is_recovering = False
 
     # What the producer wants.
 
@@ -326,6 +324,7 @@ class Outbox:
         )
         for ticket in dropped:
             self._note_end(ticket, error, is_over=True)
+        self._ended.count += len(dropped)
         self._inbox.ended(dropped=len(dropped), size_bytes=sum(each.size_bytes for each in dropped))
         self._leave_out_gone(len(dropped))
         return True
@@ -423,7 +422,8 @@ class Outbox:
         for given_up in settled.given_up:
             lost = [ticket for each in given_up.records for ticket in _tickets(each)]
             self._give_up(lost, given_up.error, is_over=False)
-        self._hurries |= self._records.has_ready  # what was in a call, or waited for one of its key
+        if self._settings.is_ordered or len(settled.taken) < len(call.batch):
+            self._hurries |= self._records.has_ready  # what was in a call, or waited for one of its key
         self._expire_overdue()
 
     def _note_refusals(self, call: Call, results: "Sequence[Result]") -> None:
@@ -456,6 +456,7 @@ class Outbox:
                         ended.to_tell.append(ticket)
                     if ticket.number_in_spool is not None:
                         ended.to_confirm.append(ticket.number_in_spool)
+        ended.count += sent
         self._inbox.ended(sent=sent, size_bytes=size_bytes)
         self._forget_ended()
 
@@ -496,6 +497,9 @@ class Outbox:
                 count += 1
                 size_bytes += ticket.size_bytes
                 self._note_end(ticket, error, is_over=is_over)
+        if count:
+            self._ended.failures.append((count, error))
+        self._ended.count += count
         self._inbox.ended(failed=count, dead_lettered=count * dead_lettered, size_bytes=size_bytes)
 
     def _note_end(self, ticket: Ticket, outcome: object, *, is_over: bool) -> None:
