@@ -105,7 +105,6 @@ class KinesisProducer:
         )
         self._closing = threading.Lock()
         self._workers = self._begin()
-        _open.add(self)
 
     def put(self, data: bytes, partition_key: str, *, explicit_hash_key: str | int | None = None) -> Ticket:
         """Take a record over, and give its ticket at once; see `when_full` for when there is no room.
@@ -219,6 +218,7 @@ class KinesisProducer:
     _workers: Workers | None = None
 
     def _begin(self) -> Workers | None:
+        _open.add(self)
         return Workers(
             self._engine,
             self.config.max_concurrent_calls,
