@@ -3,8 +3,8 @@
 python put_clients.py <client> <endpoint> <stream> <size in bytes> <count>
 
 Each puts some records first, which are not measured, then so many more, and waits until all are on the stream. It
-says on standard output how many CPU seconds (all threads) that took, and how many of them the caller's ``put``. The
-imports are inside: each client may run with packages of its own.
+says on standard output how many CPU seconds (all threads) that took, and how many of them the caller's
+``put``. The imports are inside: each client may run with packages of its own.
 """
 
 import asyncio

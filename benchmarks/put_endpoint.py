@@ -16,8 +16,7 @@ STREAM: Final = "puts"
 SHARDS: Final = 4
 _HASH_KEYS: Final = 1 << 128
 _ANSWER: Final = (
-    b'{"SequenceNumber":"49590338271490256608559692538361571095921575989136588898",'
-    b'"ShardId":"shardId-%012d"}'
+    b'{"SequenceNumber":"49590338271490256608559692538361571095921575989136588898","ShardId":"shardId-%012d"}'
 )
 
 
@@ -83,7 +82,9 @@ class _Server:
             while head := await reader.readuntil(b"\r\n\r\n"):
                 headers = {
                     name.lower(): value.strip()
-                    for name, _, value in (line.partition(":") for line in head.decode("latin-1").split("\r\n")[1:])
+                    for name, _, value in (
+                        line.partition(":") for line in head.decode("latin-1").split("\r\n")[1:]
+                    )
                 }
                 body = await reader.readexactly(int(headers.get("content-length", "0")))
                 answer = self._answer(headers.get("x-amz-target", "").rpartition(".")[2], body)
@@ -104,7 +105,9 @@ class _Server:
             return b"%d" % taken
         if action != "PutRecords":
             return json.dumps(_REPLIES[action]).encode()
-        if b'"PartitionKey":"a"' in body or b'"PartitionKey": "a"' in body:  # aggregated: in the shard it is meant for
+        if (
+            b'"PartitionKey":"a"' in body or b'"PartitionKey": "a"' in body
+        ):  # aggregated: in the shard it is meant for
             records = json.loads(body)["Records"]
             shards = [int(record.get("ExplicitHashKey", 0)) * SHARDS // _HASH_KEYS for record in records]
         else:

@@ -53,7 +53,8 @@ def aggregate_columns(
     """
     keys = {key: number for number, key in enumerate(dict.fromkeys(partition_keys))}
     hash_keys = {
-        key: number for number, key in enumerate(dict.fromkeys(key for key in explicit_hash_keys if key is not None))
+        key: number
+        for number, key in enumerate(dict.fromkeys(key for key in explicit_hash_keys if key is not None))
     }
     pieces = [_text_field(_KEY_TABLE, key) for key in keys]
     pieces += [_text_field(_HASH_KEY_TABLE, key) for key in hash_keys]
@@ -152,6 +153,7 @@ def _head(key_number: int, data_bytes: int, hash_key_number: int | None = None) 
     return _RECORD + _varint(len(inside) + data_bytes) + inside
 
 
+@lru_cache(maxsize=100_000)
 def _text_field(tag: bytes, text: str) -> bytes:
     encoded = text.encode()
     return tag + _varint(len(encoded)) + encoded

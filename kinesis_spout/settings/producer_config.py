@@ -4,12 +4,12 @@ from typing import Any, Final, Literal, Self, TypedDict, Unpack
 
 import msgspec
 
+from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.settings import rules
 from kinesis_spout.settings.messages import NotAllowed, shown
 from kinesis_spout.settings.sources import checked, from_keywords
 from kinesis_spout.settings.spout_config import SpoutConfig
 from kinesis_spout.settings.table.producing import PRODUCER_SETTINGS
-from kinesis_spout.errors import InvalidConfig
 
 _SECRETS: Final = frozenset(name for name, option in PRODUCER_SETTINGS.items() if option.secret)
 
@@ -84,7 +84,8 @@ class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
         Args:
             stream: a name or an ARN; None: that of ``config``.
-            config: a spout's, whose way to Kinesis is taken, and its stream if none is given; ``settings`` go first.
+            config: a spout's, whose way to Kinesis is taken, and its stream if none is given; ``settings`` go
+            first.
             settings: by their names.
 
         Raises:

@@ -11,8 +11,8 @@ from kinesis_spout.testing.clock import ManualClock
 class SteppedProducer(KinesisProducer):
     """A `KinesisProducer` that does nothing by itself: `step` does one piece of work, in the caller's thread.
 
-    What waits in the producer (``flush``, ``close``, a ``put`` that blocks) steps, and lets the clock go on to what is
-    due. Takes what `KinesisProducer` takes, and a clock. A ticket's ``result`` never comes by itself.
+    What waits in the producer (``flush``, ``close``, a ``put`` that blocks) steps, and lets the clock go on to
+    what is due. Takes what `KinesisProducer` takes, and a clock. A ticket's ``result`` never comes by itself.
     """
 
     def __init__(self, *arguments: Any, clock: ManualClock | None = None, **options: Any) -> None:
@@ -60,6 +60,8 @@ class SteppedProducer(KinesisProducer):
             return True
         due_at, now = self.due_at, self.clock.monotonic()
         if due_at == inf and deadline == inf:
-            raise AssertionError("expected something to be due while records wait, got nothing: work was not done")
+            raise AssertionError(
+                "expected something to be due while records wait, got nothing: work was not done"
+            )
         self.clock.advance(max(0.0, min(due_at, deadline) - now))
         return self.clock.monotonic() < deadline or due_at <= deadline

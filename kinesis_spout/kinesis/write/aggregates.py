@@ -10,9 +10,10 @@ nothing out see those records twice.
 Where the shards cannot be listed, or the list contradicts the answers, every record goes by itself. So does one
 that lies in no shard of the list, which may be one in the middle of a resharding.
 
-**Order.** As in `waiting_records`: what is put again comes behind the later records of its key in the same call, and
-never behind those of later calls. For consumers that leave aggregates out, this holds for a resharding too. With
-`PutOrder.KEY` no call has two aggregates with records of one key; one aggregate may have several, in their order.
+**Order.** As in `waiting_records`: what is put again comes behind the later records of its key in the same
+call, and never behind those of later calls. For consumers that leave aggregates out, this holds for a
+resharding too. With `PutOrder.KEY` no call has two aggregates with records of one key; one aggregate may have
+several, in their order.
 """
 
 import logging

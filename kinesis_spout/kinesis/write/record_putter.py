@@ -56,7 +56,8 @@ class RecordPutter:
         order: what of the records' order holds.
         on_refused: is given a record of more than 1 MiB that this stream never takes; None: that is an error
             like any other.
-        aggregate_bytes: what a record of several may weigh, up to 1 MiB; see ``aggregates``. A record that does not
+        aggregate_bytes: what a record of several may weigh, up to 1 MiB; see ``aggregates``. A record that
+        does not
             fit with another goes by itself. None: all do.
     """
 

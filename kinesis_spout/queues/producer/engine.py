@@ -19,7 +19,15 @@ from kinesis_spout.kinesis.write.put_records import CallLimits, PutOrder
 from kinesis_spout.kinesis.write.record_putter import waiting_records
 from kinesis_spout.ports import DeadLetterSink
 from kinesis_spout.queues.producer.inbox import Inbox
-from kinesis_spout.queues.producer.outbox import Burial, Call, Listing, Outbox, OutboxSettings, Recovery, WorkToDo
+from kinesis_spout.queues.producer.outbox import (
+    Burial,
+    Call,
+    Listing,
+    Outbox,
+    OutboxSettings,
+    Recovery,
+    WorkToDo,
+)
 from kinesis_spout.queues.producer.ticket import Ticket
 from kinesis_spout.queues.spool import Spool
 from kinesis_spout.settings.producer_config import ProducerConfig
@@ -36,7 +44,8 @@ _log = logging.getLogger(__name__)
 
 
 class Engine:
-    """A producer without threads: somebody asks for `next_work` and has it done, one thread or several. Thread-safe.
+    """A producer without threads: somebody asks for `next_work` and has it done, one thread or several.
+    Thread-safe.
 
     Args:
         config: what the user set.
@@ -65,7 +74,9 @@ class Engine:
         self._spool = spool
         self._clock = clock
         limits = CallLimits(records=config.max_records_per_call, size_bytes=config.max_bytes_per_call)
-        patience = Patience(deadline_seconds=inf, clock=clock, jitter=jitter)  # each record has its own deadline
+        patience = Patience(
+            deadline_seconds=inf, clock=clock, jitter=jitter
+        )  # each record has its own deadline
         self._calls = PutCalls(client, config.stream, patience)
         records = waiting_records(
             config.stream,
@@ -216,7 +227,7 @@ class Engine:
         try:
             spooled = self._spool.recovered(_RECOVERED_AT_ONCE)
         except SpoolError as error:
-            _log.error("%s", error)  # noqa: TRY400 - the error says it all; flush raises it
+            _log.error("%s", error)
             self.spool_failure = error
             spooled = ()
         tickets = [

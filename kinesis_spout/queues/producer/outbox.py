@@ -4,19 +4,20 @@ Its shell asks for `next_work`, does it, and says how it ended, from as many thr
 is asked and said is protected by one lock. Works that are under way know nothing of each other.
 
 A record comes in by the inbox, waits with ``kinesis.write``'s records, is in a call, perhaps in several one after
-the other, and ends: sent, failed or dropped. What failed for its time-out or for what it is goes to the dead letters
-if there are some, and only then ends.
+the other, and ends: sent, failed or dropped. What failed for its time-out or for what it is goes to the dead
+letters if there are some, and only then ends.
 
-**Time.** A record that has not ended ``delivery_timeout_seconds`` after it was taken in fails, wherever it waits. One
-that is in a call just then fails when that call does.
+**Time.** A record that has not ended ``delivery_timeout_seconds`` after it was taken in fails, wherever it
+waits. One that is in a call just then fails when that call does.
 
-**The spool.** A record is confirmed when it is sent, dropped, durable in the dead letters, or refused for what it is: to
-send it again would change nothing. One that failed for lack of time or of permission stays in the spool, and is sent
-again when a producer opens it the next time. So it is tried once for each start, and never in a loop.
+**The spool.** A record is confirmed when it is sent, dropped, durable in the dead letters, or refused for what
+it is: to send it again would change nothing. One that failed for lack of time or of permission stays in the
+spool, and is sent again when a producer opens it the next time. So it is tried once for each start, and never
+in a loop.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Final, cast
@@ -441,18 +442,22 @@ class Outbox:
         sent = size_bytes = 0
         for put, answer in taken:
             if isinstance(put, Ticket):
-                if put._outcome is None:
+                if put.outcome is None:
                     sent += 1
                     size_bytes += put.size_bytes
-                    self._note_end(put, answer, is_over=True)
+                    put.outcome = answer
+                    if put.callbacks is not None:
+                        ended.to_tell.append(put)
+                    if put.number_in_spool is not None:
+                        ended.to_confirm.append(put.number_in_spool)
                 continue
             for sub_sequence_number, ticket in enumerate(_tickets(put)):
-                if ticket._outcome is None:
+                if ticket.outcome is None:
                     sent += 1
                     size_bytes += ticket.size_bytes
-                    ticket._sub_sequence_number = sub_sequence_number
-                    ticket._outcome = answer
-                    if ticket._callbacks is not None:
+                    ticket.sub_sequence_number = sub_sequence_number
+                    ticket.outcome = answer
+                    if ticket.callbacks is not None:
                         ended.to_tell.append(ticket)
                     if ticket.number_in_spool is not None:
                         ended.to_confirm.append(ticket.number_in_spool)
@@ -563,7 +568,7 @@ class Outbox:
             taken = self._taken[0]
             tickets = taken.tickets
             at = taken.ended
-            while at < len(tickets) and tickets[at]._outcome is not None:
+            while at < len(tickets) and tickets[at].outcome is not None:
                 at += 1
             taken.ended = at
             if at < len(tickets):

@@ -43,9 +43,10 @@ _open: "weakref.WeakSet[KinesisProducer]" = weakref.WeakSet()
 class KinesisProducer:
     """Puts records on one stream in the background. Thread-safe; also for asyncio.
 
-    `put` takes a record over at once and gives a ticket, which says in the end where the record is, or why it is not.
-    Records go in full calls, several at once; what a shard refuses is put again, and holds up only that shard's
-    records. No record is lost in silence: each ends as sent, failed, dropped or refused, and `counts` adds up.
+    `put` takes a record over at once and gives a ticket, which says in the end where the record is, or why it
+    is not. Records go in full calls, several at once; what a shard refuses is put again, and holds up only
+    that shard's records. No record is lost in silence: each ends as sent, failed, dropped or refused, and
+    `counts` adds up.
 
     At least once: a call whose answer is lost is made again, and may have put its records before.
 
@@ -59,7 +60,8 @@ class KinesisProducer:
         stream: a name or an ARN; None: that of ``config``.
         config: a spout's configuration, whose way to Kinesis is taken.
         client: a boto3 client to use instead of one made from the settings. It stays its caller's.
-        spool: a durable buffer. What is in it is sent first, and a record is in it before `put` returns. It belongs to
+        spool: a durable buffer. What is in it is sent first, and a record is in it before `put` returns. It
+        belongs to
             the producer, which closes it.
         dead_letters: a sink, or what names one (a directory, ``file://``, ``s3://``, ``kinesis://stream``), where
             records go that could not be put until their time was over, or never can be. None: they fail.
@@ -147,7 +149,8 @@ class KinesisProducer:
         """Return when every record put before this call has ended, one way or another.
 
         Args:
-            timeout: how many seconds at most; None: as long as it takes, which ``delivery_timeout_seconds`` bounds.
+            timeout: how many seconds at most; None: as long as it takes, which ``delivery_timeout_seconds``
+            bounds.
 
         Raises:
             TimeoutError: names how many have not ended. They go on.
@@ -162,7 +165,136 @@ class KinesisProducer:
         waiting = sum(not ticket.done() for ticket in left)
         if waiting:
             raise TimeoutError(
-                f"expected all records to end within {timeout} s; {waiting} of {self.config.stream} are still waiting"
+              
+               
+              
+               
+                f"expected
+              
+               
+              
+               
+                all records
+              
+               
+               
+               
+                to end
+              
+               
+               
+               
+               
+                within
+               
+               
+               
+               
+               
+                {timeout}
+             
+              
+               
+             
+              
+               
+              
+               
+              
+               
+              
+               
+              
+               
+                s;
+               
+               
+               
+               
+               
+               
+               
+                {waiting}
+              
+               
+              
+               
+               
+               
+               
+               
+               
+               
+                of
+               
+               
+               
+               
+               
+               
+               
+               
+               
+                {self.config.stream}
+              
+               
+              
+               
+               
+               
+               
+               
+               
+               
+               
+               
+                are still
+             
+              
+               
+              
+               
+              
+               
+              
+               
+              
+               
+              
+               
+              
+               
+              
+               
+              
+               
+              
+               
+              
+               
+                waiting"
+          
+           
+          
+           
+          
+           
+          
+           
+          
+           
+          
+           
+          
+           
+          
+           
+          
+           
+          
+           
+          
+           
             )
         if self._engine.spool_failure is not None:
             raise self._engine.spool_failure
@@ -174,7 +306,8 @@ class KinesisProducer:
     def close(self, timeout: float | None = None) -> None:
         """Take no more, send what waits, and let go of everything. May be called twice.
 
-        What has not ended when the time is over fails with `ProducerClosed`, or stays in the spool if there is one.
+        What has not ended when the time is over fails with `ProducerClosed`, or stays in the spool if there is
+        one.
 
         Args:
             timeout: how many seconds at most; None: ``close_timeout_seconds``.
@@ -252,7 +385,7 @@ class KinesisProducer:
         except TimeoutError:
             pass  # what is left is told below
         except SpoolError as error:
-            _log.error("%s", error)  # noqa: TRY400 - the error says it all
+            _log.error("%s", error)
         left = self._engine.stop(f"the producer of {stream} was closed after {seconds:g} s")
         if left:
             _log.error("%d records for %s were not sent before their producer was closed", left, stream)
@@ -314,11 +447,243 @@ class KinesisProducer:
             raise ProducerClosed(f"the producer of {self.config.stream} is closed: it takes no more records")
         counts = self._inbox.counts()
         raise BufferFull(
-            f"expected room for a record, got {counts.waiting} records of {counts.waiting_bytes} bytes that wait for "
-            f"{self.config.stream}; raise `max_buffered_records` or `max_buffered_bytes`, put less, or have more shards"
+          
+           
+          
+           
+          
+           
+          
+           
+            f"expected
+          
+           
+          
+           
+          
+           
+          
+           
+            room for
+          
+           
+           
+           
+           
+           
+            a record,
+          
+           
+           
+           
+           
+           
+           
+            got
+           
+           
+           
+           
+           
+           
+           
+            {counts.waiting} records
+          
+           
+          
+           
+           
+           
+           
+           
+           
+           
+            of
+           
+           
+           
+           
+           
+           
+           
+           
+           
+            {counts.waiting_bytes}
+          
+           
+          
+           
+           
+           
+           
+           
+           
+           
+           
+           
+            bytes that
+      
+       
+        
+         
+          
+           
+       
+        
+         
+          
+           
+       
+        
+         
+          
+           
+       
+        
+         
+          
+           
+       
+        
+         
+          
+           
+       
+        
+         
+          
+           
+       
+        
+         
+          
+           
+       
+        
+         
+          
+           
+       
+        
+         
+          
+           
+       
+        
+         
+          
+           
+       
+        
+         
+          
+           
+            wait for " f"{self.config.stream}; raise `max_buffered_records` or `max_buffered_bytes`, put less, or have
+           
+           
+           
+           
+           
+           
+           
+           
+           
+           
+           
+            more shards"
+      
+       
+      
+       
+      
+       
+      
+       
+      
+       
+      
+       
+      
+       
+      
+       
+      
+       
+      
+       
+      
+       
         )
 
-    def _accept(self, ticket: Ticket) -> None:
+  
+   
+  
+   
+  
+   
+  
+   
+  
+   
+  
+   
+  
+   
+    def
+  
+   
+  
+   
+  
+   
+  
+   
+  
+   
+  
+   
+  
+   
+    _accept(self,
+    ticket: Ticket)
+  
+   
+  
+   
+  
+   
+  
+   
+  
+   
+  
+   
+  
+   
+  
+   
+    ->
+  
+   
+  
+   
+  
+   
+  
+   
+  
+   
+  
+   
+  
+   
+  
+   
+  
+   
+  
+   
+    None:
         """Take over a record that there is room for."""
         if self._spool is not None:
             try:
@@ -329,7 +694,20 @@ class KinesisProducer:
         self._inbox.add_reserved(ticket)
 
 
-def _close_all() -> None:
+
+
+
+
+
+
+d de def
+_close_all() ->
+
+
+N N No Non Non
+Non Non Non Non
+Non Non Non Non
+None None:
     """Send, at the end of the program, what producers hold that nobody closed, and say so."""
     for producer in list(_open):
         before = producer.counts()
