@@ -3,13 +3,12 @@
 from typing import Final
 
 from kinesis_spout.settings.option import Use, option, setting, shared
-from kinesis_spout.settings.shard_positions import END, RUN_END, START
+from kinesis_spout.settings.shard_positions import END, RUN_END, RUN_START, START
 from kinesis_spout.settings.table.connection import READS, STREAM_READ
 from kinesis_spout.settings.value_types import (
     FLAG,
     MEGABYTE,
     MIB,
-    POSITION,
     choice,
     names,
     rate,
@@ -32,9 +31,10 @@ _BATCH_MODE: Final = choice(
 _COLUMN: Final = choice("encryptionType", "millisBehindLatest", "subSequenceNumber", "explicitHashKey")
 
 POSITIONS: Final = (
-    setting("initial_position", POSITION, "latest", has_argument=True,
-        doc="Where the first start of the application begins; later starts go on from progress."),
-    setting("start_again", POSITION, None, has_argument=True,
+    setting("initial_position", RUN_START, "latest", has_argument=True,
+        doc="Where the first start of the application begins; later starts go on from progress. Shards that JSON "
+            "does not name start at trim_horizon."),
+    setting("start_again", RUN_START, None, has_argument=True,
         doc="Where the application begins again, once for each `deployment`."),
     setting("deployment", text("a name of at most 200 characters", ".{1,200}"), None, has_argument=True,
         doc="What names the deployment for which `start_again` counts: a release, a commit."),

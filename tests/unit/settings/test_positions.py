@@ -9,7 +9,7 @@ from kinesis_spout.cli.commands.reset_plan import parse_target
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.source_options import BatchReadOptions, StreamReadOptions
-from shard_state import Position, SequenceNumber
+from shard_state import SHARD_START, Position, SequenceNumber, Shard
 
 NOW: Final = 2_000_000_000.0
 NOON: Final = 1769860800.0  # 2026-01-31T12:00:00Z
@@ -17,12 +17,12 @@ NUMBER: Final = "49590338271490256608559692538361571095921575989136588898"
 
 
 def of_spout(text: str) -> Position:
-    return SpoutConfig.of(stream="orders", app="billing", initial_position=text).start.resolved(NOW)
+    return SpoutConfig.of(stream="orders", app="billing", initial_position=text).start.resolved(NOW).default
 
 
 def of_variable(text: str) -> Position:
     environ = {"KINESIS_SPOUT_INITIAL_POSITION": text}
-    return SpoutConfig.from_env(environ, stream="orders", app="billing").start.resolved(NOW)
+    return SpoutConfig.from_env(environ, stream="orders", app="billing").start.resolved(NOW).default
 
 
 def of_stream_read(text: str) -> Position:
@@ -116,18 +116,19 @@ def test_a_sequence_number_is_refused_for_all_shards(called: str) -> None:
 @pytest.mark.parametrize(
     ("text", "position", "base"),
     [
-        ("at_sequence_number 7", Position.at(SequenceNumber(7)), None),
-        ("AFTER_SEQUENCE_NUMBER 7", Position.after(SequenceNumber(7)), None),
-        ("at_sequence_number 7:0", Position.at(SequenceNumber(7)), None),
+        ("at_sequence_number 7", Position.at(SequenceNumber(7)), SHARD_START),
+        ("AFTER_SEQUENCE_NUMBER 7", Position.after(SequenceNumber(7)), SHARD_START),
+        ("at_sequence_number 7:0", Position.at(SequenceNumber(7)), SHARD_START),
         ("at_sequence_number 7:3", Position.at(SequenceNumber(7)), SequenceNumber(7, 2)),
         ("after_sequence_number 7:3", Position.at(SequenceNumber(7)), SequenceNumber(7, 3)),
     ],
 )
 def test_a_reset_of_one_shard_goes_to_a_sequence_number(
-    text: str, position: Position, base: SequenceNumber | None
+    text: str, position: Position, base: SequenceNumber
 ) -> None:
     target = parse_target(text, NOW)
-    assert (target.position, target.base) == (position, base)
+    stored = target.checkpoint(Shard(shard_id="shardId-000000000000"))
+    assert (stored.start, stored.base) == (position, base)
     assert target.is_sequence_number
 
 

@@ -6,6 +6,7 @@ from kinesis_spout.errors import CheckpointUnreadable, StreamRecreated
 from kinesis_spout.zookeeper import Application
 from kinesis_spout.zookeeper.application import MAX_DEPLOYMENTS
 from shard_state import Position, SequenceNumber
+from tests.shards import everywhere
 
 STARTS = [
     Position.trim_horizon(),
@@ -17,7 +18,7 @@ STARTS = [
 
 @pytest.mark.parametrize("start", STARTS, ids=str)
 def test_what_is_encoded_is_decoded(start: Position) -> None:
-    application = Application(stream_created=1_700_000_000.123, start=start)
+    application = Application(stream_created=1_700_000_000.123, start=everywhere(start))
     assert Application.decode(application.encode(), "/place") == application
 
 
@@ -25,15 +26,15 @@ def test_the_stored_form_of_version_1_stays_readable() -> None:
     stored = (
         b'{"version":1,"stream_created":5.5,"start":{"type":"AT_TIMESTAMP","timestamp":7.25},"begun":true}'
     )
-    application = Application(stream_created=5.5, start=Position.at_timestamp(7.25))
+    application = Application(stream_created=5.5, start=everywhere(Position.at_timestamp(7.25)))
     assert Application.decode(stored, "/place") == application
     assert application.encode() == stored
 
 
 def test_the_deployments_that_began_again_are_stored_and_the_oldest_are_forgotten() -> None:
-    application = Application(stream_created=5.5, start=Position.trim_horizon())
+    application = Application(stream_created=5.5, start=everywhere(Position.trim_horizon()))
     for number in range(MAX_DEPLOYMENTS + 2):
-        pending = application.begins_again(f"v{number}", Position.at_timestamp(7.25))
+        pending = application.begins_again(f"v{number}", everywhere(Position.at_timestamp(7.25)))
         assert Application.decode(pending.encode(), "/place") == pending
         application = replace(pending, begun=True)
     assert len(application.deployments) == MAX_DEPLOYMENTS
@@ -46,7 +47,7 @@ def test_the_stored_form_with_deployments_stays_readable() -> None:
         b'{"version":1,"stream_created":5.5,"start":{"type":"AT_TIMESTAMP","timestamp":7.25},'
         b'"deployments":["v1","v2"],"begun":true}'
     )
-    start = Position.at_timestamp(7.25)
+    start = everywhere(Position.at_timestamp(7.25))
     application = Application(stream_created=5.5, start=start, deployments=("v1", "v2"))
     assert Application.decode(stored, "/place") == application
     assert application.encode() == stored
@@ -83,11 +84,11 @@ def test_anything_else_is_unreadable_and_names_its_place(stored: bytes) -> None:
 
 
 def test_another_creation_time_is_another_stream() -> None:
-    application = Application(stream_created=1_700_000_000.123, start=Position.trim_horizon())
+    application = Application(stream_created=1_700_000_000.123, start=everywhere(Position.trim_horizon()))
     with pytest.raises(StreamRecreated, match="/place"):
         application.check_stream(1_700_000_060.0, "/place")
 
 
 def test_a_creation_time_told_with_fewer_digits_is_the_same_stream() -> None:
-    application = Application(stream_created=1_700_000_000.123, start=Position.trim_horizon())
+    application = Application(stream_created=1_700_000_000.123, start=everywhere(Position.trim_horizon()))
     application.check_stream(1_700_000_000.0, "/place")
