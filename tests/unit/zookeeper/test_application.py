@@ -1,13 +1,15 @@
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from kinesis_spout.errors import CheckpointUnreadable, StreamRecreated
 from kinesis_spout.zookeeper import Application
 from kinesis_spout.zookeeper.application import MAX_DEPLOYMENTS
-from shard_state import Position, SequenceNumber
+from shard_state import Position, SequenceNumber, StartPositions
 from tests.shards import everywhere
 
+GOLDEN = Path(__file__).parents[2] / "golden"
 STARTS = [
     Position.trim_horizon(),
     Position.at_timestamp(1_700_000_000.25),
@@ -53,6 +55,47 @@ def test_the_stored_form_with_deployments_stays_readable() -> None:
     assert application.encode() == stored
 
 
+FORMS = {
+    "application_v1_trim_horizon": Application(
+        stream_created=1_700_000_000.123, start=everywhere(Position.trim_horizon())
+    ),
+    "application_v1_deployments": Application(
+        stream_created=5.5, start=everywhere(Position.at_timestamp(7.25)), deployments=("v1", "v2")
+    ),
+    "application_v2_positions_of_shards": Application(
+        stream_created=1_700_000_000.123,
+        start=StartPositions(
+            default=Position.trim_horizon(),
+            shards={
+                "shardId-000000000000": Position.after(SequenceNumber(10**55)),
+                "shardId-000000000001": Position.at(SequenceNumber(7, 3)),
+                "shardId-000000000002": Position.after(SequenceNumber(7, 3)),
+                "shardId-000000000003": Position.at_timestamp(7.25),
+            },
+        ),
+    ),
+    "application_v2_begins_again": Application(
+        stream_created=5.5,
+        start=StartPositions(
+            default=Position.at_timestamp(7.25), shards={"shardId-000000000000": Position.trim_horizon()}
+        ),
+        deployments=("v1",),
+        begun=False,
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_golden_files_are_what_is_written_and_stay_readable(form: str) -> None:
+    golden = (GOLDEN / f"{form}.json").read_bytes().rstrip(b"\n")
+    assert FORMS[form].encode() == golden
+    assert Application.decode(golden, "/place") == FORMS[form]
+
+
+def test_every_golden_file_is_tried() -> None:
+    assert {path.stem for path in GOLDEN.glob("application_*.json")} == FORMS.keys()
+
+
 @pytest.mark.parametrize(
     "stored",
     [
@@ -61,6 +104,11 @@ def test_the_stored_form_with_deployments_stays_readable() -> None:
         b'{"version":1,"stream_created":5,"start":{"type":"TRIM_HORIZON"},"deployments":"v1","begun":true}',
         b'{"version":1,"stream_created":5,"start":{"type":"TRIM_HORIZON"},"deployments":[1],"begun":true}',
         b'{"version":1,"stream_created":5,"start":{"type":"TRIM_HORIZON"},"deployments":["v1"],"begun":1}',
+        b'{"version":1,"stream_created":5,"start":{"type":"TRIM_HORIZON"},"shards":{"a":1},"begun":true}',
+        b'{"version":2,"stream_created":5,"start":{"type":"TRIM_HORIZON"},"shards":{"a":1},"begun":true}',
+        b'{"version":2,"stream_created":5,"start":{"type":"TRIM_HORIZON"},"shards":["a"],"begun":true}',
+        b'{"version":2,"stream_created":5,"start":{"type":"TRIM_HORIZON"},"shards":{"a":{"type":"LATEST"}},"begun":true}',
+        b'{"version":true,"stream_created":5,"start":{"type":"TRIM_HORIZON"},"begun":true}',
         b"[]",
         b"{}",
         b"null",
