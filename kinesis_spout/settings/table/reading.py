@@ -74,7 +74,7 @@ FETCHES: Final = (
         aliases=("kinesis.getRecords.fetchIntervalMs",),
         doc="The least pause between two reads of a shard, behind as at its tip; AWS allows 5 a second to all its "
             "pollers together."),
-    shared("deaggregate", FLAG, True, uses=READS,
+    shared("deaggregate", FLAG, True, uses=READS, has_argument=True,
         doc="Take aggregated (KPL) records apart: a record for each user record inside; false: as they are."),
     setting("poll_interval_seconds", seconds(0.2), 0.4,
         doc="The pause between reads of a shard at its tip; AWS allows 5 calls/s a shard."),

@@ -83,7 +83,9 @@ class FakeWorld:
         self.opened.append("stream")
         return Stream(
             lister=InMemoryShardLister(self.kinesis),
-            open_getter=lambda shard_id, position: InMemoryShardGetter(self.kinesis, shard_id, position),
+            open_getter=lambda shard_id, position: InMemoryShardGetter(
+                self.kinesis, shard_id, position, deaggregate=config.deaggregate
+            ),
         )
 
     def names(self, config: SpoutConfig) -> list[str]:
