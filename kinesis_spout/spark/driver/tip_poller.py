@@ -14,7 +14,7 @@ from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.errors import KinesisSpoutError
 from kinesis_spout.kinesis.patience import Action
 from kinesis_spout.ports import Page, ShardGetter
-from kinesis_spout.spark.driver.driver_shard import DriverShard
+from kinesis_spout.spark.driver.driver_shard import DriverShard, HeldPages
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
 from kinesis_spout.spark.driver.poll_schedule import ALLOWANCE, PollSchedule, aligned, tick_seconds
 from kinesis_spout.spark.tasks.work import Cursor
@@ -34,6 +34,7 @@ class TipPoller:
     Args:
         consumer: whose shards are polled.
         shards: what the driver has read of each owned shard; the engine adds and removes them.
+        held: what these hold together.
         settings: periods and limits.
         call: has a function called on the engine's thread.
     """
@@ -42,12 +43,14 @@ class TipPoller:
         self,
         consumer: Consumer,
         shards: Mapping[str, DriverShard],
+        held: HeldPages,
         settings: EngineSettings,
         call: Callable[[Callable[[], None]], None],
     ) -> None:
         self._consumer = consumer
         self._manager = consumer.manager
         self._shards = shards
+        self._held = held
         self._settings = settings
         self._call = call
         self._tick_seconds = tick_seconds(settings.poll_seconds)
@@ -84,7 +87,7 @@ class TipPoller:
         due_at = self._schedule.next_at()
         if due_at is None or due_at > now:
             return due_at
-        buffered = waiting_bytes + sum(shard.size_bytes for shard in self._shards.values())
+        buffered = waiting_bytes + self._held.size_bytes
         share = self._settings.max_buffered_bytes // self._consumer.sharers
         room = share * 3 // 4 - buffered - self._under_way * _PAGE_BYTES
         while self._under_way < 2 * _FETCH_THREADS:
@@ -132,12 +135,15 @@ class TipPoller:
         self._fetchers.submit(self._fetch, shard_id, shard, shard.getter)
 
     def _came(self, shard_id: str, shard: DriverShard) -> None:
-        """Read at once what was pushed, or as soon as what was read before is carried away."""
+        """Read at once what was pushed, or as soon as what was read before is carried away.
+
+        Then the end of its slice leads to ``look_again``, which must not wait for the next tick.
+        """
         if self._shards.get(shard_id) is not shard:
             return
         shard.has_news = True
+        shard.next_poll_at = min(shard.next_poll_at, self._consumer.now)
         if shard.is_idle:
-            shard.next_poll_at = min(shard.next_poll_at, self._consumer.now)
             self.look_again(shard_id)
 
     def reading_failed(self, shard_id: str, shard: DriverShard, error: Exception) -> None:
@@ -211,7 +217,9 @@ class TipPoller:
         period = shard.poll_period(self._tick_seconds, self._settings.idle_poll_seconds)
         # A poll that began a little late must not cost the shard a tick: the getter waits for the read limits.
         earliest = getter.ready_at - ALLOWANCE * self._settings.poll_seconds
-        shard.next_poll_at = now if shard.has_news else aligned(max(earliest, now), period)
+        # What was pushed and did not fit is there already, so nobody says that it has come.
+        has_more = self._settings.driver_reads_all and page.holds_at_least(self._settings.records_per_fetch)
+        shard.next_poll_at = now if shard.has_news or has_more else aligned(max(earliest, now), period)
         shard.read_at = getter.ready_at
         self._schedule.put(shard_id, shard.next_poll_at, period)
         self.end_if_carried(shard_id, shard)

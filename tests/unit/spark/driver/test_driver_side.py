@@ -11,8 +11,9 @@ from kinesis_spout.clock import SystemClock
 from kinesis_spout.ports import Page
 from kinesis_spout.record import Record
 from kinesis_spout.spark.driver.driver_shard import DriverShard
+from kinesis_spout.spark.driver.packing import pack
 from kinesis_spout.spark.driver.retry_buffer import RetryBuffer
-from kinesis_spout.spark.driver.running_batches import RunningBatches, pack
+from kinesis_spout.spark.driver.running_batches import RunningBatches
 from kinesis_spout.spark.tasks.work import Cursor, WorkResult, WorkSlice
 from shard_state import Position, SequenceNumber, SliceKind, SlicePlan
 
