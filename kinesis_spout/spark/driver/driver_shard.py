@@ -64,6 +64,11 @@ class DriverShard:
         """Whether the driver neither holds anything of the shard, nor is about to, and may read on in it."""
         return self.fetching_since is None and not self.records and not (self.at_end or self.at_bound)
 
+    def reads_on(self, most_bytes: int) -> bool:
+        """Tell whether what was pushed may join what waits here, which is less than ``most_bytes``."""
+        is_free = self.fetching_since is None and not (self.at_end or self.at_bound)
+        return is_free and self.has_news and self.size_bytes < most_bytes
+
     def poll_period(self, shortest: float, longest: float) -> float:
         """Tell how far apart polls are: twice as far with each that brings nothing, up to ``longest``."""
         return aligned_idle_period(self.empty_polls, shortest, longest)

@@ -32,7 +32,7 @@ from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.record_age import RecordAge
 from kinesis_spout.spark.driver.batch_progress import batch_progress
 from kinesis_spout.spark.driver.driver_shard import DriverShard, HeldPages, shard_of
-from kinesis_spout.spark.driver.engine_settings import EngineSettings
+from kinesis_spout.spark.driver.engine_settings import WORTH_A_JOB_BYTES, EngineSettings
 from kinesis_spout.spark.driver.retry_buffer import RetryBuffer
 from kinesis_spout.spark.driver.running_batches import Batch, RunningBatches
 from kinesis_spout.spark.driver.settling import Settling
@@ -48,8 +48,6 @@ _PATIENCE_WHILE_RUNNING: Final = 8.0
 """How many times the gather time records wait for polls while a job runs: one beside it would slow both."""
 _SPACINGS_WHILE_RUNNING: Final = 2.0
 """How many times the spacing records that were pushed wait for the end of a job before another runs beside it."""
-_WORTH_A_JOB_BYTES: Final = 1024 * 1024
-"""So much does not wait for more: handling it costs more than the job."""
 _RECENT_PROGRESS: Final = 100
 
 _log = logging.getLogger(__name__)
@@ -300,6 +298,7 @@ class MicroBatchEngine:
         works = [self._work(plan) for plan in plans if shard_of(plan, self._shards) is not None]
         if works:
             self._running.launch(works, now)
+            self._tip.rests_until = now + self._settings.spacing_seconds
         else:
             self._slots.give_back(self)
         return True
@@ -313,7 +312,7 @@ class MicroBatchEngine:
         arrived_at = self._tip.arrived_at
         if arrived_at is None:
             return self._plan_at
-        if self._settings.driver_reads_all and not self._tip.is_polling:
+        if self._settings.driver_reads_all:
             return self._pushed_gathered_at(arrived_at)
         if not self._tip.is_polling:
             return arrived_at
@@ -321,13 +320,14 @@ class MicroBatchEngine:
         return arrived_at + patience * self._settings.gather_seconds
 
     def _pushed_gathered_at(self, arrived_at: float) -> float:
-        """When to plan what was pushed, as far as nothing more is being taken in."""
+        """When to plan what was pushed."""
         spacing = self._settings.spacing_seconds
         if self._running:
             return arrived_at + _SPACINGS_WHILE_RUNNING * spacing
-        if self._held.size_bytes >= _WORTH_A_JOB_BYTES:
-            return arrived_at
-        return max(arrived_at, self._running.launched_at + spacing)
+        is_worth_a_job = self._held.size_bytes >= WORTH_A_JOB_BYTES
+        due_at = arrived_at if is_worth_a_job else max(arrived_at, self._tip.rests_until)
+        # What came meanwhile is being read, which takes no call: it is there in a moment.
+        return due_at + self._settings.gather_seconds if self._tip.is_polling else due_at
 
     def _next_plan(self, now: float) -> float:
         """Tell when something can be planned, although nothing comes up before."""

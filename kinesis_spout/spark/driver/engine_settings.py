@@ -2,6 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
+
+WORTH_A_JOB_BYTES: Final = 1024 * 1024
+"""So much of what was pushed waits for nothing more: handling it costs more than the job does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

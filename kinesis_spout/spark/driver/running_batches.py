@@ -1,6 +1,5 @@
 """The micro-batches that run: each on a thread of its own, cancelled when overdue."""
 
-import math
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -63,8 +62,6 @@ class RunningBatches:
         self._batches: dict[int, Batch] = {}
         self.launched = 0
         """How many there were so far."""
-        self.launched_at = -math.inf
-        """When the last one was launched; monotonic."""
         self._look_for_overdue_at = 0.0
         self._handling = HandlingTime()
         self._this_thread = threading.local()
@@ -82,7 +79,6 @@ class RunningBatches:
         """Run slices as one batch."""
         number = self.launched
         self.launched += 1
-        self.launched_at = now
         batch = Batch(number=number, tag=f"{self._name}-{number}", works=works, started=now)
         self._batches[number] = batch
         self._threads.submit(self._run, batch)

@@ -5,6 +5,7 @@ The ``PollSchedule`` says which shard is next; a shard that cannot be polled whe
 again when a slice of it ends, or a little later.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -15,7 +16,7 @@ from kinesis_spout.errors import KinesisSpoutError
 from kinesis_spout.kinesis.patience import Action
 from kinesis_spout.ports import Page, ShardGetter
 from kinesis_spout.spark.driver.driver_shard import DriverShard, HeldPages
-from kinesis_spout.spark.driver.engine_settings import EngineSettings
+from kinesis_spout.spark.driver.engine_settings import WORTH_A_JOB_BYTES, EngineSettings
 from kinesis_spout.spark.driver.poll_schedule import ALLOWANCE, PollSchedule, aligned, tick_seconds
 from kinesis_spout.spark.tasks.work import Cursor
 
@@ -59,6 +60,8 @@ class TipPoller:
         self._fetchers = ThreadPoolExecutor(_FETCH_THREADS, "kinesis-spout-fetch")
         self.arrived_at: float | None = None
         """When the first records came that no plan has looked at; monotonic. The engine takes it back."""
+        self.rests_until = -math.inf
+        """What is pushed before stays where it is, and is read together then; monotonic. The engine says so."""
 
     @property
     def is_polling(self) -> bool:
@@ -95,7 +98,7 @@ class TipPoller:
             if shard_id is None:
                 return self._schedule.next_at()
             shard = self._shards[shard_id]
-            if not shard.is_idle or not self._manager.wants_page(shard_id):
+            if not _may_read(shard) or not self._manager.wants_page(shard_id):
                 self._schedule.put(shard_id, now + _LOOK_AGAIN_SECONDS, self._tick_seconds)
             elif shard.next_poll_at > now:
                 self.look_again(shard_id)
@@ -135,15 +138,12 @@ class TipPoller:
         self._fetchers.submit(self._fetch, shard_id, shard, shard.getter)
 
     def _came(self, shard_id: str, shard: DriverShard) -> None:
-        """Read at once what was pushed, or as soon as what was read before is carried away.
-
-        Then the end of its slice leads to ``look_again``, which must not wait for the next tick.
-        """
+        """Read what was pushed: at once, or when the rest is over and no slice of the shard is out any more."""
         if self._shards.get(shard_id) is not shard:
             return
         shard.has_news = True
-        shard.next_poll_at = min(shard.next_poll_at, self._consumer.now)
-        if shard.is_idle:
+        shard.next_poll_at = min(shard.next_poll_at, max(self._consumer.now, self.rests_until))
+        if _may_read(shard):
             self.look_again(shard_id)
 
     def reading_failed(self, shard_id: str, shard: DriverShard, error: Exception) -> None:
@@ -191,9 +191,20 @@ class TipPoller:
         else:
             self._call(lambda: self._fetched(shard_id, shard, getter, page))
 
-    def _fetched(self, shard_id: str, shard: DriverShard, getter: ShardGetter, page: Page) -> None:
+    def _ended(self, shard_id: str, shard: DriverShard, getter: ShardGetter) -> bool:
+        """Note that a fetch has ended; False if what it brought follows on nothing any more."""
         self._under_way -= 1
         if self._shards.get(shard_id) is not shard:
+            return False
+        if shard.getter is not getter:  # the page before it was dropped
+            shard.fetching_since = None
+            shard.next_poll_at = self._consumer.now
+            self.look_again(shard_id)
+            return False
+        return True
+
+    def _fetched(self, shard_id: str, shard: DriverShard, getter: ShardGetter, page: Page) -> None:
+        if not self._ended(shard_id, shard, getter):
             return
         now, state = self._consumer.now, self._manager.shard(shard_id)
         seen_at = page.pushed_at or shard.fetching_since or now
@@ -219,18 +230,26 @@ class TipPoller:
         earliest = getter.ready_at - ALLOWANCE * self._settings.poll_seconds
         # What was pushed and did not fit is there already, so nobody says that it has come.
         has_more = self._settings.driver_reads_all and page.holds_at_least(self._settings.records_per_fetch)
-        shard.next_poll_at = now if shard.has_news or has_more else aligned(max(earliest, now), period)
+        if shard.has_news or has_more:
+            shard.next_poll_at = now if has_more else max(now, self.rests_until)
+        else:
+            shard.next_poll_at = aligned(max(earliest, now), period)
         shard.read_at = getter.ready_at
         self._schedule.put(shard_id, shard.next_poll_at, period)
         self.end_if_carried(shard_id, shard)
-        if not (page.records or page.at_end or page.says_nothing or page.millis_behind_latest):
+        if not (
+            page.records or shard.records or page.at_end or page.says_nothing or page.millis_behind_latest
+        ):
             self._manager.ends_at_tip(shard_id, begun_at)
 
     def _fetch_failed(self, shard_id: str, shard: DriverShard, getter: ShardGetter, error: Exception) -> None:
-        self._under_way -= 1
-        if self._shards.get(shard_id) is not shard:
+        if not self._ended(shard_id, shard, getter):
             return
         shard.fetching_since = None
         shard.next_poll_at = max(getter.ready_at, self._consumer.now + self._settings.poll_seconds)
         self.reading_failed(shard_id, shard, error)
         self.look_again(shard_id)
+
+
+def _may_read(shard: DriverShard) -> bool:
+    return shard.is_idle or shard.reads_on(WORTH_A_JOB_BYTES)
