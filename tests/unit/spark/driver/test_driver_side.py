@@ -96,7 +96,7 @@ def test_a_few_records_of_a_quick_handler_share_one_task() -> None:
     handling.took([handled(0.0001), handled(0.0003)])
 
     assert tasks_for(handling, works(8, SliceKind.CARRIED, size=10)) == 1
-    assert tasks_for(handling, works(8, SliceKind.CARRIED, size=200)) == 3
+    assert tasks_for(handling, works(8, SliceKind.CARRIED, size=150)) == 3
     assert tasks_for(handling, works(8, SliceKind.CARRIED, size=10_000)) == 4
 
 
