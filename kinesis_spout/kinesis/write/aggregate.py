@@ -38,7 +38,7 @@ class Aggregate:
         self._hash_keys: set[str | None] = {None}
 
     def takes(self, entry: Single, max_bytes: int) -> bool:
-        """Take a record in, of the shard of those before; False: it would weigh more than it may, and is not empty."""
+        """Take a record in, of the shard of those before; False: others are in, and it would weigh too much."""
         key, hash_key = entry.partition_key, entry.explicit_hash_key
         size_bytes = self.size_bytes + RECORD_BYTES + len(entry.data)
         if key not in self._keys:

@@ -45,7 +45,7 @@ class LeanPutRecords:
 
 def _are_of_bytes(records: Any) -> bool:
     """Say whether msgspec writes these records as botocore does: text it would not make base64."""
-    return isinstance(records, list) and all([type(record["Data"]) is bytes for record in records])
+    return isinstance(records, list) and {type(record["Data"]) for record in records} <= {bytes}
 
 
 def _decoded(body: bytes) -> Any:

@@ -183,10 +183,9 @@ class Outbox:
         if self._must_list and not self._is_listing:
             self._is_listing = True
             return Listing()
-        if self._is_recovering and self._inbox.has_room and not self._records.must_list_first:
-            if not self._is_fetching:
-                self._is_fetching = True
-                return Recovery()
+        if self._may_fetch and self._inbox.has_room:
+            self._is_fetching = True
+            return Recovery()
         self._take_in(now)
         self._expire(now)
         for burial in self._burials:
@@ -320,8 +319,8 @@ class Outbox:
         if records > len(dropped) or more_bytes > 0:
             return False
         error = RecordDropped(
-            "the record was dropped, the oldest of a full buffer, for a newer one; raise `max_buffered_records` or "
-            "`max_buffered_bytes`, or set `when_full=block`"
+            "the record was dropped, the oldest of a full buffer, for a newer one; raise `max_buffered_records` "
+            "or `max_buffered_bytes`, or set `when_full=block`"
         )
         for ticket in dropped:
             self._note_end(ticket, error, is_over=True)
@@ -354,6 +353,10 @@ class Outbox:
     @property
     def _must_list(self) -> bool:
         return bool(self._unsettled) or self._records.must_list_first
+
+    @property
+    def _may_fetch(self) -> bool:
+        return self._is_recovering and not self._is_fetching and not self._records.must_list_first
 
     def _take_in(self, now: float) -> None:
         if self._is_recovering or self._records.must_list_first:
@@ -477,8 +480,7 @@ class Outbox:
     def _give_up(self, tickets: Iterable[Ticket], error: KinesisSpoutError, *, is_over: bool) -> None:
         """Let records fail, by way of the dead letters if there are some.
 
-        Args:
-            is_over: whether to send them again would change nothing.
+        ``is_over`` says whether to send them again would change nothing.
         """
         left = [ticket for ticket in tickets if not ticket.is_gone]
         if left and self._settings.has_dead_letters:

@@ -152,7 +152,7 @@ class Ticket(msgspec.Struct, gc=False, eq=False):
                 return
             try:
                 callback(self)
-            except Exception:
+            except Exception:  # noqa: BLE001 - a user's own; it must not keep others from being told
                 _log.exception("A callback of a record that was put failed; the record is not concerned")
 
     @property
