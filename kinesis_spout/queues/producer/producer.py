@@ -45,7 +45,8 @@ class KinesisProducer:
 
     `put` takes a record over at once and gives a ticket, which says in the end where the record is, or why it is
     not. Records go in full calls, several at once; what a shard refuses is put again, and holds up only that
-    shard's records. No record is lost in silence: each ends as sent, failed, dropped or refused, and `counts` adds up.
+    shard's records. No record is lost in silence: each ends as sent, failed, dropped or refused, and `counts`
+    adds up.
 
     At least once: a call whose answer is lost is made again, and may have put its records before.
 
