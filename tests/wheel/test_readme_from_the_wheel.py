@@ -174,6 +174,7 @@ EXPECTED: dict[str, Callable[[ReadersShell, Block], None]] = {
     "from kinesis_spout.testing import run": passes,
     "logging.basicConfig(": is_quiet,
     "LeaderCareer(": leads_in_turn,
+    "with KinesisProducer(": prints("3 sent"),
     "class CountWords(StatefulBolt)": prints("2"),
     "InMemoryStreams(clock=clock)": prints(
         "orders the first of orders", "refunds-de the first of refunds-de"
