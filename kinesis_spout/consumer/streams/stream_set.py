@@ -13,10 +13,11 @@ from contextlib import ExitStack
 from typing import Final, Generic, TypeVar
 
 from kinesis_spout.consumer.ports import Ports
-from kinesis_spout.consumer.streams.found_streams import FoundStream, FoundStreams, nothing_found
+from kinesis_spout.consumer.streams.found_streams import FoundStream, FoundStreams
 from kinesis_spout.consumer.streams.streams_ports import StreamsPorts, close_ports
 from kinesis_spout.errors import KinesisSpoutError, StreamNotFound
 from kinesis_spout.settings import SpoutConfig
+from kinesis_spout.settings.streams import nothing_found
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -140,7 +141,7 @@ class StreamSet(Generic[T]):
     def _open_all(self) -> None:
         found = self._found.find()
         if not found:
-            raise nothing_found(self._config.streams)
+            raise nothing_found("`stream`", self._config.streams)
         opened = _of_all(self._checked_ports, found)
         ports = {each.name: made for each, made in zip(found, opened, strict=True)}
         if any(isinstance(made, BaseException) for made in opened):

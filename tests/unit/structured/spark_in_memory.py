@@ -47,6 +47,7 @@ def options(stream: InMemoryStream, **given: str) -> StreamReadOptions:
         fetch_period_seconds=0.001,
         idle_fetch_period_seconds=0.001,
         shard_list_seconds=0.001,
+        stream_list_interval_seconds=0.001,
     )
 
 
