@@ -130,7 +130,7 @@ class QueryOffset:
     streams: Mapping[str, StreamOffset]
     """By the name or ARN that the options gave."""
     unlogged: bool = False
-    """LATEST was resolved for this very offset, and Spark has no end offset yet that carries it."""
+    """LATEST was resolved for it, or a stream left out of it, and Spark has no end offset yet that carries that."""
     deaggregated: bool = False
     """What the batch that ends here has read was taken apart where it was aggregated."""
     began: float | None = None
@@ -157,6 +157,17 @@ class QueryOffset:
         if self.began is not None:
             document["began"] = self.began
         return document
+
+    def without_read(self) -> "QueryOffset":
+        """Give the end of a batch that stays here and has nothing."""
+        streams = {
+            name: StreamOffset(
+                created=stream.created,
+                shards={shard_id: shard.without_read() for shard_id, shard in stream.shards.items()},
+            )
+            for name, stream in self.streams.items()
+        }
+        return QueryOffset(streams=streams, began=self.began)
 
     @classmethod
     def from_document(cls, document: Any, streams: Collection[str]) -> "QueryOffset":

@@ -117,8 +117,9 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._published.publish(current)
         end = ahead.wait_for_batch(current, self._limits(limit))
         if end is None and current.unlogged:
-            # A batch of nothing, so that Spark's log has what LATEST was before anything is read.
-            end = replace(current, unlogged=False)
+            # A batch of nothing, so that Spark's log has what LATEST was before anything is read, and which
+            # streams are gone before one of the same name may come.
+            end = current.without_read()
         if end is None and self._until is not None and self._published is not None:
             self._published.finish()
         self._latest = document if end is None else end.as_document()
