@@ -44,7 +44,6 @@ class StreamSpouts:
         self, config: SpoutConfig, ports: StreamsPorts, make: MakeSpout, listener: SpoutListener
     ) -> None:
         self.clock = ports.clock
-        self._is_bounded = config.until is not None
         self._make = make
         self._listener = listener
         self._active = True
@@ -60,6 +59,7 @@ class StreamSpouts:
             retired=self._retire,
             ended=_gone,
             share=RecordSpout.share_memory,
+            is_done=_is_done,
         )
         self.view = JointView(self.streams)
 
@@ -124,10 +124,8 @@ class StreamSpouts:
 
     @property
     def is_done(self) -> bool:
-        """Whether every stream is done, and no pattern may find others, unless the run has an `until`."""
-        return (self._is_bounded or not self.streams.may_find_others) and all(
-            spout.is_done for spout in self.streams.current.values()
-        )
+        """Whether every stream is done, and no other is waited for; see ``StreamSet.is_done``."""
+        return self.streams.is_done
 
     def ack(self, message_id: str) -> bool:
         """Finish a record."""
@@ -198,6 +196,13 @@ class _OfStream(SpoutListener):
     def exhausted(self, message_id: str, attempts: int, error: str) -> None:
         """See ``SpoutListener``."""
         self._listener.exhausted(f"{self._stream}/{message_id}", attempts, error)
+
+
+def _is_done(spout: RecordSpout) -> bool:
+    try:
+        return spout.is_done
+    except SpoutClosed:
+        return True  # it has just ended
 
 
 def _gone(spout: RecordSpout) -> BaseException | None:

@@ -403,3 +403,40 @@ class TestTheStart:
         world.streams.create("orders")
         with pytest.raises(SpoutClosed, match="not activated"):
             world.spout("orders*").next_tuple()
+
+
+class TestTheEndOfARun:
+    def test_a_run_with_an_until_ends_though_a_pattern_may_find_others(self, world: World) -> None:
+        for name in ("orders", "refunds-de"):
+            world.streams.create(name)
+            world.put(name, name.encode())
+        spout = world.spout("orders,refunds-*", until="latest").open()
+        for each in world.take(spout, 2):
+            spout.ack(each.message_id)
+        assert world.pass_time(spout, 10.0) == []
+        assert spout.is_done
+
+    def test_a_run_without_one_goes_on_while_a_pattern_may_find_others(self, world: World) -> None:
+        stream = world.streams.create("refunds-de")
+        stream._close("shardId-000000000000", ())
+        spout = world.spout("refunds-*").open()
+        world.pass_time(spout, 10.0)
+        assert {status.phase.name for status in spout.status()} == {"OVER"}
+        assert not spout.is_done
+
+    def test_named_streams_are_done_when_the_last_shard_of_each_is_over(self, world: World) -> None:
+        for name in ("orders", "refunds"):
+            world.streams.create(name)._close("shardId-000000000000", ())
+        spout = world.spout("orders,refunds").open()
+        world.pass_time(spout, 10.0)
+        assert spout.is_done
+
+    def test_a_run_with_an_until_whose_last_stream_is_deleted_is_an_error_and_not_done(
+        self, world: World
+    ) -> None:
+        world.streams.create("refunds-de").put(b"unread", "key")
+        spout = world.spout("refunds-*", until="latest").open()
+        world.streams.streams["refunds-de"].delete()
+        with pytest.raises(StreamNotFound, match="refunds-de"):
+            world.pass_time(spout, 60.0)
+        assert not spout.is_done
