@@ -10,6 +10,7 @@ from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.consumer.streams.streams_ports import History
 from kinesis_spout.errors import StreamNotFound
+from kinesis_spout.kinesis import Prefetcher
 from kinesis_spout.kinesis.pace import ApplicationBudget
 from kinesis_spout.kinesis.shard_paces import ShardPaces
 from kinesis_spout.settings import SpoutConfig
@@ -104,7 +105,10 @@ class SteppedStreamsSpout(StreamsSpout):
             self._all.streams.tend()
         return super().next_tuple()
 
-    def _spout_of_one(self, config: SpoutConfig, ports: Ports, listener: SpoutListener) -> RecordSpout:
+    def _spout_of_one(
+        self, config: SpoutConfig, ports: Ports, listener: SpoutListener, prefetcher: Prefetcher
+    ) -> RecordSpout:
+        del prefetcher  # a stepped spout has one that steps
         return SteppedSpout(config, ports=ports, scheme=self._scheme, listener=listener)
 
     def _watch(self, streams: StreamSpouts) -> None:

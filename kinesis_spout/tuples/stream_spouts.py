@@ -17,6 +17,7 @@ from kinesis_spout.consumer.streams.joint_view import JointView, of_stream
 from kinesis_spout.consumer.streams.stream_set import StreamSet
 from kinesis_spout.consumer.streams.streams_ports import StreamsPorts
 from kinesis_spout.errors import SpoutClosed, StreamNotFound
+from kinesis_spout.kinesis import Prefetcher
 from kinesis_spout.record import Record
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.tuples.listener import FailReason, SpoutListener
@@ -27,7 +28,7 @@ from shard_state import ShardStatus
 _REST_SECONDS: Final = 0.001
 """How long a stream is not asked after it had nothing, for each stream there is: to ask costs 20 µs."""
 
-MakeSpout = Callable[[SpoutConfig, Ports, SpoutListener], RecordSpout]
+MakeSpout = Callable[[SpoutConfig, Ports, SpoutListener, Prefetcher], RecordSpout]
 
 
 class StreamSpouts:
@@ -36,7 +37,7 @@ class StreamSpouts:
     Args:
         config: of all of them.
         ports: the outside world; closed with this.
-        make: makes the spout of one stream.
+        make: makes the spout of one stream, which reads ahead on the threads that all share.
         listener: is told what becomes of each record, by the ids that are handed out here.
     """
 
@@ -47,6 +48,7 @@ class StreamSpouts:
         self._make = make
         self._listener = listener
         self._active = True
+        self._prefetcher = Prefetcher(clock=ports.clock)
         self._turns: deque[str] = deque()
         self._enrolled_of: Mapping[str, RecordSpout] = {}
         """Whose turns these are."""
@@ -65,7 +67,7 @@ class StreamSpouts:
 
     def _open_one(self, config: SpoutConfig, ports: Ports) -> RecordSpout:
         listener = _OfStream(config.stream_name, self._listener)
-        spout = self._make(config, ports, listener)
+        spout = self._make(config, ports, listener, self._prefetcher)
         spout.activate()
         if not self._active:
             spout.deactivate()
@@ -171,7 +173,10 @@ class StreamSpouts:
 
     def close(self) -> None:
         """Close every spout, and what they share."""
-        self.streams.close()
+        try:
+            self.streams.close()
+        finally:
+            self._prefetcher.close()
 
 
 class _OfStream(SpoutListener):
