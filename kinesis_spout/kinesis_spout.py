@@ -158,7 +158,7 @@ class KinesisSpout(StreamsSpout):
                 f"stream: expected one stream for a topology that keeps state, got {config.stream!r}: state is "
                 "exact because it is stored in one transaction with the progress of all that it has taken in, and "
                 "each stream has its own progress. Read each stream with a topology and an app of its own; or, if "
-                "their keys meet, put the records onto one stream; or use format(\"kinesis\"), which reads several "
+                'their keys meet, put the records onto one stream; or use format("kinesis"), which reads several '
                 "with Spark's state"
             )
 

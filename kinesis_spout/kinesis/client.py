@@ -74,7 +74,8 @@ class KinesisClientSettings:
         Spark reuses its Python workers, so the connections and the assumed role outlive a task.
 
         Raises:
-            InvalidConfig: no region is set anywhere, a profile does not exist, or the CA bundle is no PEM file.
+            InvalidConfig: no region is set anywhere, a profile does not exist, the CA bundle is no PEM file, or
+                the proxy would not be verified.
         """
         key = (os.getpid(), self)  # a forked child must not share its parent's sockets
         with _lock:
@@ -97,6 +98,7 @@ class KinesisClientSettings:
                     tcp_keepalive=True,
                 ),
             )
+        self._check_proxy(client.meta.endpoint_url)
         client.meta.events.register("before-parse.kinesis.GetRecords", _take_body)
         endpoint: Any = client._endpoint  # type: ignore[attr-defined]  # noqa: SLF001 - botocore offers no other way
         endpoint.http_session = WholeBodySession(endpoint.http_session)
@@ -134,6 +136,17 @@ class KinesisClientSettings:
         assumed = self._core()
         assumed.register_component("credential_provider", CredentialResolver([role]))
         return boto3.Session(region_name=session.region_name, botocore_session=assumed)
+
+    def _check_proxy(self, endpoint_url: str) -> None:
+        """Refuse TLS to a proxy that is asked for plain HTTP: botocore shows it the password unverified."""
+        if self.proxy_url is None or not self.proxy_url.startswith("https:"):
+            return
+        for url in (endpoint_url, self.sts_endpoint_url or ""):
+            if url.startswith("http:"):
+                raise InvalidConfig(
+                    f"proxy_url: expected http:// for the endpoint {url}, which has no TLS, got https://: such a "
+                    "proxy would not be verified; take http:// for both, or https:// for the endpoint"
+                )
 
     def _core(self) -> botocore.session.Session:
         """Make a session that takes the settings' way to every service it asks, also for credentials."""

@@ -84,9 +84,7 @@ class StreamsSpout(RecordSpout):
     def _spout_of_one(
         self, config: SpoutConfig, ports: Ports, listener: SpoutListener, prefetcher: Prefetcher
     ) -> RecordSpout:
-        return RecordSpout(
-            config, ports=ports, scheme=self._scheme, listener=listener, prefetcher=prefetcher
-        )
+        return RecordSpout(config, ports=ports, scheme=self._scheme, listener=listener, prefetcher=prefetcher)
 
     def activate(self) -> None:
         """Begin to hand out tuples; after ``deactivate``, go on. See ``RecordSpout``."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from kinesis_spout.clock import Clock
 from kinesis_spout.errors import KinesisSpoutError, StreamNotFound, StreamRecreated
 from kinesis_spout.kinesis import KinesisShardLister, Prefetcher
+from kinesis_spout.settings.shard_positions import resolved_now
 from kinesis_spout.settings.source_options import StreamReadOptions
 from kinesis_spout.settings.streams import is_pattern, is_younger
 from kinesis_spout.structured.found_streams import find_streams, streams_at_start
@@ -180,7 +181,9 @@ class QueryStreams:
     def _tell(self, what: str, message: str) -> None:
         if self._told.get(what) != message:
             self._told[what] = message
-            _log.error("%s; it is tried again every %g s", message, self._options.stream_list_interval_seconds)
+            _log.error(
+                "%s; it is tried again every %g s", message, self._options.stream_list_interval_seconds
+            )
 
     # Under the lock
 
@@ -191,7 +194,7 @@ class QueryStreams:
             self._began = now
         return QueryOffset(
             streams={name: stream.first_offset(start, now) for name, stream in self.shards.items()},
-            unlogged=start.resolved(now) != start,
+            unlogged=resolved_now(start, now, "option initialPosition") != start,
             began=self._began,
         )
 
@@ -229,7 +232,8 @@ class QueryStreams:
             if is_from_its_oldest:
                 self._begun[name] = shards.anew(), False
             else:
-                self._begun[name] = shards.first_offset(start, now), start.resolved(now) != start
+                is_resolved = resolved_now(start, now, "option initialPosition") != start
+                self._begun[name] = shards.first_offset(start, now), is_resolved
         offset, is_resolved = self._begun[name]
         return shards.brought_up_to_date(offset), is_resolved
 

@@ -14,6 +14,7 @@ from kinesis_spout.clock import SystemClock
 from kinesis_spout.dead_letters.sink_url import check_once, open_sink
 from kinesis_spout.errors import KinesisError
 from kinesis_spout.kinesis.patience import Patience
+from kinesis_spout.kinesis.write.hash_key_ranges import is_hash_key
 from kinesis_spout.kinesis.write.put_records import (
     MAX_KEY_CHARACTERS,
     MAX_RECORD_BYTES,
@@ -49,8 +50,6 @@ if TYPE_CHECKING:
 
     from kinesis_spout.kinesis.write.aggregating_putter import AggregatingPutter
 
-_HASH_KEY: Final = re.compile(r"0|[1-9][0-9]{0,38}")
-_HASH_KEYS: Final = 1 << 128
 _STREAM: Final = re.compile(
     r"[A-Za-z0-9_.-]{1,128}|arn:aws[a-z-]*:kinesis:[^:/]+:[0-9]{12}:stream/[\w.-]{1,128}"
 )
@@ -231,14 +230,10 @@ def _fault_of_record(values: RowValues) -> str | None:
 
 def _fault_of_place(values: RowValues) -> str | None:
     hash_key, stream = values.explicit_hash_key, values.stream
-    if hash_key is not None and not _is_hash_key(hash_key):
+    if hash_key is not None and not is_hash_key(hash_key):
         return f"{EXPLICIT_HASH_KEY}: expected null or a decimal number below 2^128, got {hash_key[:50]!r}"
     if stream is None:
         return f"{STREAM}: expected a stream's name or ARN, got null"
     if not _STREAM.fullmatch(stream):
         return f"{STREAM}: expected a stream's name or ARN, got {stream[:200]!r}"
     return None
-
-
-def _is_hash_key(text: str) -> bool:
-    return bool(_HASH_KEY.fullmatch(text)) and int(text) < _HASH_KEYS

@@ -11,12 +11,12 @@ from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.kinesis.write.put_records import PutOrder
 from kinesis_spout.settings.documentation import markdown_table
 from kinesis_spout.settings.option import Use
-from kinesis_spout.settings.shard_positions import EndPositions, StartPositions
+from kinesis_spout.settings.shard_positions import EndPositions
 from kinesis_spout.settings.source_options import BatchReadOptions, StreamReadOptions, WriteOptions
 from kinesis_spout.settings.source_options.given import GivenOptions
 from kinesis_spout.settings.table import OPTIONS
 from kinesis_spout.zookeeper import Login, NodeAcls, Tls, ZooKeeperSettings
-from shard_state import Position
+from shard_state import Position, StartPositions
 
 ARN = "arn:aws:kinesis:eu-central-1:123456789012:stream/orders"
 OTHER_REGIONS_ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
@@ -240,7 +240,9 @@ def test_a_stream_may_be_a_pattern_by_name_or_by_arn() -> None:
 
 @pytest.mark.parametrize("wrong", ["orders-[ab]", "orders *", "a/*", "."])
 @pytest.mark.parametrize("of", [StreamReadOptions.of, BatchReadOptions.of])
-def test_what_is_neither_a_name_nor_a_pattern_is_refused(of: Callable[[dict[str, str]], Any], wrong: str) -> None:
+def test_what_is_neither_a_name_nor_a_pattern_is_refused(
+    of: Callable[[dict[str, str]], Any], wrong: str
+) -> None:
     assert "option streamName: expected" in refusal(of, {"streamName": f"bills,{wrong}"})
 
 

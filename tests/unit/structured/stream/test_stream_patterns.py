@@ -111,7 +111,9 @@ def test_a_stream_that_was_made_while_the_query_was_down_is_read_from_its_oldest
     world.until_data(spark, b"while down")
 
 
-def test_a_stream_older_than_the_query_that_is_found_later_begins_at_the_initial_position(world: World) -> None:
+def test_a_stream_older_than_the_query_that_is_found_later_begins_at_the_initial_position(
+    world: World,
+) -> None:
     world.account.create("orders-de")
     spark = world.query(initialPosition="latest")
     spark.trigger()
@@ -132,7 +134,9 @@ def test_a_stream_that_is_deleted_ends_alone_after_what_was_read_of_it(
     spark = world.query()
     spark.trigger()
     world.account.delete("orders-at")
-    data = world.until(spark, lambda: streams_of(spark) == {"orders-de"}, "the deleted stream to leave the log")
+    data = world.until(
+        spark, lambda: streams_of(spark) == {"orders-de"}, "the deleted stream to leave the log"
+    )
     assert sorted(data + data_of(spark.batches[0])) == [b"at", b"de"]
     assert [
         record.message.startswith("stream orders-at has ended")
@@ -152,7 +156,9 @@ def test_what_was_read_ahead_of_a_deleted_stream_is_handed_out(world: World) -> 
     assert ahead is not None
     assert ahead._buffer.rows == 100
     world.account.delete("orders-at")
-    data = first + world.until(spark, lambda: streams_of(spark) == {"orders-de"}, "the deleted stream to leave")
+    data = first + world.until(
+        spark, lambda: streams_of(spark) == {"orders-de"}, "the deleted stream to leave"
+    )
     assert sorted(data, key=int) == [b"%d" % number for number in range(100)]
 
 
