@@ -130,7 +130,7 @@ class QueryOffset:
     streams: Mapping[str, StreamOffset]
     """By the name or ARN that the options gave."""
     unlogged: bool = False
-    """LATEST was resolved for it, or a stream left out of it, and Spark has no end offset yet that carries that."""
+    """LATEST was resolved for it, or a stream left out; Spark has no end offset yet that carries that."""
     deaggregated: bool = False
     """What the batch that ends here has read was taken apart where it was aggregated."""
     began: float | None = None

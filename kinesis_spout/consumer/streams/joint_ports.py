@@ -1,4 +1,4 @@
-"""From settings to the real world of several streams, with one session with ZooKeeper and one budget for all of them.
+"""From settings to the real world of several streams, with one session with ZooKeeper and one budget for all.
 
 Clients of Kinesis are shared by themselves, by those streams that are reached in the same way.
 """

@@ -15,8 +15,7 @@ from kinesis_spout.errors import (
     Throttled,
 )
 from kinesis_spout.handler import Reject
-from kinesis_spout.kinesis.pace import Pace
-from kinesis_spout.kinesis.pace import ApplicationBudget
+from kinesis_spout.kinesis.pace import ApplicationBudget, Pace
 from kinesis_spout.kinesis.shard_paces import ShardPaces
 from kinesis_spout.record import Record
 from kinesis_spout.spark.tasks.jobs import HandlerBroken
