@@ -94,7 +94,7 @@ class StreamSet(Generic[T]):
 
     @property
     def is_done(self) -> bool:
-        """Whether all streams have come up to the end that their settings give them, and no other is waited for."""
+        """Whether all streams have come up to the end that their settings give, and no other is waited for."""
         current = self._current
         return not self._waits_for_others and bool(current) and all(map(self._is_done, current.values()))
 
