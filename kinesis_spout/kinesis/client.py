@@ -11,7 +11,7 @@ not a good JSON reply (errors, another content type) goes botocore's way.
 
 *Bodies are read in one piece*; see ``whole_body``.
 
-*GetRecords is called with little CPU*; see ``lean_calls``.
+*GetRecords and PutRecords are called with little CPU*; see ``lean_call``.
 
 *SubscribeToShard gives a socket*, not a parsed stream; see ``fan_out.subscribe_call``.
 """
@@ -30,9 +30,11 @@ from botocore.credentials import CredentialResolver
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.kinesis.assumed_role import AssumedRole
 from kinesis_spout.kinesis.errors import translated
+from kinesis_spout.kinesis.lean_call import is_good_json
 from kinesis_spout.kinesis.read.fan_out.subscribe_call import PushedSubscriptions
-from kinesis_spout.kinesis.read.lean_calls import RAW_BODY, LeanGetRecords, is_good_json
+from kinesis_spout.kinesis.read.lean_calls import RAW_BODY, LeanGetRecords
 from kinesis_spout.kinesis.read.whole_body import WholeBodySession
+from kinesis_spout.kinesis.write.lean_put import LeanPutRecords
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
@@ -103,6 +105,7 @@ class KinesisClientSettings:
         endpoint: Any = client._endpoint  # type: ignore[attr-defined]  # noqa: SLF001 - botocore offers no other way
         endpoint.http_session = WholeBodySession(endpoint.http_session)
         client.get_records = LeanGetRecords(client)  # type: ignore[method-assign]
+        client.put_records = LeanPutRecords(client)  # type: ignore[method-assign]
         PushedSubscriptions(client)
         return client
 

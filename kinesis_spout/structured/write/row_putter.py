@@ -7,7 +7,6 @@ https://docs.aws.amazon.com/kinesis/latest/APIReference/API_PutRecordsRequestEnt
 import re
 from collections.abc import Iterable
 from contextlib import ExitStack, closing
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kinesis_spout.clock import SystemClock
@@ -47,8 +46,6 @@ from kinesis_spout.structured.write.written_columns import (
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
-
-    from kinesis_spout.kinesis.write.aggregating_putter import AggregatingPutter
 
 _STREAM: Final = re.compile(
     r"[A-Za-z0-9_.-]{1,128}|arn:aws[a-z-]*:kinesis:[^:/]+:[0-9]{12}:stream/[\w.-]{1,128}"
@@ -113,7 +110,7 @@ class RowPutter:
         self._rejected = rejected
         self._order = order
         self._aggregate_bytes = aggregate_bytes
-        self._putters: dict[str, RecordPutter | AggregatingPutter] = {}
+        self._putters: dict[str, RecordPutter] = {}
         self._seen = 0
         self._waiting = 0
         self._waiting_bytes = 0
@@ -153,30 +150,23 @@ class RowPutter:
         if is_too_much(self._waiting, self._waiting_bytes):
             self._put_until(records=MAX_BUFFERED_RECORDS // 2, size_bytes=MAX_BUFFERED_BYTES // 2)
 
-    def _open(self, stream: str) -> "RecordPutter | AggregatingPutter":
+    def _open(self, stream: str) -> RecordPutter:
         def reject(entry: Entry, error: KinesisError) -> None:
             values = RowValues(stream, entry.partition_key, entry.explicit_hash_key, entry.data)
             self._rejected.add(
                 entry.row, values, f"{stream} does not take a record of {entry.size_bytes} bytes: {error}"
             )
 
-        putter = self._putters[stream] = self._putter_class()(
+        putter = self._putters[stream] = RecordPutter(
             self._client,
             stream,
             patience=self._patience,
             limits=self._limits,
             order=self._order,
             on_refused=reject,
+            aggregate_bytes=self._aggregate_bytes,
         )
         return putter
-
-    def _putter_class(self) -> "type[RecordPutter] | partial[AggregatingPutter]":
-        if self._aggregate_bytes is None:
-            return RecordPutter
-        # Few writes aggregate, and protobuf takes long to import.
-        from kinesis_spout.kinesis.write.aggregating_putter import AggregatingPutter  # noqa: PLC0415
-
-        return partial(AggregatingPutter, max_bytes=self._aggregate_bytes)
 
     def _put_until(self, *, records: int, size_bytes: int) -> None:
         """Put, from the stream that may go first, and of those from the one with the most."""
