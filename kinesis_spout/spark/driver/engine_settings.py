@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from kinesis_spout.spark.tasks.coalescing.key import CoalescingKey
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
@@ -22,6 +24,8 @@ class EngineSettings:
     gather_seconds: float = 0.05
     """How long records wait for those of other shards, so that one job takes them all."""
     batch_timeout_seconds: float | None
+    coalescing: CoalescingKey | None = None
+    """See ``DeliverySettings``."""
     quick_deaths: int = 16
     """So many jobs may die in a row, with nothing handled in between, before that is an outage: what it
     takes to halve 10,000 records down to one."""
