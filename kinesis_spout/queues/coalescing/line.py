@@ -72,7 +72,8 @@ def withdraw(
 ) -> Moved[TokenT, PayloadT]:
     """Whoever waits gives up, or has died with its process. Answers LEAVE or REFUSE.
 
-    The payload of one that died stays, also where nobody else relies on it: nobody was told that it is not handled.
+    The payload of one that died stays, also where nobody else relies on it: nobody was told that it is not
+    handled.
     """
     if line is None or line.waiting != token:
         return Moved(line, Answer.REFUSE)

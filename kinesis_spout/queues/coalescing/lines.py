@@ -5,19 +5,17 @@ leaves at once; one whose worker never ends leaves when its lease is over, with 
 """
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kinesis_spout.queues.coalescing.counts import CoalescingCounts
 from kinesis_spout.queues.coalescing.line import Line, end, request, withdraw
-from kinesis_spout.queues.coalescing.table import Answer, Event, State
+from kinesis_spout.queues.coalescing.table import Answer, Event
 
 Key = Hashable
 Token = int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class Ended(NamedTuple):
     """The answer to the end of a turn, or of waiting."""
 
     key: Key
@@ -92,7 +90,7 @@ class Lines:
         line, answer = end(before, token, event, fresh)
         if answer is Answer.REFUSE:
             self.counts.refused += 1
-            return Ended(key=key, answer=answer)
+            return Ended(key, answer)
         assert before is not None
         self._count_end(event)
         del self._deadlines[token]
@@ -101,10 +99,12 @@ class Lines:
         else:
             self._lines[key] = line
             self._deadlines[line.worker] = now + self._lease_seconds, key
+        if answer is Answer.LEAVE:
+            return Ended(key, answer)
         self.counts.promoted += answer is Answer.PROMOTE
         self.counts.continued += answer is Answer.GO_ON
-        token = before.waiting if answer is Answer.PROMOTE else fresh if answer is Answer.GO_ON else None
-        return Ended(key=key, answer=answer, token=token, payload=before.newest, declined=before.declined)
+        turn = None if line is None else line.worker
+        return Ended(key, answer, turn, before.newest, before.declined)
 
     def renew(self, key: Key, token: Token, now: float) -> bool:
         """Begin the lease of a turn anew; False if it is over, and the turn is somebody else's."""

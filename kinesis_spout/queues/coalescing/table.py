@@ -3,11 +3,11 @@
     INIT      nobody works at the key, nobody waits: nothing is kept of it
     PROCESS   one works
     BLOCK     one works, one waits with the newest payload
-    LEFT      one works; the newest payload waits, but who waited with it has gone: it is left to the one that works
+    LEFT      one works; the newest payload waits, but who waited with it has gone: it is left to the one at work
 
-A request while one waits is declined, and the one that waits is given its payload: it sees the newest state anyway.
-Whoever was declined relies on that. So if the one that waits gives up then, the payload stays, for the one that
-works to go on with. One in process and one waiting for each key: from "minimal repeat distance", see the how-to page.
+A request while one waits is declined, and the one that waits is given its payload: it would see the newest state
+anyway. Whoever was declined relies on that. So if the one that waits gives up then, the payload stays, and the one
+at work goes on with it.
 """
 
 from collections.abc import Mapping

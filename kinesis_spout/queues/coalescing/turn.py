@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.queues.coalescing.lines import Ended
@@ -34,14 +34,13 @@ class Admission(StrEnum):
     DECLINED = "declined"
     """One that waits already has its payload now, and will handle that, or a newer one."""
     TIMED_OUT = "timed out"
-    """It gave up waiting. If others were declined in its favour, the newest payload is left to the one that works."""
+    """It gave up waiting. If others were declined in its favour, the newest payload is left to the one at work."""
 
 
 _WITH_TURN: Final = frozenset({Admission.ACCEPTED, Admission.WAITED})
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
+class Admitted(NamedTuple):
     """The answer to a request, when its wait is over."""
 
     admission: Admission
@@ -86,7 +85,7 @@ class Turn(Generic[PayloadT]):
 
     @property
     def was_evicted(self) -> bool:
-        """Whether the end of a turn was refused: its lease was over, and somebody else may have worked meanwhile."""
+        """Whether the end of a turn was refused: its lease was over, and it may be somebody else's turn by now."""
         return self._was_refused
 
     def __bool__(self) -> bool:
@@ -94,7 +93,7 @@ class Turn(Generic[PayloadT]):
         return self._has_turn
 
     def __iter__(self) -> Iterator[PayloadT]:
-        """Give what is to be handled: one payload, the newest; and after it one that was left to this turn, if any.
+        """Give what is to be handled: one payload, the newest; then another, if one was left to this turn.
 
         To ask for the next says that the one before was handled. An exception in between ends the turn as failed.
         """
