@@ -5,8 +5,18 @@ that; coalescing of records read on Spark is in ``spark/tasks/coalescing``. Begi
 """
 
 from kinesis_spout.queues.coalescing.counts import CoalescingCounts
+from kinesis_spout.queues.coalescing.open import coalesce_across
+from kinesis_spout.queues.coalescing.processes import ZooKeeperQueueCoordinator
 from kinesis_spout.queues.coalescing.tasks import AsyncQueueCoordinator
 from kinesis_spout.queues.coalescing.threads import QueueCoordinator
 from kinesis_spout.queues.coalescing.turn import Admission, Turn
 
-__all__ = ["Admission", "AsyncQueueCoordinator", "CoalescingCounts", "QueueCoordinator", "Turn"]
+__all__ = [
+    "Admission",
+    "AsyncQueueCoordinator",
+    "CoalescingCounts",
+    "QueueCoordinator",
+    "Turn",
+    "ZooKeeperQueueCoordinator",
+    "coalesce_across",
+]

@@ -20,9 +20,9 @@ class Line(NamedTuple, Generic[TokenT, PayloadT]):
     waiting: TokenT | None = None
     """Who waits; None unless the state is BLOCK."""
     newest: PayloadT | None = None
-    """What waits; of BLOCK and LEFT."""
+    """What waits, in BLOCK and LEFT. In PROCESS: what the one that works had waited with, if it had."""
     declined: int = 0
-    """How many requests were declined in favour of what waits."""
+    """How many requests were declined in favour of that."""
 
 
 class Moved(NamedTuple, Generic[TokenT, PayloadT]):
@@ -41,8 +41,9 @@ def request(line: Line[TokenT, PayloadT] | None, token: TokenT, payload: Payload
     state, answer = TABLE[line.state, Event.REQUEST]
     if answer is Answer.DECLINE:
         return Moved(line._replace(newest=payload, declined=line.declined + 1), answer)
-    # What was left is superseded by what comes: nothing is lost by that.
-    return Moved(Line(state, line.worker, token, payload, line.declined), answer)
+    # What was left is superseded by what comes, which those who were declined rely on now.
+    declined = line.declined if line.state is State.LEFT else 0
+    return Moved(Line(state, line.worker, token, payload, declined), answer)
 
 
 def end(
@@ -61,7 +62,7 @@ def end(
     state, answer = TABLE[line.state, event]
     if answer is Answer.PROMOTE:
         assert line.waiting is not None
-        return Moved(Line(state, line.waiting), answer)
+        return Moved(Line(state, line.waiting, None, line.newest, line.declined), answer)
     if answer is Answer.GO_ON:
         return Moved(Line(state, token if fresh is None else fresh), answer)
     return Moved(None, answer)

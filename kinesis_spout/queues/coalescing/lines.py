@@ -21,7 +21,7 @@ class Ended(NamedTuple):
     key: Key
     answer: Answer
     """LEAVE, PROMOTE, GO_ON, HAND_BACK or REFUSE."""
-    token: Token | None = None
+    token: Any = None
     """With PROMOTE: of the one that waited, to be woken. With GO_ON: of the new turn."""
     payload: Any = None
     """With PROMOTE, GO_ON and HAND_BACK: the newest."""
