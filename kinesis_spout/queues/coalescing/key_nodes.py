@@ -5,8 +5,8 @@
 {place}/sessions/{session}    ephemeral: a process that works or waits lives
 
 Every change of a key is one transaction that names the version it was read at: of two that would make one, one
-does, and the other looks again. It names the turn that was under way, too: a key that left and came back counts its
-versions from 0 again. A *token* names the session it belongs to, so whoever finds the session gone makes the
+does, and the other looks again. It names the turn that was under way, too: a key that left and came back counts
+its versions from 0 again. A *token* names the session it belongs to, so whoever finds the session gone makes the
 change that its process cannot make any more.
 """
 
@@ -80,7 +80,12 @@ class KeyNodes:
 
     def read(self, key: str, watch: Watch | None = None) -> StoredLine | None:
         """Give how a key stands; None: it is idle. ``watch`` is called when that changes."""
-        return self._read(key, watch).stored
+        deadline = self._session.deadline()
+        while True:
+            try:
+                return self._read(key, watch).stored
+            except StoreUnavailable:
+                self._session.await_connection(deadline)
 
     def renew(self, key: str, token: str) -> bool:
         """Give a sign of life of the turn at a key; False if it is another's turn."""
@@ -95,24 +100,26 @@ class KeyNodes:
     def change(self, key: str, token: str, move: Callable[[TextLine | None], Moved[str, bytes]]) -> Changed:
         """Make a change of a key, on what is left of it without processes that have died.
 
-        A write whose answer was lost is looked for: its token is found, or that of a turn that ended is gone.
+        A connection that breaks is waited for, for as long as one answer may take. A write whose answer was lost
+        is looked for: its token is found, or that of a turn that ended is gone.
         """
+        deadline = self._session.deadline()
         in_doubt: Changed | None = None
         while True:
-            read = self._read(key)
-            line = None if read.stored is None else self._without_dead(read.stored.line, token)
-            if in_doubt is not None and _is_made(in_doubt, line, token):
-                return in_doubt
-            after, answer = move(line)
-            expired = read.stored is not None and (line is None or line.worker != read.stored.line.worker)
-            change = Changed(line, after, answer, expired)
             try:
+                read = self._read(key)
+                line = None if read.stored is None else self._without_dead(read.stored.line, token)
+                if in_doubt is not None and _is_made(in_doubt, line, token):
+                    return in_doubt
+                after, answer = move(line)
+                expired = read.stored is not None and (line is None or line.worker != read.stored.line.worker)
+                change = Changed(line, after, answer, expired)
+                in_doubt = change
                 self._write(key, read, None if after is None else _stored(read.stored, after))
             except (BadVersionError, NoNodeError, NodeExistsError):
                 in_doubt = None
             except StoreUnavailable:
-                in_doubt = change
-                self._session.await_connection(self._session.deadline())
+                self._session.await_connection(deadline)
             else:
                 return change
 

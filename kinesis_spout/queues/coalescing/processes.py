@@ -152,13 +152,16 @@ class ZooKeeperQueueCoordinator:
             changed = _Signal()
             stored = self._nodes.read(key, changed)
             if stored is None or token not in {stored.line.worker, stored.line.waiting}:
-                # Our session had ended. What waited stays for the one that works, or somebody came for the key.
-                self._count("gave_up")
-                return Admitted(Admission.DECLINED, token)
+                return self._dropped_out(token)
             worker = stored.line.worker
             if worker == token:
                 self._count("promoted")
                 return Admitted(Admission.WAITED, token, stored.line.newest or b"")
+            if not self._nodes.lives(token, changed):
+                changed_key = self._change(key, token, lambda line: withdraw(line, token, is_dead=True))
+                if changed_key.answer is Answer.REFUSE:
+                    continue
+                return self._dropped_out(token)
             now = self._clock.monotonic()
             if sign != (worker, stored.renewals):
                 sign, lease_until = (worker, stored.renewals), now + self._lease_seconds
@@ -170,6 +173,11 @@ class ZooKeeperQueueCoordinator:
                     return Admitted(Admission.TIMED_OUT, token)
             else:
                 changed.wait(min(lease_until, lease_until if until is None else until) - now)
+
+    def _dropped_out(self, token: str) -> Admitted:
+        """Go, as our session had ended: what waited stays for the one that works, or who comes has the newest."""
+        self._count("gave_up")
+        return Admitted(Admission.DECLINED, token)
 
     def _expire(self, key: str, token: str, worker: str) -> None:
         changed = self._change(key, token, lambda line: end(line, worker, Event.EXPIRED))
