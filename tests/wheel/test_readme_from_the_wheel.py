@@ -164,6 +164,7 @@ counts_down = answers_its_host(
     ('{"command":"next"}', '"tuple":[2]'),
 )
 
+
 def updates_its_cache(shell: ReadersShell, example: Block) -> None:
     with shell.runs_example(example.text) as program:
         for order in ORDERS:
