@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from kinesis_spout.spark.tasks.coalescing.key import CoalescingKey
+
 WORTH_A_JOB_BYTES: Final = 1024 * 1024
 """So much of what was pushed waits for nothing more: handling it costs more than the job does."""
-
-from kinesis_spout.spark.tasks.coalescing.key import CoalescingKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

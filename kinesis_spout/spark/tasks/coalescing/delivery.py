@@ -62,7 +62,7 @@ class CoalescingDelivery(HandlerDelivery):
         stopped = delivered < len(handed) or (bool(failures) and self._settings.order is Order.SHARD)
         reached = handed[delivered - 1] + 1 if stopped else len(part)
         self.delivered += delivered
-        self._enter(part[:reached], window, failures)
+        self._enter(part[:reached], window, len(handed), failures)
         self.count += reached
         self.last = part[reached - 1].sequence
         self._notes.reached(self.count)
@@ -84,10 +84,16 @@ class CoalescingDelivery(HandlerDelivery):
                 return at + 1, []
         return len(records), []
 
-    def _enter(self, part: Sequence[Record], window: Window, failures: dict[int, Failure]) -> None:
+    def _enter(
+        self, part: Sequence[Record], window: Window, handed: int, failures: dict[int, Failure]
+    ) -> None:
         """Enter what failed and what is held, in the order of the shard. Everything else is finished."""
+        stand_ins = window.stand_ins
+        if not failures and not window.failures and len(part) == len(stand_ins) and WAITS not in stand_ins:
+            self.coalesced += len(part) - handed
+            return
         held: dict[int, int | None] = {}
-        for at, stand_in in enumerate(window.stand_ins[: len(part)]):
+        for at, stand_in in enumerate(stand_ins[: len(part)]):
             if at in window.failures:
                 failures[at] = window.failures[at]
                 self.delivered += 1

@@ -53,24 +53,28 @@ def window_of(
         waiting: the lines in which later records wait.
     """
     keys, failures = _keys(records, key_of)
-    distinct = set(keys)
-    if not (failures or waiting) and len(distinct) == len(keys):
+    if not (failures or waiting) and len(set(keys)) == len(keys):
         return None
-    newest = {key: at for at, key in enumerate(keys) if key is not None}
+    newest = dict(zip(keys, range(len(keys)), strict=True))
+    if not (failures or waiting) and None not in newest:
+        return Window(base=base, stand_ins=array("i", map(newest.__getitem__, keys)))
     blocked = {key for key in newest if line_of(key) in waiting} if waiting else frozenset()
     stand_ins = array("i", range(len(keys)))
     for at, key in enumerate(keys):
-        if key is not None:
+        if at in failures:
+            stand_ins[at] = _HAS_NO_KEY
+        elif key is not None:
             stand_ins[at] = WAITS if key in blocked else newest[key]
-    for at in failures:
-        stand_ins[at] = _HAS_NO_KEY
-    if not (failures or blocked) and len(newest) + keys.count(None) == len(keys):
+    if stand_ins == array("i", range(len(keys))):
         return None
     return Window(base=base, stand_ins=stand_ins, failures=failures)
 
 
 def _keys(records: Sequence[Record], key_of: KeyFunction) -> tuple[list[Key | None], dict[int, Failure]]:
-    keys: list[Key | None] = []
+    try:
+        return list(map(key_of, records)), {}
+    except BaseException:  # noqa: BLE001 - one of them has no key: find which
+        keys: list[Key | None] = []
     failures: dict[int, Failure] = {}
     for at, record in enumerate(records):
         try:
