@@ -185,8 +185,10 @@ class KinesisSpout(StreamsSpout):
         if companion is not None:
             raise InvalidConfig(
                 f"stream: expected one stream for a topology that keeps state, got {config.stream!r}: state is "
-                "stored in one transaction with the progress of its stream. Read each stream with a topology of "
-                "its own, or put what they have in common on one stream"
+                "exact because it is stored in one transaction with the progress of all that it has taken in, and "
+                "each stream has its own progress. Read each stream with a topology and an app of its own; or, if "
+                'their keys meet, put the records onto one stream; or use format("kinesis"), which reads several '
+                "with Spark's state"
             )
 
         def start_one(of_one: SpoutConfig, ports: "Ports", name: str, slots: "BatchSlots") -> "SpoutQuery":
