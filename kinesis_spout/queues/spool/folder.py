@@ -27,7 +27,7 @@ from kinesis_spout.queues.spool.spool_file import SpoolFile, translated
 SUFFIX: Final = ".spool"
 DAMAGED: Final = ".damaged"
 _MARK: Final = "stream.json"
-_SIDE_FILES: Final = ("-wal", "-shm")
+_SIDE_FILES: Final = ("-wal", "-shm", "-journal")
 
 
 class Claim(NamedTuple):

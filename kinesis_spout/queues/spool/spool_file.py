@@ -30,7 +30,7 @@ _LOG_BYTES: Final = 8 * 1024 * 1024
 _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _PRIMARY: Final = 0xFF
 """Of SQLite's extended error codes the lowest byte says what kind it is."""
-_FREED_PAGES: Final = 256
+_FREED_PAGES: Final = 1024
 """How many free pages are given back at a time, and the least that is worth it."""
 
 
@@ -112,7 +112,7 @@ class SpoolFile:
                 self._tell("synchronous", "FULL" if self._synced else "NORMAL")
 
     def shrink(self) -> bool:
-        """Give some free pages back to the file system, if more than half are free; say whether more should be.
+        """Give some free pages back to the file system, if more than half are free; say whether it was so.
 
         Raises:
             SpoolError: it could not be done now.
@@ -122,6 +122,7 @@ class SpoolFile:
             if free < _FREED_PAGES or free * 2 < self._ask("page_count"):
                 return False
             self._connection.execute(f"PRAGMA incremental_vacuum({_FREED_PAGES})").fetchall()
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             return True
 
     def read(self, after: int, limit: int) -> Sequence[Spooled]:

@@ -185,18 +185,18 @@ class SqliteSpool:
             if number not in self._waiting:  # the caller before wrote it as well
                 return
             try:
-                self._write()
+                self._write(forget_from=_FORGOTTEN_AT_ONCE)
             except BaseException:
                 with self._mutex:
                     self._waiting.pop(number, None)
                 raise
 
-    def _write(self) -> None:
-        """Write what waits, and remove what is confirmed. The caller holds ``_writing``."""
+    def _write(self, *, forget_from: int = 1) -> None:
+        """Write what waits, and remove what is confirmed if it is so much. The caller holds ``_writing``."""
         with self._mutex:
             rows, self._waiting = self._waiting, {}
             forgotten: set[int] = set()
-            if not rows or len(self._confirmed) >= _FORGOTTEN_AT_ONCE:
+            if len(self._confirmed) >= forget_from:
                 forgotten, self._confirmed = self._confirmed, forgotten
         try:
             own = self._inherited.forget(forgotten)
@@ -230,14 +230,20 @@ class SqliteSpool:
             try:
                 with self._writing:
                     self._write()
-                    is_failing = False
-                    if self._file.shrink():
-                        self._work.set()
+                is_failing = False
+                self._give_space_back()
             except SpoolError as error:
                 if not is_failing:
                     _log.warning("%s. It is tried again every %g s.", error, self._idle_seconds)
                 is_failing = True
                 self._work.set()
+
+    def _give_space_back(self) -> None:
+        """Make the file smaller if more than half of it is free, a piece at a time: others write in between."""
+        while not self._stopping.is_set():
+            with self._writing:
+                if not self._file.shrink():
+                    return
 
     def _leave_to_the_parent(self) -> None:
         """Become unusable, in a forked child: the connection, its locks and its file are the parent's."""
