@@ -24,6 +24,8 @@ def check(path: Path) -> None:
     """
     with translated(path), SpoolPages(path) as pages:
         written = pages.committed_frames
+        if not path.stat().st_size:  # which SQLite would take for a new one
+            raise SpoolDamaged("it is empty")
     with log_kept(path), SpoolFile(path, synced=False) as file:
         file.check(written)
 
@@ -37,6 +39,6 @@ def described(path: Path, damage: SpoolDamaged) -> SpoolDamaged:
     except OSError as error:
         many = f"unknown, because of {error}: an unknown number"
     return SpoolDamaged(
-        f"the spool's file {str(path)!r} is damaged ({damage}); {many} records in it are whole. Save them and move "
+        f"the spool's file {str(path)!r} is damaged ({str(damage).removeprefix(f"{path}: ")}); {many} records in it are whole. Save them and move "
         f"the file aside: kinesis-spout spool save {path.parent} --to records.jsonl"
     )

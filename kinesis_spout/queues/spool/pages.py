@@ -9,6 +9,7 @@ Pages of the log count for more than those of the file, the later ones for more 
 not the log's checksums are right.
 """
 
+import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -83,14 +84,10 @@ class SpoolPages:
             return
         salts = header[16:24]
         uncommitted: dict[int, int] = {}
-        frame = 0
-        while True:
+        # A crash may cut the last one off.
+        for frame in range((self._log.seek(0, os.SEEK_END) - _LOG_HEADER) // _FRAME):
             self._log.seek(_LOG_HEADER + frame * _FRAME)
-            head = self._log.read(_FRAME_HEADER.size)
-            if len(head) < _FRAME_HEADER.size:
-                return
-            page, pages_at_commit, found = _FRAME_HEADER.unpack(head)
-            frame += 1
+            page, pages_at_commit, found = _FRAME_HEADER.unpack(self._log.read(_FRAME_HEADER.size))
             if found != salts:  # of an earlier round of the log, or damaged
                 continue
             uncommitted[page] = self._log.tell()
@@ -98,7 +95,7 @@ class SpoolPages:
                 self._in_log.update(uncommitted)
                 uncommitted.clear()
                 self._pages = pages_at_commit
-                self.committed_frames = frame
+                self.committed_frames = frame + 1
 
     def _page(self, number: int) -> bytes:
         in_log = self._in_log.get(number)

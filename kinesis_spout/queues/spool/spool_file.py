@@ -27,7 +27,10 @@ from kinesis_spout.queues.spool.stored_form import (
 
 _LOG_BYTES: Final = 8 * 1024 * 1024
 """What the log is cut back to after it was larger."""
-_DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR})
+"""The last one says that our own statements do not fit: its tables are not ours."""
+_NOT_SQLITES: Final = sqlite3.SQLITE_CORRUPT
+"""An error without a code is the module's own: of a text that is no UTF-8."""
 _PRIMARY: Final = 0xFF
 """Of SQLite's extended error codes the lowest byte says what kind it is."""
 _FREED_PAGES: Final = 1024
@@ -48,7 +51,6 @@ class SpoolFile:
         self._synced = synced
         with translated(path):
             self._connection = _connected(path)
-            self._tell("journal_mode", "WAL")
             self._tell("journal_size_limit", _LOG_BYTES)
             self._tell("secure_delete", "ON")  # what is confirmed leaves no trace, also not for `spool save`
             self._tell("fullfsync", "ON")  # macOS: fsync alone leaves it in the drive's cache
@@ -224,7 +226,7 @@ def translated(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.DatabaseError as error:
-        if getattr(error, "sqlite_errorcode", 0) & _PRIMARY in _DAMAGED:
+        if getattr(error, "sqlite_errorcode", _NOT_SQLITES) & _PRIMARY in _DAMAGED:
             raise SpoolDamaged(f"{path}: {error}") from error
         raise SpoolError(_unusable(path, error)) from error
     except OSError as error:

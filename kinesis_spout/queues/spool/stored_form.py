@@ -5,7 +5,7 @@ file is what was put, or is known to be damaged.
 """
 
 import zlib
-from typing import Final
+from typing import Any, Final
 
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.queues.spool.port import Spooled
@@ -21,7 +21,9 @@ TABLES: Final = (
     "data BLOB NOT NULL, crc32 INTEGER NOT NULL)",
 )
 INSERT: Final = "INSERT INTO records VALUES (?, ?, ?, ?, ?)"
-SELECT: Final = "SELECT * FROM records WHERE number > ? ORDER BY number LIMIT ?"
+SELECT: Final = (
+    "SELECT number, partition_key, explicit_hash_key, data, crc32 FROM records WHERE number > ? ORDER BY number LIMIT ?"
+)
 DELETE: Final = "DELETE FROM records WHERE number BETWEEN ? AND ?"
 
 Row = tuple[int, str, str | None, bytes, int]
@@ -37,9 +39,11 @@ def row_of(number: int, entry: Entry) -> Row:
     return number, key, hash_key, data, _checksum(number, key, hash_key, data)
 
 
-def spooled_of(row: Row) -> Spooled | None:
+def spooled_of(row: tuple[Any, ...]) -> Spooled | None:
     """Give the record that is stored; None if it is not what was put."""
     number, key, hash_key, data, checksum = row
+    if not (isinstance(key, str) and isinstance(data, bytes)):  # a damaged row can hold anything
+        return None
     if _checksum(number, key, hash_key, data) != checksum:
         return None
     return Spooled(number, Entry(key, data, hash_key))
