@@ -38,7 +38,8 @@ def described(path: Path, damage: SpoolDamaged) -> SpoolDamaged:
         many = f"more than {count:,}" if count == _COUNTED else f"{count:,}"
     except OSError as error:
         many = f"unknown, because of {error}: an unknown number"
+    found = str(damage).removeprefix(f"{path}: ")
     return SpoolDamaged(
-        f"the spool's file {str(path)!r} is damaged ({str(damage).removeprefix(f"{path}: ")}); {many} records in it are whole. Save them and move "
+        f"the spool's file {str(path)!r} is damaged ({found}); {many} records in it are whole. Save them and move "
         f"the file aside: kinesis-spout spool save {path.parent} --to records.jsonl"
     )
