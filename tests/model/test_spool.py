@@ -150,8 +150,9 @@ class OwnersOnDisk(SpoolOwners):
         shutil.rmtree(self.path)
 
 
-SETTINGS = settings(deadline=None, max_examples=25, stateful_step_count=30, suppress_health_check=list(HealthCheck))
 TestOwnersInMemory = OwnersInMemory.TestCase
-TestOwnersInMemory.settings = SETTINGS
+TestOwnersInMemory.settings = settings(deadline=None, max_examples=50, stateful_step_count=30)
 TestOwnersOnDisk = OwnersOnDisk.TestCase
-TestOwnersOnDisk.settings = SETTINGS
+TestOwnersOnDisk.settings = settings(
+    deadline=None, max_examples=12, stateful_step_count=25, suppress_health_check=[HealthCheck.too_slow]
+)

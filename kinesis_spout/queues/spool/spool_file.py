@@ -4,6 +4,7 @@ The connection keeps SQLite's ordinary locking mode. In the exclusive one a fork
 what it inherited, would take itself for the owner and remove the log that its parent writes to.
 """
 
+import os
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -70,19 +71,24 @@ class SpoolFile:
             unfinished.touch(mode=0o600)
             connection = _connected(unfinished)
             try:
-                for name, value in (
-                    ("page_size", PAGE_BYTES),
-                    ("auto_vacuum", "INCREMENTAL"),
-                    ("user_version", VERSION),
-                    ("application_id", APPLICATION_ID),
+                for statement in (
+                    f"PRAGMA page_size = {PAGE_BYTES}",
+                    "PRAGMA auto_vacuum = INCREMENTAL",
+                    "PRAGMA synchronous = OFF",  # it has no name yet, and is synced before it gets one
+                    "PRAGMA journal_mode = MEMORY",
+                    "BEGIN",
+                    f"PRAGMA user_version = {VERSION}",
+                    f"PRAGMA application_id = {APPLICATION_ID}",
+                    *TABLES,
+                    "COMMIT",
+                    "PRAGMA journal_mode = WAL",
                 ):
-                    connection.execute(f"PRAGMA {name} = {value}")
-                for table in TABLES:
-                    connection.execute(table)
+                    connection.execute(statement).fetchall()
                 connection.execute("INSERT INTO spool VALUES (?)", (stream,))
-                connection.execute("PRAGMA journal_mode = WAL").fetchall()
             finally:
                 connection.close()
+            with unfinished.open("rb") as written:
+                os.fsync(written.fileno())
             unfinished.rename(path)
 
     def write(self, rows: Collection[Row], forgotten: Collection[int]) -> None:
