@@ -3,7 +3,7 @@
     stream.json                            which stream all of it is for
     20261122T235959.123456Z-4711-9f3c.spool       a SQLite database; its log and index are beside it
     20261122T235959.123456Z-4711-9f3c.spool.lock  locked by the process that owns the file, for as long as it lives
-    20261122T235959.123456Z-4711-9f3c.spool.damaged  moved aside by `kinesis-spout spool save`
+    20261122T235959.123456Z-4711-9f3c.spool.saved  moved aside by `kinesis-spout spool save` or `spool put`
 
 Whoever holds the lock may open, change and remove the file. So a file of a dead process goes to exactly one of those
 that ask for it, and the names sort by the time their owners began.
@@ -25,7 +25,6 @@ from kinesis_spout.queues.spool.file_system import network_file_system
 from kinesis_spout.queues.spool.spool_file import SpoolFile, translated
 
 SUFFIX: Final = ".spool"
-DAMAGED: Final = ".damaged"
 _MARK: Final = "stream.json"
 _SIDE_FILES: Final = ("-wal", "-shm", "-journal")
 
