@@ -3,9 +3,10 @@
     python -m tests.fault.spool_kills --kills 100 [--seed 7] [--durability system]
 
 Each process takes over what those before it have left, confirms some of it, and meanwhile appends from several
-threads, which confirm a half. It tells what was taken over, and what it is about to confirm. It is killed at a moment
-drawn by chance, also while it opens, recovers, and removes. At the end one process recovers all. The exit code is 1 if
-anything is missing that was taken over, and that nobody began to confirm; under "interval" that is to be expected.
+threads, which confirm a half. It tells what was taken over, and what it is about to confirm. It is killed at a
+moment drawn by chance, also while it opens, recovers, and removes. At the end one process recovers all. The
+exit code is 1 if anything is missing that was taken over, and that nobody began to confirm; under "interval"
+that is to be expected.
 """
 
 import argparse
@@ -20,6 +21,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from rich.console import Console
 
 from kinesis_spout.errors import SpoolError
 from kinesis_spout.kinesis.write.put_records import Entry
@@ -133,6 +136,7 @@ def main() -> None:
     arguments = parser.parse_args()
     draws = random.Random(arguments.seed)
     ledger = Ledger()
+    told = Console(stderr=True)
     with tempfile.TemporaryDirectory(prefix="spool-kills-") as directory:
         folder = Path(directory) / "spool"
         for number in range(1, arguments.kills + 1):
@@ -140,7 +144,7 @@ def main() -> None:
             durability = Durability(arguments.durability)
             ledger.note(killed_once(folder, durability, f"{arguments.seed}-{number}", seconds))
             if number % SHOWN_EVERY == 0:
-                print(f"{number} kills, {len(ledger.taken_over):,} records", file=sys.stderr, flush=True)
+                told.print(f"{number} kills, {len(ledger.taken_over):,} records")
         started = time.monotonic()
         try:
             found = Counter(recovered(folder))
@@ -148,11 +152,13 @@ def main() -> None:
             raise SystemExit(f"seed {arguments.seed}: {error}") from error
         left = [each.name for each in folder.iterdir() if each.name != "stream.json"]
     lost = ledger.owed - set(found)
-    print(
+    Console(soft_wrap=True).print(
         f"seed {arguments.seed}: {arguments.kills} kills ({dict(ledger.killed_while)}), "
         f"{len(ledger.taken_over):,} records taken over, {len(ledger.owed):,} of them not confirmed, "
         f"{len(lost)} lost; {found.total():,} recovered in {time.monotonic() - started:.1f} s, "
-        f"{found.total() - len(found)} of them twice; files left: {left}"
+        f"{found.total() - len(found)} of them twice; files left: {left}",
+        highlight=False,
+        markup=False,
     )
     sys.exit(bool(lost or left))
 

@@ -135,7 +135,10 @@ class OwnersOnDisk(SpoolOwners):
         inherited = list(spool._inherited._files.values())
         claims = [spool._claim, *(each.claim for each in inherited)]
         kept = {
-            file: file.read_bytes() for claim in claims for file in side_files(claim.path)[:2] if file.exists()
+            file: file.read_bytes()
+            for claim in claims
+            for file in side_files(claim.path)[:2]
+            if file.exists()
         }
         for each in (spool._file, *(each.file for each in inherited)):
             each.close()

@@ -3,7 +3,6 @@
 import base64
 import json as json_text
 import os
-from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -19,6 +18,8 @@ from kinesis_spout.errors import SpoolError
 from kinesis_spout.settings import SpoutConfig
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
     from kinesis_spout.cli.world import World
     from kinesis_spout.queues.spool import Spooled
 
@@ -30,7 +31,8 @@ spool = typer.Typer(
 _HEADINGS: Final = ("file", "state", "records", "bytes", "damage")
 
 Folder = Annotated[
-    Path, typer.Argument(metavar="FOLDER", help="The spool's folder, as the producer has it.", show_default=False)
+    Path,
+    typer.Argument(metavar="FOLDER", help="The spool's folder, as the producer has it.", show_default=False),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Sound = Annotated[
@@ -74,7 +76,10 @@ def save(
     folder: Folder,
     *,
     to: Annotated[
-        Path, typer.Option("--to", metavar="FILE", help="A new file, of one JSON object a line.", show_default=False)
+        Path,
+        typer.Option(
+            "--to", metavar="FILE", help="A new file, of one JSON object a line.", show_default=False
+        ),
     ],
     sound: Sound = False,
     json: Json = False,
@@ -97,7 +102,9 @@ def save(
                 file.flush()
                 os.fsync(descriptor)
             except OSError as error:
-                raise SpoolError(f"expected to write to {str(to)!r}, got {error}; nothing was moved") from error
+                raise SpoolError(
+                    f"expected to write to {str(to)!r}, got {error}; nothing was moved"
+                ) from error
 
         _end(_save_each(folder, keep, sound=sound), f"saved to {to}", json=json)
 
@@ -115,7 +122,7 @@ def put(
     from kinesis_spout.kinesis.write.record_putter import RecordPutter  # noqa: PLC0415
 
     stream = _check_folder(folder)
-    if config.stream not in {stream, config.stream_name} or stream not in {config.stream, config.stream_name}:
+    if config.stream_name != stream.rpartition("/")[2]:
         raise WrongArguments(
             f"--stream: expected {stream!r}, whose spool is in {str(folder)!r}, got {config.stream!r}"
         )

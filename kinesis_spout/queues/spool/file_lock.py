@@ -1,8 +1,8 @@
 """A lock that the operating system gives back when its owner dies, however it dies.
 
-flock(2), because its locks exclude each other within one process as well, and are not lost when another part of the
-process opens and closes the same file. They are inherited by a fork; so the child closes what it inherited, which
-leaves the parent's lock alone, and no child holds a spool that its parent can no longer use.
+flock(2), because its locks exclude each other within one process as well, and are not lost when another part of
+the process opens and closes the same file. They are inherited by a fork; so the child closes what it inherited,
+which leaves the parent's lock alone, and no child holds a spool that its parent can no longer use.
 """
 
 import fcntl

@@ -5,8 +5,8 @@
     20261122T235959.123456Z-4711-9f3c.spool.lock  locked by the process that owns the file, for as long as it lives
     20261122T235959.123456Z-4711-9f3c.spool.saved  moved aside by `kinesis-spout spool save` or `spool put`
 
-Whoever holds the lock may open, change and remove the file. So a file of a dead process goes to exactly one of those
-that ask for it, and the names sort by the time their owners began.
+Whoever holds the lock may open, change and remove the file. So a file of a dead process goes to exactly one of
+those that ask for it, and the names sort by the time their owners began.
 """
 
 import json
@@ -70,8 +70,8 @@ class SpoolFolder:
             make_durably(self.path, 0o700)
         if (network := network_file_system(self.path)) is not None:
             raise InvalidConfig(
-                f"expected the spool's folder on a local disk, got {str(self.path)!r} on {network}: locks and shared "
-                "memory do not hold there; name a folder on a disk of this machine"
+                f"expected the spool's folder on a local disk, got {str(self.path)!r} on {network}: locks "
+                "and shared memory do not hold there; name a folder on a disk of this machine"
             )
         found = self.stream()
         if found is None:
@@ -79,8 +79,8 @@ class SpoolFolder:
             found = self.stream()
         if found != stream:
             raise InvalidConfig(
-                f"expected the spool of stream {stream!r} in {str(self.path)!r}, got that of {found!r}; name another "
-                "folder: each stream has its own"
+                f"expected the spool of stream {stream!r} in {str(self.path)!r}, got that of {found!r}; name "
+                "another folder: each stream has its own"
             )
 
     def stream(self) -> str | None:

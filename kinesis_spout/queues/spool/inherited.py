@@ -15,7 +15,7 @@ from kinesis_spout.queues.spool.port import Spooled
 from kinesis_spout.queues.spool.spool_file import SpoolFile
 
 _FILE_SHIFT: Final = 44
-"""A number given out is that of the file and, in its lower bits, that of the record in it: 10^13 records a file."""
+"""A number given out is the file's and, in its lower bits, the record's in it: 10^13 records a file."""
 _IN_FILE: Final = (1 << _FILE_SHIFT) - 1
 
 
@@ -66,9 +66,7 @@ class InheritedRecords:
                 raise described(inherited.claim.path, damage) from damage
             if records:
                 inherited.read_to = records[-1].number
-                return [
-                    Spooled(number << _FILE_SHIFT | record.number, record.entry) for record in records
-                ]
+                return [Spooled(number << _FILE_SHIFT | record.number, record.entry) for record in records]
             inherited.is_read = True
             self._remove_if_empty(number)
         return ()

@@ -1,9 +1,11 @@
 """Finds the records in the pages of a spool's file, without SQLite: for a file that SQLite gives up on.
 
-Every page is looked at for itself. A leaf of a table says so in its first byte, and holds cells: the size of the row,
-its number, and the row, of which the end lies on overflow pages if it is long. https://www.sqlite.org/fileformat2.html
-What is found counts only if its own checksum says that it is what was put. Confirmed records do not come back: the
-spool overwrites what it deletes.
+Every page is looked at for itself. A leaf of a table says so in its first byte, and holds cells: the size of
+the row, its number, and the row, of which the end lies on overflow pages if it is long.
+https://www.sqlite.org/fileformat2.html
+
+What is found counts only if its own checksum says that it is what was put. Confirmed records do not come back:
+the spool overwrites what it deletes.
 
 Pages of the log count for more than those of the file, the later ones for more than the earlier ones, whether or
 not the log's checksums are right.

@@ -1,7 +1,7 @@
 """One file of a spool: what SQLite is told, and what its errors mean.
 
-The connection keeps SQLite's ordinary locking mode. In the exclusive one a forked child that ends, and thereby closes
-what it inherited, would take itself for the owner and remove the log that its parent writes to.
+The connection keeps SQLite's ordinary locking mode. In the exclusive one a forked child that ends, and thereby
+closes what it inherited, would take itself for the owner and remove the log that its parent writes to.
 """
 
 import os
@@ -144,7 +144,9 @@ class SpoolFile:
             found = [spooled_of(row) for row in self._connection.execute(SELECT, (after, limit))]
         records = [record for record in found if record is not None]
         if len(records) < len(found):
-            raise SpoolDamaged(f"{self.path}: {len(found) - len(records)} records differ from their checksums")
+            raise SpoolDamaged(
+                f"{self.path}: {len(found) - len(records)} records differ from their checksums"
+            )
         return records
 
     def is_empty(self) -> bool:
@@ -172,7 +174,9 @@ class SpoolFile:
                 )
             _, frames, _ = self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             if frames < least_frames:
-                raise SpoolDamaged(f"{self.path}-wal: {least_frames} pages were written, {max(frames, 0)} are whole")
+                raise SpoolDamaged(
+                    f"{self.path}-wal: {least_frames} pages were written, {max(frames, 0)} are whole"
+                )
             (found,) = self._connection.execute("PRAGMA quick_check(1)").fetchone()
         if found != "ok":
             raise SpoolDamaged(f"{self.path}: {found}")

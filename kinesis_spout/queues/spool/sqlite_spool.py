@@ -1,9 +1,9 @@
 """``SqliteSpool``: the spool on a local disk.
 
-A record that is taken over waits in memory first. With ``Durability.INTERVAL`` it may stay there for a while; with the
-others the caller goes on only when it is in the file. Whoever finds the file free writes all that waits, in one
-transaction; those that come meanwhile wait for the file, and mostly find that their record was written by the one
-before them. So a hundred threads share one fsync, and one thread has no other to wait for.
+A record that is taken over waits in memory first. With ``Durability.INTERVAL`` it may stay there for a while;
+with the others the caller goes on only when it is in the file. Whoever finds the file free writes all that
+waits, in one transaction; those that come meanwhile wait for the file, and mostly find that their record was
+written by the one before them. So a hundred threads share one fsync, and one thread has no other to wait for.
 
 Confirmed records are removed later, some hundreds at a time: to forget that a record was confirmed sends it again,
 which is no loss. A record that is confirmed before it was written is never written.
@@ -33,6 +33,8 @@ _log = logging.getLogger(__name__)
 
 _FORGOTTEN_AT_ONCE: Final = 256
 """So many confirmed records are removed together with the next write."""
+_DAY_SECONDS: Final = 86_400
+_LEAST_BYTES: Final = 64 * 1024
 _TIDY_SECONDS: Final = 0.5
 """After so long the confirmed ones are removed by themselves."""
 
@@ -63,7 +65,8 @@ class SqliteSpool:
             durability: What a crash may cost; see `Durability`.
             interval_records: For ``Durability.INTERVAL``: the most records that are not on the disk.
             interval_seconds: For ``Durability.INTERVAL``: how long a record waits, at most.
-            max_bytes: What this process's file may take (without its log of about 8 MiB); unset: what the disk has.
+            max_bytes: The most that this process's file may take; its log takes some 8 MiB more. Unset: what the
+                disk has.
             clock: What names the files by time.
 
         Raises:
@@ -150,7 +153,8 @@ class SqliteSpool:
         """Make durable what is not yet, and let go of the folder; see the port.
 
         Raises:
-            SpoolError: what ``Durability.INTERVAL`` had not yet written could not be written. The folder is let go of.
+            SpoolError: what ``Durability.INTERVAL`` had not yet written could not be written. The folder is let
+                go of nevertheless.
         """
         with self._mutex:
             if self._refusal is not None:
@@ -215,7 +219,9 @@ class SqliteSpool:
         if self._tidier is None:
             with self._mutex:
                 if self._tidier is None and self._refusal is None:
-                    self._tidier = threading.Thread(target=self._tidy, name="kinesis-spout-spool", daemon=True)
+                    self._tidier = threading.Thread(
+                        target=self._tidy, name="kinesis-spout-spool", daemon=True
+                    )
                     self._tidier.start()
         self._work.set()
 
@@ -264,14 +270,14 @@ def _checked(
         )
     if interval_records < 1:
         raise InvalidConfig(f"interval_records: expected at least 1, got {interval_records}")
-    if not interval_seconds > 0:
-        raise InvalidConfig(f"interval_seconds: expected more than 0, got {interval_seconds}")
+    if not 0 < interval_seconds <= _DAY_SECONDS:
+        raise InvalidConfig(
+            f"interval_seconds: expected more than 0 and at most {_DAY_SECONDS}, got {interval_seconds}"
+        )
     if max_bytes is not None and max_bytes < _LEAST_BYTES:
         raise InvalidConfig(f"max_bytes: expected at least {_LEAST_BYTES}, got {max_bytes}")
     return Durability(durability)
 
-
-_LEAST_BYTES: Final = 64 * 1024
 
 _open_spools: WeakSet[SqliteSpool] = WeakSet()
 _of_parents: list[SqliteSpool] = []
@@ -290,7 +296,7 @@ def _close_all() -> None:
         try:
             spool.close()
         except SpoolError as error:
-            _log.error("%s", error)  # noqa: TRY400 - the text says all
+            _log.error("%s", error)
 
 
 os.register_at_fork(after_in_child=_leave_all_to_the_parent)

@@ -17,12 +17,14 @@ PAGE_BYTES: Final = 4096
 
 TABLES: Final = (
     "CREATE TABLE spool (stream TEXT NOT NULL)",
-    "CREATE TABLE records (number INTEGER PRIMARY KEY, partition_key TEXT NOT NULL, explicit_hash_key TEXT, "
-    "data BLOB NOT NULL, crc32 INTEGER NOT NULL)",
+    """CREATE TABLE records (
+        number INTEGER PRIMARY KEY, partition_key TEXT NOT NULL, explicit_hash_key TEXT, data BLOB NOT NULL,
+        crc32 INTEGER NOT NULL)""",
 )
 INSERT: Final = "INSERT INTO records VALUES (?, ?, ?, ?, ?)"
 SELECT: Final = (
-    "SELECT number, partition_key, explicit_hash_key, data, crc32 FROM records WHERE number > ? ORDER BY number LIMIT ?"
+    "SELECT number, partition_key, explicit_hash_key, data, crc32 FROM records "
+    "WHERE number > ? ORDER BY number LIMIT ?"
 )
 DELETE: Final = "DELETE FROM records WHERE number BETWEEN ? AND ?"
 

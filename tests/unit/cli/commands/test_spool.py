@@ -32,7 +32,11 @@ def test_the_files_are_listed_with_what_is_whole_in_them(folder: Path) -> None:
         spool.append(Entry("key", b"data"))
         found = json.loads(FakeWorld().call("spool", "list", str(folder), "--json")[0])
         table, _ = FakeWorld().call("spool", "list", str(folder))
-    assert [(each["state"], each["records"]) for each in found] == [("damaged", 3), ("left over", 3), ("in use", 1)]
+    assert [(each["state"], each["records"]) for each in found] == [
+        ("damaged", 3),
+        ("left over", 3),
+        ("in use", 1),
+    ]
     assert [each["damage"] for each in found] == ["file is not a database", None, None]
     assert table.splitlines()[0].split() == ["file", "state", "records", "bytes", "damage"]
     assert "damaged    3" in table
@@ -46,7 +50,9 @@ def test_an_empty_spool_and_a_folder_that_is_none_are_told_apart(tmp_path: Path)
         assert "expected the folder of a spool" in err
 
 
-def test_what_is_whole_of_a_damaged_file_is_saved_and_the_file_moved_aside(folder: Path, tmp_path: Path) -> None:
+def test_what_is_whole_of_a_damaged_file_is_saved_and_the_file_moved_aside(
+    folder: Path, tmp_path: Path
+) -> None:
     _, err = FakeWorld().call("spool", "save", str(folder), "--to", str(tmp_path / "saved.jsonl"))
     assert "3 records of " in err
     assert ".spool.saved\n" in err
@@ -63,14 +69,18 @@ def test_what_is_whole_of_a_damaged_file_is_saved_and_the_file_moved_aside(folde
 
 
 def test_all_saves_what_is_left_over_too(folder: Path, tmp_path: Path) -> None:
-    out, _ = FakeWorld().call("spool", "save", str(folder), "--to", str(tmp_path / "saved.jsonl"), "--all", "--json")
+    out, _ = FakeWorld().call(
+        "spool", "save", str(folder), "--to", str(tmp_path / "saved.jsonl"), "--all", "--json"
+    )
     assert [each["records"] for each in json.loads(out)] == [3, 3]
     assert not list(folder.glob("*.spool"))
 
 
 def test_nothing_is_moved_where_the_file_cannot_be_written(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "saved.jsonl").touch()
-    _, err = FakeWorld().call("spool", "save", str(folder), "--to", str(tmp_path / "saved.jsonl"), exit_code=2)
+    _, err = FakeWorld().call(
+        "spool", "save", str(folder), "--to", str(tmp_path / "saved.jsonl"), exit_code=2
+    )
     assert "expected a file that can be made anew" in err
     assert len(list(folder.glob("*.spool"))) == 2
 

@@ -6,11 +6,12 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from kinesis_spout.errors import SpoolDamaged, SpoolError
+from kinesis_spout.errors import SpoolDamaged
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.queues.spool import SqliteSpool
 from kinesis_spout.queues.spool.pages import SpoolPages
@@ -30,7 +31,9 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def entry(number: int) -> Entry:
     sizes = (10, 100, 500, 3_000, 9_000)
-    return Entry(f"ключ {number}", str(number).encode().rjust(sizes[number % 5]), str(number) if number % 7 else None)
+    return Entry(
+        f"ключ {number}", str(number).encode().rjust(sizes[number % 5]), str(number) if number % 7 else None
+    )
 
 
 @pytest.fixture(scope="module")
@@ -77,8 +80,7 @@ def damage_of(file: Path) -> str:
     log = log_of(file).read_bytes() if log_of(file).exists() else None
     with SqliteSpool(file.parent, stream="orders") as spool:
         with pytest.raises(SpoolDamaged) as raised:
-            while spool.recovered(1000):
-                pass
+            all(iter(lambda: spool.recovered(1000), ()))
         assert not spool.recovered(1000), "it is told once"
     assert whole(file) == before
     assert log is None or log_of(file).read_bytes() == log
@@ -169,7 +171,9 @@ def test_a_damaged_file_is_an_error_that_says_how_much_of_it_is_whole(
     assert set(saved) <= originals
 
 
-def test_a_wrong_page_in_the_log_is_found_out_and_what_follows_it_is_whole(killed: Path, tmp_path: Path) -> None:
+def test_a_wrong_page_in_the_log_is_found_out_and_what_follows_it_is_whole(
+    killed: Path, tmp_path: Path
+) -> None:
     file = copied(killed, tmp_path)
     overwrite(log_of(file), 32 + 50 * (24 + PAGE) + 1000, random.Random(3).randbytes(2000))
     said = damage_of(file)
@@ -220,7 +224,9 @@ def test_a_damaged_file_does_not_hold_up_the_others(sound: Path, tmp_path: Path)
         assert [record.entry.data for record in spool.recovered(10)] == [b"later"]
 
 
-def test_a_mark_that_cannot_be_read_is_an_error_that_says_what_it_should_be(sound: Path, tmp_path: Path) -> None:
+def test_a_mark_that_cannot_be_read_is_an_error_that_says_what_it_should_be(
+    sound: Path, tmp_path: Path
+) -> None:
     file = copied(sound, tmp_path)
     (file.parent / "stream.json").write_text("{")
     with pytest.raises(SpoolDamaged, match="write it anew with the stream's name"):
@@ -228,7 +234,9 @@ def test_a_mark_that_cannot_be_read_is_an_error_that_says_what_it_should_be(soun
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_pages_of_garbage_never_give_a_record_that_was_not_put(sound: Path, tmp_path: Path, seed: int) -> None:
+def test_pages_of_garbage_never_give_a_record_that_was_not_put(
+    sound: Path, tmp_path: Path, seed: int
+) -> None:
     file = copied(sound, tmp_path)
     draws = random.Random(seed)
     for _ in range(draws.randint(1, 20)):
@@ -236,9 +244,6 @@ def test_pages_of_garbage_never_give_a_record_that_was_not_put(sound: Path, tmp_
         overwrite(file, draws.randrange(size), draws.randbytes(draws.choice([1, 2, 50, PAGE])))
     saved = whole(file)
     assert set(saved) <= {entry(number) for number in range(RECORDS)}
-    try:
-        with SqliteSpool(file.parent, stream="orders") as spool:
-            while records := spool.recovered(100):
-                assert {record.entry for record in records} <= set(saved)
-    except SpoolError as error:
-        assert "whole" in str(error)
+    with SqliteSpool(file.parent, stream="orders") as spool, suppress(SpoolDamaged):
+        while records := spool.recovered(100):
+            assert {record.entry for record in records} <= set(saved)

@@ -23,8 +23,10 @@ ENTRY = Entry("key", b"data")
 DEADLINE_SECONDS = 20.0
 
 
-def opened(folder: Path, durability: Durability = Durability.RECORD, **settings: int) -> SqliteSpool:
-    return SqliteSpool(folder / "spool", stream="orders", durability=durability, **settings)
+def opened(
+    folder: Path, durability: Durability = Durability.RECORD, *, max_bytes: int | None = None
+) -> SqliteSpool:
+    return SqliteSpool(folder / "spool", stream="orders", durability=durability, max_bytes=max_bytes)
 
 
 def files(folder: Path) -> list[Path]:
@@ -71,7 +73,9 @@ def test_a_spool_that_is_closed_with_nothing_left_leaves_only_the_mark_of_its_st
 
 def test_a_folder_is_for_one_stream(tmp_path: Path) -> None:
     opened(tmp_path).close()
-    with pytest.raises(InvalidConfig, match=r"spool of stream 'bills' in .*, got that of 'orders'; name another"):
+    with pytest.raises(
+        InvalidConfig, match=r"spool of stream 'bills' in .*, got that of 'orders'; name another"
+    ):
         SqliteSpool(tmp_path / "spool", stream="bills")
 
 
@@ -91,7 +95,7 @@ def test_a_folder_on_a_network_file_system_is_refused(tmp_path: Path) -> None:
     [
         ({"durability": "sometimes"}, "durability: expected one of 'record', 'interval', 'system'"),
         ({"interval_records": 0}, "interval_records: expected at least 1"),
-        ({"interval_seconds": 0.0}, "interval_seconds: expected more than 0"),
+        ({"interval_seconds": 0.0}, "interval_seconds: expected more than 0 and at most 86400, got 0.0"),
         ({"max_bytes": 1}, "max_bytes: expected at least 65536"),
     ],
 )
@@ -102,10 +106,10 @@ def test_a_wrong_setting_says_what_is_allowed(tmp_path: Path, settings: dict[str
 
 def test_the_record_that_does_not_fit_is_refused_and_those_before_are_kept(tmp_path: Path) -> None:
     spool = opened(tmp_path, max_bytes=256 * 1024)
-    taken = []
+    taken: list[int] = []
+    for_many = (Entry("key", str(number).encode().ljust(1000)) for number in range(1000))
     with pytest.raises(SpoolError, match=r"read and write the spool in '.*spool', got .*full; give its disk"):
-        for _ in range(1000):
-            taken.append(spool.append(Entry("key", str(len(taken)).encode().ljust(1000))))
+        taken.extend(map(spool.append, for_many))
     assert len(taken) > 100
     with pytest.raises(SpoolError):
         spool.append(Entry("key", bytes(1000)))
@@ -179,7 +183,7 @@ def test_of_an_interval_no_more_records_are_at_risk_than_it_says(tmp_path: Path)
 import os, signal, sys
 from kinesis_spout.queues.spool import SqliteSpool
 from kinesis_spout.kinesis.write.put_records import Entry
-spool = SqliteSpool(sys.argv[1], stream="orders", durability="interval", interval_records=20, interval_seconds=1000)
+spool = SqliteSpool(sys.argv[1], stream="orders", durability="interval", interval_records=20, interval_seconds=1e3)
 for number in range(157):
     spool.append(Entry("key", str(number).encode()))
 os.kill(os.getpid(), signal.SIGKILL)
@@ -192,7 +196,11 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def test_of_an_interval_a_record_is_in_the_file_after_its_seconds(tmp_path: Path) -> None:
     spool = SqliteSpool(
-        tmp_path / "spool", stream="orders", durability="interval", interval_records=10**6, interval_seconds=0.05
+        tmp_path / "spool",
+        stream="orders",
+        durability="interval",
+        interval_records=10**6,
+        interval_seconds=0.05,
     )
     log = log_of(files(tmp_path)[0])
     spool.append(ENTRY)
@@ -201,7 +209,7 @@ def test_of_an_interval_a_record_is_in_the_file_after_its_seconds(tmp_path: Path
 
 
 def test_a_record_that_is_confirmed_before_it_was_written_is_never_written(tmp_path: Path) -> None:
-    spool = opened(tmp_path, Durability.INTERVAL, interval_records=1000)
+    spool = opened(tmp_path, Durability.INTERVAL)
     numbers = [spool.append(Entry("key", bytes(1000))) for _ in range(100)]
     spool.confirm(numbers)
     assert log_of(files(tmp_path)[0]).stat().st_size == 0
