@@ -236,7 +236,8 @@ def translated(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.DatabaseError as error:
-        if getattr(error, "sqlite_errorcode", _NOT_SQLITES) & _PRIMARY in _DAMAGED:
+        is_misused = isinstance(error, sqlite3.ProgrammingError)  # it was closed meanwhile
+        if not is_misused and getattr(error, "sqlite_errorcode", _NOT_SQLITES) & _PRIMARY in _DAMAGED:
             raise SpoolDamaged(f"{path}: {error}") from error
         raise SpoolError(_unusable(path, error)) from error
     except OSError as error:

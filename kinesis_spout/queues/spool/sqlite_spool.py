@@ -1,9 +1,7 @@
 """``SqliteSpool``: the spool on a local disk.
 
-A record that is taken over waits in memory first. With ``Durability.INTERVAL`` it may stay there for a while;
-with the others the caller goes on only when it is in the file. Whoever finds the file free writes all that
-waits, in one transaction; those that come meanwhile wait for the file, and mostly find that their record was
-written by the one before them. So a hundred threads share one fsync, and one thread has no other to wait for.
+A record that is taken over waits in memory first. With ``Durability.INTERVAL`` it may stay there for a while; with
+the others the caller goes on only when it is in the file, and callers that wait at the same time share a write.
 
 Confirmed records are removed later, some hundreds at a time: to forget that a record was confirmed sends it again,
 which is no loss. A record that is confirmed before it was written is never written.
@@ -26,6 +24,7 @@ from kinesis_spout.queues.spool.durability import Durability
 from kinesis_spout.queues.spool.folder import Claim, SpoolFolder
 from kinesis_spout.queues.spool.inherited import InheritedRecords
 from kinesis_spout.queues.spool.port import Spooled
+from kinesis_spout.queues.spool.shared_writes import SharedWrites
 from kinesis_spout.queues.spool.spool_file import SpoolFile
 from kinesis_spout.queues.spool.stored_form import Row, row_of
 
@@ -92,6 +91,7 @@ class SqliteSpool:
         self._refusal: str | None = None
         self._writing = threading.Lock()
         """Guards the files; never taken while ``_mutex`` is held."""
+        self._writes = SharedWrites(self._write_for)
         self._work = threading.Event()
         self._stopping = threading.Event()
         self._tidier: threading.Thread | None = None
@@ -112,7 +112,7 @@ class SqliteSpool:
             is_first = len(self._waiting) == 1
             is_safe = len(self._waiting) < self._written_at
         if not is_safe:
-            self._write_unless_written(number)
+            self._writes.wait_for(number)
         elif is_first:
             self._wake_tidier()
         return number
@@ -184,15 +184,15 @@ class SqliteSpool:
         if self._refusal is not None:
             raise SpoolError(self._refusal)
 
-    def _write_unless_written(self, number: int) -> None:
+    def _write_for(self, numbers: Sequence[int]) -> None:
+        """Write what waits; take those back whose callers are told that it failed."""
         with self._writing:
-            if number not in self._waiting:  # the caller before wrote it as well
-                return
             try:
                 self._write(forget_from=_FORGOTTEN_AT_ONCE)
             except BaseException:
                 with self._mutex:
-                    self._waiting.pop(number, None)
+                    for number in numbers:
+                        self._waiting.pop(number, None)
                 raise
 
     def _write(self, *, forget_from: int = 1) -> None:
@@ -255,6 +255,7 @@ class SqliteSpool:
         """Become unusable, in a forked child: the connection, its locks and its file are the parent's."""
         self._mutex = threading.Lock()  # another thread of the parent may have held them
         self._writing = threading.Lock()
+        self._writes = SharedWrites(self._write_for)
         self._refusal = (
             f"expected a spool that process {os.getpid()} opened, got one that its parent {os.getppid()} did; "
             "open one after the fork: both may use the same folder"
