@@ -1,8 +1,8 @@
 """Threads that need a write at the same time share one: the group commit of databases.
 
-Those that come while one writes wait for the next turn. The first of them does the write of that turn for all, as soon
-as the one before is over; and those whose turn was written come back for the turn after. So of N threads about half
-share a write, and a thread that is alone waits for nobody.
+Those that come while one writes wait for the next turn. The first of them does the write of that turn for all,
+as soon as the one before is over; and those whose turn was written come back for the turn after. So of N
+threads about half share a write, and a thread that is alone waits for nobody.
 """
 
 import threading

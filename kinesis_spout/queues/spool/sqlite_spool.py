@@ -79,6 +79,8 @@ class SqliteSpool:
         self._idle_seconds = interval_seconds if interval else _TIDY_SECONDS
         self._folder = SpoolFolder(Path(folder), clock=clock)
         self._folder.open(stream)
+        self.stream = stream
+        """Whose records these are."""
         self._synced = self._durability is not Durability.SYSTEM
         self._claim: Claim = self._folder.make(stream)
         self._file = SpoolFile(self._claim.path, synced=self._synced, max_bytes=max_bytes)
