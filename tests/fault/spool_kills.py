@@ -10,9 +10,7 @@ that is to be expected.
 """
 
 import argparse
-import os
 import random
-import signal
 import sys
 import tempfile
 import threading
@@ -20,6 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -27,6 +26,7 @@ from rich.console import Console
 from kinesis_spout.errors import SpoolError
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.queues.spool import Durability, Spooled, SqliteSpool
+from tests.fault.killed_process import tell, told_until_killed
 
 THREADS = 4
 AT_ONCE = 16
@@ -63,10 +63,6 @@ class Ledger:
         return self.taken_over - self.maybe_confirmed
 
 
-def tell(pipe: int, *lines: str) -> None:
-    os.write(pipe, "".join(f"{line}\n" for line in lines).encode())
-
-
 def work(folder: Path, durability: Durability, name: str, pipe: int) -> None:
     """Be a process of the user's, until somebody kills it."""
     draws = random.Random(name)
@@ -99,28 +95,6 @@ def confirm(spool: SqliteSpool, records: list[Spooled], pipe: int) -> None:
     spool.confirm([record.number for record in records])
 
 
-def killed_once(folder: Path, durability: Durability, name: str, seconds: float) -> bytes:
-    """Start a process, kill it after so long, and give what it told."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if not child:
-        os.close(reading)
-        try:
-            work(folder, durability, name, writing)
-        finally:
-            os._exit(1)  # nobody should get here
-    os.close(writing)
-    killer = threading.Timer(seconds, os.kill, (child, signal.SIGKILL))
-    killer.start()
-    told = b"".join(iter(lambda: os.read(reading, 1 << 16), b""))
-    os.close(reading)
-    killer.join()
-    _, status = os.waitpid(child, 0)
-    if not os.WIFSIGNALED(status):
-        raise SystemExit(f"{name} ended by itself, after {told[-200:]!r}")
-    return told
-
-
 def recovered(folder: Path) -> Iterator[str]:
     with SqliteSpool(folder, stream="orders") as spool:
         while records := spool.recovered(1000):
@@ -142,7 +116,8 @@ def main() -> None:
         for number in range(1, arguments.kills + 1):
             seconds = draws.random() ** 2 * LONGEST_SECONDS  # the beginnings are where most can go wrong
             durability = Durability(arguments.durability)
-            ledger.note(killed_once(folder, durability, f"{arguments.seed}-{number}", seconds))
+            name = f"{arguments.seed}-{number}"
+            ledger.note(told_until_killed(partial(work, folder, durability, name), seconds))
             if number % SHOWN_EVERY == 0:
                 told.print(f"{number} kills, {len(ledger.taken_over):,} records")
         started = time.monotonic()
