@@ -10,6 +10,7 @@ from kinesis_spout.testing.outcomes import Delivery, Ending, Outcome, Outcomes
 from kinesis_spout.testing.run import run
 from kinesis_spout.testing.shards import InMemoryShardGetter, InMemoryShardLister
 from kinesis_spout.testing.spool import InMemorySpool, InMemorySpoolFolder
+from kinesis_spout.testing.stepped_producer import SteppedProducer
 from kinesis_spout.testing.stepped_spout import SteppedSpout, in_memory_ports
 from kinesis_spout.testing.store import (
     InMemoryCheckpointStore,
@@ -40,6 +41,7 @@ __all__ = [
     "ManualClock",
     "Outcome",
     "Outcomes",
+    "SteppedProducer",
     "SteppedSpout",
     "SteppedStreamsSpout",
     "StoreFault",

@@ -1,0 +1,126 @@
+"""A process with a producer and a spool, killed again and again: each record that it took over is on the stream.
+
+    python -m tests.fault.producer_kills --kills 100 [--seed 7]
+
+Each process puts from several threads, with whatever those before it have left in the spool ("record"), onto a stream of
+a local endpoint, and is killed at a moment drawn by chance. At the end one producer sends what is left. The exit code is
+1 if a record is missing on the stream whose ``put`` has returned.
+"""
+
+import argparse
+import random
+import sys
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import boto3
+from rich.console import Console
+
+from examples.demo.processes.endpoint import LocalEndpoint, bypass_proxies, choose_engine
+from kinesis_spout.kinesis import KinesisClientSettings
+from kinesis_spout.queues.producer import KinesisProducer
+from kinesis_spout.queues.spool import SqliteSpool
+from tests.fault.killed_process import tell, told_until_killed
+from tests.kinesis_endpoints import wait_until
+
+if TYPE_CHECKING:
+    from mypy_boto3_kinesis import KinesisClient
+
+STREAM = "orders"
+THREADS = 4
+LONGEST_SECONDS = 2.0
+SHOWN_EVERY = 20
+
+
+def producer(client: "KinesisClient", folder: Path) -> KinesisProducer:
+    return KinesisProducer(
+        STREAM, client=client, spool=SqliteSpool(folder, stream=STREAM), linger_seconds=0.02, order="key"
+    )
+
+
+def work(client: "KinesisClient", folder: Path, name: str, pipe: int) -> None:
+    """Be a process of the user's, until somebody kills it."""
+    puts = producer(client, folder)
+
+    def put(thread: int) -> None:
+        mine = random.Random(f"{name} {thread}")
+        for index in range(1_000_000):
+            text = f"{name}-{thread}-{index}"
+            puts.put(text.encode().ljust(mine.choice([10, 100, 1_000])), f"customer-{mine.randrange(2000)}")
+            tell(pipe, text)
+
+    threads = [threading.Thread(target=put, args=(thread,)) for thread in range(THREADS)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+
+
+def on_stream(client: "KinesisClient") -> Iterator[str]:
+    for shard in client.list_shards(StreamName=STREAM)["Shards"]:
+        iterator = client.get_shard_iterator(
+            StreamName=STREAM, ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON"
+        )["ShardIterator"]
+        while True:
+            page = client.get_records(ShardIterator=iterator)
+            yield from (record["Data"].decode().rstrip() for record in page["Records"])
+            if not page["Records"] and not page["MillisBehindLatest"]:
+                break
+            iterator = page["NextShardIterator"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    arguments = parser.parse_args()
+    bypass_proxies()
+    with tempfile.TemporaryDirectory(prefix="producer-kills-") as directory:
+        with LocalEndpoint(choose_engine(), Path(directory) / "endpoint.log") as endpoint:
+            settings = endpoint.endpoint().client_settings
+            run(arguments.kills, arguments.seed, Path(directory) / "spool", settings)
+
+
+def run(kills: int, seed: int, folder: Path, settings: KinesisClientSettings) -> None:
+    draws = random.Random(seed)
+    unconnected = settings.create()  # two processes must not share a connection
+    client = boto3.client(
+        "kinesis",
+        region_name=settings.region,
+        endpoint_url=settings.endpoint_url,
+        aws_access_key_id=settings.access_key,
+        aws_secret_access_key=settings.secret_key,
+    )
+    client.create_stream(StreamName=STREAM, ShardCount=2)
+    client.get_waiter("stream_exists").wait(StreamName=STREAM)
+    taken_over: set[str] = set()
+    console = Console(stderr=True)
+    for number in range(1, kills + 1):
+        told = told_until_killed(
+            partial(work, unconnected, folder, f"{seed}-{number}"), draws.random() ** 2 * LONGEST_SECONDS
+        )
+        taken_over.update(line.decode() for line in told.split(b"\n")[:-1])
+        if number % SHOWN_EVERY == 0:
+            console.print(f"{number} kills, {len(taken_over):,} records")
+    with producer(settings.create(), folder) as last:
+        wait_until(lambda: len(list(folder.glob("*.spool"))) == 1, "the files of killed processes to be sent")
+        recovered = last.counts().recovered
+    found = Counter(on_stream(client))
+    lost = taken_over - set(found)
+    left = [each.name for each in folder.iterdir() if each.name != "stream.json"]
+    Console(soft_wrap=True).print(
+        f"seed {seed}: {kills} kills, {len(taken_over):,} records taken over, {len(lost)} lost; {found.total():,} on the "
+        f"stream, {found.total() - len(found):,} of them again; {recovered:,} recovered at the end; files left: {left}",
+        highlight=False,
+        markup=False,
+    )
+    sys.exit(bool(lost or left))
+
+
+if __name__ == "__main__":
+    main()
