@@ -2,9 +2,9 @@
 
     python -m tests.fault.producer_kills --kills 100 [--seed 7]
 
-Each process puts from several threads, with whatever those before it have left in the spool ("record"), onto a stream of
-a local endpoint, and is killed at a moment drawn by chance. At the end one producer sends what is left. The exit code is
-1 if a record is missing on the stream whose ``put`` has returned.
+Each process puts from several threads, and sends what those before it have left in the spool ("record"), onto a
+stream of a local endpoint. It is killed at a moment drawn by chance. At the end one producer sends what is left. The
+exit code is 1 if a record is missing on the stream whose ``put`` has returned.
 """
 
 import argparse
@@ -80,10 +80,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     arguments = parser.parse_args()
     bypass_proxies()
-    with tempfile.TemporaryDirectory(prefix="producer-kills-") as directory:
-        with LocalEndpoint(choose_engine(), Path(directory) / "endpoint.log") as endpoint:
-            settings = endpoint.endpoint().client_settings
-            run(arguments.kills, arguments.seed, Path(directory) / "spool", settings)
+    with (
+        tempfile.TemporaryDirectory(prefix="producer-kills-") as directory,
+        LocalEndpoint(choose_engine(), Path(directory) / "endpoint.log") as endpoint,
+    ):
+        settings = endpoint.endpoint().client_settings
+        run(arguments.kills, arguments.seed, Path(directory) / "spool", settings)
 
 
 def run(kills: int, seed: int, folder: Path, settings: KinesisClientSettings) -> None:
@@ -114,8 +116,9 @@ def run(kills: int, seed: int, folder: Path, settings: KinesisClientSettings) ->
     lost = taken_over - set(found)
     left = [each.name for each in folder.iterdir() if each.name != "stream.json"]
     Console(soft_wrap=True).print(
-        f"seed {seed}: {kills} kills, {len(taken_over):,} records taken over, {len(lost)} lost; {found.total():,} on the "
-        f"stream, {found.total() - len(found):,} of them again; {recovered:,} recovered at the end; files left: {left}",
+        f"seed {seed}: {kills} kills, {len(taken_over):,} records taken over, {len(lost)} lost; "
+        f"{found.total():,} on the stream, {found.total() - len(found):,} of them again; "
+        f"{recovered:,} recovered at the end; files left: {left}",
         highlight=False,
         markup=False,
     )

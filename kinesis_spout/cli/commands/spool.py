@@ -190,7 +190,7 @@ def _line(record: "Spooled") -> str:
 
 def _check_folder(folder: Path) -> str:
     """Name the stream whose spool it is."""
-    from kinesis_spout.queues.spool.folder import SpoolFolder  # noqa: PLC0415 - imports boto3
+    from kinesis_spout.queues.spool.files.folder import SpoolFolder  # noqa: PLC0415 - imports boto3
 
     stream = SpoolFolder(folder).stream()
     if stream is None:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Final
 
 from kinesis_spout.errors import SpoolDamaged, SpoolError
-from kinesis_spout.queues.spool.damage import check, described
-from kinesis_spout.queues.spool.folder import Claim, SpoolFolder
+from kinesis_spout.queues.spool.files.damage import check, described
+from kinesis_spout.queues.spool.files.folder import Claim, SpoolFolder
+from kinesis_spout.queues.spool.files.spool_file import SpoolFile
 from kinesis_spout.queues.spool.port import Spooled
-from kinesis_spout.queues.spool.spool_file import SpoolFile
 
 _FILE_SHIFT: Final = 44
 """A number given out is the file's and, in its lower bits, the record's in it: 10^13 records a file."""

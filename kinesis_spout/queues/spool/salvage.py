@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Final, Literal
 
 from kinesis_spout.errors import SpoolDamaged
-from kinesis_spout.queues.spool.damage import check
-from kinesis_spout.queues.spool.folder import Claim, SpoolFolder, claimed, side_files
-from kinesis_spout.queues.spool.pages import SpoolPages
+from kinesis_spout.queues.spool.files.damage import check
+from kinesis_spout.queues.spool.files.folder import Claim, SpoolFolder, claimed, side_files
+from kinesis_spout.queues.spool.files.pages import SpoolPages
+from kinesis_spout.queues.spool.files.spool_file import translated
 from kinesis_spout.queues.spool.port import Spooled
-from kinesis_spout.queues.spool.spool_file import translated
 
 SAVED: Final = ".saved"
 """What is added to the names of files that were moved aside."""

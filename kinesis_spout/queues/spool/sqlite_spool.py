@@ -21,12 +21,12 @@ from kinesis_spout.clock import Clock
 from kinesis_spout.errors import InvalidConfig, SpoolError
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.queues.spool.durability import Durability
-from kinesis_spout.queues.spool.folder import Claim, SpoolFolder
+from kinesis_spout.queues.spool.files.folder import Claim, SpoolFolder
+from kinesis_spout.queues.spool.files.spool_file import SpoolFile
+from kinesis_spout.queues.spool.files.stored_form import Row, row_of
 from kinesis_spout.queues.spool.inherited import InheritedRecords
 from kinesis_spout.queues.spool.port import Spooled
 from kinesis_spout.queues.spool.shared_writes import SharedWrites
-from kinesis_spout.queues.spool.spool_file import SpoolFile
-from kinesis_spout.queues.spool.stored_form import Row, row_of
 
 _log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ import pytest
 from kinesis_spout.errors import SpoolDamaged
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.queues.spool import SqliteSpool
-from kinesis_spout.queues.spool.pages import SpoolPages
+from kinesis_spout.queues.spool.files.pages import SpoolPages
 
 RECORDS = 400
 PAGE = 4096

@@ -16,8 +16,8 @@ import pytest
 from kinesis_spout.errors import InvalidConfig, SpoolError
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.queues.spool import Durability, SqliteSpool
-from kinesis_spout.queues.spool.file_system import network_file_system
-from kinesis_spout.queues.spool.number_ranges import number_ranges
+from kinesis_spout.queues.spool.files.file_system import network_file_system
+from kinesis_spout.queues.spool.files.number_ranges import number_ranges
 
 ENTRY = Entry("key", b"data")
 DEADLINE_SECONDS = 20.0

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Final
 
 from kinesis_spout.errors import SpoolDamaged
-from kinesis_spout.queues.spool.pages import SpoolPages
-from kinesis_spout.queues.spool.spool_file import SpoolFile, log_kept, translated
+from kinesis_spout.queues.spool.files.pages import SpoolPages
+from kinesis_spout.queues.spool.files.spool_file import SpoolFile, log_kept, translated
 
 _COUNTED: Final = 1_000_000
 """Of a larger file it is only said that there are more."""

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Final, Self
 
 from kinesis_spout.errors import SpoolDamaged, SpoolError
-from kinesis_spout.queues.spool.number_ranges import number_ranges
-from kinesis_spout.queues.spool.port import Spooled
-from kinesis_spout.queues.spool.stored_form import (
+from kinesis_spout.queues.spool.files.number_ranges import number_ranges
+from kinesis_spout.queues.spool.files.stored_form import (
     APPLICATION_ID,
     DELETE,
     INSERT,
@@ -25,6 +24,7 @@ from kinesis_spout.queues.spool.stored_form import (
     Row,
     spooled_of,
 )
+from kinesis_spout.queues.spool.port import Spooled
 
 _LOG_BYTES: Final = 8 * 1024 * 1024
 """What the log is cut back to after it was larger."""

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
+from kinesis_spout.queues.spool.files.stored_form import PAGE_BYTES, spooled_of
 from kinesis_spout.queues.spool.port import Spooled
-from kinesis_spout.queues.spool.stored_form import PAGE_BYTES, spooled_of
 
 _LEAF: Final = 0x0D
 _FILE_HEADER: Final = 100
