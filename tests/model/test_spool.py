@@ -140,8 +140,9 @@ class OwnersOnDisk(SpoolOwners):
             for file in side_files(claim.path)[:2]
             if file.exists()
         }
-        for each in (spool._file, *(each.file for each in inherited)):
-            each.close()
+        for opened in (spool._file, *(each._file for each in inherited)):
+            if opened is not None:
+                opened.close()
         for file, content in kept.items():
             file.write_bytes(content)
         for claim in claims:

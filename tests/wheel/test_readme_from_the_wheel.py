@@ -301,7 +301,7 @@ def test_the_commands_of_a_spool_do_what_their_page_says(readers_shell: ReadersS
     typed = [line for line in documents.commands() if line.startswith(SPOOL)]
     folder = readers_shell.folder / "spool" / "orders"
     with SqliteSpool(folder, stream="orders") as spool:
-        spool.append(Entry("customer-7", NEGATIVE))
+        spool.append(Entry("customer-7", NEGATIVE.encode()))
     [file] = folder.glob("*.spool")
     file.write_bytes(bytes(100) + file.read_bytes()[100:])
 

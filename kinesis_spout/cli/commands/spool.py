@@ -129,9 +129,7 @@ def put(
     world: World = ctx.obj
 
     def send(records: "Iterable[Spooled]") -> None:
-        putter = RecordPutter(
-            world.client(config), config.stream, patience=Patience(), on_taken=lambda _record, _shard_id: None
-        )
+        putter = RecordPutter(world.client(config), config.stream, patience=Patience())
         for record in records:
             putter.add(record.entry)
         putter.drain()

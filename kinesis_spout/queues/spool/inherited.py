@@ -4,7 +4,7 @@ They stay where they are. To copy them would need room, and a full disk may be w
 owner that dies leaves them to a third.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -20,21 +20,55 @@ _IN_FILE: Final = (1 << _FILE_SHIFT) - 1
 
 
 class _Inherited:
-    """A file of an owner that has ended. Mutable: knows how far it was read."""
+    """A file of an owner that has ended. Mutable: knows how far it was read.
+
+    Only the one that is being read is kept open: a hundred of them would be four hundred descriptors.
+    """
 
     def __init__(self, claim: Claim) -> None:
         self.claim = claim
-        self.file = SpoolFile(claim.path, synced=False)
-        self.read_to = 0
-        self.is_read = False
+        self._file: SpoolFile | None = SpoolFile(claim.path, synced=False)
+        self._read_to = 0
+
+    @property
+    def is_read(self) -> bool:
+        return self._file is None
+
+    def read(self, limit: int) -> Sequence[Spooled]:
+        """Give the next records; nothing when all were given."""
+        records: Sequence[Spooled] = ()
+        if self._file is not None:
+            records = self._file.read(self._read_to, limit)
+            if records:
+                self._read_to = records[-1].number
+            else:
+                self._file.close()
+                self._file = None
+        return records
+
+    def forget(self, numbers: Collection[int]) -> None:
+        """Remove records."""
+        if self._file is not None:
+            self._file.forget(numbers)
+            return
+        with SpoolFile(self.claim.path, synced=False) as file:
+            file.forget(numbers)
+
+    def remove_if_empty(self) -> bool:
+        """Remove the file if all was given and forgotten; say whether it was so."""
+        if self._file is not None:
+            return False
+        with SpoolFile(self.claim.path, synced=False) as file:
+            is_empty = file.is_empty()
+        if is_empty:
+            self.claim.remove()
+        return is_empty
 
     def close(self) -> None:
-        self.file.close()
+        """Leave the file to the next owner."""
+        if self._file is not None:
+            self._file.close()
         self.claim.release()
-
-    def remove(self) -> None:
-        self.file.close()
-        self.claim.remove()
 
 
 class InheritedRecords:
@@ -58,16 +92,14 @@ class InheritedRecords:
         while (number := self._being_read()) is not None:
             inherited = self._files[number]
             try:
-                records = inherited.file.read(inherited.read_to, limit)
+                records = inherited.read(limit)
             except SpoolDamaged as damage:
                 self._given_up.add(inherited.claim.path)
                 del self._files[number]
                 inherited.close()
                 raise described(inherited.claim.path, damage) from damage
             if records:
-                inherited.read_to = records[-1].number
                 return [Spooled(number << _FILE_SHIFT | record.number, record.entry) for record in records]
-            inherited.is_read = True
             self._remove_if_empty(number)
         return ()
 
@@ -83,7 +115,7 @@ class InheritedRecords:
         own = of_file.pop(0, [])
         for number, in_file in of_file.items():
             if number in self._files:
-                self._files[number].file.forget(in_file)
+                self._files[number].forget(in_file)
                 self._remove_if_empty(number)
         return own
 
@@ -119,7 +151,5 @@ class InheritedRecords:
         self._files[self._count] = inherited
 
     def _remove_if_empty(self, number: int) -> None:
-        inherited = self._files[number]
-        if inherited.is_read and inherited.file.is_empty():
+        if self._files[number].remove_if_empty():
             del self._files[number]
-            inherited.remove()

@@ -18,8 +18,7 @@ class _Turn:
 
     def __init__(self) -> None:
         self.numbers: list[int] = []
-        self.may_lead = threading.Lock()
-        self.may_lead.acquire()
+        self.may_lead = threading.Event()
         self.over = threading.Event()
         self.error: BaseException | None = None
 
@@ -58,9 +57,9 @@ class SharedWrites:
 
     def _lead_when_due(self, turn: _Turn) -> None:
         try:
-            turn.may_lead.acquire()
+            turn.may_lead.wait()
         except BaseException:  # Ctrl-C. The others count on this thread.
-            turn.may_lead.acquire()
+            turn.may_lead.wait()
             self._lead(turn)
             raise
         self._lead(turn)
@@ -80,4 +79,4 @@ class SharedWrites:
             with self._mutex:
                 self._is_led = bool(self._next.numbers)
                 if self._is_led:
-                    self._next.may_lead.release()
+                    self._next.may_lead.set()

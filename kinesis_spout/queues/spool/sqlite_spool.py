@@ -77,7 +77,7 @@ class SqliteSpool:
         # One half is written while the other fills, so that both together are what may be lost.
         self._written_at = max(1, interval_records // 2) if interval else 1
         self._idle_seconds = interval_seconds if interval else _TIDY_SECONDS
-        self._folder = SpoolFolder(Path(folder), clock=clock)
+        self._folder = SpoolFolder(Path(folder).absolute(), clock=clock)
         self._folder.open(stream)
         self.stream = stream
         """Whose records these are."""

@@ -57,6 +57,29 @@ def run_python(script: str, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.parametrize(("durability", "synchronous"), [("record", 2), ("interval", 2), ("system", 1)])
+def test_sqlite_syncs_each_commit_unless_the_system_is_trusted(
+    tmp_path: Path, durability: str, synchronous: int
+) -> None:
+    with opened(tmp_path, Durability(durability)) as spool:
+        spool._file.forget([1])  # which needs no sync, and leaves the setting as it was
+        assert spool._file._ask("synchronous") == synchronous
+
+
+def test_many_files_that_are_left_take_few_descriptors(tmp_path: Path) -> None:
+    for number in range(30):
+        with opened(tmp_path, Durability.SYSTEM) as spool:
+            spool.append(Entry("key", str(number).encode()))
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with opened(tmp_path) as spool:
+        numbers = [record.number for _ in range(30) for record in spool.recovered(10)]
+        assert not spool.recovered(10)
+        assert len(numbers) == 30
+        assert len(list(Path("/proc/self/fd").iterdir())) <= before + 30 + 10
+        spool.confirm(numbers)
+    assert not files(tmp_path)
+
+
 def test_folder_and_files_are_for_their_owner_alone(tmp_path: Path) -> None:
     with opened(tmp_path) as spool:
         spool.append(ENTRY)
