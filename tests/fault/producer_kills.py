@@ -2,27 +2,25 @@
 
     python -m tests.fault.producer_kills --kills 100 [--seed 7]
 
-Each process puts from several threads, and sends what those before it have left in the spool ("record"), onto a
-stream of a local endpoint. It is killed at a moment drawn by chance. At the end one producer sends what is left.
+Each process puts from several threads, and sends what those before it have left in the spool ("record"), to
+``put_endpoint``. It is killed at a moment drawn by chance. At the end one producer sends what is left.
 The exit code is 1 if a record is missing on the stream whose ``put`` has returned.
 """
 
 import argparse
 import random
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import boto3
 from rich.console import Console
 
-from examples.demo.processes.endpoint import LocalEndpoint, bypass_proxies, choose_engine
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.queues.producer import KinesisProducer
 from kinesis_spout.queues.spool import SqliteSpool
@@ -63,19 +61,6 @@ def work(client: "KinesisClient", folder: Path, name: str, pipe: int) -> None:
         each.join()
 
 
-def on_stream(client: "KinesisClient") -> Iterator[str]:
-    for shard in client.list_shards(StreamName=STREAM)["Shards"]:
-        iterator = client.get_shard_iterator(
-            StreamName=STREAM, ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON"
-        )["ShardIterator"]
-        while True:
-            page = client.get_records(ShardIterator=iterator)
-            yield from (record["Data"].decode().rstrip() for record in page["Records"])
-            if not page["Records"] and not page["MillisBehindLatest"]:
-                break
-            iterator = page["NextShardIterator"]
-
-
 def sent_by_the_last(settings: KinesisClientSettings, folder: Path) -> int:
     """Start producers until the spool is empty: what one could not send in its time stays for the next."""
     recovered = 0
@@ -94,27 +79,23 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     arguments = parser.parse_args()
-    bypass_proxies()
-    with (
-        tempfile.TemporaryDirectory(prefix="producer-kills-") as directory,
-        LocalEndpoint(choose_engine(), Path(directory) / "endpoint.log") as endpoint,
-    ):
-        settings = endpoint.endpoint().client_settings
-        run(arguments.kills, arguments.seed, Path(directory) / "spool", settings)
+    with tempfile.TemporaryDirectory(prefix="producer-kills-") as directory:
+        stream = Path(directory) / "stream"
+        command = [sys.executable, "-m", "tests.fault.put_endpoint", str(stream)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as endpoint:
+            assert endpoint.stdout is not None
+            settings = KinesisClientSettings(
+                region="us-east-1",
+                endpoint_url=f"http://127.0.0.1:{int(endpoint.stdout.readline())}",
+                access_key="none",
+                secret_key="none",
+            )
+            run(arguments.kills, arguments.seed, Path(directory) / "spool", settings, stream)
 
 
-def run(kills: int, seed: int, folder: Path, settings: KinesisClientSettings) -> None:
+def run(kills: int, seed: int, folder: Path, settings: KinesisClientSettings, stream: Path) -> None:
     draws = random.Random(seed)
     unconnected = settings.create()  # two processes must not share a connection
-    client = boto3.client(
-        "kinesis",
-        region_name=settings.region,
-        endpoint_url=settings.endpoint_url,
-        aws_access_key_id=settings.access_key,
-        aws_secret_access_key=settings.secret_key,
-    )
-    client.create_stream(StreamName=STREAM, ShardCount=2)
-    client.get_waiter("stream_exists").wait(StreamName=STREAM)
     taken_over: set[str] = set()
     console = Console(stderr=True)
     for number in range(1, kills + 1):
@@ -125,7 +106,7 @@ def run(kills: int, seed: int, folder: Path, settings: KinesisClientSettings) ->
         if number % SHOWN_EVERY == 0:
             console.print(f"{number} kills, {len(taken_over):,} records")
     recovered = sent_by_the_last(settings, folder)
-    found = Counter(on_stream(client))
+    found = Counter(stream.read_text().splitlines())
     lost = taken_over - set(found)
     left = [each.name for each in folder.iterdir() if each.name != "stream.json"]
     Console(soft_wrap=True).print(
