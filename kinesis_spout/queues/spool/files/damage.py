@@ -1,5 +1,6 @@
 """Whether the file of a spool is whole, and what can be saved of one that is not."""
 
+import shlex
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -41,5 +42,5 @@ def described(path: Path, damage: SpoolDamaged) -> SpoolDamaged:
     found = str(damage).removeprefix(f"{path}: ")
     return SpoolDamaged(
         f"the spool's file {str(path)!r} is damaged ({found}); {many} records in it are whole. Save them and move "
-        f"the file aside: kinesis-spout spool save {path.parent} --to records.jsonl"
+        f"the file aside: kinesis-spout spool save {shlex.quote(str(path.parent))} --to records.jsonl"
     )
