@@ -16,7 +16,7 @@ from kinesis_spout.errors import BufferFull, KinesisSpoutError
 from kinesis_spout.kinesis.aggregated_record import UserRecord, take_apart
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.queues.producer import Ticket
-from kinesis_spout.queues.producer.outbox import WorkToDo
+from kinesis_spout.queues.producer.works import WorkToDo
 from kinesis_spout.queues.spool import Spooled
 from kinesis_spout.testing import InMemoryDeadLetterSink, ManualClock, SteppedProducer
 from tests.in_memory_kinesis_client import client_error
