@@ -254,7 +254,9 @@ def test_every_ticket_ends_once_the_counts_add_up_and_keys_keep_their_order(
     check_all_ended(world)
     if options["order"] == "key":
         check_order(world)
-    if not (shares["refused"] or shares["failed"] or shares["lost"]) and close_timeout and seed % 2:
+    is_smooth = not (shares["refused"] or shares["failed"] or shares["lost"])
+    has_time = close_timeout and options["delivery_timeout_seconds"] > RECORDS / 10 and seed % 2
+    if is_smooth and has_time:
         assert {kind_of(ticket) for ticket in world.tickets} <= {"sent", "RecordDropped"}
 
 

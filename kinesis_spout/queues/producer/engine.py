@@ -226,9 +226,12 @@ class Engine:
         assert self._spool is not None, "only with a spool is anything recovered"
         try:
             spooled = self._spool.recovered(_RECOVERED_AT_ONCE)
-        except SpoolError as error:
-            _log.error("%s", error)
-            self.spool_failure = error
+        except Exception as error:  # noqa: BLE001 - it may be the user's own, and new records wait for this
+            failure = (
+                error if isinstance(error, SpoolError) else SpoolError(f"{type(error).__name__}: {error}")
+            )
+            _log.error("%s", failure)
+            self.spool_failure = failure
             spooled = ()
         tickets = [
             Ticket(
