@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from kinesis_spout.spark.driver.query import SpoutQuery
     from kinesis_spout.spark.streams.batch_slots import BatchSlots
     from kinesis_spout.spark.streams.streams_query import StreamsQuery
+    from kinesis_spout.spark.tasks.concurrent_delivery import AnyHandler
     from kinesis_spout.spark.tasks.dataframe import Collector
-    from kinesis_spout.spark.tasks.delivery import Handler
     from kinesis_spout.spark.tasks.handlers import ArrowCollector
     from kinesis_spout.spark.tasks.jobs import BatchRunner
     from kinesis_spout.spark.tasks.task import TaskSettings
@@ -35,7 +35,7 @@ class KinesisSpout(StreamsSpout):
     """
 
     def foreach_record(
-        self, spark: "SparkSession", handler: Callable[[Any], None], *, name: str | None = None
+        self, spark: "SparkSession", handler: Callable[[Any], object], *, name: str | None = None
     ) -> "SpoutQuery":
         """Call ``handler(values)`` for each record, on the executors, inside the task that reads it.
 
@@ -44,18 +44,29 @@ class KinesisSpout(StreamsSpout):
         what the spout's scheme makes of the record (the ``Record`` itself, unless another was chosen); a
         scheme that raises fails the record as well.
 
+        With the setting ``concurrency`` several records of a shard are handled at a time, on threads. A handler
+        that is a coroutine function runs in an event loop, which lives as long as its worker keeps the handler;
+        it too is given one record at a time unless ``concurrency`` says more. ``record_timeout_seconds`` fails a
+        record whose handler takes longer.
+
         Args:
             spark: a classic session, best one from ``kinesis_spout.spark.session``.
-            handler: pickled once, loaded once per Python worker.
+            handler: pickled once, loaded once per Python worker. A plain function or an ``async def``.
             name: the query's name; the application's unless given.
 
         Raises:
             KinesisSpoutError: what goes wrong at the start is raised here: no such stream, no permission, no
                 ZooKeeper, unreadable progress.
         """
-        from kinesis_spout.spark.tasks.handlers import RecordHandler  # noqa: PLC0415 - plain Python needs no Spark
+        from kinesis_spout.spark.tasks.concurrent_delivery import record_handler  # noqa: PLC0415 - plain Python needs no Spark
 
-        return self._run(spark, RecordHandler(handler, self._scheme), name, door="foreach_record")
+        made = record_handler(
+            handler,
+            self._scheme,
+            concurrency=self.config.concurrency,
+            timeout_seconds=self.config.record_timeout_seconds,
+        )
+        return self._run(spark, made, name, door="foreach_record")
 
     def foreach_arrow(
         self,
@@ -167,7 +178,9 @@ class KinesisSpout(StreamsSpout):
         ports = self._given_streams_ports or JointPorts(config)
         return start_streams_query(config, ports, start_one, name or config.app)
 
-    def _run(self, spark: "SparkSession", handler: "Handler", name: str | None, *, door: str) -> "SpoutQuery":
+    def _run(
+        self, spark: "SparkSession", handler: "AnyHandler", name: str | None, *, door: str
+    ) -> "SpoutQuery":
         from kinesis_spout.spark.pickled_handler import PickledHandler  # noqa: PLC0415
         from kinesis_spout.spark.tasks.handler_runner import HandlerRunner  # noqa: PLC0415
 
@@ -182,7 +195,14 @@ class KinesisSpout(StreamsSpout):
         return self._scheme
 
     def refuse_order(self, door: str) -> None:
-        """Refuse an order that a door cannot keep."""
+        """Refuse an order, or a concurrency, that a door cannot keep."""
+        config = self.config
+        if config.concurrency != 1 or config.record_timeout_seconds is not None:
+            raise InvalidConfig(
+                f"expected neither `concurrency` nor `record_timeout_seconds` with {door}, got "
+                f"{config.concurrency} and {config.record_timeout_seconds}: they are of foreach_record, whose "
+                "handler is called record by record"
+            )
         if self.config.order != "unordered":
             raise InvalidConfig(
                 f"expected `order=unordered` with {door}, got {self.config.order!r}: rows of a batch are "

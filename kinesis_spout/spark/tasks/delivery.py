@@ -6,7 +6,7 @@ first); what was not reached is read, or carried, again.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -75,6 +75,8 @@ class SliceDelivery(ABC):
         self.delivered = 0
         self.expired = 0
         """How many records were too old to be delivered."""
+        self.timed_out = 0
+        """Of how many records the handler had not returned in time."""
         self.failures: list[FailedRecord] = []
         self.unfinished: list[Unfinished] = []
 
@@ -120,7 +122,7 @@ class SliceDelivery(ABC):
     def hold_rest(self, records: Sequence[Record]) -> None:
         """Give back the records of a slice of retries that were not reached."""
         for record in records:
-            self._hold(record)
+            self.hold(record)
 
     def _check_anchor(self, first: Record) -> None:
         self.first = first.sequence
@@ -162,7 +164,7 @@ class SliceDelivery(ABC):
             return self.pass_over
         if age is not None and age.expires(record.arrival_timestamp):
             return self.pass_expired
-        return self._hold if may_wait and self._must_wait(record) else None
+        return self.hold if may_wait and self._must_wait(record) else None
 
     def oldest(self, records: Sequence[Record]) -> float | None:
         """Tell when the record arrived that arrived first; None if none says it."""
@@ -197,12 +199,20 @@ class SliceDelivery(ABC):
     def deliver_run(self, run: Sequence[Record], until: float) -> int:
         """Deliver consecutive records, in order, and enter them into the books. Returns how many."""
 
-    def _hold(self, record: Record) -> None:
-        self.note_failed(record, "", self.count, None, None)
+    def hold(self, record: Record, *, suspected: bool = False) -> None:
+        """Enter a record that is not delivered, or of whose delivery nobody knows how it ended; it comes again."""
+        self.note_failed(record, "", self.count, None, None, suspected=suspected)
         self.pass_over(record)
 
     def note_failed(
-        self, record: Record, error: str, index: int, previous: Record | None, failure: Failure | None
+        self,
+        record: Record,
+        error: str,
+        index: int,
+        previous: Record | None,
+        failure: Failure | None,
+        *,
+        suspected: bool = False,
     ) -> None:
         """Enter a record that was not acked; without a ``failure`` it was held."""
         self.failures.append(
@@ -216,9 +226,11 @@ class SliceDelivery(ABC):
                 rejected=failure is not None and failure.rejected,
                 delay_seconds=None if failure is None else failure.delay_seconds,
                 killed_worker=failure is not None and failure.killed_worker,
+                suspected=suspected,
             )
         )
         raised = None if failure is None else failure.raised
+        self.timed_out += failure is not None and failure.timed_out
         self.unfinished.append(Unfinished(record=record, error=error, raised=raised))
         self._stops_shard = self._settings.order is Order.SHARD
         if self._settings.order is Order.KEY and record.partition_key is not None:
@@ -272,15 +284,22 @@ class ReplayedDelivery(SliceDelivery):
         work: the slice.
         settings: the rules.
         reached: how many of its records were dealt with.
-        failures: what was said of those that failed, by their index.
+        failures: what was said of those that failed, by their index; None for those that were held.
+        suspects: the indexes of those, among the held, that were under way when their worker died.
     """
 
     def __init__(
-        self, work: WorkSlice, settings: DeliverySettings, reached: int, failures: Mapping[int, Failure]
+        self,
+        work: WorkSlice,
+        settings: DeliverySettings,
+        reached: int,
+        failures: Mapping[int, Failure | None],
+        suspects: Collection[int] = (),
     ) -> None:
         super().__init__(work, settings)
         self._reached = reached
         self._failures = failures
+        self._suspects = suspects
 
     @property
     def room(self) -> bool:
@@ -295,6 +314,9 @@ class ReplayedDelivery(SliceDelivery):
             if self.count >= self._reached:
                 return at - 1
             failure = self._failures.get(self.count)
+            if failure is None and self.count in self._failures:
+                self.hold(record, suspected=self.count in self._suspects)
+                continue
             if failure is not None:
                 self.note_failed(record, failure.error_text, self.count, None, failure)
             self.delivered += 1
@@ -310,5 +332,5 @@ class HeldDelivery(SliceDelivery):
         del until
         part = run[: self._plan.max_failures - len(self.failures)]
         for record in part:
-            self._hold(record)
+            self.hold(record)
         return len(part)

@@ -151,6 +151,7 @@ def _deliver_carried(work: WorkSlice, delivery: SliceDelivery, until: float) -> 
         unfinished=tuple(delivery.unfinished),
         delivered=delivery.delivered,
         expired=delivery.expired,
+        timed_out=delivery.timed_out,
     )
 
 
@@ -271,6 +272,7 @@ class _Read:
             cursor=cursor,
             delivered=delivery.delivered,
             expired=delivery.expired,
+            timed_out=delivery.timed_out,
             bytes_read=self._bytes,
             millis_behind_latest=self._millis_behind,
             throttles=0 if getter is None else getter.throttles,

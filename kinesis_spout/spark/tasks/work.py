@@ -68,6 +68,8 @@ class WorkResult:
     """How many failures were not: retention had trimmed the record before it could be delivered again."""
     expired: int = 0
     """How many records were too old to be handed to it: skipped, or among the failures."""
+    timed_out: int = 0
+    """Of how many records the handler had not returned in time."""
     bytes_read: int = 0
     millis_behind_latest: int | None = None
     """After the last page; None if none was read."""
