@@ -69,7 +69,7 @@ class _Folder:
         except OSError as error:
             _log.warning("%s cannot be made (%s): a death costs more deliveries", self.path, error)
 
-    def open(self, task: int, attempt: int, slices: int, *, has_marks: bool) -> Journal | None:
+    def open(self, task: int, attempt: int, slices: int, *, has_marks: bool = False) -> Journal | None:
         """Begin the journal of a task; None where none can be written."""
         self.make()
         try:
