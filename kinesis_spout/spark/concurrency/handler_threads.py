@@ -137,7 +137,7 @@ class _Threads(Crew):
         """Take in how one record ended, and give the next; None if there is none any more."""
         run, lock = self.run, self.lock
         while not lock.acquire(blocking=False):
-            # Who waits for the lock itself has it before the interpreter, and all others then wait for both: for each
+            # Who waits for the lock itself has it before the interpreter, and all others wait for both: for each
             # record the threads would take turns, at twice the cost. The lock is free again after microseconds.
             sleep(0)
         try:
