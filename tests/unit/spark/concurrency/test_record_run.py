@@ -54,11 +54,12 @@ def test_records_begin_in_their_order_and_so_many_at_a_time() -> None:
 def test_a_run_is_over_when_all_have_ended() -> None:
     run = run_of("--")
     take_all(run)
-    run.ended(0, None)
-    assert not run.is_over
-    run.ended(1, FAILURE)
+    over = []
+    for at, failure in [(0, None), (1, FAILURE)]:
+        run.ended(at, failure)
+        over.append(run.is_over)
 
-    assert run.is_over
+    assert over == [False, True]
     assert (run.reached, run.begun, run.failures, run.held) == (2, 2, {1: FAILURE}, [])
 
 
