@@ -354,7 +354,9 @@ def test_coroutines_of_a_shard_overlap_and_one_that_hangs_is_timed_out_alone(
 
     async def handle(record: Record) -> None:
         assert TaskContext.get() is not None
-        await together.come(record.data == b"hangs")
+        if record.data == b"hangs":
+            await asyncio.Event().wait()
+        await together.come()
         log(record)
 
     spout = world.spout(retry_limit=0, concurrency=41, record_timeout_seconds=2.0)
@@ -372,11 +374,14 @@ class _Together:
 
     def __init__(self) -> None:
         self._came = 0
+        self._ten: asyncio.Event | None = None
 
-    async def come(self, hangs: bool) -> None:  # noqa: FBT001 - as one reads it
+    async def come(self) -> None:
+        self._ten = self._ten or asyncio.Event()
         self._came += 1
-        while hangs or self._came < 10:
-            await asyncio.sleep(0.01)
+        if self._came == 10:
+            self._ten.set()
+        await self._ten.wait()
 
 
 def test_an_arrow_handler_that_ends_its_worker_is_given_fewer_rows_until_one_is_blamed(
