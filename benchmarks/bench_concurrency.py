@@ -31,17 +31,22 @@ WAIT_SECONDS: Final = 0.02
 GOAL: Final = 0.8
 GOAL_MICROS: Final = 15.0
 """CPU of a record with threads."""
+THREADS, LOOP = "threads", "event loop"
 _PAGE: Final = 10_000
 _DEADLINE_SECONDS: Final = 120.0
 _LOOK_EVERY_SECONDS: Final = 0.005
 
 
-def wait(_: Record) -> None:
-    time.sleep(WAIT_SECONDS)
+def waiting(how: str) -> Callable[[Record], Any]:
+    """Make a handler that waits; made in a function, it travels whole, and not by this file's name."""
 
+    def wait(_: Record) -> None:
+        time.sleep(WAIT_SECONDS)
 
-async def wait_in_loop(_: Record) -> None:
-    await asyncio.sleep(WAIT_SECONDS)
+    async def wait_in_loop(_: Record) -> None:
+        await asyncio.sleep(WAIT_SECONDS)
+
+    return wait if how == THREADS else wait_in_loop
 
 
 def do_nothing(_: Record) -> None: ...
@@ -57,14 +62,11 @@ def figures(*, quick: bool) -> Iterator[Figure | Step]:
         tempfile.TemporaryDirectory() as directory,
         local_session() as spark,
     ):
-        for handler, how in ((wait, "threads"), (wait_in_loop, "event loop")):
+        for how in (THREADS, LOOP):
             for concurrency in (1, 8, 64):
-                for order in (
-                    ("unordered", "key") if concurrency == 64 and handler is wait else ("unordered",)
-                ):
-                    what = f"one shard, wait of 20 ms, {how}, {concurrency} at a time" + ", by key" * (
-                        order == "key"
-                    )
+                for order in ("unordered", "key") if (concurrency, how) == (64, THREADS) else ("unordered",):
+                    by_key = ", by key" if order == "key" else ""
+                    what = f"one shard, wait of 20 ms, {how}, {concurrency} at a time{by_key}"
                     yield Step(what)
                     config = spout_config(
                         kinesis.settings,
@@ -73,7 +75,7 @@ def figures(*, quick: bool) -> Iterator[Figure | Step]:
                         order=order,
                         concurrency=concurrency,
                     )
-                    yield _rate(spark, KinesisSpout(config), handler, what, batches=1 if quick else 3)
+                    yield _rate(spark, KinesisSpout(config), waiting(how), what, batches=1 if quick else 3)
 
 
 def _rate(
@@ -109,7 +111,7 @@ def _next(query: SpoutQuery, acked: int) -> tuple[int, float]:
 def _cpu(*, repeats: int) -> Iterator[Figure]:
     simple = _micros(do_nothing, 1, Order.UNORDERED, repeats)
     yield Figure(what="CPU, handler does nothing, 1 at a time", value=simple, unit="us CPU/record")
-    for handler, how in ((do_nothing, "threads"), (do_nothing_in_loop, "event loop")):
+    for handler, how in ((do_nothing, THREADS), (do_nothing_in_loop, LOOP)):
         for concurrency in (8, 64):
             for order in (Order.UNORDERED, Order.KEY):
                 yield Figure(

@@ -17,7 +17,7 @@ from figures import Figure, best_wall_seconds, cpu_seconds
 
 from kinesis_spout.ports import CheckpointWrite
 from kinesis_spout.zookeeper import EmbeddedZooKeeper, Paths, ZooKeeperBackend, ZooKeeperSession
-from shard_state import Checkpoint, Position, SequenceNumber, Shard
+from shard_state import Checkpoint, Position, SequenceNumber, Shard, StartPositions
 
 _WARM_UP_ROUNDS = 40
 """The server's JVM is slow at first; a spout commits every second for months."""
@@ -44,7 +44,11 @@ def _owned_shards(
     with ZooKeeperBackend(session, Paths(app="benchmark", stream=stream)) as backend:
         shard_ids = [f"shardId-{number:012}" for number in range(count)]
         start = Position.at_timestamp(1_700_000_000.0)
-        backend.store.open(1_700_000_000.0, start, [Shard(shard_id=shard_id) for shard_id in shard_ids])
+        backend.store.open(
+            1_700_000_000.0,
+            StartPositions(default=start),
+            [Shard(shard_id=shard_id) for shard_id in shard_ids],
+        )
         backend.coordinator.join()
         yield backend, {shard_id: _acquired(backend, shard_id, start) for shard_id in shard_ids}
 

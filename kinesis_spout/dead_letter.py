@@ -24,6 +24,9 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     traceback: str | None = None
     """Where the last attempt raised, without the text of the exceptions. None: it did not raise, or the letter is
     older than this field."""
+    explicit_hash_key: str | None = None
+    """What the record's producer gave to choose the shard, as it was given; a redrive gives it again. Only user
+    records inside aggregated ones tell. None: there is none, or the letter is older than this field."""
 
     @property
     def message_id(self) -> str:

@@ -23,6 +23,11 @@
     │   ├── StateUnreadable      what is stored of it is damaged or gone; never treated as "no state"
     │   └── StateUnavailable     retriable: its storage does not answer, or refuses
     ├── DeadLetterError          retriable: a dead letter could not be made durable
+    ├── ProducerError            what a producer did not put
+    │   ├── InvalidRecord        data or a key that Kinesis never takes
+    │   ├── BufferFull           retriable: a producer holds as much as it may
+    │   ├── RecordDropped        its producer's buffer was full, and drops the oldest
+    │   └── ProducerClosed       a put on a producer that was closed; or the record was left when it was
     ├── SpoolError               the producer's durable buffer cannot take a record, or be read
     │   └── SpoolDamaged         what is stored of it is damaged; names what can be saved
     ├── HandlerKilledWorker      the user's handler ended its Python worker, or outlived the message time-out
@@ -160,6 +165,28 @@ class DeadLetterError(KinesisSpoutError):
 
     retriable = True
     exit_code = 6
+
+
+class ProducerError(KinesisSpoutError):
+    """A producer did not put a record."""
+
+
+class InvalidRecord(ProducerError, ValueError):  # noqa: N818
+    """Data or a key that no stream takes. Says what is wrong, without the data."""
+
+
+class BufferFull(ProducerError):  # noqa: N818
+    """A producer holds as many records as it may, and does not wait for room, or did so in vain."""
+
+    retriable = True
+
+
+class RecordDropped(ProducerError):  # noqa: N818
+    """A producer dropped the record, the oldest it held, to have room for a newer one."""
+
+
+class ProducerClosed(ProducerError):  # noqa: N818
+    """The producer was closed: it takes no record, and what it held at the end of its time is not put."""
 
 
 class SpoolError(KinesisSpoutError):

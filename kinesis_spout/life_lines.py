@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 from kinesis_spout.clock import moment
-from shard_state import Position, Shard
+from shard_state import Position, Shard, StartPositions
 
 SUMMARY_SECONDS: Final = 60.0
 """The least time between two summaries of what goes on all the time."""
@@ -39,6 +39,16 @@ def readable(position: Position) -> str:
     if position.timestamp is None:
         return str(position)
     return f"{position.type.value}({moment(position.timestamp)})"
+
+
+def readable_start(start: StartPositions) -> str:
+    """Say where reading begins; of many shards with positions of their own only how many they are."""
+    if not start.shards:
+        return readable(start.default)
+    if len(start.shards) > _MOST_NAMED:
+        return f"{readable(start.default)}, {shards(len(start.shards))} from positions of their own"
+    named = (f"{shard_id} from {readable(position)}" for shard_id, position in start.shards.items())
+    return f"{readable(start.default)}, {', '.join(named)}"
 
 
 def package_version() -> str:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.record import Record
-from shard_state import Checkpoint, Position, Shard
+from shard_state import Checkpoint, Position, Shard, StartPositions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,36 +162,40 @@ class CommitResult:
 class CheckpointStore(Protocol):
     """Keeps the progress of one application on one stream."""
 
-    def open(self, stream_created: float, start: Position, shards: Collection[Shard]) -> Position:
+    def open(self, stream_created: float, start: StartPositions, shards: Collection[Shard]) -> StartPositions:
         """Make the application's place on its first start; on later starts, check that it is the right one.
 
-        On the first start every one of ``shards`` gets a checkpoint at ``start`` (which must be resolved:
-        not LATEST) with its parents in it, and then the application itself is marked as begun, in this
+        On the first start every one of ``shards`` gets a checkpoint at its position of ``start`` (which must be
+        resolved: not LATEST) with its parents in it, and then the application itself is marked as begun, in this
         order, so that a crash in between repeats the whole. Afterwards ``start`` and ``shards`` are ignored.
 
         Returns:
-            The start position that is in force: the one of the first start.
+            The start that is in force: the one of the first start, or of the last that began again.
 
         Raises:
+            InvalidConfig: this is the first start, and it names shards that are not among ``shards``, or too many.
             StreamRecreated: what is stored was made for a stream created at another time.
             CheckpointUnreadable: what is stored cannot be read.
             StoreUnavailable: retriable.
         """
         ...
 
-    def begin_again(self, deployment: str, start: Position, shards: Collection[Shard]) -> Position | None:
+    def begin_again(
+        self, deployment: str, start: StartPositions, shards: Collection[Shard]
+    ) -> StartPositions | None:
         """Have the application begin again at ``start``, once for each deployment. Called after ``open``.
 
         The first process of a deployment that calls this, while no member is registered, gives every one of
-        ``shards`` a checkpoint at ``start`` (which must be resolved: not LATEST), under an epoch above every
-        earlier one, and marks the application as begun again by that deployment. Attachments are removed, as
-        by ``reset``. A crash in between is made good by whoever opens next. Any other call changes nothing. It
-        waits for members whose session is about to end.
+        ``shards`` a checkpoint at its position of ``start`` (which must be resolved: not LATEST), under an epoch
+        above every earlier one, and marks the application as begun again by that deployment. Attachments are
+        removed, as by ``reset``. A crash in between is made good by whoever opens next. Any other call changes
+        nothing. It waits for members whose session is about to end.
 
         Returns:
-            The start position that was in force before, if this call has done it; None if it was done before.
+            The start that was in force before, if this call has done it; None if it was done before.
 
         Raises:
+            InvalidConfig: the start names shards that are not among ``shards``, or too many; nothing is changed.
             ConsumerAlive: names the members that live, of another deployment.
             StoreUnavailable: retriable.
         """

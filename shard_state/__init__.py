@@ -29,6 +29,7 @@ from shard_state.slices import (
     SlicePlan,
 )
 from shard_state.span import RecordState
+from shard_state.start_positions import ShardPositions, StartPositions
 from shard_state.state_manager import PendingCommit, ShardStatus, StateManager
 
 __all__ = [
@@ -70,10 +71,12 @@ __all__ = [
     "Shard",
     "ShardBound",
     "ShardPhase",
+    "ShardPositions",
     "ShardStatus",
     "SliceKind",
     "SliceLimits",
     "SliceOutcome",
     "SlicePlan",
+    "StartPositions",
     "StateManager",
 ]

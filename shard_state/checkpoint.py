@@ -62,6 +62,26 @@ class Checkpoint:
     epoch: int = 0
     app_instance: str = ""
 
+    @classmethod
+    def beginning_at(
+        cls, position: Position, *, parents: tuple[str, ...] | None = None, epoch: int = 0
+    ) -> "Checkpoint":
+        """Give the checkpoint of a shard of which nothing from ``position`` on is finished.
+
+        Reads begin between two records of Kinesis. So a position inside an aggregated record is stored as the
+        whole of it, whose user records up to there are finished.
+        """
+        number = position.sequence_number
+        if number is None or number.is_whole:
+            return cls(start=position, parents=parents, epoch=epoch)
+        last_done = number.sub if position.is_done else number.sub - 1
+        return cls(
+            start=Position.at(SequenceNumber(number.number)),
+            base=SequenceNumber(number.number, last_done) if last_done >= 0 else SHARD_START,
+            parents=parents,
+            epoch=epoch,
+        )
+
     @property
     def is_shard_end(self) -> bool:
         """Whether the shard is over: nothing is left to read or to finish."""

@@ -78,6 +78,8 @@ class _Connection(http.server.BaseHTTPRequestHandler):
             target = path.path + (f"?{path.query}" if path.query else "")
             behind.request(self.command, target, self.seen.body, headers)
             reply = behind.getresponse()
+            if reply.chunked:  # type: ignore[attr-defined]  # not in its stubs
+                return self._relay(reply)
             return self._answer(reply.status, reply.headers, reply.read())
         finally:
             behind.close()
@@ -111,6 +113,17 @@ class _Connection(http.server.BaseHTTPRequestHandler):
             yield self.rfile.read(size)
             self.rfile.readline()
         self.rfile.readline()
+
+    def _relay(self, reply: http.client.HTTPResponse) -> None:
+        """Pass an answer on as it comes."""
+        self.send_response(reply.status)
+        for name, value in _to_pass_on(reply.headers).items():
+            self.send_header(name, value)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        while piece := reply.read1(65_536):
+            self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+        self.wfile.write(b"0\r\n\r\n")
 
     def _answer(self, status: int, headers: Any, body: bytes) -> None:
         self.send_response(status)

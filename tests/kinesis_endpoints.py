@@ -166,7 +166,15 @@ def _kinesis_local_package() -> Path | None:
 
 
 def _kinesis_local_environment(package: Path, plain: int, tls: int) -> dict[str, str]:
-    quick = ("CREATE_STREAM", "DELETE_STREAM", "SPLIT_SHARD", "MERGE_SHARDS", "UPDATE_SHARD_COUNT")
+    quick = (
+        "CREATE_STREAM",
+        "DELETE_STREAM",
+        "SPLIT_SHARD",
+        "MERGE_SHARDS",
+        "UPDATE_SHARD_COUNT",
+        "REGISTER_STREAM_CONSUMER",
+        "DEREGISTER_STREAM_CONSUMER",
+    )
     return {
         "KINESIS_MOCK_PLAIN_PORT": str(plain),
         "KINESIS_MOCK_TLS_PORT": str(tls),

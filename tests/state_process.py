@@ -19,7 +19,7 @@ from kinesis_spout.topology.state import (
 from kinesis_spout.topology.state.key_values import task_of
 from kinesis_spout.zookeeper import Paths, ZooKeeperBackend, ZooKeeperSession
 from shard_state import SHARD_START, Checkpoint, Position, SequenceNumber
-from tests.shards import shards_named
+from tests.shards import everywhere, shards_named
 
 SHARD = "shardId-000000000000"
 START = Position.trim_horizon()
@@ -59,7 +59,7 @@ def count(partition: StatePartition, manifest: StateManifest, index: int, first:
 
 def main(hosts: str, root: str, member: str, address: str, parallelism: int) -> None:
     backend = backend_of(hosts, root, member)
-    backend.store.open(1.0, START, shards_named(SHARD))
+    backend.store.open(1.0, everywhere(START), shards_named(SHARD))
     backend.coordinator.join()
     checkpoint = backend.coordinator.acquire(SHARD, Checkpoint(start=START, parents=()), fences=True)
     assert checkpoint is not None, "it is fenced"

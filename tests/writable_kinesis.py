@@ -24,6 +24,7 @@ class Sent:
     key: str
     data: bytes
     taken: bool
+    sequence_number: str = ""
 
 
 class WritableKinesis:
@@ -37,6 +38,7 @@ class WritableKinesis:
         self.meta = SimpleNamespace(region_name="us-east-1", endpoint_url="memory:")
         self.calls: list[list[Sent]] = []
         self.taken_count = 0
+        self._sequence = 7
         self.listings = 0
         self.may_list = True
         self.refuses: Callable[[str, str, dict[str, Any]], str | None] = lambda *_: None
@@ -88,9 +90,18 @@ class WritableKinesis:
             key = record["PartitionKey"]
             shard = self.shard_of(stream, key, record.get("ExplicitHashKey"))
             code = self.refuses(stream, shard, record)
-            call.append(Sent(stream=stream, shard=shard, key=key, data=record["Data"], taken=code is None))
+            self._sequence += 3
+            sent = Sent(
+                stream=stream,
+                shard=shard,
+                key=key,
+                data=record["Data"],
+                taken=code is None,
+                sequence_number=str(self._sequence),
+            )
+            call.append(sent)
             answers.append(
-                {"ShardId": shard, "SequenceNumber": "1"}
+                {"ShardId": shard, "SequenceNumber": sent.sequence_number}
                 if code is None
                 else {"ErrorCode": code, "ErrorMessage": "as told"}
             )

@@ -117,6 +117,7 @@ class Burying:
             reason=_reason(exhausted),
             died_at=self._clock.time(),
             traceback=None if raised is None else raised.traceback,
+            explicit_hash_key=record.explicit_hash_key,
         )
         self.letters.add((exhausted.shard_id, exhausted.sequence), letter)
 

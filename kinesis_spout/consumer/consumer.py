@@ -14,8 +14,8 @@ they show in ``last_error``. Any other error ends the consumer: it is raised by 
 import logging
 import random
 import threading
-from collections.abc import Callable, Collection, Iterable
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from time import monotonic
 from typing import Final
 
@@ -37,6 +37,7 @@ from kinesis_spout.life_lines import of_stream
 from kinesis_spout.ports import Attachment, CheckpointWrite, CommitResult
 from kinesis_spout.record import Record
 from kinesis_spout.settings import SpoutConfig
+from kinesis_spout.settings.shard_positions import resolved_now
 from shard_state import (
     BreakerRule,
     Capacity,
@@ -159,8 +160,9 @@ class Consumer:
         summary = ports.lister.summary()
         shards = ports.lister.list_shards()
         ports.dead_letters.check_writable()
-        start = self.config.start.resolved(ports.clock.time())
-        begun = ports.store.open(summary.created, start, shards)
+        start = resolved_now(self.config.start, ports.clock.time(), "initial_position")
+        with _named("initial_position"):
+            begun = ports.store.open(summary.created, start, shards)
         self._life.started()
         self._life.listed(shards)
         if not self._begin_again(shards):
@@ -176,9 +178,10 @@ class Consumer:
         """Begin again if this deployment is to, and none of its members has; tell whether this did it."""
         if self.config.again is None:
             return False
-        deployment, position = self.config.again
-        start = position.resolved(self.ports.clock.time())
-        before = self.ports.store.begin_again(deployment, start, shards)
+        deployment, positions = self.config.again
+        start = resolved_now(positions, self.ports.clock.time(), "start_again")
+        with _named("start_again"):
+            before = self.ports.store.begin_again(deployment, start, shards)
         if before is not None:
             self._life.began_again(deployment, before, start)
         return before is not None
@@ -584,3 +587,12 @@ class Consumer:
         if over:
             self.ports.coordinator.release(over)
             self._chore_due.set()
+
+
+@contextmanager
+def _named(setting: str) -> Iterator[None]:
+    """Say which setting the store refuses."""
+    try:
+        yield
+    except InvalidConfig as error:
+        raise InvalidConfig(f"{setting}: {error}") from error

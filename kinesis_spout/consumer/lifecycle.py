@@ -6,13 +6,26 @@ it is met, as warnings and errors.
 
 import logging
 from collections.abc import Collection, Iterable, Sequence
+from typing import Final
 
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.errors import KinesisSpoutError
-from kinesis_spout.life_lines import Pace, Reshards, named, of_stream, package_version, readable, shards
-from shard_state import Assignment, Halt, PendingCommit, Position, Shard
+from kinesis_spout.life_lines import (
+    Pace,
+    Reshards,
+    named,
+    of_stream,
+    package_version,
+    readable,
+    readable_start,
+    shards,
+)
+from shard_state import Assignment, Halt, PendingCommit, Position, Shard, StartPositions
 
 _log = logging.getLogger(__name__)
+
+_LONGEST_SHOWN: Final = 200
+"""Characters of a setting."""
 
 
 class Lifecycle:
@@ -46,7 +59,7 @@ class Lifecycle:
             self._door,
         )
 
-    def resolved(self, initial: str, wanted: Position, begun: Position) -> None:
+    def resolved(self, initial: str, wanted: StartPositions, begun: StartPositions) -> None:
         """Say where reading begins.
 
         Args:
@@ -58,22 +71,24 @@ class Lifecycle:
             _log.info(
                 "position: %s reads shards without stored progress from %s (initial_position %s)",
                 self._app,
-                readable(begun),
-                initial,
+                readable_start(begun),
+                initial[:_LONGEST_SHOWN],
             )
         else:
             _log.info(
-                "position: %s goes on from what is stored; it first began at %s", self._app, readable(begun)
+                "position: %s goes on from what is stored; it first began at %s",
+                self._app,
+                readable_start(begun),
             )
 
-    def began_again(self, deployment: str, before: Position, start: Position) -> None:
+    def began_again(self, deployment: str, before: StartPositions, start: StartPositions) -> None:
         """Say that the stored progress was given up, and where reading begins now."""
         _log.warning(
             "position: %s begins again at %s, for deployment %s; its stored progress, begun at %s, is given up",
             self._app,
-            readable(start),
+            readable_start(start),
             deployment,
-            readable(before),
+            readable_start(before),
         )
 
     def listed(self, listed: Iterable[Shard]) -> None:

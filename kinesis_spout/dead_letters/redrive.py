@@ -2,7 +2,8 @@
 
 Letters are put first and marked after, batch by batch. So a crash in between puts a batch twice (at least
 once, as everywhere), and none is marked that was not put. A record that was put back is a new record: it has
-a new sequence number, and its attempts start from nothing.
+a new sequence number, and its attempts start from nothing. Its partition key and explicit hash key are those of the
+old one, as far as Kinesis takes them.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -14,6 +15,7 @@ from kinesis_spout.dead_letters.kinesis_failures import as_dead_letter_errors
 from kinesis_spout.dead_letters.stored_form import RedrivenMark, mark_of
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.kinesis.patience import Patience
+from kinesis_spout.kinesis.write.hash_key_ranges import is_hash_key
 from kinesis_spout.kinesis.write.put_records import Entry, batches
 from kinesis_spout.kinesis.write.record_putter import put_all
 from kinesis_spout.ports import DeadLetterSink
@@ -122,4 +124,10 @@ def _put_and_mark(
 
 def _entry(letter: DeadLetter) -> Entry:
     # PutRecords demands a key. Where the record had none, its sequence number spreads as well as any.
-    return Entry(letter.partition_key or letter.sequence_number, letter.data)
+    key = letter.partition_key or letter.sequence_number
+    hash_key = letter.explicit_hash_key
+    if hash_key is not None and not is_hash_key(hash_key):
+        # An aggregated record may hold any text, and a row may have been refused for it. Kinesis would refuse the
+        # whole call.
+        hash_key = None
+    return Entry(key, letter.data, hash_key)

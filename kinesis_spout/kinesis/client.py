@@ -11,7 +11,7 @@ not a good JSON reply (errors, another content type) goes botocore's way.
 
 *Bodies are read in one piece*; see ``whole_body``.
 
-*GetRecords is called with little CPU*; see ``lean_calls``.
+*GetRecords and PutRecords are called with little CPU*; see ``lean_call``.
 
 *SubscribeToShard gives a socket*, not a parsed stream; see ``fan_out.subscribe_call``.
 """
@@ -30,9 +30,11 @@ from botocore.credentials import CredentialResolver
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.kinesis.assumed_role import AssumedRole
 from kinesis_spout.kinesis.errors import translated
+from kinesis_spout.kinesis.lean_call import is_good_json
 from kinesis_spout.kinesis.read.fan_out.subscribe_call import PushedSubscriptions
-from kinesis_spout.kinesis.read.lean_calls import RAW_BODY, LeanGetRecords, is_good_json
+from kinesis_spout.kinesis.read.lean_calls import RAW_BODY, LeanGetRecords
 from kinesis_spout.kinesis.read.whole_body import WholeBodySession
+from kinesis_spout.kinesis.write.lean_put import LeanPutRecords
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
@@ -74,7 +76,8 @@ class KinesisClientSettings:
         Spark reuses its Python workers, so the connections and the assumed role outlive a task.
 
         Raises:
-            InvalidConfig: no region is set anywhere, a profile does not exist, or the CA bundle is no PEM file.
+            InvalidConfig: no region is set anywhere, a profile does not exist, the CA bundle is no PEM file, or
+                the proxy would not be verified.
         """
         key = (os.getpid(), self)  # a forked child must not share its parent's sockets
         with _lock:
@@ -97,10 +100,12 @@ class KinesisClientSettings:
                     tcp_keepalive=True,
                 ),
             )
+        self._check_proxy(client.meta.endpoint_url)
         client.meta.events.register("before-parse.kinesis.GetRecords", _take_body)
         endpoint: Any = client._endpoint  # type: ignore[attr-defined]  # noqa: SLF001 - botocore offers no other way
         endpoint.http_session = WholeBodySession(endpoint.http_session)
         client.get_records = LeanGetRecords(client)  # type: ignore[method-assign]
+        client.put_records = LeanPutRecords(client)  # type: ignore[method-assign]
         PushedSubscriptions(client)
         return client
 
@@ -134,6 +139,17 @@ class KinesisClientSettings:
         assumed = self._core()
         assumed.register_component("credential_provider", CredentialResolver([role]))
         return boto3.Session(region_name=session.region_name, botocore_session=assumed)
+
+    def _check_proxy(self, endpoint_url: str) -> None:
+        """Refuse TLS to a proxy that is asked for plain HTTP: botocore shows it the password unverified."""
+        if self.proxy_url is None or not self.proxy_url.startswith("https:"):
+            return
+        for url in (endpoint_url, self.sts_endpoint_url or ""):
+            if url.startswith("http:"):
+                raise InvalidConfig(
+                    f"proxy_url: expected http:// for the endpoint {url}, which has no TLS, got https://: such a "
+                    "proxy would not be verified; take http:// for both, or https:// for the endpoint"
+                )
 
     def _core(self) -> botocore.session.Session:
         """Make a session that takes the settings' way to every service it asks, also for credentials."""

@@ -3,9 +3,12 @@
 Generated from `SpoutConfig`, which says what each means and allows: see ``tests/unit/settings/test_keywords.py``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict
+
+Positions: TypeAlias = str | float | datetime | Mapping[str, Any]
+"""A position for all shards, or for some by their ids: each is text, or a mapping as in JSON."""
 
 
 class SpoutSettings(TypedDict, total=False):
@@ -42,10 +45,10 @@ class SpoutSettings(TypedDict, total=False):
     aws_profile: str | None
     ca_bundle: str | None
     proxy_url: str | None
-    initial_position: str | float | datetime
-    start_again: str | float | datetime | None
+    initial_position: Positions
+    start_again: Positions | None
     deployment: str | None
-    until: str | float | datetime | None
+    until: Positions | None
     fail_on_data_loss: bool
     guarantee: Literal["at_least_once", "at_most_once", "none"]
     retry_limit: int | None

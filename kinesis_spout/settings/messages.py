@@ -17,7 +17,7 @@ Spell = Callable[[str, str | None], str | None]
 
 _LONGEST_SHOWN: Final = 160
 _MARKED: Final = re.compile(r"`([a-z][a-z0-9_]*)(?:=([^`]+))?`")
-_REFUSED: Final = re.compile(r"\A([a-z][a-z0-9_]*)(?=: expected )")
+_REFUSED: Final = re.compile(r"\A([a-z][a-z0-9_]*)(?=: (?:shardId-\S+: )?expected )")
 _NOTHING: Final = object()
 
 

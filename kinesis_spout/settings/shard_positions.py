@@ -1,28 +1,35 @@
 """Where a read begins and ends, shard by shard: the values, and how they are written.
 
-Both belong to ``format("kinesis")``; the end is also a spout's ``until``, which may be yet to come.
-It is one position for all shards (see ``positions``), or JSON that gives some shards theirs. An end is
-a position, too: the one where a later read would go on. What that read would give first is the first record that
-is *not* read: at a time or AT_SEQUENCE_NUMBER the record itself is left out, AFTER_SEQUENCE_NUMBER it is the last
-one read.
+Both belong to ``format("kinesis")``. The start is also a spout's ``initial_position`` and ``start_again``, and the
+end its ``until``, which may be yet to come; only these may lie inside an aggregated record.
+
+It is one position for all shards (see ``positions``), or JSON that gives some shards theirs. The others then start
+at TRIM_HORIZON, as the children do that are born later, and end at LATEST.
+
+An end is a position, too: the one where a later read would go on. What that read would give first is the first
+record that is *not* read: at a time or AT_SEQUENCE_NUMBER the record itself is left out, AFTER_SEQUENCE_NUMBER it
+is the last one read.
 """
 
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Self
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, TypeVar
 
 from kinesis_spout.clock import moment
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.settings.messages import NotAllowed
 from kinesis_spout.settings.positions import ALLOWED, parse_position, parse_position_of_all_shards, parse_time
-from kinesis_spout.settings.value_types import ValueType, plain_position
-from shard_state import Position, RunBounds
-from shard_state.position import PositionType
+from kinesis_spout.settings.value_types import ValueType
+from shard_state import Position, PositionType, RunBounds, ShardPositions, StartPositions
+
+P = TypeVar("P", bound=ShardPositions)
 
 _SHARD_ID: Final = re.compile(r"shardId-[a-zA-Z0-9_.-]{1,120}")
 _ALLOWED: Final = f'{ALLOWED}, or JSON such as {{"shardId-000000000000": "2026-01-31T12:00:00Z"}}'
+_SEQUENCE_NUMBER: Final = re.compile(r"[0-9]+(:[0-9]+)?")
 _ITERATOR_KEYS: Final = ("iteratorType", "iteratorPosition")
 
 MARGIN_SECONDS: Final = 5.0
@@ -30,54 +37,32 @@ MARGIN_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _ShardPositions:
-    default: Position
-    """Of shards that ``shards`` does not name."""
-    shards: Mapping[str, Position] = field(default_factory=dict, hash=False)
-
-    _option: ClassVar[str]
-    _latest: ClassVar[str]
-
-    def of_shard(self, shard_id: str) -> Position:
-        """Give the position of one shard."""
-        return self.shards.get(shard_id, self.default)
-
-    def resolved(self, now: float) -> Self:
-        """These positions with LATEST turned into the time ``now`` (seconds since the epoch).
-
-        Raises:
-            InvalidConfig: one is a time that is yet to come: the read would wait for it.
-        """
-        for position in (self.default, *self.shards.values()):
-            if position.timestamp is not None and position.timestamp > now + MARGIN_SECONDS:
-                raise InvalidConfig(
-                    f"option {self._option}: expected a time that is over, got {moment(position.timestamp)}, "
-                    f"which is yet to come: a read {self._latest} at the latest"
-                )
-        return type(self)(
-            default=self.default.resolved(now),
-            shards={shard_id: position.resolved(now) for shard_id, position in self.shards.items()},
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartPositions(_ShardPositions):
-    """From where each shard is read; children of the shards always start at their beginning."""
-
-    _option = "initialPosition"
-    _latest = "begins at latest"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndPositions(_ShardPositions):
+class EndPositions(ShardPositions):
     """Up to where each shard is read, never TRIM_HORIZON: the first record from there on is left out."""
-
-    _option = "endingPosition"
-    _latest = "ends at latest"
 
     def bounds(self, began_at: float) -> RunBounds:
         """These positions as the bounds of a run that began at ``began_at`` (seconds since the epoch)."""
         return RunBounds.of(self.default, self.shards, began_at=began_at, margin_seconds=MARGIN_SECONDS)
+
+
+def resolved_now(positions: P, now: float, called: str) -> P:
+    """Give positions with LATEST turned into the time ``now`` (seconds since the epoch).
+
+    Args:
+        positions: of a read.
+        now: when it begins.
+        called: how the door calls what gave them.
+
+    Raises:
+        InvalidConfig: one is a time that is yet to come: the read would wait for it.
+    """
+    for position in positions.every:
+        if position.timestamp is not None and position.timestamp > now + MARGIN_SECONDS:
+            raise InvalidConfig(
+                f"{called}: expected a time that is over (latest is now), got {moment(position.timestamp)}, "
+                "which is yet to come"
+            )
+    return positions.resolved(now)
 
 
 def rank(position: Position) -> tuple[int, bool]:
@@ -86,26 +71,22 @@ def rank(position: Position) -> tuple[int, bool]:
     return position.sequence_number.number, position.type is PositionType.AFTER_SEQUENCE_NUMBER
 
 
-def run_end(text: str) -> EndPositions:
-    """Read the end of a bounded run, the setting `until`.
+def run_start(text: str) -> StartPositions:
+    """Read the start of a spout; shards that JSON per shard does not name start at TRIM_HORIZON.
 
     Raises:
         InvalidConfig: it is none.
     """
-    try:
-        return _end(text)
-    except InvalidConfig as error:
-        raise InvalidConfig(f"until: {error}") from error
-
-
-def _start(text: str) -> StartPositions:
-    """Read a start; shards that JSON per shard does not name start at TRIM_HORIZON."""
     default, shards = _positions(text)
     return StartPositions(default=default or Position.trim_horizon(), shards=shards)
 
 
-def _end(text: str) -> EndPositions:
-    """Read an end; shards that JSON per shard does not name end at LATEST."""
+def run_end(text: str) -> EndPositions:
+    """Read the end of a bounded run, the setting `until`; shards that JSON per shard does not name end at LATEST.
+
+    Raises:
+        InvalidConfig: it is none.
+    """
     default, shards = _positions(text)
     for shard_id, position in {"": default or Position.latest(), **shards}.items():
         if position.type is PositionType.TRIM_HORIZON:
@@ -114,6 +95,27 @@ def _end(text: str) -> EndPositions:
                 "trim_horizon, which is before it"
             )
     return EndPositions(default=default or Position.latest(), shards=shards)
+
+
+def _start(text: str) -> StartPositions:
+    """Read the start of a read."""
+    return _whole(run_start(text))
+
+
+def _end(text: str) -> EndPositions:
+    """Read the end of a read."""
+    return _whole(run_end(text))
+
+
+def _whole(positions: P) -> P:
+    """Refuse a position inside an aggregated record: the offsets of a query lie between records of Kinesis."""
+    for shard_id, position in positions.shards.items():
+        number = position.sequence_number
+        if number is not None and not number.is_whole:
+            raise InvalidConfig(
+                f"{shard_id}: expected a whole sequence number, as in {number.kinesis}, got {str(number)!r}"
+            )
+    return positions
 
 
 def _positions(text: str) -> tuple[Position | None, dict[str, Position]]:
@@ -172,11 +174,7 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _one(value: Any) -> Position:
     """Read a position in JSON: a text, ``{"at_timestamp": …}`` or ``{"iteratorType": …}``."""
     if isinstance(value, str):
-        position = parse_position(value, _ALLOWED)
-        number = position.sequence_number
-        if number is not None and not number.is_whole:  # reads do not take aggregated records apart yet
-            raise NotAllowed(f"a whole sequence number, as in {number.kinesis}", value)
-        return position
+        return parse_position(value, _ALLOWED)
     if not isinstance(value, dict):
         raise InvalidConfig(f"expected a word or an object, got {json.dumps(value)[:160]}")
     keys = {key.lower(): key for key in value}
@@ -211,7 +209,7 @@ def _iterator(type_: Any, position: Any) -> Position:
         raise InvalidConfig(f"expected {expected} as the iteratorType, got {json.dumps(type_)[:160]}")
     if name.endswith("SEQUENCE_NUMBER"):
         # A JSON number of this size loses its digits in most programs.
-        if not isinstance(position, str) or not position.isdigit():
+        if not isinstance(position, str) or not _SEQUENCE_NUMBER.fullmatch(position):
             raise InvalidConfig(
                 f"expected a sequence number in quotes as the iteratorPosition, got {json.dumps(position)[:160]}"
             )
@@ -235,16 +233,38 @@ END: Final = _type(_end, f"latest, {_TIMES}")
 """Where a read ends."""
 
 
-def _check_run_end(text: str) -> None:
-    run_end(text)
+def _plain(value: Any) -> Any:
+    """Write positions that may be a date, a number or a mapping as text; anything else is given back."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return _json(value)
+    return repr(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value
 
 
-RUN_END: Final = ValueType(
-    annotation=str,
-    words=f"latest, {_TIMES}",
-    text_words=f"latest, {_TIMES}",
-    read=str,
-    check=_check_run_end,
-    plain=plain_position,
-)
-"""Where a run ends, kept as it was written; may be a date or a number."""
+def _json(value: Mapping[Any, Any]) -> str:
+    def other(part: object) -> Any:
+        if isinstance(part, datetime):
+            return part.isoformat()
+        if isinstance(part, Mapping):
+            return dict(part)
+        raise NotAllowed(got=value)
+
+    try:
+        return json.dumps(dict(value), default=other)
+    except (TypeError, ValueError, RecursionError) as error:  # a key that JSON does not have, or a circle
+        raise NotAllowed(got=value) from error
+
+
+def _as_written(read: Callable[[str], object], words: str) -> ValueType:
+    def check(text: str) -> None:
+        read(text)
+
+    return ValueType(annotation=str, words=words, text_words=words, read=str, check=check, plain=_plain)
+
+
+RUN_START: Final = _as_written(run_start, START.words)
+"""Where a spout begins, kept as it was written. May be a date, a number, or a mapping of positions by shard."""
+
+RUN_END: Final = _as_written(run_end, END.words)
+"""Where a run ends, kept as it was written. May be what a start may be."""

@@ -119,11 +119,13 @@ def _checked(option: Option, setting: Setting | None) -> Any:
     value = setting.value
     if option.allows_none and (value is None or (isinstance(value, str) and value.lower() == "none")):
         return None
+    called = f"{option.setting} (from {setting.source})" if setting.source else option.setting
     try:
         return option.type.of(value, strict=setting.strict)
     except NotAllowed as error:
-        called = f"{option.setting} (from {setting.source})" if setting.source else option.setting
         raise error.refusal(called, option.allowed, value, secret=option.secret) from error
+    except InvalidConfig as error:
+        raise InvalidConfig(f"{called}: {error}") from error
 
 
 def nearest(written: str) -> list[str]:

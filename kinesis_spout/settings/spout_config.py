@@ -14,14 +14,13 @@ from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.settings import rules
 from kinesis_spout.settings.keywords import SpoutSettings
 from kinesis_spout.settings.messages import NotAllowed, shown
-from kinesis_spout.settings.positions import parse_position_of_all_shards
-from kinesis_spout.settings.shard_positions import EndPositions, run_end
+from kinesis_spout.settings.shard_positions import EndPositions, run_end, run_start
 from kinesis_spout.settings.sources import checked, from_environment, from_keywords, from_toml_file
 from kinesis_spout.settings.streams import name_of, names_several, parts_of, region_of
 from kinesis_spout.settings.table import SETTINGS
 from kinesis_spout.settings.zookeeper import address
 from kinesis_spout.settings.zookeeper.access_rules import check_access
-from shard_state import Position, PositionType
+from shard_state import PositionType, StartPositions
 
 _OLDEST: Final = "trim_horizon"
 
@@ -157,6 +156,8 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def _check_streams(self) -> None:
         """Check each stream as if it were alone, and name all that are wrong in one error."""
         refused = []
+        if self.is_several:
+            refused += self._positions_of_one_stream()
         for part in self.streams:
             try:
                 alone = self if len(self.streams) == 1 else self.of_stream(part)
@@ -166,6 +167,20 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
                 refused.append(str(error))
         if refused:
             raise InvalidConfig("; ".join(dict.fromkeys(refused)))
+
+    def _positions_of_one_stream(self) -> list[str]:
+        """Name what gives shards positions, as several streams have shards of the same names."""
+        given = {
+            "initial_position": self.start.shards,
+            "start_again": self.again and self.again[1].shards,
+            "until": self.run_end and self.run_end.shards,
+        }
+        expected = "one position for all shards: those of several streams have the same names"
+        return [
+            str(IN_PYTHON.refusal(setting, expected, getattr(self, setting)))
+            for setting, shards in given.items()
+            if shards
+        ]
 
     def of_stream(self, stream: str, *, begins_at_its_start: bool = False) -> Self:
         """Give the settings for one of several streams: as if it were the only one.
@@ -178,10 +193,8 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         region = region_of(stream) or self.region
         initial, again = self.initial_position, self.start_again
         if begins_at_its_start:
-            initial = _OLDEST if self.start.type is PositionType.LATEST else initial
-            again = again and (
-                _OLDEST if parse_position_of_all_shards(again).type is PositionType.LATEST else again
-            )
+            initial = _or_oldest(initial)
+            again = again and _or_oldest(again)
         return msgspec.structs.replace(
             self, stream=stream, region=region, initial_position=initial, start_again=again
         )
@@ -229,16 +242,16 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return rules.fan_out_consumer(self.consumer_mode, self.consumer_name, self.app, IN_PYTHON)
 
     @property
-    def start(self) -> Position:
-        """The initial position as a position to read from; LATEST is not resolved here."""
-        return parse_position_of_all_shards(self.initial_position)
+    def start(self) -> StartPositions:
+        """The initial position, shard by shard; LATEST is not resolved here."""
+        return run_start(self.initial_position)
 
     @property
-    def again(self) -> tuple[str, Position] | None:
+    def again(self) -> tuple[str, StartPositions] | None:
         """The deployment that begins again, and where; LATEST is not resolved here. None if none is to."""
         if self.start_again is None or self.deployment is None:
             return None
-        return self.deployment, parse_position_of_all_shards(self.start_again)
+        return self.deployment, run_start(self.start_again)
 
     @property
     def run_end(self) -> EndPositions | None:
@@ -259,6 +272,10 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def dead_letters_url(self) -> str:
         """Where dead letters go: the URL or path that was set, or the default directory."""
         return self.dead_letters or f".kinesis-spout/{self.app}/{self.stream_name}/dead-letters"
+
+
+def _or_oldest(position: str) -> str:
+    return _OLDEST if run_start(position).default.type is PositionType.LATEST else position
 
 
 class InPython:

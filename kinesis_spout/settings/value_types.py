@@ -9,7 +9,6 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
@@ -19,7 +18,6 @@ import msgspec
 from msgspec import Meta
 
 from kinesis_spout.settings.messages import NotAllowed
-from kinesis_spout.settings.positions import ALLOWED, parse_position_of_all_shards
 
 KIB: Final = 1 << 10
 MIB: Final = 1 << 20
@@ -221,28 +219,6 @@ PROXY: Final = text(
     _check_proxy,
 )
 """The address of an HTTP proxy."""
-
-
-def _check_position(text: str) -> None:
-    parse_position_of_all_shards(text)
-
-
-def plain_position(value: Any) -> Any:
-    """Write a position that may be a date or a number as text; anything else is given back."""
-    if isinstance(value, datetime):
-        return value.isoformat()
-    return repr(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value
-
-
-POSITION: Final = ValueType(
-    annotation=str,
-    words=ALLOWED,
-    text_words=ALLOWED,
-    read=str,
-    check=_check_position,
-    plain=plain_position,
-)
-"""A position for all shards of a stream, kept as it was written; may be a date or a number."""
 
 
 def _number(

@@ -5,7 +5,8 @@ epoch and version in one step, and a write is conditional on the version that th
 
     zookeeper = InMemoryZooKeeper()
     one, two = zookeeper.process("one"), zookeeper.process("two")
-    one.store.open(created, Position.trim_horizon(), [Shard(shard_id="shardId-000000000000")])
+    start = StartPositions(default=Position.trim_horizon())
+    one.store.open(created, start, [Shard(shard_id="shardId-000000000000")])
     checkpoint = one.coordinator.acquire("shardId-000000000000", fresh)
     zookeeper.expire("one")             # as if "one" had slept for longer than its session
 """
@@ -27,9 +28,9 @@ from kinesis_spout.errors import (
 )
 from kinesis_spout.ports import Attachment, CheckpointWrite, CommitResult, is_same_creation
 from kinesis_spout.testing.group import InMemoryGroup
-from kinesis_spout.zookeeper.application import Application, progress_lost, refuse_latest
+from kinesis_spout.zookeeper.application import Application, check_named, progress_lost, refuse_latest
 from kinesis_spout.zookeeper.tree.chunks import ChunkLimits
-from shard_state import Checkpoint, Position, Shard
+from shard_state import Checkpoint, Shard, StartPositions
 from shard_state.checkpoint import next_ownership
 from shard_state.errors import InvalidCheckpoint
 
@@ -73,7 +74,7 @@ class InMemoryZooKeeper:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.begun: tuple[float, Position] | None = None
+        self.begun: tuple[float, StartPositions] | None = None
         self.deployments: tuple[str, ...] = ()
         """Those that began again."""
         self.shards: dict[str, _Node] = {}
@@ -400,7 +401,7 @@ class InMemoryCheckpointStore:
         self._attached: dict[str, int | None] = {}
         """The version of each attachment as it was read or written here."""
 
-    def open(self, stream_created: float, start: Position, shards: Collection[Shard]) -> Position:
+    def open(self, stream_created: float, start: StartPositions, shards: Collection[Shard]) -> StartPositions:
         """Begin, or check that what has begun is the right thing."""
         refuse_latest(start)
         zookeeper = self._zookeeper
@@ -418,16 +419,21 @@ class InMemoryCheckpointStore:
             for shard_id in zookeeper.shards:
                 if zookeeper.decode(shard_id).epoch != 0:
                     raise CheckpointUnreadable(f"the mark is missing although {shard_id} has been owned")
+            check_named(start, shards)
             for shard_id in zookeeper.shards.keys() - {shard.shard_id for shard in shards}:
                 del zookeeper.shards[shard_id]
             zookeeper.empty_attached()
             for shard in shards:
-                zookeeper.put(shard.shard_id, Checkpoint(start=start, parents=shard.parents).encode())
+                position = start.of_shard(shard.shard_id)
+                fresh = Checkpoint.beginning_at(position, parents=shard.parents)
+                zookeeper.put(shard.shard_id, fresh.encode())
             zookeeper.begun = (stream_created, start)
             self._coordinator.mark = zookeeper.mark()
             return start
 
-    def begin_again(self, deployment: str, start: Position, shards: Collection[Shard]) -> Position | None:
+    def begin_again(
+        self, deployment: str, start: StartPositions, shards: Collection[Shard]
+    ) -> StartPositions | None:
         """Begin again, once for each deployment."""
         zookeeper = self._zookeeper
         with zookeeper.lock:
@@ -435,6 +441,7 @@ class InMemoryCheckpointStore:
             assert mark is not None, "open comes first"
             refuse_latest(start)
             if deployment not in mark.deployments:
+                check_named(start, shards)
                 zookeeper.next_fault()
                 zookeeper.refuse_while_alive()
                 epochs = {shard.shard_id: self._next_epoch(shard.shard_id) for shard in shards}
@@ -442,7 +449,9 @@ class InMemoryCheckpointStore:
                     del zookeeper.shards[shard_id]
                 zookeeper.empty_attached()
                 for shard in shards:
-                    fresh = Checkpoint(start=start, parents=shard.parents, epoch=epochs[shard.shard_id])
+                    fresh = Checkpoint.beginning_at(
+                        start.of_shard(shard.shard_id), parents=shard.parents, epoch=epochs[shard.shard_id]
+                    )
                     zookeeper.put(shard.shard_id, fresh.encode())
                 zookeeper.begun = (mark.stream_created, start)
                 zookeeper.deployments = mark.begins_again(deployment, start).deployments

@@ -3,20 +3,27 @@
 It is written last when an application starts for the first time. So its presence says that every shard of the
 first start has its checkpoint, and that LATEST was resolved (invariant 9). It is written again only when a
 deployment begins again; it names those that did, so that each does it once.
+
+Version 2 is for a start at which some shards have positions of their own. Older releases refuse it, because they
+would begin these shards at the wrong place. Any other start is stored as version 1, which they read.
 """
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kinesis_spout.errors import CheckpointUnreadable, InvalidConfig, ProgressLost, StreamRecreated
 from kinesis_spout.ports import is_same_creation
-from shard_state import Position, PositionType
+from shard_state import PositionType, Shard, StartPositions
 
-VERSION: Final = 1
+VERSION: Final = 2
 
 MAX_DEPLOYMENTS: Final = 50
 """So many of those that began again are remembered, the newest."""
+
+MAX_NAMED_SHARDS: Final = 2_000
+"""So many shards may have positions of their own: they fit a node, however long their names and numbers are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,14 +32,14 @@ class Application:
 
     stream_created: float
     """Seconds since the epoch."""
-    start: Position
-    """The start position in force: the resolved one of the first start, or of the last that began again."""
+    start: StartPositions
+    """The start in force: the resolved one of the first start, or of the last that began again."""
     deployments: tuple[str, ...] = ()
     """Which deployments began again, the newest last."""
     begun: bool = True
     """Unset while the checkpoints of a deployment that begins again are written."""
 
-    def begins_again(self, deployment: str, start: Position) -> "Application":
+    def begins_again(self, deployment: str, start: StartPositions) -> "Application":
         """Give what is stored first when a deployment begins again."""
         deployments = (*self.deployments, deployment)[-MAX_DEPLOYMENTS:]
         return replace(self, start=start, deployments=deployments, begun=False)
@@ -40,10 +47,12 @@ class Application:
     def encode(self) -> bytes:
         """Give the stored form."""
         document: dict[str, Any] = {
-            "version": VERSION,
+            "version": VERSION if self.start.shards else 1,
             "stream_created": self.stream_created,
-            "start": self.start.as_document(),
+            "start": self.start.default.as_document(),
         }
+        if self.start.shards:
+            document["shards"] = self.start.shards_as_document()
         if self.deployments:
             document["deployments"] = self.deployments
         document["begun"] = self.begun
@@ -59,20 +68,20 @@ class Application:
         try:
             document = json.loads(stored)
             deployments, begun = document.get("deployments", []), document["begun"]
-            if document["version"] != VERSION or not (begun is True or (begun is False and deployments)):
+            if not _is_known(document) or not (begun is True or (begun is False and deployments)):
                 raise CheckpointUnreadable(
-                    f"{path}: expected the mark of a begun application, version {VERSION}, got {stored[:200]!r}: "
-                    "if a newer kinesis-spout wrote it, upgrade this one"
+                    f"{path}: expected the mark of a begun application, version {VERSION} at most, got "
+                    f"{stored[:200]!r}: if a newer kinesis-spout wrote it, upgrade this one"
                 )
             return cls(
                 stream_created=float(document["stream_created"]),
-                start=Position.from_document(document["start"]),
+                start=StartPositions.from_documents(document["start"], document.get("shards", {})),
                 deployments=_names(deployments),
                 begun=begun,
             )
         except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
             raise CheckpointUnreadable(
-                f"{path}: expected the mark of a begun application (JSON, version {VERSION}), "
+                f"{path}: expected the mark of a begun application (JSON, version {VERSION} or 1), "
                 f"got {stored[:200]!r}: {error!r}"
             ) from error
 
@@ -96,14 +105,42 @@ def _names(stored: object) -> tuple[str, ...]:
     return tuple(stored)
 
 
-def refuse_latest(start: Position) -> None:
+def _is_known(document: dict[str, Any]) -> bool:
+    """Tell whether the version is known, and has positions of shards if it is the one for these."""
+    version = document["version"]
+    return type(version) is int and version == (VERSION if document.get("shards") else 1)
+
+
+def refuse_latest(start: StartPositions) -> None:
     """Make sure that a start is resolved before it is stored (invariant 9).
 
     Raises:
-        InvalidConfig: it is LATEST.
+        InvalidConfig: it is LATEST, of all shards or of one.
     """
-    if start.type is PositionType.LATEST:
+    if any(position.type is PositionType.LATEST for position in start.every):
         raise InvalidConfig(f"start={start}: expected a resolved position; resolve LATEST to a time first")
+
+
+def check_named(start: StartPositions, shards: Collection[Shard]) -> None:
+    """Make sure that the shards that a start names are those of the stream, and not too many to be stored.
+
+    Called when an application begins, and only then: a shard may be gone at a later start, where nothing begins.
+
+    Raises:
+        InvalidConfig: names the shards that are not there, and those that are.
+    """
+    if len(start.shards) > MAX_NAMED_SHARDS:
+        raise InvalidConfig(
+            f"expected positions of {MAX_NAMED_SHARDS:,} shards at most, as one node of ZooKeeper takes them, got "
+            f"{len(start.shards):,}; give the others theirs with `kinesis-spout checkpoints reset`"
+        )
+    known = {shard.shard_id for shard in shards}
+    unknown = sorted(start.shards.keys() - known)
+    if unknown:
+        raise InvalidConfig(
+            f"expected shards that the stream has ({', '.join(sorted(known))}), got {', '.join(unknown)}; of a "
+            "shard that retention took nothing is left to read: leave it out"
+        )
 
 
 def progress_lost(path: str, expected: bytes, found: bytes | None) -> ProgressLost:
@@ -122,7 +159,7 @@ def progress_lost(path: str, expected: bytes, found: bytes | None) -> ProgressLo
         else "nothing"
     )
     return ProgressLost(
-        f"{path}: expected the mark of this running application, {expected.decode(errors='replace')}, found "
+        f"{path}: expected the mark of this running application, {expected[:200].decode(errors='replace')}, found "
         f"{what}: ZooKeeper has lost its data, or somebody removed the progress (and began anew). This consumer "
         "ends, because to go on would skip or repeat records unnoticed. Restore ZooKeeper's data, then start it "
         "again. Without a restore the next start begins at `initial_position`: choose that first"

@@ -50,8 +50,8 @@ class Beginning:
         if application.begun:
             self._refuse_owned(stored)
         encoded = {
-            self._paths.shard(check_name("shard_id", shard.shard_id)): Checkpoint(
-                start=application.start,
+            self._paths.shard(check_name("shard_id", shard.shard_id)): Checkpoint.beginning_at(
+                application.start.of_shard(shard.shard_id),
                 parents=shard.parents,
                 epoch=0 if application.begun else next_epoch(stored.get(shard.shard_id)),
             ).encode()

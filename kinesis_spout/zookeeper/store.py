@@ -21,7 +21,7 @@ from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotE
 from kinesis_spout.errors import ConsumerAlive, StoreUnavailable
 from kinesis_spout.ports import Attachment, CheckpointWrite, CommitResult
 from kinesis_spout.zookeeper.administration import Administration
-from kinesis_spout.zookeeper.application import Application, progress_lost, refuse_latest
+from kinesis_spout.zookeeper.application import Application, check_named, progress_lost, refuse_latest
 from kinesis_spout.zookeeper.attachments import Attachments
 from kinesis_spout.zookeeper.beginning import Beginning
 from kinesis_spout.zookeeper.ownerships import Ownership, Ownerships
@@ -31,7 +31,7 @@ from kinesis_spout.zookeeper.tree.layout import make_layout
 from kinesis_spout.zookeeper.tree.nodes import Nodes
 from kinesis_spout.zookeeper.tree.paths import Paths
 from kinesis_spout.zookeeper.whole_commit import WholeCommit
-from shard_state import Checkpoint, Position, Shard
+from shard_state import Checkpoint, Shard, StartPositions
 
 _PAUSE_SECONDS = 0.05
 """Before looking again at something that another process is just changing."""
@@ -72,7 +72,7 @@ class ZooKeeperCheckpointStore:
 
     # -- beginning
 
-    def open(self, stream_created: float, start: Position, shards: Collection[Shard]) -> Position:
+    def open(self, stream_created: float, start: StartPositions, shards: Collection[Shard]) -> StartPositions:
         """Make the application's place on its first start, or check that it is the right one (see the port)."""
         refuse_latest(start)
         deadline = self._session.deadline()
@@ -87,6 +87,8 @@ class ZooKeeperCheckpointStore:
                 if application.begun:
                     self._mark = data
                     return application.start
+            else:
+                check_named(start, shards)
             try:
                 self._beginning.write(application, shards, stat.version)
             except (BadVersionError, NodeExistsError, NoNodeError) as error:
@@ -96,7 +98,9 @@ class ZooKeeperCheckpointStore:
                     ) from error
                 self._session.clock.sleep(_PAUSE_SECONDS)
 
-    def begin_again(self, deployment: str, start: Position, shards: Collection[Shard]) -> Position | None:
+    def begin_again(
+        self, deployment: str, start: StartPositions, shards: Collection[Shard]
+    ) -> StartPositions | None:
         """Begin again at ``start``, once for each deployment (see the port)."""
         refuse_latest(start)
         deadline = self._session.deadline()
@@ -107,6 +111,7 @@ class ZooKeeperCheckpointStore:
             if deployment in mark.deployments:
                 self.open(mark.stream_created, start, shards)
                 return None
+            check_named(start, shards)
             try:
                 self._beginning.claim_again(mark.begins_again(deployment, start), stat.version)
             except (BadVersionError, NoNodeError):

@@ -16,18 +16,19 @@ from examples.demo.processes.endpoint import bypass_proxies
 from kinesis_spout.consumer.open_ports import client_settings
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.settings import SpoutConfig
-from tests.aws import doors, limits, reading, resharding
+from tests.aws import doors, fan_out, limits, reading, resharding
 from tests.aws.account import COST, Ending, NoAccount, check_credentials, ended_by_signals, own_stream
 from tests.aws.check import ENGINES, Check
 from tests.aws.scene import Scene
 
-# Fan-out's checks are a module of their own, and go before resharding.
 CHECKS: Final[tuple[Check, ...]] = (
     *reading.CHECKS,
+    *fan_out.CHECKS,
     *limits.CHECKS,
     *doors.CHECKS,
     *resharding.CHECKS,
     *doors.AFTER_RESHARDING,
+    *fan_out.AFTER_RESHARDING,
 )
 _OPTIONS: Final = {
     "region": "region",

@@ -22,10 +22,13 @@ TAGS: Final = {"made-by": "kinesis-spout make test-aws", "remove": "whenever nob
 SHARDS_IN_ALL: Final = 4
 """One, two after its split, one after their merge; each is billed for an hour that was begun."""
 _USD_PER_SHARD_HOUR: Final = 0.015
+_USD_PER_CONSUMER_SHARD_HOUR: Final = 0.015
+_USD: Final = SHARDS_IN_ALL * (_USD_PER_SHARD_HOUR + _USD_PER_CONSUMER_SHARD_HOUR)
 COST: Final = (
-    f"It costs about {SHARDS_IN_ALL * _USD_PER_SHARD_HOUR:.2f} USD by the list price of us-east-1: up to "
-    f"{SHARDS_IN_ALL} shards, {_USD_PER_SHARD_HOUR} USD an hour each; what is put costs less than 0.01. Other "
-    "regions cost up to twice as much. A stream that stays goes on costing 0.36 USD a day and shard."
+    f"It costs about {_USD:.2f} USD by the list price of us-east-1: up to {SHARDS_IN_ALL} shards, "
+    f"{_USD_PER_SHARD_HOUR} USD an hour each, and a consumer for fan-out, {_USD_PER_CONSUMER_SHARD_HOUR} USD an "
+    "hour and shard; what is put and pushed costs less than 0.01. Other regions cost up to twice as much. A "
+    "stream that stays goes on costing 0.36 USD a day and shard."
 )
 
 

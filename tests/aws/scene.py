@@ -13,6 +13,7 @@ from kinesis_spout.kinesis import KinesisClientSettings, KinesisShardLister, Pol
 from kinesis_spout.kinesis.patience import Patience
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.kinesis.write.record_putter import put_all
+from kinesis_spout.ports import ShardGetter
 from shard_state import Position
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class Scene:
             **{"stream": self.stream, **more},
         )
 
-    def read_until(self, getter: PollingShardGetter, *wanted: bytes) -> "list[Record]":
+    def read_until(self, getter: ShardGetter, *wanted: bytes) -> "list[Record]":
         """Read forward until these records came, in whatever order."""
         missing = set(wanted)
         records: list[Record] = []

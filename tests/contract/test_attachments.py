@@ -10,13 +10,13 @@ from kinesis_spout.ports import Attachment, CheckpointWrite, CommitResult
 from kinesis_spout.testing import InMemoryZooKeeper, StoreFault
 from kinesis_spout.zookeeper import ChunkLimits
 from shard_state import Checkpoint, Position, SequenceNumber
-from tests.shards import shards_named
+from tests.shards import everywhere, shards_named
 from tests.zookeeper_places import Place, Process, RealPlace
 from tests.zookeeper_server import wait_until
 
 CREATED = 1_700_000_000.123
-START = Position.at_timestamp(1_700_000_100.5)
-FRESH = Checkpoint(start=START, parents=())
+START = everywhere(Position.at_timestamp(1_700_000_100.5))
+FRESH = Checkpoint(start=START.default, parents=())
 A, B = "shardId-000000000000", "shardId-000000000001"
 NAME = "orders-per-customer"
 
@@ -287,7 +287,7 @@ def test_a_deployment_that_begins_again_removes_attachments(place: Place) -> Non
     process.close()
     again = place.process("again")
     again.store.open(CREATED, START, shards_named(A, B))
-    assert again.store.begin_again("v2", Position.trim_horizon(), shards_named(A, B)) == START
+    assert again.store.begin_again("v2", everywhere(Position.trim_horizon()), shards_named(A, B)) == START
     assert again.store.attached(NAME) is None
     checkpoint = acquired(again, A)
     assert again.store.commit([at(A, checkpoint, 1)], state(b"anew")).attached

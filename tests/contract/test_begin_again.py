@@ -8,12 +8,12 @@ from kinesis_spout.errors import ConsumerAlive, InvalidConfig, ProgressLost
 from kinesis_spout.ports import CheckpointWrite
 from kinesis_spout.zookeeper import Application
 from shard_state import Checkpoint, Position, SequenceNumber, Shard
-from tests.shards import shards_named
+from tests.shards import everywhere, shards_named
 from tests.zookeeper_places import Place, Process, RealPlace
 
 CREATED = 1_700_000_000.123
-START = Position.at_timestamp(1_700_000_100.5)
-AGAIN = Position.at_timestamp(1_700_000_999.25)
+START = everywhere(Position.at_timestamp(1_700_000_100.5))
+AGAIN = everywhere(Position.at_timestamp(1_700_000_999.25))
 A, B, C = "shardId-000000000000", "shardId-000000000001", "shardId-000000000002"
 
 
@@ -22,9 +22,9 @@ def ran(place: Place, member: str = "old") -> Process:
     process: Process = place.process(member)
     process.store.open(CREATED, START, shards_named(A, B))
     process.coordinator.join()
-    checkpoint = process.coordinator.acquire(A, Checkpoint(start=START, parents=()))
+    checkpoint = process.coordinator.acquire(A, Checkpoint(start=START.default, parents=()))
     assert checkpoint is not None
-    progress = Checkpoint(start=START, base=SequenceNumber(7), epoch=checkpoint.epoch)
+    progress = Checkpoint(start=START.default, base=SequenceNumber(7), epoch=checkpoint.epoch)
     assert process.store.commit([CheckpointWrite(shard_id=A, checkpoint=progress)]).committed == {A}
     process.close()
     return process
@@ -44,23 +44,23 @@ def test_every_shard_begins_at_the_new_start_under_a_higher_epoch(place: Place) 
     assert process.store.begin_again("v2", AGAIN, shards) == START
     stored = process.store.load()
     assert stored == {
-        A: Checkpoint(start=AGAIN, parents=(), epoch=before[A] + 1),
-        C: Checkpoint(start=AGAIN, parents=(A,), epoch=1),
+        A: Checkpoint(start=AGAIN.default, parents=(), epoch=before[A] + 1),
+        C: Checkpoint(start=AGAIN.default, parents=(A,), epoch=1),
     }
     process.coordinator.join()
-    owned = process.coordinator.acquire(A, Checkpoint(start=AGAIN, parents=()))
+    owned = process.coordinator.acquire(A, Checkpoint(start=AGAIN.default, parents=()))
     assert owned is not None
-    assert (owned.start, owned.epoch) == (AGAIN, before[A] + 2)
+    assert (owned.start, owned.epoch) == (AGAIN.default, before[A] + 2)
 
 
 def test_it_is_done_once_for_each_deployment(place: Place) -> None:
     ran(place)
     assert opened(place, "one").store.begin_again("v2", AGAIN, shards_named(A)) == START
     restarted = opened(place, "two")
-    assert restarted.store.begin_again("v2", Position.trim_horizon(), shards_named(A, B)) is None
-    assert restarted.store.load()[A].start == AGAIN
+    assert restarted.store.begin_again("v2", everywhere(Position.trim_horizon()), shards_named(A, B)) is None
+    assert restarted.store.load()[A].start == AGAIN.default
     later = opened(place, "three").store
-    assert later.begin_again("v3", Position.trim_horizon(), shards_named(A)) == AGAIN
+    assert later.begin_again("v3", everywhere(Position.trim_horizon()), shards_named(A)) == AGAIN
     assert later.begin_again("v2", AGAIN, shards_named(A)) is None, "also when an older one is deployed anew"
 
 
@@ -73,7 +73,7 @@ def test_of_several_members_that_start_together_one_does_it(place: Place) -> Non
         )
     assert sorted(map(str, done)) == sorted(map(str, [START, None, None, None, None]))
     for process in processes:
-        assert {checkpoint.start for checkpoint in process.store.load().values()} == {AGAIN}
+        assert {checkpoint.start for checkpoint in process.store.load().values()} == {AGAIN.default}
 
 
 def test_it_is_refused_while_a_member_of_another_deployment_lives(place: Place) -> None:
@@ -85,7 +85,7 @@ def test_it_is_refused_while_a_member_of_another_deployment_lives(place: Place) 
     new.store.open(CREATED, START, shards_named(A))
     with pytest.raises(ConsumerAlive, match="old"):
         new.store.begin_again("v2", AGAIN, shards_named(A))
-    assert old.store.load() == {A: Checkpoint(start=START, parents=())}
+    assert old.store.load() == {A: Checkpoint(start=START.default, parents=())}
     old.close()
     assert new.store.begin_again("v2", AGAIN, shards_named(A)) == START
 
@@ -110,7 +110,7 @@ def test_an_unresolved_latest_is_refused_and_nothing_changes(place: Place) -> No
     ran(place)
     process = opened(place, "new")
     with pytest.raises(InvalidConfig, match="LATEST"):
-        process.store.begin_again("v2", Position.latest(), shards_named(A))
+        process.store.begin_again("v2", everywhere(Position.latest()), shards_named(A))
     assert process.store.begin_again("v2", AGAIN, shards_named(A)) == START
 
 
@@ -136,7 +136,7 @@ def test_a_crash_in_between_is_made_good_by_whoever_opens_next(
     real_place.client.set(real_place.paths.base, pending.encode())
     process = real_place.process("next")
     assert process.store.open(CREATED, START, shards_named(A, B)) == AGAIN
-    assert {checkpoint.start for checkpoint in process.store.load().values()} == {AGAIN}
+    assert {checkpoint.start for checkpoint in process.store.load().values()} == {AGAIN.default}
     if opens_with is not None:
         done = process.store.begin_again(opens_with, START, shards_named(A))
         assert done == {"v2": None, "v3": AGAIN}[opens_with]

@@ -16,13 +16,13 @@ from kinesis_spout.ports import CheckpointWrite, CommitResult
 from kinesis_spout.testing import InMemoryZooKeeper, StoreFault
 from kinesis_spout.zookeeper import ChunkLimits
 from shard_state import SHARD_END, Checkpoint, Position, SequenceNumber, Shard
-from tests.shards import shards_named
+from tests.shards import everywhere, shards_named
 from tests.zookeeper_places import Place, Process, RealPlace
 from tests.zookeeper_server import wait_until
 
 CREATED = 1_700_000_000.123
-START = Position.at_timestamp(1_700_000_100.5)
-FRESH = Checkpoint(start=START, parents=())
+START = everywhere(Position.at_timestamp(1_700_000_100.5))
+FRESH = Checkpoint(start=START.default, parents=())
 A, B, C = "shardId-000000000000", "shardId-000000000001", "shardId-000000000002"
 
 
@@ -73,27 +73,27 @@ def test_nothing_is_stored_before_the_first_start(place: Place) -> None:
 def test_a_later_start_keeps_the_first_position_and_adds_no_shards(place: Place) -> None:
     begun(place, A)
     later = place.process("two")
-    assert later.store.open(CREATED, Position.trim_horizon(), shards_named(A, B)) == START
+    assert later.store.open(CREATED, everywhere(Position.trim_horizon()), shards_named(A, B)) == START
     assert later.store.load() == {A: FRESH}
 
 
 def test_a_later_start_may_still_say_a_time_that_once_was_latest(place: Place) -> None:
     """LATEST is resolved by the caller at each start; the first resolution stays in force (invariant 9)."""
     begun(place, A)
-    again = Position.latest().resolved(now=1_800_000_000.0)
+    again = everywhere(Position.latest().resolved(now=1_800_000_000.0))
     assert place.process("two").store.open(CREATED, again, shards_named(A)) == START
 
 
 def test_several_first_starts_at_once_agree_on_one_start(place: Place) -> None:
     """Whoever comes last before the mark wins, with all its shards."""
-    starts = [Position.at_timestamp(float(number)) for number in range(1, 7)]
+    starts = [everywhere(Position.at_timestamp(float(number))) for number in range(1, 7)]
     processes = [place.process(f"member-{start}") for start in starts]
     with ThreadPoolExecutor(len(starts)) as pool:
         openings = [
             pool.submit(process.store.open, CREATED, start, shards_named(A, B))
             for process, start in zip(processes, starts, strict=True)
         ]
-        results = {opening.result() for opening in openings}
+        results = {opening.result().default for opening in openings}
     assert len(results) == 1
     assert {checkpoint.start for checkpoint in processes[0].store.load().values()} == results
 
@@ -102,12 +102,12 @@ def test_several_first_starts_at_once_agree_on_one_start(place: Place) -> None:
 def test_who_begins_late_changes_nothing_of_what_another_has_begun(real_place: RealPlace) -> None:
     """It claimed the beginning, was slow, and another claimed it after that and was quick."""
     slow, quick = real_place.process("slow"), real_place.process("quick")
-    other_start = Position.trim_horizon()
+    other_start = everywhere(Position.trim_horizon())
     real_place.proxy(slow).before_next_transaction(
         lambda: quick.store.open(CREATED, other_start, shards_named(A))
     )
     assert slow.store.open(CREATED, START, shards_named(B)) == other_start
-    assert slow.store.load() == {A: Checkpoint(start=other_start, parents=())}
+    assert slow.store.load() == {A: Checkpoint(start=other_start.default, parents=())}
 
 
 def test_progress_that_is_gone_is_an_error_and_not_nothing(place: Place) -> None:
@@ -123,23 +123,25 @@ def test_progress_that_is_gone_is_an_error_and_not_nothing(place: Place) -> None
 def test_progress_that_is_gone_is_an_error_also_where_another_has_begun_anew(place: Place) -> None:
     process = begun(place)
     place.lose_data()
-    place.process("two").store.open(CREATED, Position.at_timestamp(1_700_000_999.0), shards_named(A, B))
+    place.process("two").store.open(
+        CREATED, everywhere(Position.at_timestamp(1_700_000_999.0)), shards_named(A, B)
+    )
     with pytest.raises(ProgressLost, match=r"found .*1700000999"):
         process.store.load()
 
 
 def test_an_unresolved_latest_is_refused(place: Place) -> None:
     with pytest.raises(InvalidConfig, match="LATEST"):
-        place.process("one").store.open(CREATED, Position.latest(), shards_named(A))
+        place.process("one").store.open(CREATED, everywhere(Position.latest()), shards_named(A))
 
 
 def test_a_crash_between_the_shards_and_the_mark_repeats_the_whole(place: Place) -> None:
     begun(place, A, B)
     place.forget_begun()
-    other_start = Position.trim_horizon()
+    other_start = everywhere(Position.trim_horizon())
     again = place.process("two")
     assert again.store.open(CREATED, other_start, shards_named(B, C)) == other_start
-    assert again.store.load() == dict.fromkeys((B, C), Checkpoint(start=other_start, parents=()))
+    assert again.store.load() == dict.fromkeys((B, C), Checkpoint(start=other_start.default, parents=()))
 
 
 def test_a_lost_mark_over_progress_is_an_error_and_no_fresh_start(place: Place) -> None:
@@ -176,7 +178,7 @@ def test_an_unreadable_checkpoint_is_an_error_that_names_the_shard(place: Place)
 def test_what_is_committed_is_loaded_with_its_holes_and_attempts(place: Place) -> None:
     process = begun(place, A)
     full = Checkpoint(
-        start=START,
+        start=START.default,
         base=SequenceNumber(10**40, 3),
         holes=((SequenceNumber(10**40 + 5), SequenceNumber(10**40 + 9)),),
         anchor=SequenceNumber(10**40, 4),
@@ -213,7 +215,7 @@ def test_an_empty_commit_is_no_error(place: Place) -> None:
 def test_the_end_of_a_shard_is_stored(place: Place) -> None:
     process = begun(place, A)
     epoch = acquired(process, A).epoch
-    process.store.commit([write(A, Checkpoint(start=START, base=SHARD_END, epoch=epoch))])
+    process.store.commit([write(A, Checkpoint(start=START.default, base=SHARD_END, epoch=epoch))])
     assert process.store.load()[A].is_shard_end
 
 
@@ -446,7 +448,9 @@ def test_commits_larger_than_one_request_take_effect(real_place: RealPlace) -> N
     holes = tuple(zip(far_apart[::2], far_apart[1::2], strict=True))
     owned = {shard_id: acquired(process, shard_id) for shard_id in shard_ids}
     checkpoints = {
-        shard_id: Checkpoint(start=START, base=SequenceNumber(1), holes=holes, epoch=owned[shard_id].epoch)
+        shard_id: Checkpoint(
+            start=START.default, base=SequenceNumber(1), holes=holes, epoch=owned[shard_id].epoch
+        )
         for shard_id in shard_ids
     }
     assert len(checkpoints[shard_ids[0]].encode()) > 190_000
@@ -488,7 +492,7 @@ def test_a_reset_replaces_what_cannot_be_read(place: Place) -> None:
     operator = place.process("operator")
     operator.store.reset({A: FRESH})
     assert operator.store.load()[A].epoch > epoch
-    assert operator.store.load()[A].start == START
+    assert operator.store.load()[A].start == START.default
 
 
 def test_a_zombie_of_before_a_reset_is_fenced(place: Place) -> None:

@@ -9,7 +9,7 @@ from kinesis_spout.errors import ProgressLost
 from kinesis_spout.ports import CheckpointWrite
 from kinesis_spout.zookeeper import ZooKeeperBackend
 from shard_state import Checkpoint, Position, SequenceNumber
-from tests.shards import shards_named
+from tests.shards import everywhere, shards_named
 from tests.zookeeper_places import Place, Process, RealPlace
 from tests.zookeeper_server import SESSION_TIMEOUT_SECONDS, wait_until
 
@@ -20,14 +20,14 @@ A, B = "shardId-000000000000", "shardId-000000000001"
 
 def begun(place: Place, member: str = "one") -> Process:
     process: Process = place.process(member)
-    process.store.open(CREATED, FRESH.start, shards_named(A))
+    process.store.open(CREATED, everywhere(FRESH.start), shards_named(A))
     process.coordinator.join()
     return process
 
 
 def really_begun(place: RealPlace, member: str = "one") -> ZooKeeperBackend:
     backend = place.process(member)
-    backend.store.open(CREATED, FRESH.start, shards_named(A))
+    backend.store.open(CREATED, everywhere(FRESH.start), shards_named(A))
     backend.coordinator.join()
     return backend
 
@@ -71,7 +71,7 @@ def test_what_is_stored_without_parents_gets_those_that_the_owner_knows(place: P
 
 def test_an_owner_is_a_member_even_if_it_never_joined(place: Place) -> None:
     process = place.process("one")
-    process.store.open(CREATED, FRESH.start, shards_named(A))
+    process.store.open(CREATED, everywhere(FRESH.start), shards_named(A))
     assert epoch_of(process, A) == 1
     assert process.coordinator.members() == ["one"]
 
@@ -251,7 +251,7 @@ def test_a_silent_connection_loses_its_shards_by_our_own_clock(real_place: RealP
     """kazoo reports LOST only after reconnecting; until then the session's life is counted here."""
     clock = FastClock()
     process = real_place.process("one", clock=clock)
-    process.store.open(CREATED, FRESH.start, shards_named(A))
+    process.store.open(CREATED, everywhere(FRESH.start), shards_named(A))
     epoch_of(process, A)
     real_place.proxy(process).close_door()
     wait_until(lambda: process.session.session_id is None, "the cut is noticed")
@@ -289,7 +289,7 @@ def test_a_deleted_owner_node_is_noticed_after_a_short_cut_too(real_place: RealP
 def test_nothing_is_acquired_of_what_another_began_anew_after_a_loss(real_place: RealPlace) -> None:
     one, two = really_begun(real_place), real_place.process("two")
     real_place.lose_data()
-    two.store.open(CREATED, Position.at_timestamp(1_700_000_999.0), shards_named(A))
+    two.store.open(CREATED, everywhere(Position.at_timestamp(1_700_000_999.0)), shards_named(A))
     real_place.expire(one)
     wait_until(lambda: two.coordinator.members() == ["one"], "it is registered by its new session")
     with pytest.raises(ProgressLost):

@@ -8,13 +8,13 @@ from kinesis_spout.cli.stored_progress import OperatorStore
 from kinesis_spout.errors import CheckpointUnreadable, ConsumerAlive, StoreError
 from kinesis_spout.zookeeper import ChunkLimits
 from shard_state import Assignment, Checkpoint, Position
-from tests.shards import shards_named
+from tests.shards import everywhere, shards_named
 from tests.zookeeper_places import Place, RealPlace
 from tests.zookeeper_server import wait_until
 
 CREATED = 1_700_000_000.123
-START = Position.trim_horizon()
-FRESH = Checkpoint(start=START, parents=())
+START = everywhere(Position.trim_horizon())
+FRESH = Checkpoint(start=START.default, parents=())
 A, B, C = "shardId-000000000000", "shardId-000000000001", "shardId-000000000002"
 
 
@@ -37,9 +37,9 @@ def test_what_was_begun_is_forgotten_and_may_begin_on_another_stream(place: Plac
     store = operator(place)
     store.forget()
     assert (store.read_application(), store.shard_ids(), dict(store.load())) == (None, [], {})
-    later = Position.at_timestamp(5.0)
+    later = everywhere(Position.at_timestamp(5.0))
     assert store.open(CREATED + 3600, later, shards_named(C)) == later
-    assert store.load() == {C: Checkpoint(start=later, parents=())}
+    assert store.load() == {C: Checkpoint(start=later.default, parents=())}
 
 
 def test_what_a_group_has_left_is_forgotten_too(place: Place) -> None:

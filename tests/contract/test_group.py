@@ -8,7 +8,7 @@ import pytest
 from kinesis_spout.errors import CheckpointUnreadable
 from kinesis_spout.ports import CheckpointWrite
 from shard_state import Assignment, Checkpoint, GroupMember, Halt, MemberMode, Position, SequenceNumber
-from tests.shards import shards_named
+from tests.shards import everywhere, shards_named
 from tests.zookeeper_places import Place, Process
 from tests.zookeeper_server import wait_until
 
@@ -152,7 +152,7 @@ def test_a_shard_is_taken_from_a_living_owner_which_hears_of_it_and_writes_nothi
 
 def _begun(process: Process) -> Checkpoint:
     start = Position.trim_horizon()
-    process.store.open(1_700_000_000.0, start, shards_named(SHARD))
+    process.store.open(1_700_000_000.0, everywhere(start), shards_named(SHARD))
     return Checkpoint(start=start, parents=())
 
 

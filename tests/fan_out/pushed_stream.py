@@ -25,9 +25,12 @@ def serve(stream: InMemoryStream, server: FanOutServer, opened: ExitStack, **opt
 def subscribed(
     stream: InMemoryStream, server: FanOutServer, opened: ExitStack, **options: Any
 ) -> FanOutStream:
-    """Give the subscriptions of a process to a stream that is served."""
+    """Give the subscriptions of a process to a stream that is served.
+
+    Options are those of ``FanOutStream``, and ``client``.
+    """
     fan_out = FanOutStream(
-        server.settings().connect(),
+        options.pop("client", None) or server.settings().connect(),
         stream.name,
         consumer_name="app",
         lister=InMemoryShardLister(stream),

@@ -71,6 +71,7 @@ class FanOutService:
         poll_seconds: how often the stream is looked at.
         heartbeat_seconds: how often an event without records is sent.
         has_initial_response: AWS sends one, kinesis-mock does not.
+        refuses_within: say within a stream why a subscription is refused, as kinesis-mock does.
         cut_rate: what share of events is cut short instead, besides ``push_faults``.
         seed: of the cuts.
     """
@@ -84,6 +85,7 @@ class FanOutService:
         poll_seconds: float = 0.01,
         heartbeat_seconds: float = 0.05,
         has_initial_response: bool = True,
+        refuses_within: bool = False,
         most_consumers: int = 20,
         cut_rate: float = 0.0,
         seed: str = "",
@@ -94,6 +96,7 @@ class FanOutService:
         self.poll_seconds = poll_seconds
         self.heartbeat_seconds = heartbeat_seconds
         self._has_initial_response = has_initial_response
+        self._refuses_within = refuses_within
         self._most_consumers = most_consumers
         self.cut_rate = cut_rate
         self._random = random.Random(seed)
@@ -120,6 +123,10 @@ class FanOutService:
                 return
             reply = getattr(self, "_" + operation)(request)
         except Refused as refused:
+            if self._refuses_within and operation == "SubscribeToShard":
+                begin_stream(handler)
+                handler.wfile.write(chunk(exception_frame(refused.code, str(refused))) + b"0\r\n\r\n")
+                return
             answer_json(handler, 400, {"__type": refused.code, "message": str(refused)})
         except ClientError as error:
             answer_json(handler, 400, {"__type": error.response["Error"]["Code"], "message": str(error)})
@@ -197,10 +204,7 @@ class FanOutService:
         client = self._client()
         iterator = client.get_shard_iterator(**arguments)["ShardIterator"]
         pushing = self._begin((arn, shard_id), request)
-        handler.send_response_only(200)
-        handler.send_header("Content-Type", "application/vnd.amazon.eventstream")
-        handler.send_header("Transfer-Encoding", "chunked")
-        handler.end_headers()
+        begin_stream(handler)
         try:
             if self._has_initial_response:
                 handler.wfile.write(chunk(initial_response()))
@@ -319,6 +323,13 @@ def _event(reply: dict[str, Any], continuation: str | None) -> dict[str, Any]:
         "MillisBehindLatest": reply.get("MillisBehindLatest"),
         "ChildShards": reply["ChildShards"] if is_last else None,
     }
+
+
+def begin_stream(handler: BaseHTTPRequestHandler) -> None:
+    handler.send_response_only(200)
+    handler.send_header("Content-Type", "application/vnd.amazon.eventstream")
+    handler.send_header("Transfer-Encoding", "chunked")
+    handler.end_headers()
 
 
 def answer_json(handler: BaseHTTPRequestHandler, status: int, reply: dict[str, Any]) -> None:

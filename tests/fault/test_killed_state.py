@@ -10,7 +10,7 @@ import pytest
 
 from kinesis_spout.topology.state import StateFiles, StateManifest
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
-from tests.shards import shards_named
+from tests.shards import everywhere, shards_named
 from tests.state_process import CUSTOMERS, SHARD, START, TOPOLOGY, backend_of, counted, handled
 
 pytestmark = pytest.mark.zookeeper
@@ -49,7 +49,7 @@ def test_the_state_counts_each_finished_record_once_whenever_its_process_is_kill
 
 def seen(server: EmbeddedZooKeeper, root: str, address: Path) -> tuple[int, dict[int, int]]:
     with backend_of(server.connect_string, root, "witness") as backend:
-        backend.store.open(1.0, START, shards_named(SHARD))
+        backend.store.open(1.0, everywhere(START), shards_named(SHARD))
         stored = backend.store.attached(TOPOLOGY)
         assert stored is not None
         finished = handled(backend.store.load()[SHARD])

@@ -134,7 +134,7 @@ def test_without_a_terminal_and_a_yes_it_names_its_cost_and_makes_nothing(
 
     assert script.main([]) == 2
     out, err = capsys.readouterr()
-    assert "0.06 USD" in out
+    assert "0.12 USD" in out
     assert "--yes" in err
 
 

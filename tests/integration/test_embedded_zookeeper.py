@@ -23,7 +23,7 @@ from kinesis_spout.zookeeper.embedded.listening_port import is_free, port_for
 from kinesis_spout.zookeeper.embedded.server import DEFAULT_TICK_MILLIS
 from shard_state import Checkpoint, Position
 from tests.embedded_servers import java_processes
-from tests.shards import shards_named
+from tests.shards import everywhere, shards_named
 from tests.zookeeper_server import wait_until
 
 pytestmark = pytest.mark.zookeeper
@@ -128,7 +128,7 @@ def test_a_session_follows_where_another_took_the_port_meanwhile(tmp_path: Path)
     with EmbeddedZooKeeper(tmp_path) as server:
         session = ZooKeeperSession(server, session_timeout_seconds=20.0)
         with ZooKeeperBackend(session, Paths(app="billing", stream="orders")) as backend:
-            backend.store.open(1.0, Position.trim_horizon(), [])
+            backend.store.open(1.0, everywhere(Position.trim_horizon()), [])
             before = port_of(server)
             with starting_kept_from(tmp_path):
                 kill_server(tmp_path)
@@ -206,7 +206,7 @@ def test_a_server_that_returns_to_a_directory_that_was_emptied_is_no_fresh_start
     with EmbeddedZooKeeper(folder, tick_millis=200) as server:
         session = ZooKeeperSession(server, session_timeout_seconds=3.0)
         with ZooKeeperBackend(session, Paths(app="billing", stream="orders")) as backend:
-            backend.store.open(1.0, Position.trim_horizon(), shards_named("shardId-000000000000"))
+            backend.store.open(1.0, everywhere(Position.trim_horizon()), shards_named("shardId-000000000000"))
             guard = json.loads((folder / "server.json").read_text())["pid"]
             shutil.rmtree(folder)
             os.killpg(guard, signal.SIGKILL)
@@ -306,7 +306,7 @@ def test_progress_outlives_the_server(tmp_path: Path) -> None:
                 Paths(app="billing", stream="orders"),
             ) as backend,
         ):
-            assert backend.store.open(1.0, start, shards_named(shard_id)) == start
+            assert backend.store.open(1.0, everywhere(start), shards_named(shard_id)) == everywhere(start)
             acquired = backend.coordinator.acquire(shard_id, Checkpoint(start=start))
             assert acquired is not None
             assert acquired.epoch == epoch
@@ -327,7 +327,7 @@ def test_what_is_made_with_a_digest_is_closed_to_others(
         address, session_timeout_seconds=20.0, login=Login(user="billing", password="s3cret")
     )
     with ZooKeeperBackend(session, paths) as backend:
-        backend.store.open(1.0, Position.trim_horizon(), shards_named("shardId-000000000000"))
+        backend.store.open(1.0, everywhere(Position.trim_horizon()), shards_named("shardId-000000000000"))
     with (
         ZooKeeperBackend(ZooKeeperSession(address, session_timeout_seconds=20.0), paths) as stranger,
         pytest.raises(StoreError, match="credentials") as refused,
@@ -336,4 +336,4 @@ def test_what_is_made_with_a_digest_is_closed_to_others(
     assert not refused.value.retriable
     other = Paths(root=fresh_root, app="shipping", stream="orders")
     with ZooKeeperBackend(ZooKeeperSession(address, session_timeout_seconds=20.0), other) as neighbour:
-        neighbour.store.open(1.0, Position.trim_horizon(), [])
+        neighbour.store.open(1.0, everywhere(Position.trim_horizon()), [])

@@ -17,9 +17,9 @@ from kinesis_spout.kinesis import (
 from kinesis_spout.kinesis.aggregated_record import take_apart
 from kinesis_spout.kinesis.patience import Patience
 from kinesis_spout.kinesis.read.lean_calls import RAW_BODY
-from kinesis_spout.kinesis.write.aggregating_putter import AggregatingPutter
 from kinesis_spout.kinesis.write.hash_key_ranges import hash_key
 from kinesis_spout.kinesis.write.put_records import Entry
+from kinesis_spout.kinesis.write.record_putter import RecordPutter
 from shard_state import Position
 from tests.kinesis_endpoints import FILLS_CHILDREN, KEEPS_CLOSED, SHARD_END, KinesisEndpoint, wait_until
 
@@ -153,8 +153,8 @@ def test_aggregates_that_a_split_and_a_merge_overtake_lose_no_record(
 ) -> None:
     kinesis_endpoint.needs(SHARD_END, KEEPS_CLOSED, FILLS_CHILDREN)
     client, stream = kinesis_endpoint.client(), kinesis_endpoint.create_stream()
-    putter = AggregatingPutter(
-        client, stream, max_bytes=51_200, patience=Patience(deadline_seconds=30, clock=SystemClock())
+    putter = RecordPutter(
+        client, stream, aggregate_bytes=51_200, patience=Patience(deadline_seconds=30, clock=SystemClock())
     )
 
     def add(first: int, last: int) -> None:

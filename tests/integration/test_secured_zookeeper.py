@@ -26,7 +26,7 @@ from kinesis_spout.zookeeper import EmbeddedZooKeeper, Login, ZooKeeperBackend, 
 from shard_state import Checkpoint, Position
 from tests.kinesis_endpoints import KinesisEndpoint
 from tests.secured_zookeeper import KEY_PASSWORD, OTHER_PASSWORD, PASSWORD, SecuredZooKeeper
-from tests.shards import shards_named
+from tests.shards import everywhere, shards_named
 from tests.zookeeper_proxy import SASL, ZooKeeperProxy
 from tests.zookeeper_server import DEADLINE_SECONDS, SESSION_TIMEOUT_SECONDS, wait_until
 
@@ -48,7 +48,7 @@ def connected(zookeeper: SecuredZooKeeper, root: str, access: Access) -> ZooKeep
 def begin(zookeeper: SecuredZooKeeper, root: str, access: Access) -> None:
     """Let the application begin."""
     with connected(zookeeper, root, access) as backend:
-        backend.store.open(1.0, Position.trim_horizon(), shards_named(SHARD))
+        backend.store.open(1.0, everywhere(Position.trim_horizon()), shards_named(SHARD))
 
 
 class Everything:
@@ -64,7 +64,7 @@ class Everything:
 
     def __enter__(self) -> Self:
         backend = self._backend
-        backend.store.open(1.0, Position.trim_horizon(), shards_named(SHARD))
+        backend.store.open(1.0, everywhere(Position.trim_horizon()), shards_named(SHARD))
         backend.coordinator.join()
         assert backend.coordinator.acquire(SHARD, Checkpoint(start=Position.trim_horizon())) is not None
         backend.coordinator.show_pause("for the test")

@@ -12,6 +12,7 @@ from kinesis_spout.zookeeper import (
     begun_streams,
 )
 from shard_state import Checkpoint, Position, Shard
+from tests.shards import everywhere
 from tests.zookeeper_server import wait_until
 
 pytestmark = pytest.mark.zookeeper
@@ -33,7 +34,7 @@ def begun(session: ZooKeeperSession, root: str, stream: str) -> ZooKeeperBackend
     backend = ZooKeeperBackend(
         session, Paths(root=root, app="billing", stream=stream), member="one", shares_session=True
     )
-    backend.store.open(1_000.0, Position.trim_horizon(), [SHARD])
+    backend.store.open(1_000.0, everywhere(Position.trim_horizon()), [SHARD])
     backend.coordinator.join()
     assert backend.coordinator.acquire(SHARD.shard_id, FRESH) is not None
     backend.group.take_part(lambda: None)

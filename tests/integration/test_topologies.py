@@ -46,6 +46,26 @@ def test_a_record_is_done_when_its_whole_tree_is(spark: SparkSession, world: Mic
     assert query.spouts["sentences"].counters.acked == 200
 
 
+def test_user_records_of_one_aggregate_are_acked_retried_and_given_up_one_by_one(
+    spark: SparkSession, world: MicroBatchWorld
+) -> None:
+    world.put_aggregated(["first good", "unsplittable", "good poison", "last good"])
+
+    with word_log(world, retry_limit=1).run(spark) as query:
+        query.processAllAvailable()
+        counters = query.spouts["sentences"].counters
+
+    assert world.log.counts() == {"first": 1, "last": 1, "poison": 2, "good": 1 + 2 + 1}
+    assert (counters.acked, counters.dead_lettered) == (2, 2)
+    letters = {letter.data: letter.sequence_number for letter in world.dead_letters()}
+    numbers = {data: number.partition(":") for data, number in letters.items()}
+    assert {data: within for data, (_, _, within) in numbers.items()} == {
+        b"unsplittable": "1",
+        b"good poison": "2",
+    }
+    assert len({whole for whole, _, _ in numbers.values()}) == 1, "of one record of Kinesis"
+
+
 def word_count(world: MicroBatchWorld, folder: Path, parallelism: int = 2, **settings: object) -> Topology:
     builder = TopologyBuilder()
     builder.set_spout("sentences", world.spout(scheme="text", **settings), fields=["sentence"])

@@ -117,6 +117,7 @@ def _summary(letter: DeadLetter) -> dict[str, Any]:
         "shard_id": letter.shard_id,
         "sequence_number": letter.sequence_number,
         "partition_key": letter.partition_key,
+        "explicit_hash_key": letter.explicit_hash_key,
         "arrival_timestamp": letter.arrival_timestamp,
         "died_at": letter.died_at,
         "reason": letter.reason,

@@ -5,7 +5,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.console import Console
@@ -13,11 +13,16 @@ from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColum
 
 from kinesis_spout.cli.output import note, print_json
 from kinesis_spout.cli.settings import STREAM_ONLY, configured
+from kinesis_spout.errors import KinesisSpoutError
 from kinesis_spout.settings import SpoutConfig
 
 if TYPE_CHECKING:
     from kinesis_spout.cli.world import World
-    from kinesis_spout.kinesis.write.put_records import Entry, Puttable
+    from kinesis_spout.queues.producer import Ticket
+
+_PATIENCE_SECONDS: Final = 60.0
+"""How long a record is tried for."""
+_LINGER_SECONDS: Final = 0.05
 
 
 @configured(usual=STREAM_ONLY)
@@ -44,26 +49,41 @@ def put(
 
     Next: `kinesis-spout tail` shows what is on the stream.
     """
-    from kinesis_spout.kinesis.patience import Patience  # noqa: PLC0415 - imports boto3
-    from kinesis_spout.kinesis.write.record_putter import RecordPutter  # noqa: PLC0415
+    from kinesis_spout.queues.producer import KinesisProducer  # noqa: PLC0415 - imports boto3
 
     world: World = ctx.obj
     typed = not data and sys.stdin.isatty()
     if typed:
         note("each line is a record; Ctrl-D ends")
     shards: Counter[str] = Counter()
+    failed: list[KinesisSpoutError] = []
     with _progress(len(data) * count if data else None, hidden=typed) as advance:
 
-        def taken(_record: "Puttable", shard_id: str) -> None:
-            shards[shard_id] += 1
+        def ended(ticket: "Ticket") -> None:
+            error = ticket.exception()
+            if error is not None:
+                failed.append(error)
+                return
+            shards[ticket.result().shard_id] += 1
             advance(1)
 
-        putter = RecordPutter(world.client(config), config.stream, patience=Patience(), on_taken=taken)
-        for entry in _entries(data or (), key, count):
-            putter.add(entry)
-            if typed:
-                putter.drain()
-        putter.drain()
+        # One call at a time keeps the order of the lines.
+        with KinesisProducer(
+            config.stream,
+            client=world.client(config),
+            max_concurrent_calls=1,
+            linger_seconds=0 if typed else _LINGER_SECONDS,
+            delivery_timeout_seconds=_PATIENCE_SECONDS,
+            close_timeout_seconds=_PATIENCE_SECONDS,
+        ) as producer:
+            for partition_key, record in _records(data or (), key, count):
+                producer.put(record, partition_key).add_done_callback(ended)
+                if typed:
+                    producer.flush()
+                if failed:
+                    break
+    if failed:
+        raise failed[0]
     if json:
         print_json({"put": shards.total(), "shards": dict(sorted(shards.items()))})
     else:
@@ -71,13 +91,12 @@ def put(
         note(f"records put: {shards.total():,}" + (f" ({where})" if where else ""))
 
 
-def _entries(data: Sequence[str], key: str | None, count: int) -> Iterator["Entry"]:
-    from kinesis_spout.kinesis.write.put_records import Entry  # noqa: PLC0415 - imports boto3
-
+def _records(data: Sequence[str], key: str | None, count: int) -> Iterator[tuple[str, bytes]]:
+    """Give each record with its key."""
     records: Iterable[bytes] = map(_encoded, data) if data else map(_without_end, sys.stdin.buffer)
     for record in records:
         for _ in range(count):
-            yield Entry(key or uuid.uuid4().hex, record)
+            yield key or uuid.uuid4().hex, record
 
 
 def _encoded(text: str) -> bytes:

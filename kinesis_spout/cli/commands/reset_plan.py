@@ -14,7 +14,7 @@ from kinesis_spout.cli.failures import NotFound, WrongArguments
 from kinesis_spout.clock import moment
 from kinesis_spout.settings.messages import NotAllowed
 from kinesis_spout.settings.positions import parse_position, resolved
-from shard_state import SHARD_END, SHARD_START, Checkpoint, Position, SequenceNumber, Shard
+from shard_state import SHARD_END, SHARD_START, Checkpoint, Position, Shard
 from shard_state.lineage import parents_first
 
 _ALLOWED: Final = (
@@ -29,8 +29,6 @@ class Target:
 
     position: Position
     """Resolved: never LATEST."""
-    base: SequenceNumber | None = None
-    """Up to where an aggregated record is finished, if the target is inside one."""
 
     @property
     def is_sequence_number(self) -> bool:
@@ -39,8 +37,7 @@ class Target:
 
     def checkpoint(self, shard: Shard) -> Checkpoint:
         """Give what is stored of a shard that goes there."""
-        base = SHARD_START if self.base is None else self.base
-        return Checkpoint(start=self.position, base=base, parents=shard.parents)
+        return Checkpoint.beginning_at(self.position, parents=shard.parents)
 
 
 def parse_target(text: str, now: float) -> Target:
@@ -53,13 +50,7 @@ def parse_target(text: str, now: float) -> Target:
         position = resolved(parse_position(text, _ALLOWED), now, text)
     except NotAllowed as error:
         raise WrongArguments(f"--to: {error}") from error
-    sequence = position.sequence_number
-    if sequence is None or sequence.is_whole:
-        return Target(position=position)
-    whole = Position.at(SequenceNumber(sequence.number))
-    last_done = sequence.sub if position.is_done else sequence.sub - 1
-    base = SequenceNumber(sequence.number, last_done) if last_done >= 0 else None
-    return Target(position=whole, base=base)
+    return Target(position=position)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _PAGE_RECORDS: Final = 1_000
 
 
-@configured(usual=STREAM_ONLY)
+@configured("deaggregate", usual=STREAM_ONLY)
 def tail(
     ctx: typer.Context,
     config: SpoutConfig,
@@ -47,10 +47,11 @@ def tail(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each record.")] = False,
 ) -> None:
-    """Print the records of a stream as they come: arrival, shard, partition key, data.
+    """Print the records of a stream as they come: arrival, shard, sub-sequence number, partition key, data.
 
     It reads beside all consumers, and takes its share of what each shard gives in a second. Parents of split
-    and merged shards come before their children. Nothing is stored, and aggregated records are taken apart.
+    and merged shards come before their children. Nothing is stored. Aggregated records are taken apart unless
+    --deaggregate is false; the sub-sequence number says where in its record a user record was, - stands for none.
     """
     world: World = ctx.obj
     position = _position(start, world.time())
@@ -137,7 +138,8 @@ class _Reader:
 def _line(record: Record) -> str:
     arrived = "-" if record.arrival_timestamp is None else moment(record.arrival_timestamp)
     data = printable(record.data.decode(errors="backslashreplace"))
-    return f"{arrived}  {record.shard_id}  {printable(record.partition_key or '-')}  {data}"
+    sub = "-" if record.sub_sequence_number is None else record.sub_sequence_number
+    return f"{arrived}  {record.shard_id}  {sub}  {printable(record.partition_key or '-')}  {data}"
 
 
 def _document(record: Record) -> dict[str, Any]:
@@ -150,6 +152,7 @@ def _document(record: Record) -> dict[str, Any]:
         "sequence_number": record.sequence_number,
         "sub_sequence_number": record.sub_sequence_number,
         "partition_key": record.partition_key,
+        "explicit_hash_key": record.explicit_hash_key,
         "arrival_timestamp": record.arrival_timestamp,
         "data_base64": base64.b64encode(record.data).decode(),
         "data_text": text,

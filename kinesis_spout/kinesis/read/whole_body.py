@@ -4,7 +4,6 @@ botocore joins it from pieces of 64 KiB. For a page of 10 MB they are all alive 
 and shrinks again for every page: a fifth of the CPU that reading such pages takes, and nothing is gained.
 """
 
-import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,11 +12,26 @@ import urllib3.exceptions
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 
 
+class TunnelRefused(botocore.exceptions.ProxyConnectionError):
+    """A proxy would not connect to the endpoint. Unlike botocore it says why."""
+
+    fmt = 'Proxy "{proxy_url}" refused a tunnel to "{endpoint_url}": {error}'
+
+
 class WholeBodySession:
-    """botocore's HTTP session, but for how bodies are read. Replaces it in an endpoint."""
+    """botocore's HTTP session, but for how bodies are read. Replaces it in an endpoint.
+
+    Args:
+        session: botocore's.
+    """
 
     def __init__(self, session: Any) -> None:
         self._session = session
+
+    @property
+    def within(self) -> Any:
+        """The session of botocore, whose settings hold."""
+        return self._session
 
     def send(self, request: AWSPreparedRequest) -> AWSResponse:
         """Send a request and read the whole answer, unless a stream of events was asked for.
@@ -26,10 +40,9 @@ class WholeBodySession:
             botocore.exceptions.HTTPClientError: its kinds, as botocore's own session.
         """
         if request.stream_output:  # an event stream: its reader takes it as it comes
-            events: AWSResponse = self._session.send(request)
-            return events
+            return self._sent(request)
         request.stream_output = True  # leaves the body unread
-        response: AWSResponse = self._session.send(request)
+        response = self._sent(request)
         response.raw = _OnePiece(response.raw)
         try:
             response.content  # noqa: B018 - reads it, as botocore's own session does here
@@ -41,6 +54,17 @@ class WholeBodySession:
             ) from error
         return response
 
+    def _sent(self, request: AWSPreparedRequest) -> AWSResponse:
+        try:
+            answer: AWSResponse = self._session.send(request)
+        except botocore.exceptions.ProxyConnectionError as error:
+            refused = _refused_tunnel(error)
+            if refused is None:
+                raise
+            proxy_url = error.kwargs["proxy_url"]
+            raise TunnelRefused(endpoint_url=request.url, proxy_url=proxy_url, error=refused) from error
+        return answer
+
     def open_pool(self, url: str) -> Any | None:
         """Give urllib3's pool of connections to an address; None if a proxy stands between."""
         session = self._session
@@ -48,36 +72,20 @@ class WholeBodySession:
             return None
         return session._manager.connection_from_url(url)  # noqa: SLF001
 
-    def open_connection(self, request: AWSPreparedRequest) -> socket.socket:
-        """Send a request over a connection of its own, and give the socket, on which the answer comes.
-
-        Certificates, proxies and time-outs are those of every other request.
-
-        Raises:
-            OSError, urllib3.exceptions.HTTPError: it could not be connected, or sent.
-        """
-        session = self._session
-        proxy_url = session._proxy_config.proxy_url_for(request.url)  # noqa: SLF001
-        pool = session._get_connection_manager(request.url, proxy_url).connection_from_url(request.url)  # noqa: SLF001
-        session._setup_ssl_cert(pool, request.url, session._verify)  # noqa: SLF001
-        connection = pool._new_conn()  # noqa: SLF001
-        try:
-            if connection.proxy is not None and request.url.startswith("https"):
-                pool._prepare_proxy(connection)  # noqa: SLF001
-            else:
-                connection.connect()
-            target = session._get_request_target(request.url, proxy_url)  # noqa: SLF001
-            connection.request(request.method, target, body=request.body, headers=_as_text(request.headers))
-        except BaseException:
-            connection.close()
-            raise
-        opened: socket.socket = connection.sock
-        connection.sock = None  # it would be closed with the connection
-        return opened
-
     def close(self) -> None:
         """Close the connections."""
         self._session.close()
+
+
+def is_refused_tunnel(error: BaseException) -> bool:
+    """Tell whether ``http.client`` asked a proxy for a tunnel and got none."""
+    return isinstance(error, OSError) and str(error).startswith("Tunnel connection failed")
+
+
+def _refused_tunnel(error: botocore.exceptions.ProxyConnectionError) -> BaseException | None:
+    """Find the proxy's answer in what urllib3 and botocore made of it."""
+    within: Any = error.kwargs.get("error")
+    return next((each for each in getattr(within, "args", ()) if is_refused_tunnel(each)), None)
 
 
 class _OnePiece:
@@ -89,10 +97,3 @@ class _OnePiece:
     def stream(self) -> Iterator[bytes]:
         """Give the body."""
         yield self._raw.read()
-
-
-def _as_text(headers: Any) -> dict[str, str]:
-    return {
-        name: value.decode("latin-1") if isinstance(value, bytes) else value
-        for name, value in headers.items()
-    }

@@ -10,7 +10,8 @@ from kinesis_spout.kinesis.aggregated_record import (
     UserRecord,
     aggregate,
 )
-from kinesis_spout.kinesis.write.put_records import Entry
+from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
+from kinesis_spout.kinesis.write.put_records import Single
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis.type_defs import PutRecordsRequestEntryTypeDef
@@ -23,15 +24,21 @@ class Aggregate:
     """A `Puttable` of several records, in the order they came. Mutable as long as it is being filled.
 
     Its bytes are made for each request: what waits is not held twice.
+
+    Args:
+        shard_id: what all of its records lie in, by ``ranges``.
+        ranges: the shards as it knows them.
     """
 
-    def __init__(self) -> None:
-        self.user_records: list[Entry] = []
+    def __init__(self, shard_id: str, ranges: HashKeyRanges) -> None:
+        self.shard_id = shard_id
+        self.ranges = ranges
+        self.user_records: list[Single] = []
         self.size_bytes = FRAME_BYTES + len(PARTITION_KEY)
         self._keys: dict[str, None] = {}
         self._hash_keys: set[str | None] = {None}
 
-    def cost_bytes(self, entry: Entry) -> int:
+    def cost_bytes(self, entry: Single) -> int:
         """Say how much it would weigh more, at most."""
         cost = RECORD_BYTES + len(entry.data)
         if entry.partition_key not in self._keys:
@@ -40,7 +47,7 @@ class Aggregate:
             cost += KEY_BYTES + len(entry.explicit_hash_key or "")
         return cost
 
-    def add(self, entry: Entry, cost_bytes: int) -> None:
+    def add(self, entry: Single, cost_bytes: int) -> None:
         """Take a record in, of the shard of those before; ``cost_bytes`` is what it costs."""
         self.user_records.append(entry)
         self.size_bytes += cost_bytes

@@ -3,12 +3,16 @@
 https://docs.aws.amazon.com/streams/latest/dev/key-concepts.html#partition-key
 """
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterable
 from hashlib import md5
 from typing import Final, Self
 
 from shard_state import Shard
+
+_HASH_KEY: Final = re.compile(r"0|[1-9][0-9]{0,38}")
+_HASH_KEYS: Final = 1 << 128
 
 WHOLE_STREAM: Final = "the whole stream"
 """The name of the one shard of a stream that nothing is known of."""
@@ -19,6 +23,11 @@ def hash_key(partition_key: str, explicit_hash_key: str | None = None) -> int:
     if explicit_hash_key is not None:
         return int(explicit_hash_key)
     return int.from_bytes(md5(partition_key.encode(), usedforsecurity=False).digest())
+
+
+def is_hash_key(text: str) -> bool:
+    """Tell whether PutRecords takes a text as an explicit hash key: a decimal number below 2^128."""
+    return bool(_HASH_KEY.fullmatch(text)) and int(text) < _HASH_KEYS
 
 
 class HashKeyRanges:

@@ -19,6 +19,8 @@ class _InLine:
     record: Puttable
     is_behind_in: int
     """In how many lines others are before it."""
+    is_on_its_way: bool = False
+    """Whether it is in a call."""
 
 
 class KeyLines:
@@ -38,6 +40,14 @@ class KeyLines:
             self._held[entry] = None
         return not entry.is_behind_in
 
+    def go(self, record: Puttable) -> None:
+        """Learn that the first in line is in a call, until it leaves, or is back."""
+        self._first(record).is_on_its_way = True
+
+    def back(self, record: Puttable) -> None:
+        """Learn that a record was in a call, and waits again, first in line."""
+        self._first(record).is_on_its_way = False
+
     def leave(self, record: Puttable) -> Iterator[Puttable]:
         """Take a record that was sent out of its lines, and give those that may be sent now."""
         for key in record.partition_keys:
@@ -53,8 +63,13 @@ class KeyLines:
                 yield line[0].record
 
     def clear(self) -> list[Puttable]:
-        """Forget all records. Gives those that were held back, in the order in which they joined."""
+        """Forget all records but those in calls. Gives those that were held back, in the order in which they joined."""
         held = [entry.record for entry in self._held]
         self._held.clear()
-        self._lines.clear()
+        self._lines = {key: deque([line[0]]) for key, line in self._lines.items() if line[0].is_on_its_way}
         return held
+
+    def _first(self, record: Puttable) -> _InLine:
+        first = self._lines[next(iter(record.partition_keys))][0]
+        assert first.record is record, "only the first in line is sent"
+        return first

@@ -56,12 +56,36 @@ class Puttable(Protocol):
         ...
 
     @property
-    def user_records(self) -> "Sequence[Entry]":
+    def user_records(self) -> "Sequence[Single]":
         """What its owner counts."""
         ...
 
     def request(self) -> "PutRecordsRequestEntryTypeDef":
         """Give it as PutRecords takes it."""
+        ...
+
+
+class Single(Puttable, Protocol):
+    """A user record on its way, by itself or with others in one record."""
+
+    @property
+    def partition_key(self) -> str:
+        """Not empty, at most `MAX_KEY_CHARACTERS`."""
+        ...
+
+    @property
+    def data(self) -> bytes:
+        """At most `MAX_RECORD_BYTES`, with the key."""
+        ...
+
+    @property
+    def explicit_hash_key(self) -> str | None:
+        """Decides on the shard instead of the key's hash: a decimal number below 2^128."""
+        ...
+
+    @property
+    def row(self) -> int:
+        """Grows from record to record of one owner."""
         ...
 
 

@@ -1,47 +1,31 @@
-"""Puts records on one stream, in full calls; a shard that refuses holds up its own records only.
+"""Puts records on one stream, one call after the other, in the caller's thread.
 
-PutRecords answers for each record of a call. What is refused is put again, after a wait that grows; meanwhile
-the records of that shard queue up here, and those of other shards go on. Which shard a record goes to follows
-from its key and the stream's shards, which are listed at the first refusal, and again when an answer names a
-shard that is not among them. A list that is out of date, or may not be had, only makes the waiting coarser.
-
-**Order.** Records of one partition key are sent in the order in which they were added, one call after the
-other. Within one call Kinesis may refuse a record and take a later one of the same key; the first then comes
-behind. With `PutOrder.KEY` no call has two records of one key, so that this cannot happen.
+What goes into a call and what an answer means is ``waiting_records``'s; here the calls are made, and waited for.
 
 **Copies.** A call whose answer is lost is made again, and may have put its records before.
 """
 
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import inf
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Unpack
 
-from kinesis_spout.errors import KinesisError, StreamNotFound, Unavailable
-from kinesis_spout.kinesis.errors import ERRORS_BY_CODE, ResourceNotFound, expected
-from kinesis_spout.kinesis.lister import KinesisShardLister
-from kinesis_spout.kinesis.naming import stream_arguments
+from kinesis_spout.errors import KinesisError
 from kinesis_spout.kinesis.patience import Patience, Tries
-from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
+from kinesis_spout.kinesis.write.put_calls import PutCalls, with_stream_found
 from kinesis_spout.kinesis.write.put_records import COMMON_RECORD_BYTES, CallLimits, Entry, PutOrder, Puttable
-from kinesis_spout.kinesis.write.shard_queues import ShardQueues
+from kinesis_spout.kinesis.write.waiting_records import WaitingOptions, WaitingRecords
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
     from mypy_boto3_kinesis.type_defs import PutRecordsResultEntryTypeDef as Result
 
-LISTING_SECONDS: Final = 5.0
-"""How long ListShards is tried for. The stream can be written without it."""
+    from kinesis_spout.kinesis.write.aggregates import AggregatedRecords
 
 MAX_BUFFERED_RECORDS: Final = 10_000
 MAX_BUFFERED_BYTES: Final = 32 * 1024 * 1024
 
 OnRefused = Callable[[Entry, KinesisError], None]
-OnTaken = Callable[[Puttable, str], None]
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -72,7 +56,8 @@ class RecordPutter:
         order: what of the records' order holds.
         on_refused: is given a record of more than 1 MiB that this stream never takes; None: that is an error
             like any other.
-        on_taken: is told of each record that is on the stream now, and of its shard.
+        aggregate_bytes: what a record of several may weigh, up to 1 MiB; see ``aggregates``. A record that does not
+            fit with another goes by itself. None: all do.
     """
 
     def __init__(
@@ -84,65 +69,53 @@ class RecordPutter:
         limits: CallLimits | None = None,
         order: PutOrder = PutOrder.UNORDERED,
         on_refused: OnRefused | None = None,
-        on_taken: OnTaken | None = None,
+        aggregate_bytes: int | None = None,
     ) -> None:
-        self._client = client
-        self._stream = stream
-        self._work = f"PutRecords on {stream}"
+        self._calls = PutCalls(client, stream, patience)
         self._patience = patience
         self._on_refused = on_refused
-        self._on_taken = on_taken
-        self._queues = ShardQueues(limits or CallLimits(), patience, self._work, order)
+        self._records = waiting_records(
+            stream,
+            self._calls.work,
+            patience=patience,
+            limits=limits,
+            order=order,
+            aggregate_bytes=aggregate_bytes,
+        )
         self.counts = PutCounts()
-        self.ranges: HashKeyRanges | None = None
-        """The shards as they were last listed; None if they were not yet."""
 
     @property
     def waiting(self) -> int:
-        """How many records are held."""
-        return self._queues.records
+        """How many records of Kinesis are held, full or not."""
+        return self._records.waiting
 
     @property
     def waiting_bytes(self) -> int:
-        """What they weigh."""
-        return self._queues.size_bytes
+        """What is held, in memory."""
+        return self._records.waiting_bytes
 
     @property
     def ready_at(self) -> float:
         """When ``put`` need not wait, as monotonic time: minus infinity for now, infinity if nothing is held."""
-        return -inf if self._queues.has_open else self._queues.unblocks_at
+        return self._records.ready_at
 
-    @property
-    def has_a_full_call(self) -> bool:
-        """Whether what may go now fills a call."""
-        return self._queues.has_a_full_call
+    def add(self, entry: Entry) -> None:
+        """Take a record over; put those that fill a call. Raises like ``put``.
 
-    def add(self, entry: Puttable) -> None:
-        """Take a record over; put those that fill a call. Raises like ``put``."""
-        self.hold(entry)
-        while self.has_a_full_call:
+        Args:
+            entry: its ``row`` is greater than that of every one before, where several are put in one: then the
+                order is restored by it.
+        """
+        if self._records.must_list_first:
+            self._records.go_by(self._calls.shards())
+        self._records.hold(entry)
+        while self._records.has_a_full_call:
             self.put()
-
-    def hold(self, entry: Puttable) -> None:
-        """Take a record over."""
-        self._queues.add(entry)
-        if self._queues.unblocks_at < inf:
-            self._queues.unblock(self._patience.clock.monotonic())
 
     def drain(self, *, records: int = 0, size_bytes: int = 0) -> None:
         """Return when no more than so much is held. Raises like ``put``."""
         while self.waiting > records or self.waiting_bytes > size_bytes:
             self.put()
-
-    def list_shards(self) -> HashKeyRanges:
-        """List the stream's shards, and go by them from now on; where they cannot be had, by none."""
-        self.ranges = self._listed()
-        self._queues.regroup(self.ranges)
-        return self.ranges
-
-    def take_back(self) -> list[Puttable]:
-        """Give back everything that waits, each shard's in order."""
-        return self._queues.take_all()
 
     def put(self) -> None:
         """Make one call with what may go; where nothing may, wait for the first shard. Needs ``waiting``.
@@ -152,90 +125,44 @@ class RecordPutter:
                 one that time does not change. ``counts`` says how much is on the stream.
         """
         batch = self._next_batch()
+        if not batch:
+            return
         try:
-            results = Tries(self._patience, self._work).call(partial(self._request, batch))
-        except ResourceNotFound as error:
-            raise StreamNotFound(
-                f"{error}; check the stream's name, the region, the endpoint and the account of the credentials"
-            ) from error.__cause__
+            tries = Tries(self._patience, self._calls.work)
+            results = with_stream_found(lambda: tries.call(partial(self._request, batch)))
         except KinesisError as error:
-            if self._on_refused is None or not _is_about_its_size(batch, error):
+            if self._on_refused is None or not is_about_its_size(batch, error):
                 raise
             for record in batch[0].user_records:
                 self.counts.refused += 1
                 self._on_refused(record, error)
-            self._queues.done(batch)
+            self._records.done(batch)
         else:
             self._settle(batch, results)
 
     def _next_batch(self) -> list[Puttable]:
+        """Give what goes into a call; empty if it is to be asked for again: there may be a full call now."""
         clock = self._patience.clock
-        self._queues.unblock(clock.monotonic())
-        while not (batch := self._queues.take()):
-            clock.sleep(self._queues.unblocks_at - clock.monotonic())
-            self._queues.unblock(clock.monotonic())
+        while not (batch := self._records.take()):
+            if self._records.is_packing:
+                self._records.finish_packing()
+                return []
+            clock.sleep(self._records.ready_at - clock.monotonic())
         return batch
 
     def _request(self, batch: Sequence[Puttable]) -> "Sequence[Result]":
         self.counts.sent += sum(len(entry.user_records) for entry in batch)
-        reply = self._client.put_records(
-            Records=[entry.request() for entry in batch], **stream_arguments(self._stream)
-        )
-        results: Sequence[Result] = expected(reply, "Records", self._work)
-        if len(results) != len(batch):
-            raise Unavailable(
-                f"{self._work} expected an answer for each of {len(batch)} records, got {len(results)}"
-            )
-        return results
+        return self._calls.put(batch)
 
     def _settle(self, batch: Sequence[Puttable], results: "Sequence[Result]") -> None:
-        taken: list[tuple[Puttable, str]] = []
-        refused: list[tuple[Puttable, Result]] = []
-        for entry, result in zip(batch, results, strict=True):
-            if result.get("ErrorCode"):
-                refused.append((entry, result))
-            else:
-                taken.append((entry, result.get("ShardId", "")))
-        if refused and self._must_list({result["ShardId"] for result in results if result.get("ShardId")}):
-            self.list_shards()
-        self._take_note_of(taken)
-        if refused:
-            self._queues.refused(
-                [entry for entry, _ in refused],
-                _failure(refused[0][1], f"{len(refused)} of {len(results)} records refused"),
-                self._patience.clock.monotonic(),
-            )
-
-    def _take_note_of(self, taken: Sequence[tuple[Puttable, str]]) -> None:
-        entries = [entry for entry, _ in taken]
-        records = [record for entry in entries for record in entry.user_records]
-        self.counts.taken += len(records)
-        self.counts.taken_bytes += sum(record.size_bytes for record in records)
-        self._queues.taken(entries)
-        if self._on_taken is not None:
-            for entry, shard_id in taken:
-                self._on_taken(entry, shard_id)
-
-    def _must_list(self, shards_named: set[str]) -> bool:
-        return self.ranges is None or any(map(self.ranges.are_older_than, shards_named))
-
-    def _listed(self) -> HashKeyRanges:
-        lister = KinesisShardLister(
-            self._client,
-            self._stream,
-            deadline_seconds=min(LISTING_SECONDS, self._patience.deadline_seconds),
-            clock=self._patience.clock,
-            jitter=self._patience.jitter,
-        )
-        try:
-            return HashKeyRanges(lister.list_shards())
-        except KinesisError as error:  # no record is at stake
-            _log.warning(
-                "The shards of %s cannot be listed, so one that throttles holds up the others: %s",
-                self._stream,
-                error,
-            )
-            return HashKeyRanges.unknown()
+        if self._records.must_list(results):
+            self._records.go_by(self._calls.shards())
+        taken, given_up = self._records.settle(batch, results)
+        for entry, _ in taken:
+            self.counts.taken += len(entry.user_records)
+            self.counts.taken_bytes += sum(record.size_bytes for record in entry.user_records)
+        for _, error in given_up:
+            raise error
 
 
 def put_all(client: "KinesisClient", stream: str, entries: Iterable[Entry], patience: Patience) -> None:
@@ -257,12 +184,18 @@ def is_too_much(records: int, size_bytes: int) -> bool:
     return records > MAX_BUFFERED_RECORDS or size_bytes > MAX_BUFFERED_BYTES
 
 
-def _failure(refusal: "Result", what: str) -> KinesisError:
-    code = refusal.get("ErrorCode", "")
-    # Others of the call were taken: a code that nobody knows may pass, too.
-    return ERRORS_BY_CODE.get(code, Unavailable)(f"{what}, {code}: {refusal.get('ErrorMessage')}")
-
-
-def _is_about_its_size(batch: Sequence[Puttable], error: KinesisError) -> bool:
+def is_about_its_size(batch: Sequence[Puttable], error: KinesisError) -> bool:
     """Say whether one large record was refused as such: what else a call fails with has a name in the table."""
     return len(batch) == 1 and batch[0].size_bytes > COMMON_RECORD_BYTES and type(error) is KinesisError
+
+
+def waiting_records(
+    stream: str, work: str, *, aggregate_bytes: int | None, **options: Unpack[WaitingOptions]
+) -> "WaitingRecords | AggregatedRecords":
+    """Make what holds the records for a stream, in aggregates if these may weigh something."""
+    if aggregate_bytes is None:
+        return WaitingRecords(work, **options)
+    # Few writes aggregate, and protobuf takes long to import.
+    from kinesis_spout.kinesis.write.aggregates import AggregatedRecords  # noqa: PLC0415
+
+    return AggregatedRecords(stream, work, max_bytes=aggregate_bytes, **options)

@@ -12,12 +12,20 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import inf
+from typing import NamedTuple
 
 from kinesis_spout.errors import KinesisError
 from kinesis_spout.kinesis.patience import Patience, Tries
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
 from kinesis_spout.kinesis.write.key_lines import KeyLines
 from kinesis_spout.kinesis.write.put_records import COMMON_RECORD_BYTES, CallLimits, PutOrder, Puttable
+
+
+class GivenUp(NamedTuple):
+    """Records of one shard that are not to be put again."""
+
+    records: list[Puttable]
+    error: KinesisError
 
 
 @dataclass(slots=True)
@@ -62,6 +70,18 @@ class ShardQueues:
         if self._lines is None or self._lines.join(entry):
             self._queue(entry)
 
+    def add_all(self, entries: Sequence[Puttable]) -> None:
+        """Queue records, in their order."""
+        if self._lines is not None or self.unblocks_at < inf:
+            for entry in entries:
+                self.add(entry)
+            return
+        size_bytes = sum([entry.size_bytes for entry in entries])
+        self._open.extend(entries)
+        self._open_bytes += size_bytes
+        self.records += len(entries)
+        self.size_bytes += size_bytes
+
     def _queue(self, entry: Puttable) -> None:
         if self.unblocks_at < inf:
             shard = self._shards.get(self._shard_of(entry))
@@ -96,6 +116,9 @@ class ShardQueues:
         self._open_bytes -= batch_bytes
         self.records -= len(batch)
         self.size_bytes -= batch_bytes
+        if self._lines is not None:
+            for entry in batch:
+                self._lines.go(entry)
         return batch
 
     def take_all(self) -> list[Puttable]:
@@ -124,10 +147,17 @@ class ShardQueues:
         self._ranges = ranges
 
     def taken(self, entries: Sequence[Puttable]) -> None:
-        """Learn that these are on the stream: their shards refuse no longer, and get a new deadline."""
+        """Learn that these are on the stream: their shards get a new deadline, and refuse no longer.
+
+        A shard that refused others meanwhile, of another call, stays blocked.
+        """
         if self._shards:
             for name in {self._shard_of(entry) for entry in entries} & self._shards.keys():
-                del self._shards[name]  # nothing waits there: what was in a call was open
+                shard = self._shards[name]
+                if shard.blocked_until is None:
+                    del self._shards[name]  # nothing waits there: what was in a call was open
+                else:
+                    shard.tries = Tries(self._patience, f"{self._work}, {name}")
         self.done(entries)
 
     def done(self, entries: Iterable[Puttable]) -> None:
@@ -137,23 +167,24 @@ class ShardQueues:
                 for following in self._lines.leave(entry):
                     self._queue(following)
 
-    def refused(self, entries: Sequence[Puttable], failure: KinesisError, now: float) -> None:
-        """Take back, in order, what the last call refused, and block its shards.
+    def refused(self, entries: Sequence[Puttable], failure: KinesisError, now: float) -> list[GivenUp]:
+        """Take back, in order, what a call refused, and block its shards.
 
-        Raises:
-            KinesisError: of the failure's kind: one of the shards has taken nothing until the deadline.
+        Gives the records of those shards that have taken nothing until the deadline, with an error of the failure's
+        kind: they are done with, and what waits behind them may go.
         """
         by_shard: dict[str, list[Puttable]] = {}
         for entry in entries:
             by_shard.setdefault(self._shard_of(entry), []).append(entry)
-        for name, of_shard in by_shard.items():
-            shard = self._shards.get(name)
-            if shard is None:
-                shard = self._shards[name] = _RefusingShard(Tries(self._patience, f"{self._work}, {name}"))
-            shard.waiting.extend(of_shard)
-            self.records += len(of_shard)
-            self.size_bytes += sum(entry.size_bytes for entry in of_shard)
-            shard.blocked_until = now + shard.tries.failed(failure)
+        given_up = []
+        for name, of_shard in list(by_shard.items()):
+            try:
+                self._block(name, of_shard, failure, now)
+            except KinesisError as error:
+                given_up.append(GivenUp(of_shard, error))
+                del by_shard[name]
+                self._unblock(self._shards.pop(name))
+                self.done(of_shard)
         still_open: deque[Puttable] = deque()
         for entry in self._open:  # it came later, and stays behind
             name = self._shard_of(entry)
@@ -161,6 +192,20 @@ class ShardQueues:
         self._open = still_open
         self._open_bytes = sum(entry.size_bytes for entry in still_open)
         self._note_next_unblock()
+        return given_up
+
+    def _block(self, name: str, entries: list[Puttable], failure: KinesisError, now: float) -> None:
+        shard = self._shards.get(name)
+        if shard is None:
+            shard = self._shards[name] = _RefusingShard(Tries(self._patience, f"{self._work}, {name}"))
+        wait_seconds = shard.tries.failed(failure)
+        shard.blocked_until = now + wait_seconds
+        shard.waiting.extendleft(reversed(entries))  # another call may have been refused before
+        self.records += len(entries)
+        self.size_bytes += sum(entry.size_bytes for entry in entries)
+        if self._lines is not None:
+            for entry in entries:
+                self._lines.back(entry)
 
     def _unblock_all(self) -> None:
         for shard in self._shards.values():

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.settings.option import Use
-from kinesis_spout.settings.shard_positions import EndPositions, StartPositions, rank
+from kinesis_spout.settings.shard_positions import EndPositions, rank
 from kinesis_spout.settings.source_options.fetch_rates import FetchRates
 from kinesis_spout.settings.source_options.given import GivenOptions
 from kinesis_spout.settings.source_options.streams import client_of, one_stream_per_shard, streams_to_read
-from shard_state import Position
+from shard_state import Position, StartPositions
 from shard_state.position import PositionType
 
 

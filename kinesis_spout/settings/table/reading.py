@@ -3,13 +3,12 @@
 from typing import Final
 
 from kinesis_spout.settings.option import Use, option, setting, shared
-from kinesis_spout.settings.shard_positions import END, RUN_END, START
+from kinesis_spout.settings.shard_positions import END, RUN_END, RUN_START, START
 from kinesis_spout.settings.table.connection import READS, STREAM_READ
 from kinesis_spout.settings.value_types import (
     FLAG,
     MEGABYTE,
     MIB,
-    POSITION,
     choice,
     names,
     rate,
@@ -32,9 +31,10 @@ _BATCH_MODE: Final = choice(
 _COLUMN: Final = choice("encryptionType", "millisBehindLatest", "subSequenceNumber", "explicitHashKey")
 
 POSITIONS: Final = (
-    setting("initial_position", POSITION, "latest", has_argument=True,
-        doc="Where the first start of the application begins; later starts go on from progress."),
-    setting("start_again", POSITION, None, has_argument=True,
+    setting("initial_position", RUN_START, "latest", has_argument=True,
+        doc="Where the first start of the application begins; later starts go on from progress. Shards that JSON "
+            "does not name start at trim_horizon."),
+    setting("start_again", RUN_START, None, has_argument=True,
         doc="Where the application begins again, once for each `deployment`."),
     setting("deployment", text("a name of at most 200 characters", ".{1,200}"), None, has_argument=True,
         doc="What names the deployment for which `start_again` counts: a release, a commit."),
@@ -74,7 +74,7 @@ FETCHES: Final = (
         aliases=("kinesis.getRecords.fetchIntervalMs",),
         doc="The least pause between two reads of a shard, behind as at its tip; AWS allows 5 a second to all its "
             "pollers together."),
-    shared("deaggregate", FLAG, True, uses=READS,
+    shared("deaggregate", FLAG, True, uses=READS, has_argument=True,
         doc="Take aggregated (KPL) records apart: a record for each user record inside; false: as they are."),
     setting("poll_interval_seconds", seconds(0.2), 0.4,
         doc="The pause between reads of a shard at its tip; AWS allows 5 calls/s a shard."),

@@ -18,10 +18,19 @@ from shard_state import ShardBound, SlicePlan
 
 
 @dataclass(slots=True, kw_only=True)
+class HeldPages:
+    """What the driver holds of all its shards together. Mutable."""
+
+    size_bytes: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
 class DriverShard:
     """The driver's side of one owned shard. Mutable; used by the engine's thread only."""
 
     epoch: int
+    held: HeldPages = field(default_factory=HeldPages)
+    """Shared with the driver's other shards: the sum of their ``size_bytes``."""
     getter: ShardGetter | None = None
     """Open while the driver polls the shard; closed (None) while executors read it."""
     records: deque[Record] = field(default_factory=deque)
@@ -55,6 +64,11 @@ class DriverShard:
         """Whether the driver neither holds anything of the shard, nor is about to, and may read on in it."""
         return self.fetching_since is None and not self.records and not (self.at_end or self.at_bound)
 
+    def reads_on(self, most_bytes: int) -> bool:
+        """Tell whether what was pushed may join what waits here, which is less than ``most_bytes``."""
+        is_free = self.fetching_since is None and not (self.at_end or self.at_bound)
+        return is_free and self.has_news and self.size_bytes < most_bytes
+
     def poll_period(self, shortest: float, longest: float) -> float:
         """Tell how far apart polls are: twice as far with each that brings nothing, up to ``longest``."""
         return aligned_idle_period(self.empty_polls, shortest, longest)
@@ -70,7 +84,7 @@ class DriverShard:
         self.records.extend(wanted)
         if wanted:
             is_plain = page.kinesis_records is None
-            self.size_bytes += page.size_bytes if is_plain else sum(each.size_bytes for each in wanted)
+            self._hold(page.size_bytes if is_plain else sum(each.size_bytes for each in wanted))
         self.at_bound = len(wanted) < len(page.records)
         self.at_end = page.at_end and not self.at_bound
         self.millis_behind_latest = page.millis_behind_latest
@@ -82,12 +96,12 @@ class DriverShard:
     def take_left(self, records: Sequence[Record]) -> None:
         """Keep what executors have fetched and not handled: a slice carries it, then they go on at the cursor."""
         self.records.extend(records)
-        self.size_bytes += sum(record.size_bytes for record in records)
+        self._hold(sum(record.size_bytes for record in records))
 
     def drop_page(self) -> None:
         """Forget what no slice has carried away; the next poll begins there again."""
         self.records.clear()
-        self.size_bytes = 0
+        self._hold(-self.size_bytes)
         self.at_end = self.at_bound = False
         self.close_getter()
         self.cursor = Cursor()
@@ -105,10 +119,13 @@ class DriverShard:
     def settled(self, count: int) -> None:
         """Drop records that a slice has dealt with."""
         for _ in range(count):
-            record = self.records.popleft()
-            self.size_bytes -= record.size_bytes
+            self._hold(-self.records.popleft().size_bytes)
         if not self.records:
-            self.size_bytes = 0
+            self._hold(-self.size_bytes)
+
+    def _hold(self, size_bytes: int) -> None:
+        self.size_bytes += size_bytes
+        self.held.size_bytes += size_bytes
 
 
 def shard_of(plan: SlicePlan, shards: Mapping[str, DriverShard]) -> DriverShard | None:

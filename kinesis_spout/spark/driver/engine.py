@@ -7,6 +7,10 @@ batches of every slice that may go out, up to ``max_concurrent_batches`` at a ti
 A Spark job costs far more than a slice, so what comes at nearly the same time goes out in one: records that polls
 bring wait for the other polls that are under way, and retries for others that are about due, ``gather_seconds``
 at most, or a few times that while a job runs. While all jobs that may run do run, everything gathers by itself.
+
+Records that are pushed come one by one, and nobody can tell how soon the next one comes. So the first goes out
+at once, and what follows closely waits until ``spacing_seconds`` have passed since the last job began: a steady
+trickle makes as many jobs a second as that allows, however fast a job is.
 """
 
 import logging
@@ -27,8 +31,8 @@ from kinesis_spout.errors import HandlerKilledWorker
 from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.record_age import RecordAge
 from kinesis_spout.spark.driver.batch_progress import batch_progress
-from kinesis_spout.spark.driver.driver_shard import DriverShard, shard_of
-from kinesis_spout.spark.driver.engine_settings import EngineSettings
+from kinesis_spout.spark.driver.driver_shard import DriverShard, HeldPages, shard_of
+from kinesis_spout.spark.driver.engine_settings import WORTH_A_JOB_BYTES, EngineSettings
 from kinesis_spout.spark.driver.retry_buffer import RetryBuffer
 from kinesis_spout.spark.driver.running_batches import Batch, RunningBatches
 from kinesis_spout.spark.driver.settling import Settling
@@ -42,6 +46,8 @@ _CANCEL_AGAIN_SECONDS: Final = 0.5
 _LONGEST_WAIT_SECONDS: Final = 1.0
 _PATIENCE_WHILE_RUNNING: Final = 8.0
 """How many times the gather time records wait for polls while a job runs: one beside it would slow both."""
+_SPACINGS_WHILE_RUNNING: Final = 2.0
+"""How many times the spacing records that were pushed wait for the end of a job before another runs beside it."""
 _RECENT_PROGRESS: Final = 100
 
 _log = logging.getLogger(__name__)
@@ -65,6 +71,7 @@ class MicroBatchEngine:
         self._slots = slots or BatchSlots(settings.max_concurrent_batches)
         self._name = name
         self._shards: dict[str, DriverShard] = {}
+        self._held = HeldPages()
         self._retry_data = RetryBuffer(lambda: self._max_buffered_bytes // 2)
         self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._planned: deque[list[SlicePlan]] = deque()
@@ -75,7 +82,7 @@ class MicroBatchEngine:
         self._ended = threading.Event()
         self.is_done = False
         """Whether the engine has ended by itself, for the run has come up to its `until`."""
-        self._tip = TipPoller(consumer, self._shards, settings, self._calls.put)
+        self._tip = TipPoller(consumer, self._shards, self._held, settings, self._calls.put)
         self._running = RunningBatches(runner, settings, consumer.ports, name, self._ended_batch)
         self._settling = Settling(consumer, self._shards, self._retry_data, self._tip, settings)
         self._thread = threading.Thread(target=self._run, name="kinesis-spout-engine", daemon=True)
@@ -165,7 +172,7 @@ class MicroBatchEngine:
         for shard_id in shard_ids:
             state = self._manager.shard(shard_id)
             assert state is not None
-            self._shards[shard_id] = DriverShard(epoch=state.epoch)
+            self._shards[shard_id] = DriverShard(epoch=state.epoch, held=self._held)
             if self._settings.driver_reads_all:
                 self._manager.page_fetched(shard_id, full=False)
             self._tip.look_again(shard_id)
@@ -177,7 +184,7 @@ class MicroBatchEngine:
         for shard_id in shard_ids:
             shard = self._shards.pop(shard_id, None)
             if shard is not None:
-                shard.close_getter()
+                shard.drop_page()
             self._tip.forget(shard_id)
             self._retry_data.drop_shard(shard_id)
 
@@ -190,8 +197,7 @@ class MicroBatchEngine:
     def is_full(self) -> bool:
         """See ``OwnershipListener``."""
         letters_bytes, most = self._consumer.letters.size_bytes, self._max_buffered_bytes
-        pages_bytes = sum(shard.size_bytes for shard in self._shards.values())
-        held_bytes = letters_bytes + self._retry_data.size_bytes + pages_bytes
+        held_bytes = letters_bytes + self._retry_data.size_bytes + self._held.size_bytes
         return letters_bytes > most // 4 or held_bytes >= most * 3 // 4
 
     @property
@@ -292,6 +298,7 @@ class MicroBatchEngine:
         works = [self._work(plan) for plan in plans if shard_of(plan, self._shards) is not None]
         if works:
             self._running.launch(works, now)
+            self._tip.rests_until = now + self._settings.spacing_seconds
         else:
             self._slots.give_back(self)
         return True
@@ -305,11 +312,22 @@ class MicroBatchEngine:
         arrived_at = self._tip.arrived_at
         if arrived_at is None:
             return self._plan_at
-        waits_for_job = self._settings.driver_reads_all and self._running
-        if not self._tip.is_polling and not waits_for_job:
+        if self._settings.driver_reads_all:
+            return self._pushed_gathered_at(arrived_at)
+        if not self._tip.is_polling:
             return arrived_at
         patience = _PATIENCE_WHILE_RUNNING if self._running else 1.0
         return arrived_at + patience * self._settings.gather_seconds
+
+    def _pushed_gathered_at(self, arrived_at: float) -> float:
+        """When to plan what was pushed."""
+        spacing = self._settings.spacing_seconds
+        if self._running:
+            return arrived_at + _SPACINGS_WHILE_RUNNING * spacing
+        is_worth_a_job = self._held.size_bytes >= WORTH_A_JOB_BYTES
+        due_at = arrived_at if is_worth_a_job else max(arrived_at, self._tip.rests_until)
+        # What came meanwhile is being read, which takes no call: it is there in a moment.
+        return due_at + self._settings.gather_seconds if self._tip.is_polling else due_at
 
     def _next_plan(self, now: float) -> float:
         """Tell when something can be planned, although nothing comes up before."""

@@ -1,8 +1,7 @@
-"""The micro-batches that run: packed into tasks, each on a thread of its own, cancelled when overdue."""
+"""The micro-batches that run: each on a thread of its own, cancelled when overdue."""
 
-import heapq
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
@@ -10,6 +9,7 @@ from typing import Final
 from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.handler import failure_of
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
+from kinesis_spout.spark.driver.packing import HandlingTime, pack
 from kinesis_spout.spark.driver.reread import Reread, read_missing
 from kinesis_spout.spark.tasks.jobs import BatchRunner, HandlerBroken
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
@@ -63,6 +63,7 @@ class RunningBatches:
         self.launched = 0
         """How many there were so far."""
         self._look_for_overdue_at = 0.0
+        self._handling = HandlingTime()
         self._this_thread = threading.local()
         self._threads = ThreadPoolExecutor(settings.max_concurrent_batches, "kinesis-spout-job")
 
@@ -142,8 +143,15 @@ class RunningBatches:
         results = [WorkResult(plan=work.plan, outcome=SliceOutcome()) for work in empty]
         if works:
             settings = self._settings
-            packs = pack(works, per_task=settings.shards_per_task, parallelism=settings.parallelism())
-            results += self._runner.run(batch.tag, packs)
+            packs = pack(
+                works,
+                per_task=settings.shards_per_task,
+                parallelism=settings.parallelism(),
+                handling=self._handling,
+            )
+            ended = self._runner.run(batch.tag, packs)
+            self._handling.took(ended)
+            results += ended
         return results
 
     def _read_missing(self, batch: Batch) -> dict[str, Reread]:
@@ -157,23 +165,3 @@ class RunningBatches:
                 )
                 batch.works[at] = reread.work
         return rereads
-
-
-def pack(works: Sequence[WorkSlice], *, per_task: int, parallelism: int) -> list[list[WorkSlice]]:
-    """Spread slices over tasks: every core gets work, and as few tasks beyond that as possible.
-
-    A Python task costs far more than a slice. Slices that are read wait for Kinesis most of the time, so there are
-    tasks enough that ``per_task`` of them share one; records that travel with their slice only need a core, and
-    are spread evenly.
-    """
-    read = [work for work in works if work.plan.kind is SliceKind.READ]
-    carried = [work for work in works if work.plan.kind is not SliceKind.READ]
-    tasks = min(len(works), max(parallelism, -(-len(read) // per_task)))
-    packs = [read[at::tasks] for at in range(tasks)]
-    loads = [(len(packed), at) for at, packed in enumerate(packs)]
-    heapq.heapify(loads)
-    for work in sorted(carried, key=lambda work: len(work.records), reverse=True):
-        load, at = loads[0]
-        packs[at].append(work)
-        heapq.heapreplace(loads, (load + len(work.records), at))
-    return packs

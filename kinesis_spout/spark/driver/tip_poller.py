@@ -5,6 +5,7 @@ The ``PollSchedule`` says which shard is next; a shard that cannot be polled whe
 again when a slice of it ends, or a little later.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -14,8 +15,8 @@ from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.errors import KinesisSpoutError
 from kinesis_spout.kinesis.patience import Action
 from kinesis_spout.ports import Page, ShardGetter
-from kinesis_spout.spark.driver.driver_shard import DriverShard
-from kinesis_spout.spark.driver.engine_settings import EngineSettings
+from kinesis_spout.spark.driver.driver_shard import DriverShard, HeldPages
+from kinesis_spout.spark.driver.engine_settings import WORTH_A_JOB_BYTES, EngineSettings
 from kinesis_spout.spark.driver.poll_schedule import ALLOWANCE, PollSchedule, aligned, tick_seconds
 from kinesis_spout.spark.tasks.work import Cursor
 
@@ -34,6 +35,7 @@ class TipPoller:
     Args:
         consumer: whose shards are polled.
         shards: what the driver has read of each owned shard; the engine adds and removes them.
+        held: what these hold together.
         settings: periods and limits.
         call: has a function called on the engine's thread.
     """
@@ -42,12 +44,14 @@ class TipPoller:
         self,
         consumer: Consumer,
         shards: Mapping[str, DriverShard],
+        held: HeldPages,
         settings: EngineSettings,
         call: Callable[[Callable[[], None]], None],
     ) -> None:
         self._consumer = consumer
         self._manager = consumer.manager
         self._shards = shards
+        self._held = held
         self._settings = settings
         self._call = call
         self._tick_seconds = tick_seconds(settings.poll_seconds)
@@ -56,6 +60,8 @@ class TipPoller:
         self._fetchers = ThreadPoolExecutor(_FETCH_THREADS, "kinesis-spout-fetch")
         self.arrived_at: float | None = None
         """When the first records came that no plan has looked at; monotonic. The engine takes it back."""
+        self.rests_until = -math.inf
+        """What is pushed before stays where it is, and is read together then; monotonic. The engine says so."""
 
     @property
     def is_polling(self) -> bool:
@@ -84,7 +90,7 @@ class TipPoller:
         due_at = self._schedule.next_at()
         if due_at is None or due_at > now:
             return due_at
-        buffered = waiting_bytes + sum(shard.size_bytes for shard in self._shards.values())
+        buffered = waiting_bytes + self._held.size_bytes
         share = self._settings.max_buffered_bytes // self._consumer.sharers
         room = share * 3 // 4 - buffered - self._under_way * _PAGE_BYTES
         while self._under_way < 2 * _FETCH_THREADS:
@@ -92,7 +98,7 @@ class TipPoller:
             if shard_id is None:
                 return self._schedule.next_at()
             shard = self._shards[shard_id]
-            if not shard.is_idle or not self._manager.wants_page(shard_id):
+            if not _may_read(shard) or not self._manager.wants_page(shard_id):
                 self._schedule.put(shard_id, now + _LOOK_AGAIN_SECONDS, self._tick_seconds)
             elif shard.next_poll_at > now:
                 self.look_again(shard_id)
@@ -132,12 +138,12 @@ class TipPoller:
         self._fetchers.submit(self._fetch, shard_id, shard, shard.getter)
 
     def _came(self, shard_id: str, shard: DriverShard) -> None:
-        """Read at once what was pushed, or as soon as what was read before is carried away."""
+        """Read what was pushed: at once, or when the rest is over and no slice of the shard is out any more."""
         if self._shards.get(shard_id) is not shard:
             return
         shard.has_news = True
-        if shard.is_idle:
-            shard.next_poll_at = min(shard.next_poll_at, self._consumer.now)
+        shard.next_poll_at = min(shard.next_poll_at, max(self._consumer.now, self.rests_until))
+        if _may_read(shard):
             self.look_again(shard_id)
 
     def reading_failed(self, shard_id: str, shard: DriverShard, error: Exception) -> None:
@@ -185,9 +191,20 @@ class TipPoller:
         else:
             self._call(lambda: self._fetched(shard_id, shard, getter, page))
 
-    def _fetched(self, shard_id: str, shard: DriverShard, getter: ShardGetter, page: Page) -> None:
+    def _ended(self, shard_id: str, shard: DriverShard, getter: ShardGetter) -> bool:
+        """Note that a fetch has ended; False if what it brought follows on nothing any more."""
         self._under_way -= 1
         if self._shards.get(shard_id) is not shard:
+            return False
+        if shard.getter is not getter:  # the page before it was dropped
+            shard.fetching_since = None
+            shard.next_poll_at = self._consumer.now
+            self.look_again(shard_id)
+            return False
+        return True
+
+    def _fetched(self, shard_id: str, shard: DriverShard, getter: ShardGetter, page: Page) -> None:
+        if not self._ended(shard_id, shard, getter):
             return
         now, state = self._consumer.now, self._manager.shard(shard_id)
         seen_at = page.pushed_at or shard.fetching_since or now
@@ -211,18 +228,28 @@ class TipPoller:
         period = shard.poll_period(self._tick_seconds, self._settings.idle_poll_seconds)
         # A poll that began a little late must not cost the shard a tick: the getter waits for the read limits.
         earliest = getter.ready_at - ALLOWANCE * self._settings.poll_seconds
-        shard.next_poll_at = now if shard.has_news else aligned(max(earliest, now), period)
+        # What was pushed and did not fit is there already, so nobody says that it has come.
+        has_more = self._settings.driver_reads_all and page.holds_at_least(self._settings.records_per_fetch)
+        if shard.has_news or has_more:
+            shard.next_poll_at = now if has_more else max(now, self.rests_until)
+        else:
+            shard.next_poll_at = aligned(max(earliest, now), period)
         shard.read_at = getter.ready_at
         self._schedule.put(shard_id, shard.next_poll_at, period)
         self.end_if_carried(shard_id, shard)
-        if not (page.records or page.at_end or page.says_nothing or page.millis_behind_latest):
+        if not (
+            page.records or shard.records or page.at_end or page.says_nothing or page.millis_behind_latest
+        ):
             self._manager.ends_at_tip(shard_id, begun_at)
 
     def _fetch_failed(self, shard_id: str, shard: DriverShard, getter: ShardGetter, error: Exception) -> None:
-        self._under_way -= 1
-        if self._shards.get(shard_id) is not shard:
+        if not self._ended(shard_id, shard, getter):
             return
         shard.fetching_since = None
         shard.next_poll_at = max(getter.ready_at, self._consumer.now + self._settings.poll_seconds)
         self.reading_failed(shard_id, shard, error)
         self.look_again(shard_id)
+
+
+def _may_read(shard: DriverShard) -> bool:
+    return shard.is_idle or shard.reads_on(WORTH_A_JOB_BYTES)

@@ -123,6 +123,7 @@ class FailedRecords:
                 reason=reason,
                 died_at=now,
                 traceback=row["traceback"],
+                explicit_hash_key=row["explicitHashKey"],
             )
             for row, arrival, reason in zip(rows, arrivals, reasons, strict=True)
         ]

@@ -4,13 +4,18 @@ The books are those of ``delivery``. They are written when nothing is under way 
 records, so nobody downstream can tell that the records ended in another order.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from math import inf
 from typing import Any, Final
 
 from kinesis_spout.handler import Failure
 from kinesis_spout.record import Record
-from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls, needs_concurrency
+from kinesis_spout.spark.concurrency.concurrent_calls import (
+    ConcurrentCalls,
+    is_coroutine_function,
+    needs_concurrency,
+)
 from kinesis_spout.spark.concurrency.record_run import Marks, RecordRun, RunRules, Verdict
 from kinesis_spout.spark.tasks.delivery import (
     DeliverySettings,
@@ -27,6 +32,8 @@ from shard_state import Order
 _WAIT_SECONDS: Final = 1.0
 """When the time is over, records that wait for their key have so much more, or a quarter of the time there was."""
 
+_log = logging.getLogger(__name__)
+
 AnyHandler = Handler | ConcurrentCalls
 
 
@@ -39,6 +46,10 @@ def record_handler(
 ) -> AnyHandler:
     """Give what calls ``function(scheme(record))``: as simply as can be where nothing more is asked for."""
     if needs_concurrency(function, concurrency, timeout_seconds):
+        if concurrency == 1 and is_coroutine_function(function):
+            _log.info(
+                "the handler is an async def and is given one record at a time: set concurrency for more"
+            )
         return ConcurrentCalls(function, scheme, concurrency=concurrency, timeout_seconds=timeout_seconds)
     return RecordHandler(function, scheme)
 
@@ -57,6 +68,7 @@ class ConcurrentDelivery(SliceDelivery):
         super().__init__(work, settings)
         self._calls = calls
         self._notes = settings.notes
+        self.handling_seconds: float = 0.0
 
     def _runs(self, records: Sequence[Record]) -> Iterator[Sequence[Record]]:
         """Leave all in one run: what is not delivered must not hold up the records behind it."""
@@ -90,7 +102,9 @@ class ConcurrentDelivery(SliceDelivery):
             key_of=(lambda at: part[at].partition_key) if order is Order.KEY else None,
             verdict=self._verdict(part, instead),
         )
+        began = self._settings.clock()
         self._calls(run, part, notes.tick)
+        self.handling_seconds += self._settings.clock() - began
         self._enter(part, run, instead)
         notes.reached(self.count)
         return run.reached

@@ -77,6 +77,8 @@ class SliceDelivery(ABC):
         """How many records were too old to be delivered."""
         self.timed_out = 0
         """Of how many records the handler had not returned in time."""
+        self.handling_seconds: float | None = None
+        """How long the handler took; None if none is called here."""
         self.failures: list[FailedRecord] = []
         self.unfinished: list[Unfinished] = []
 
@@ -249,6 +251,7 @@ class HandlerDelivery(SliceDelivery):
         super().__init__(work, settings)
         self._handler = handler
         self._notes = settings.notes
+        self.handling_seconds: float = 0.0
 
     def deliver_run(self, run: Sequence[Record], until: float) -> int:
         """See ``SliceDelivery``."""
@@ -265,7 +268,9 @@ class HandlerDelivery(SliceDelivery):
 
     def _hand_over(self, part: Sequence[Record], until: float) -> int:
         self._notes.begin(self.count)
+        began = self._settings.clock()
         delivered, failed = self._handler(part, until, self._notes)
+        self.handling_seconds += self._settings.clock() - began
         for at, failure in failed:
             self.note_failed(
                 part[at], failure.error_text, self.count + at, part[at - 1] if at else None, failure

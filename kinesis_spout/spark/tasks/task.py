@@ -152,6 +152,7 @@ def _deliver_carried(work: WorkSlice, delivery: SliceDelivery, until: float) -> 
         delivered=delivery.delivered,
         expired=delivery.expired,
         timed_out=delivery.timed_out,
+        handling_seconds=delivery.handling_seconds,
     )
 
 
@@ -273,6 +274,7 @@ class _Read:
             delivered=delivery.delivered,
             expired=delivery.expired,
             timed_out=delivery.timed_out,
+            handling_seconds=delivery.handling_seconds,
             bytes_read=self._bytes,
             millis_behind_latest=self._millis_behind,
             throttles=0 if getter is None else getter.throttles,

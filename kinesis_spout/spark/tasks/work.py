@@ -70,6 +70,8 @@ class WorkResult:
     """How many records were too old to be handed to it: skipped, or among the failures."""
     timed_out: int = 0
     """Of how many records the handler had not returned in time."""
+    handling_seconds: float | None = None
+    """How long the handler took for those that were delivered; None if nobody measured it."""
     bytes_read: int = 0
     millis_behind_latest: int | None = None
     """After the last page; None if none was read."""

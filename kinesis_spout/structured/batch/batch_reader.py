@@ -20,7 +20,7 @@ from kinesis_spout.clock import Clock, SystemClock, moment
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.kinesis import KinesisShardLister
 from kinesis_spout.kinesis.patience import persistently
-from kinesis_spout.settings.shard_positions import EndPositions, StartPositions
+from kinesis_spout.settings.shard_positions import EndPositions, resolved_now
 from kinesis_spout.settings.source_options import BatchReadOptions
 from kinesis_spout.settings.table.spelling import as_option, said_as_options
 from kinesis_spout.structured.batch.shard_interval import IntervalRead, ShardInterval
@@ -28,7 +28,7 @@ from kinesis_spout.structured.data_loss import lose
 from kinesis_spout.structured.stream.partitions import ReadSettings, in_chunks
 from kinesis_spout.workers.worker_log import print_log_lines
 from kinesis_spout.workers.worker_memory import set_aside_imports
-from shard_state import Shard
+from shard_state import Shard, StartPositions
 
 T = TypeVar("T")
 
@@ -142,7 +142,7 @@ class KinesisBatchReader(DataSourceReader):
 
     def _plan(self) -> ReadPlan:
         options = self._options
-        end = options.end.resolved(self._now)
+        end = resolved_now(options.end, self._now, "option endingPosition")
         client = options.client.connect()
         listers = {stream: KinesisShardLister(client, stream) for stream in options.streams}
         listed = {

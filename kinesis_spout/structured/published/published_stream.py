@@ -26,7 +26,7 @@ from kinesis_spout.errors import ConsumerAlive
 from kinesis_spout.ports import CheckpointWrite, CommitResult
 from kinesis_spout.structured.offsets import ShardOffset, StreamOffset
 from kinesis_spout.structured.published.published_places import Place
-from shard_state import Checkpoint, Position, PositionType, SequenceNumber, Shard
+from shard_state import Checkpoint, Position, PositionType, SequenceNumber, Shard, StartPositions
 from shard_state.sequence_number import SHARD_END, SHARD_START
 
 PATIENCE_SECONDS: Final = DEFAULT_SESSION_TIMEOUT_SECONDS + 5.0
@@ -125,7 +125,7 @@ class PublishedStream:
         shards = [
             Shard(shard_id=shard_id, parents=shard.parents) for shard_id, shard in stream.shards.items()
         ]
-        self._place.store.open(stream.created, start, shards)
+        self._place.store.open(stream.created, StartPositions(default=start), shards)
         self._over = {
             shard_id for shard_id, checkpoint in self._place.store.load().items() if checkpoint.is_shard_end
         }

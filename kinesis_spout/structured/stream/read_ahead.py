@@ -8,6 +8,7 @@ from typing import Final
 from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.errors import StreamRecreated
 from kinesis_spout.kinesis import KinesisShardLister, Prefetcher
+from kinesis_spout.settings.shard_positions import resolved_now
 from kinesis_spout.settings.source_options import StreamReadOptions
 from kinesis_spout.structured.offsets import QueryOffset, ShardOffset, StreamOffset
 from kinesis_spout.structured.pages.fetch_processes import FetchProcesses
@@ -102,7 +103,7 @@ class ReadAhead:
         with self._changed:
             return QueryOffset(
                 streams={name: stream.first_offset(start, now) for name, stream in self._streams.items()},
-                unlogged=start.resolved(now) != start,
+                unlogged=resolved_now(start, now, "option initialPosition") != start,
             )
 
     def advance(self, start: QueryOffset) -> QueryOffset:

@@ -8,9 +8,8 @@ from kinesis_spout.clock import Clock
 from kinesis_spout.errors import KinesisSpoutError
 from kinesis_spout.kinesis.patience import Action, Work, persistently, reaction_to
 from kinesis_spout.ports import ShardLister, StreamSummary, is_same_creation
-from kinesis_spout.settings.shard_positions import StartPositions
 from kinesis_spout.structured.offsets import ShardOffset, StreamOffset
-from shard_state import Position, PositionType, Shard
+from shard_state import Position, PositionType, Shard, StartPositions
 
 _log = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 A dead letter is made for a record that was read. A row has no shard and no sequence number; instead of them it
 gets ``partition-<n>`` and its number there, and for stream the one that it was meant for. So dead letters of
-the sink are listed and redriven like others. Its explicit hash key is not kept.
+the sink are listed and redriven like others.
 """
 
 from typing import Final, Protocol
@@ -88,6 +88,7 @@ class DeadLetteredRows:
                 error=fault,
                 reason="rejected",
                 died_at=self._clock.time(),
+                explicit_hash_key=values.explicit_hash_key,
             )
         )
         self.count += 1

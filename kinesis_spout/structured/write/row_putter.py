@@ -7,13 +7,13 @@ https://docs.aws.amazon.com/kinesis/latest/APIReference/API_PutRecordsRequestEnt
 import re
 from collections.abc import Iterable
 from contextlib import ExitStack, closing
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kinesis_spout.clock import SystemClock
 from kinesis_spout.dead_letters.sink_url import check_once, open_sink
 from kinesis_spout.errors import KinesisError
 from kinesis_spout.kinesis.patience import Patience
+from kinesis_spout.kinesis.write.hash_key_ranges import is_hash_key
 from kinesis_spout.kinesis.write.put_records import (
     MAX_KEY_CHARACTERS,
     MAX_RECORD_BYTES,
@@ -47,10 +47,6 @@ from kinesis_spout.structured.write.written_columns import (
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
-    from kinesis_spout.kinesis.write.aggregating_putter import AggregatingPutter
-
-_HASH_KEY: Final = re.compile(r"0|[1-9][0-9]{0,38}")
-_HASH_KEYS: Final = 1 << 128
 _STREAM: Final = re.compile(
     r"[A-Za-z0-9_.-]{1,128}|arn:aws[a-z-]*:kinesis:[^:/]+:[0-9]{12}:stream/[\w.-]{1,128}"
 )
@@ -114,7 +110,7 @@ class RowPutter:
         self._rejected = rejected
         self._order = order
         self._aggregate_bytes = aggregate_bytes
-        self._putters: dict[str, RecordPutter | AggregatingPutter] = {}
+        self._putters: dict[str, RecordPutter] = {}
         self._seen = 0
         self._waiting = 0
         self._waiting_bytes = 0
@@ -154,30 +150,23 @@ class RowPutter:
         if is_too_much(self._waiting, self._waiting_bytes):
             self._put_until(records=MAX_BUFFERED_RECORDS // 2, size_bytes=MAX_BUFFERED_BYTES // 2)
 
-    def _open(self, stream: str) -> "RecordPutter | AggregatingPutter":
+    def _open(self, stream: str) -> RecordPutter:
         def reject(entry: Entry, error: KinesisError) -> None:
             values = RowValues(stream, entry.partition_key, entry.explicit_hash_key, entry.data)
             self._rejected.add(
                 entry.row, values, f"{stream} does not take a record of {entry.size_bytes} bytes: {error}"
             )
 
-        putter = self._putters[stream] = self._putter_class()(
+        putter = self._putters[stream] = RecordPutter(
             self._client,
             stream,
             patience=self._patience,
             limits=self._limits,
             order=self._order,
             on_refused=reject,
+            aggregate_bytes=self._aggregate_bytes,
         )
         return putter
-
-    def _putter_class(self) -> "type[RecordPutter] | partial[AggregatingPutter]":
-        if self._aggregate_bytes is None:
-            return RecordPutter
-        # Few writes aggregate, and protobuf takes long to import.
-        from kinesis_spout.kinesis.write.aggregating_putter import AggregatingPutter  # noqa: PLC0415
-
-        return partial(AggregatingPutter, max_bytes=self._aggregate_bytes)
 
     def _put_until(self, *, records: int, size_bytes: int) -> None:
         """Put, from the stream that may go first, and of those from the one with the most."""
@@ -231,14 +220,10 @@ def _fault_of_record(values: RowValues) -> str | None:
 
 def _fault_of_place(values: RowValues) -> str | None:
     hash_key, stream = values.explicit_hash_key, values.stream
-    if hash_key is not None and not _is_hash_key(hash_key):
+    if hash_key is not None and not is_hash_key(hash_key):
         return f"{EXPLICIT_HASH_KEY}: expected null or a decimal number below 2^128, got {hash_key[:50]!r}"
     if stream is None:
         return f"{STREAM}: expected a stream's name or ARN, got null"
     if not _STREAM.fullmatch(stream):
         return f"{STREAM}: expected a stream's name or ARN, got {stream[:200]!r}"
     return None
-
-
-def _is_hash_key(text: str) -> bool:
-    return bool(_HASH_KEY.fullmatch(text)) and int(text) < _HASH_KEYS

@@ -22,6 +22,7 @@ from kinesis_spout.testing import (
     ManualClock,
 )
 from shard_state import Checkpoint, Position
+from tests.shards import everywhere
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from kinesis_spout.errors import KinesisSpoutError
 
 SETTINGS = ("--stream", "orders", "--app", "billing")
-START = Position.trim_horizon()
+START = everywhere(Position.trim_horizon())
 
 
 class PutsRecords:
@@ -82,7 +83,9 @@ class FakeWorld:
         self.opened.append("stream")
         return Stream(
             lister=InMemoryShardLister(self.kinesis),
-            open_getter=lambda shard_id, position: InMemoryShardGetter(self.kinesis, shard_id, position),
+            open_getter=lambda shard_id, position: InMemoryShardGetter(
+                self.kinesis, shard_id, position, deaggregate=config.deaggregate
+            ),
         )
 
     def names(self, config: SpoutConfig) -> list[str]:
@@ -130,7 +133,7 @@ class FakeWorld:
 
     def store(self, process: InMemoryProcess, shard_id: str, **progress: Any) -> None:
         """Let a consumer own a shard and store its progress."""
-        acquired = process.coordinator.acquire(shard_id, Checkpoint(start=START))
+        acquired = process.coordinator.acquire(shard_id, Checkpoint(start=START.default))
         assert acquired is not None
         checkpoint = Checkpoint(start=acquired.start, epoch=acquired.epoch, **progress)
         result = process.store.commit([CheckpointWrite(shard_id=shard_id, checkpoint=checkpoint)])

@@ -14,6 +14,7 @@ from kinesis_spout.coordination import MAX_SESSION_TIMEOUT_SECONDS
 from kinesis_spout.testing import InMemoryZooKeeper, ManualClock
 from kinesis_spout.zookeeper import process_of, unique_member_name
 from shard_state import Checkpoint, Position, Shard
+from tests.shards import everywhere
 
 SHARD_ID = "shardId-000000000000"
 START = Position.trim_horizon()
@@ -39,7 +40,7 @@ class Server:
         self.progress = self._progress()
         for member in members:
             consumer = self.zookeeper.process(member)
-            consumer.store.open(1.0, START, [Shard(shard_id=SHARD_ID)])
+            consumer.store.open(1.0, everywhere(START), [Shard(shard_id=SHARD_ID)])
             consumer.coordinator.join()
             consumer.coordinator.acquire(SHARD_ID, Checkpoint(start=START))
 

@@ -26,7 +26,7 @@ def test_an_assignment_may_have_a_unit() -> None:
 def test_none_and_digits_mean_what_the_setting_can_be() -> None:
     config = load(None, NAMES | {"app": "42"}, ["retry_limit=none", "initial_position=1700000000"])
     assert (config.app, config.retry_limit) == ("42", None)
-    assert config.start.timestamp == 1_700_000_000
+    assert config.start.default.timestamp == 1_700_000_000
 
 
 def test_an_option_wins_over_an_assignment_over_the_environment_over_the_file(

@@ -34,9 +34,9 @@ def client() -> "Iterator[KinesisClient]":
         client.close()
 
 
-def on_stream(client: "KinesisClient", stream: str) -> list[tuple[str, bytes]]:
+def on_stream(client: "KinesisClient", stream: str, *, shard: int = 0) -> list[tuple[str, bytes]]:
     iterator = client.get_shard_iterator(
-        StreamName=stream, ShardId="shardId-000000000000", ShardIteratorType="TRIM_HORIZON"
+        StreamName=stream, ShardId=f"shardId-{shard:012}", ShardIteratorType="TRIM_HORIZON"
     )
     records = client.get_records(ShardIterator=iterator["ShardIterator"])["Records"]
     return [(record["PartitionKey"], record["Data"]) for record in records]
@@ -60,6 +60,23 @@ def test_all_letters_go_back_to_their_own_streams_with_their_keys(client: "Kines
 def test_a_letter_without_a_key_goes_by_its_sequence_number(client: "KinesisClient") -> None:
     redrive_all(filled(letter(7, partition_key=None)), client)
     assert on_stream(client, "orders") == [("7", b"7")]
+
+
+def test_a_letter_goes_back_with_its_explicit_hash_key(client: "KinesisClient") -> None:
+    client.create_stream(StreamName="wide", ShardCount=2)
+    last = str(2**127 + 1)
+    letters = [letter(number, stream="wide", explicit_hash_key=key) for number, key in enumerate(("0", last))]
+    assert redrive_all(filled(*letters), client) == Redriven(count=2)
+    assert on_stream(client, "wide") == [("k", b"0")]
+    assert on_stream(client, "wide", shard=1) == [("k", b"1")]
+
+
+@pytest.mark.parametrize("hash_key", ["", "k", "-1", "1.5", "٣", str(2**128), "9" * 5000])
+def test_an_explicit_hash_key_that_kinesis_refuses_keeps_no_letter_back(
+    client: "KinesisClient", hash_key: str
+) -> None:
+    redrive_all(filled(letter(1, explicit_hash_key=hash_key), letter(2)), client)
+    assert on_stream(client, "orders") == [("k", b"1"), ("k", b"2")]
 
 
 def test_letters_are_chosen_by_message_id_and_the_unknown_are_reported(client: "KinesisClient") -> None:

@@ -392,3 +392,23 @@ def test_on_spark_a_record_may_be_handled_again_and_uncounted_once_a_worker_has_
     assert len(list(checkers.unexplained_duplicates(evidence))) == 1
     evidence = replace(evidence, entries=[*evidence.entries[:3], worker, *again])
     assert list(checkers.unexplained_duplicates(evidence)) == []
+
+
+@pytest.mark.parametrize(("since", "found"), [(9.0, 0), (1.5, 1)], ids=["two ownerships", "one ownership"])
+def test_a_late_job_on_spark_may_be_of_an_earlier_ownership_if_there_was_one(
+    since: float, found: int
+) -> None:
+    """Jobs of both ownerships waited for a worker, until the shard was somebody else's again."""
+    deliveries = [replace(each, epoch=0) for each in (*done(20.0, 2), *done(21.0, 2))]
+    evidence = replace(
+        GOOD,
+        entries=deliveries,
+        checkpoints=[
+            stored(0.5, 0, session=A if since > 2.0 else B, acquires=True),
+            stored(since, 0, epoch=2, acquires=True),
+            stored(12.0, 0, session=B, epoch=3, acquires=True),
+        ],
+        ownerships=[Ownership(shard=SHARD, session=A, pid=11, begin=0.5)],
+        pids={"c1.1": 11},
+    )
+    assert len(list(checkers.unexplained_duplicates(evidence))) == found

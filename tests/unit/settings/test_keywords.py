@@ -26,9 +26,9 @@ CLASSES = {
 """The head of each class, and what it has."""
 ALSO_TAKEN = {
     "stream": "str | Sequence[str]",
-    "initial_position": "str | float | datetime",
-    "start_again": "str | float | datetime | None",
-    "until": "str | float | datetime | None",
+    "initial_position": "Positions",
+    "start_again": "Positions | None",
+    "until": "Positions | None",
 }
 """Where a keyword argument may be more than what the setting becomes."""
 

@@ -7,9 +7,9 @@ from hypothesis import given as for_all
 from hypothesis import strategies as st
 
 from kinesis_spout.errors import InvalidConfig
-from kinesis_spout.settings.shard_positions import EndPositions, StartPositions
+from kinesis_spout.settings.shard_positions import EndPositions
 from kinesis_spout.settings.source_options import BatchReadOptions, StreamReadOptions
-from shard_state import Position, SequenceNumber
+from shard_state import Position, SequenceNumber, StartPositions
 
 SHARD = "shardId-000000000000"
 OTHER_SHARD = "shardId-000000000001"

@@ -11,12 +11,12 @@ from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.kinesis.write.put_records import PutOrder
 from kinesis_spout.settings.documentation import markdown_table
 from kinesis_spout.settings.option import Use
-from kinesis_spout.settings.shard_positions import EndPositions, StartPositions
+from kinesis_spout.settings.shard_positions import EndPositions
 from kinesis_spout.settings.source_options import BatchReadOptions, StreamReadOptions, WriteOptions
 from kinesis_spout.settings.source_options.given import GivenOptions
 from kinesis_spout.settings.table import OPTIONS
 from kinesis_spout.zookeeper import Login, NodeAcls, Tls, ZooKeeperSettings
-from shard_state import Position
+from shard_state import Position, StartPositions
 
 ARN = "arn:aws:kinesis:eu-central-1:123456789012:stream/orders"
 OTHER_REGIONS_ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"

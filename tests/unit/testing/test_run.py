@@ -369,7 +369,8 @@ class TestAggregatedRecords:
     def test_a_dead_letter_of_a_user_record_names_its_place_and_holds_it_alone(self, tmp_path: Path) -> None:
         stream = InMemoryStream(clock=ManualClock())
         records = stream.put_aggregated(
-            UserRecord(key, payload) for key, payload in (("a", b"1"), ("b", b"x"))
+            UserRecord(key, payload, hash_key)
+            for key, payload, hash_key in (("a", b"1", None), ("b", b"x", "7"))
         )
 
         run(handle_nothing, stream, retry_limit=0, dead_letters=f"file://{tmp_path}")
@@ -377,6 +378,7 @@ class TestAggregatedRecords:
         letters = list(open_sink(f"file://{tmp_path}").read())
         assert [letter.message_id for letter in letters] == [record.message_id for record in records]
         assert [(letter.partition_key, letter.data) for letter in letters] == [("a", b"1"), ("b", b"x")]
+        assert [letter.explicit_hash_key for letter in letters] == [None, "7"]
 
     def test_left_whole_an_aggregate_is_one_record(self) -> None:
         stream = InMemoryStream(clock=ManualClock())

@@ -132,6 +132,17 @@ def test_a_sequence_number_ends_its_shard_before_or_after_that_record(
     assert spout.is_done
 
 
+@pytest.mark.parametrize("keyword", ["at_sequence_number", "after_sequence_number"])
+@pytest.mark.parametrize(("number", "handed_out"), [(0, []), (10**56, ["a", "b"])])
+def test_a_sequence_number_that_the_shard_does_not_have_is_only_compared(
+    place: Place, keyword: str, number: int, handed_out: list[str]
+) -> None:
+    place.put("a", "b")
+    spout = place.spout(until=f'{{"{FIRST}": "{keyword} {number}"}}')
+    assert place.run(spout) == handed_out
+    assert spout.is_done
+
+
 def test_after_a_sequence_number_no_further_record_has_to_come(place: Place) -> None:
     *_, last = place.put("a", "b")
     spout = place.spout(until=f'{{"{FIRST}": "after_sequence_number {last.sequence_number}"}}')

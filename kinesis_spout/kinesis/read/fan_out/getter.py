@@ -98,6 +98,10 @@ class FanOutStream:
             hash_keys=hash_keys,
         )
 
+    def forget_consumer(self) -> None:
+        """Look for the consumer before the next subscription; registers it, if somebody has ended it."""
+        self._registration.forget()
+
     def close(self) -> None:
         """End the subscriptions; the consumer stays registered. May be called twice."""
         self.reader.close()
@@ -107,17 +111,13 @@ class FanOutStream:
 
     def _subscribe(self, shard_id: str, position: Position) -> PushedEvents:
         call = f"{OPERATION} of {shard_text(self.stream, shard_id)} at {position}"
-        try:
-            return subscribe(
-                self._client,
-                consumer_arn=self._registration.arn(),
-                shard_id=shard_id,
-                position=position,
-                call=call,
-            )
-        except ResourceNotFound:
-            self._registration.forget()  # maybe it is the consumer
-            raise
+        return subscribe(
+            self._client,
+            consumer_arn=self._registration.arn(),
+            shard_id=shard_id,
+            position=position,
+            call=call,
+        )
 
 
 class FanOutShardGetter:
@@ -249,6 +249,7 @@ class FanOutShardGetter:
         """Note what an error really is for the pacing, and raise it, unless the position is given up."""
         meant: KinesisSpoutError = error
         if isinstance(error, ResourceNotFound):
+            self._fan_out.forget_consumer()  # maybe it is the consumer that is not found
             meant = self._question.not_found(error)
         elif isinstance(error, DataLoss):
             meant = self._question.position_refused(self._subscription.place, error)

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import botocore.exceptions
-import urllib3.exceptions
 from botocore.awsrequest import AWSResponse, HeadersDict
 from botocore.parsers import create_parser
 
 from kinesis_spout.kinesis.errors import translated
 from kinesis_spout.kinesis.read.fan_out.event_stream import OPERATION
 from kinesis_spout.kinesis.read.fan_out.http_answer import AnswerBody, AnswerHead, read_head
+from kinesis_spout.kinesis.read.fan_out.own_connection import open_connection
 from shard_state import Position
 
 if TYPE_CHECKING:
@@ -60,18 +60,13 @@ class PushedSubscriptions:
 
     def _exchange(self, *, model: Any, params: Any, **_event: object) -> tuple[AWSResponse, dict[str, Any]]:
         request = self._endpoint.create_request(params, model)
-        try:
-            connection = self._endpoint.http_session.open_connection(request)
-        except (OSError, urllib3.exceptions.HTTPError) as error:
-            raise botocore.exceptions.EndpointConnectionError(
-                endpoint_url=request.url, error=error
-            ) from error
+        connection = open_connection(self._endpoint.http_session.within, request)
         try:
             connection.settimeout(self._read_timeout)
             head, first = read_head(connection)
             body = AnswerBody(head)
             if head.status == _HTTP_OK:
-                connection.setblocking(False)
+                connection.settimeout(0.0)  # TLS within a proxy's TLS knows no setblocking
                 pushed = PushedEvents(connection=connection, body=body, first=first)
                 return _response(request.url, head), {PUSHED: pushed, "ResponseMetadata": {}}
             whole = _whole(connection, body, first)

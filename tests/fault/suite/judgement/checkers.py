@@ -90,10 +90,13 @@ def zombie_writes(evidence: Evidence) -> Iterator[str]:
 
 
 def unexplained_duplicates(evidence: Evidence) -> Iterator[str]:
-    """A record is handled again only after the shard had another ownership, or the worker that handled it died."""
+    """A record is handled again only after the shard had another ownership, or the worker that handled it died.
+
+    A job of Spark may begin long after it was planned, and the log does not say under which ownership that was.
+    """
     for record, before, again in _repeats(evidence):
-        if evidence.epoch_of(before) == evidence.epoch_of(again) and not _worker_died(
-            evidence, before, again
+        if evidence.epoch_of(before) == evidence.epoch_of(again) and not (
+            _worker_died(evidence, before, again) or _may_be_of_an_earlier_ownership(evidence, before)
         ):
             yield f"{_named(record)} was handled twice under epoch {evidence.epoch_of(again)}, by {again.life}"
 
@@ -283,6 +286,18 @@ def _repeats(evidence: Evidence) -> Iterator[tuple[RecordId, Entry, Entry]]:
 def _worker_died(evidence: Evidence, before: Entry, again: Entry) -> bool:
     started = evidence.workers.get(again.life, ())
     return before.life == again.life and any(before.time < moment <= again.time for moment in started)
+
+
+def _may_be_of_an_earlier_ownership(evidence: Evidence, entry: Entry) -> bool:
+    """Tell whether a job came so late that its life had lost the shard, and had owned it more than once."""
+    if not _is_on_spark(entry):
+        return False
+    epochs = evidence.epochs_of_life(entry)
+    shard = entry.record.shard
+    acquired = [
+        at.epoch for (of, _), at in evidence.acquisitions.items() if of == shard and at.time < entry.time
+    ]
+    return len(epochs) > 1 and max(acquired) > epochs[-1]
 
 
 def _is_on_spark(entry: Entry) -> bool:

@@ -121,9 +121,13 @@ class Evidence:
         """Say under which ownership a delivery was made, also where the door does not tell."""
         if entry.epoch != NO_EPOCH:
             return entry.epoch
-        owned = self._epochs_by_life.get((entry.record.shard, entry.life), ([], []))
-        at = bisect_right(owned[0], entry.time) - 1
-        return owned[1][at] if at >= 0 else NO_EPOCH
+        epochs = self.epochs_of_life(entry)
+        return epochs[-1] if epochs else NO_EPOCH
+
+    def epochs_of_life(self, entry: Entry) -> list[int]:
+        """Give the ownerships of the shard that the life had begun when it made a delivery."""
+        times, epochs = self._epochs_by_life.get((entry.record.shard, entry.life), ([], []))
+        return epochs[: bisect_right(times, entry.time)]
 
     @cached_property
     def _epochs_by_life(self) -> dict[tuple[str, str], tuple[list[float], list[int]]]:

@@ -1,12 +1,13 @@
 """``tail`` prints what is on a stream, and what comes."""
 
+import base64
 import json
 from typing import Any
 
 import pytest
 
 from kinesis_spout.errors import StreamNotFound
-from kinesis_spout.kinesis.aggregated_record import UserRecord
+from kinesis_spout.kinesis.aggregated_record import UserRecord, take_apart
 from tests.unit.cli.fake_world import FakeWorld
 
 STREAM = ("--stream", "orders")
@@ -28,7 +29,7 @@ def test_records_are_printed_as_lines_and_steer_no_terminal() -> None:
     world.kinesis.put(b"\xff", "k")
     out, _ = world.call("tail", *BEGINNING, "-n", "2", *STREAM)
     first, second = out.splitlines()
-    assert first.split("  ")[1:] == ["shardId-000000000000", "k", r"größer\x1b[2J"]
+    assert first.split("  ")[1:] == ["shardId-000000000000", "-", "k", r"größer\x1b[2J"]
     assert first.startswith("2023-11-14T22:13:20.000Z")
     assert second.endswith(r"  \xff")
     assert world.opened == ["stream"], "no application, no ZooKeeper"
@@ -122,3 +123,36 @@ def test_user_records_are_printed_one_by_one_and_no_more_than_asked_for() -> Non
 
     assert [(row["data_text"], row["sub_sequence_number"]) for row in rows] == [("one", 0), ("two", 1)]
     assert {row["sequence_number"] for row in rows} == {records[0].sequence_number}
+
+
+def test_a_line_says_where_in_its_aggregated_record_a_user_record_was() -> None:
+    world = FakeWorld(shards=1)
+    world.kinesis.put_aggregated([UserRecord("a", b"one"), UserRecord("b", b"two")])
+    world.kinesis.put(b"whole", "c")
+
+    out, _ = world.call("tail", *BEGINNING, "-n", "3", *STREAM)
+
+    assert [line.split("  ")[2:] for line in out.splitlines()] == [
+        ["0", "a", "one"],
+        ["1", "b", "two"],
+        ["-", "c", "whole"],
+    ]
+
+
+@pytest.mark.parametrize("switch", [("--deaggregate", "false"), ("--set", "deaggregate=false")])
+def test_told_so_it_leaves_aggregated_records_whole(switch: tuple[str, str]) -> None:
+    world = FakeWorld(shards=1)
+    inside = [UserRecord("k", b"one"), UserRecord("k", b"two", "7")]
+    world.kinesis.put_aggregated(inside)
+
+    (whole,) = tailed(world, *BEGINNING, "-n", "1", *switch)
+
+    assert whole["sub_sequence_number"] is None
+    assert take_apart(base64.b64decode(whole["data_base64"])) == tuple(inside)
+    apart = tailed(world, *BEGINNING, "-n", "2", "--deaggregate", "true")
+    assert [(row["sub_sequence_number"], row["explicit_hash_key"]) for row in apart] == [(0, None), (1, "7")]
+
+
+def test_a_switch_that_is_neither_is_refused_by_its_name() -> None:
+    _, err = FakeWorld().call("tail", "--deaggregate", "perhaps", *STREAM, exit_code=2)
+    assert "--deaggregate: expected true or false" in err

@@ -11,10 +11,11 @@ from kinesis_spout.clock import SystemClock
 from kinesis_spout.ports import Page
 from kinesis_spout.record import Record
 from kinesis_spout.spark.driver.driver_shard import DriverShard
+from kinesis_spout.spark.driver.packing import HandlingTime, pack
 from kinesis_spout.spark.driver.retry_buffer import RetryBuffer
-from kinesis_spout.spark.driver.running_batches import RunningBatches, pack
+from kinesis_spout.spark.driver.running_batches import RunningBatches
 from kinesis_spout.spark.tasks.work import Cursor, WorkResult, WorkSlice
-from shard_state import Position, SequenceNumber, SliceKind, SlicePlan
+from shard_state import Position, SequenceNumber, SliceKind, SliceOutcome, SlicePlan
 
 if TYPE_CHECKING:
     from kinesis_spout.consumer.ports import Ports
@@ -79,6 +80,54 @@ def test_records_that_travel_are_spread_by_their_number() -> None:
     packs = pack([*small, *large], per_task=8, parallelism=2)
 
     assert sorted(sum(len(work.records) for work in each) for each in packs) == [70, 100]
+
+
+def handled(seconds: float | None, delivered: int = 10) -> WorkResult:
+    (work,) = works(1, SliceKind.CARRIED)
+    return WorkResult(plan=work.plan, outcome=SliceOutcome(), delivered=delivered, handling_seconds=seconds)
+
+
+def tasks_for(handling: HandlingTime, slices: list[WorkSlice]) -> int:
+    return len(pack(slices, per_task=8, parallelism=4, handling=handling))
+
+
+def test_a_few_records_of_a_quick_handler_share_one_task() -> None:
+    handling = HandlingTime()
+    handling.took([handled(0.0001), handled(0.0003)])
+
+    assert tasks_for(handling, works(8, SliceKind.CARRIED, size=10)) == 1
+    assert tasks_for(handling, works(8, SliceKind.CARRIED, size=150)) == 3
+    assert tasks_for(handling, works(8, SliceKind.CARRIED, size=10_000)) == 4
+
+
+def test_a_slow_handler_gets_every_core() -> None:
+    handling = HandlingTime()
+    handling.took([handled(0.5)])
+
+    assert tasks_for(handling, works(8, SliceKind.CARRIED)) == 4
+
+
+def test_every_core_gets_work_while_nothing_is_known_of_the_handler() -> None:
+    handling = HandlingTime()
+    handling.took([handled(None), handled(0.0, delivered=0)])
+
+    assert tasks_for(handling, works(8, SliceKind.CARRIED)) == 4
+
+
+def test_what_is_known_of_a_handler_follows_it_when_it_becomes_slow() -> None:
+    handling = HandlingTime()
+    handling.took([handled(0.0001)])
+    assert tasks_for(handling, works(8, SliceKind.CARRIED)) == 1
+    handling.took([handled(0.5)])
+
+    assert tasks_for(handling, works(8, SliceKind.CARRIED)) == 4
+
+
+def test_slices_that_are_read_are_spread_whatever_the_handler_takes() -> None:
+    handling = HandlingTime()
+    handling.took([handled(0.0001)])
+
+    assert tasks_for(handling, [*works(4), *works(4, SliceKind.RETRY)]) == 4
 
 
 def test_executors_that_come_after_the_start_get_tasks_too() -> None:

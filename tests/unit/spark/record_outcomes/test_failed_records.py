@@ -189,6 +189,7 @@ def test_a_user_record_waits_and_dies_under_its_own_number() -> None:
     (letter,) = settle(records, first, second | {"rejected": True})
 
     assert (letter.sequence_number, letter.message_id) == ("7:1", "shard:7:1")
+    assert letter.explicit_hash_key == "1"
     due = records.take_due(101.0)
     assert due.column("subSequenceNumber").to_pylist() == [0]
     assert due.column("explicitHashKey").to_pylist() == ["0"]

@@ -24,6 +24,7 @@ from kinesis_spout.testing import InMemoryProcess, InMemoryStream, InMemoryZooKe
 from kinesis_spout.testing.store import InMemoryCheckpointStore
 from shard_state import Checkpoint, Position, SequenceNumber, Shard
 from shard_state.sequence_number import SHARD_END, SHARD_START
+from tests.shards import everywhere
 from tests.unit.structured.spark_in_memory import SparkInMemory, options
 from tests.zookeeper_server import wait_until
 
@@ -99,7 +100,9 @@ class World:
         """Store what another consumer left behind."""
         named = {"parent": PARENT, "child": CHILD, "other": OTHER}
         process = self.of().process("spout")
-        process.store.open(CREATED, HORIZON, [Shard(shard_id=named[name]) for name in checkpoints])
+        process.store.open(
+            CREATED, everywhere(HORIZON), [Shard(shard_id=named[name]) for name in checkpoints]
+        )
         writes = []
         for name, checkpoint in checkpoints.items():
             owned = process.coordinator.acquire(named[name], checkpoint)

@@ -5,10 +5,9 @@ from dataclasses import replace
 
 from kinesis_spout.clock import SystemClock
 from kinesis_spout.ports import StreamSummary
-from kinesis_spout.settings.shard_positions import StartPositions
 from kinesis_spout.structured.offsets import StreamOffset
 from kinesis_spout.structured.stream.stream_shards import KnownShards, StreamShards
-from shard_state import Position, Shard
+from shard_state import Position, Shard, StartPositions
 
 RANGE = (0, (1 << 128) - 1)
 GRANDPARENT = Shard(shard_id="shardId-0", parents=(), hash_range=RANGE, closed=True)

@@ -204,6 +204,14 @@ def test_rows_that_can_never_be_records_are_dead_letters_and_the_others_are_writ
     assert (second.stream, second.message_id) == ("", "partition-3:3")
 
 
+def test_a_dead_letter_of_a_row_keeps_its_explicit_hash_key() -> None:
+    dead = InMemoryDeadLetterSink()
+    Task(WritableKinesis(a=1), dead=dead).write(
+        [RowValues("a", "k", "no number", b"x"), RowValues("a", None, "7", b"y")]
+    )
+    assert [letter.explicit_hash_key for letter in dead.read()] == ["no number", "7"]
+
+
 def test_a_record_larger_than_its_stream_takes_is_a_dead_letter() -> None:
     kinesis, dead = WritableKinesis(a=1), InMemoryDeadLetterSink()
 

@@ -239,6 +239,23 @@ def test_a_service_without_an_initial_response_is_understood(bench: Bench) -> No
     assert numbers(read_until(getter, lambda got: len(got) == 3)) == [0, 1, 2]
 
 
+@pytest.mark.parametrize("refuses_within", [False, True])
+def test_a_consumer_that_somebody_ended_is_registered_again(bench: Bench, *, refuses_within: bool) -> None:
+    service = bench.serve(refuses_within=refuses_within)
+    getter = bench.fan_out().getter(SHARD, Position.trim_horizon())
+    bench.put(0, 10)
+    records = read_until(getter, lambda got: len(got) == 10)
+
+    (ended,) = service.consumers.values()
+    service.consumers.clear()
+    service.push_faults.append(PushFault.CUT)
+    bench.put(10, 20)
+    records += read_until(getter, lambda got: len(got) == 10, raises=False)
+
+    assert numbers(records) == list(range(20))
+    assert [one["ConsumerName"] for one in service.consumers.values()] == [ended["ConsumerName"]]
+
+
 def test_a_latest_start_is_pinned_through_every_cut(bench: Bench) -> None:
     service = bench.serve()
     getter = bench.fan_out().getter(SHARD, Position.latest())

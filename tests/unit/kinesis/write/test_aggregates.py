@@ -14,21 +14,21 @@ from hypothesis import strategies as st
 from kinesis_spout.errors import Throttled
 from kinesis_spout.kinesis.aggregated_record import UserRecord, take_apart
 from kinesis_spout.kinesis.patience import Patience
-from kinesis_spout.kinesis.write.aggregating_putter import AggregatingPutter
 from kinesis_spout.kinesis.write.hash_key_ranges import hash_key
 from kinesis_spout.kinesis.write.put_records import CallLimits, Entry, PutOrder
+from kinesis_spout.kinesis.write.record_putter import RecordPutter
 from kinesis_spout.testing import ManualClock
 from tests.writable_kinesis import THROTTLED, Sent, WritableKinesis
 
 
-def putter(kinesis: WritableKinesis, clock: ManualClock | None = None, **options: Any) -> AggregatingPutter:
+def putter(kinesis: WritableKinesis, clock: ManualClock | None = None, **options: Any) -> RecordPutter:
     patience = Patience(
         clock=clock or ManualClock(),
         deadline_seconds=options.pop("deadline_seconds", 60.0),
         jitter=random.Random(1).random,
     )
-    return AggregatingPutter(
-        kinesis.client, "s", max_bytes=options.pop("max_bytes", 1_000), patience=patience, **options
+    return RecordPutter(
+        kinesis.client, "s", aggregate_bytes=options.pop("max_bytes", 1_000), patience=patience, **options
     )
 
 
@@ -36,18 +36,18 @@ def entry(number: int, key: str | None = None, explicit: str | None = None) -> E
     return Entry(key or f"key-{number}", str(number).encode(), explicit, row=number)
 
 
-def drain(to: AggregatingPutter) -> None:
+def drain(to: RecordPutter) -> None:
     while to.waiting:
         to.put()
     assert to.waiting_bytes == 0
 
 
-def add(to: AggregatingPutter, records: int, key: str | None = None) -> None:
+def add(to: RecordPutter, records: int, key: str | None = None) -> None:
     for number in range(records):
         to.add(entry(number, key))
 
 
-def add_all(to: AggregatingPutter, records: int) -> None:
+def add_all(to: RecordPutter, records: int) -> None:
     add(to, records)
     drain(to)
 
@@ -226,7 +226,7 @@ def test_records_that_go_by_themselves_after_a_contradiction_wait_for_a_shard_th
     kinesis.reshard("s", 4)
     kinesis.lists_old_shards_only = True
     drain(to)
-    assert to._is_contradicted
+    assert to._records._is_contradicted
     calls = len(kinesis.calls)
     until = clock.monotonic() + 20
     kinesis.refuses = lambda _stream, shard, _: (

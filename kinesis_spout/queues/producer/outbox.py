@@ -1,0 +1,612 @@
+"""What a producer does next, and what follows from how it went. No I/O, no threads, no clock of its own.
+
+Its shell asks for `next_work`, does it, and says how it ended, from as many threads as it has, one at a time: what
+is asked and said is protected by one lock. Works that are under way know nothing of each other.
+
+A record comes in by the inbox, waits with ``kinesis.write``'s records, is in a call, perhaps in several one after
+the other, and ends: sent, failed or dropped. What failed for its time-out or for what it is goes to the dead letters
+if there are some, and only then ends.
+
+**Time.** A record that has not ended ``delivery_timeout_seconds`` after it was taken in fails, wherever it waits. One
+that is in a call just then fails when that call does.
+
+**The spool.** A record is confirmed when it is sent, dropped, durable in the dead letters, or refused for what it is: to
+send it again would change nothing. One that failed for lack of time or of permission stays in the spool, and is sent
+again when a producer opens it the next time. So it is tried once for each start, and never in a loop.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import TYPE_CHECKING, Final, cast
+
+from kinesis_spout.clock import Clock
+from kinesis_spout.errors import (
+    KinesisError,
+    KinesisSpoutError,
+    ProducerClosed,
+    RecordDropped,
+    Unavailable,
+)
+from kinesis_spout.kinesis.errors import ResourceNotFound
+from kinesis_spout.kinesis.patience import Action, Jitter, Work, backoff_seconds, reaction_to
+from kinesis_spout.kinesis.write.aggregate import Aggregate
+from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
+from kinesis_spout.kinesis.write.put_calls import no_such_stream
+from kinesis_spout.kinesis.write.put_records import Puttable
+from kinesis_spout.kinesis.write.record_putter import is_about_its_size
+from kinesis_spout.kinesis.write.waiting_records import refusal_error
+from kinesis_spout.queues.producer.inbox import Inbox
+from kinesis_spout.queues.producer.ticket import GIVEN_UP, IN_CALL, WAITS, Ticket
+
+if TYPE_CHECKING:
+    from mypy_boto3_kinesis.type_defs import PutRecordsResultEntryTypeDef as Result
+
+    from kinesis_spout.kinesis.write.aggregates import AggregatedRecords
+    from kinesis_spout.kinesis.write.waiting_records import WaitingRecords
+
+FIRST_BACKOFF_SECONDS: Final = 0.2
+BACKOFF_CAP_SECONDS: Final = 5.0
+_FEW_GONE: Final = 1_000
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """A call of PutRecords to make, perhaps again. Mutable."""
+
+    batch: list[Puttable]
+    failures: int = 0
+    repeat_at: float = -inf
+
+
+@dataclass(slots=True, eq=False)
+class Listing:
+    """The shards to list."""
+
+
+@dataclass(slots=True, eq=False)
+class Burial:
+    """Records to make dead letters of. Mutable."""
+
+    tickets: list[Ticket]
+    error: KinesisSpoutError
+    reason: str
+    """As `DeadLetter.reason`."""
+    is_under_way: bool = False
+    failures: int = 0
+    repeat_at: float = -inf
+    give_up_at: float = inf
+
+
+@dataclass(slots=True, eq=False)
+class Recovery:
+    """Records of an earlier producer to fetch from the spool."""
+
+
+WorkToDo = Call | Listing | Burial | Recovery
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutboxSettings:
+    """What the outbox decides by."""
+
+    linger_seconds: float
+    """How long a record may wait for others to fill its call."""
+    delivery_timeout_seconds: float
+    max_concurrent_calls: int
+    wake_records: float
+    """When so many new records have come, a call may be full."""
+    wake_bytes: float
+    is_ordered: bool
+    """Whether records of a key wait for each other."""
+    has_dead_letters: bool
+    recovers: bool
+
+
+@dataclass(slots=True, eq=False)
+class _Taken:
+    """Records that came in together. Mutable."""
+
+    expire_at: float
+    tickets: list[Ticket]
+    ended: int = 0
+    """How many at its beginning have ended."""
+
+
+@dataclass(slots=True)
+class Ended:
+    """What ended since the shell last looked. Mutable."""
+
+    count: int = 0
+    to_tell: list[Ticket] = field(default_factory=list)
+    """Those that somebody wants to know of."""
+    to_confirm: list[int] = field(default_factory=list)
+    """What the spool may forget."""
+    failures: list[tuple[int, KinesisSpoutError]] = field(default_factory=list)
+    """How many failed, and why."""
+
+
+class Outbox:
+    """Mutable; for one thread at a time.
+
+    Args:
+        records: what fills the calls.
+        inbox: where records come in, and are counted.
+        settings: what it decides by.
+        clock: what time it is.
+        jitter: of the waits before a call is made again.
+    """
+
+    def __init__(
+        self,
+        records: "WaitingRecords | AggregatedRecords",
+        inbox: Inbox,
+        settings: OutboxSettings,
+        *,
+        clock: Clock,
+        jitter: Jitter,
+    ) -> None:
+        self._records = records
+        self._inbox = inbox
+        self._settings = settings
+        self._clock = clock
+        self._jitter = jitter
+        self._taken: deque[_Taken] = deque()
+        self._in_taken = 0
+        self._overdue: list[Ticket] = []
+        self._gone = 0
+        """How many that have ended are still among those that wait, roughly."""
+        self._rows = 0
+        self._to_repeat: list[Call] = []
+        self._burials: list[Burial] = []
+        self._unsettled: list[tuple[Call, Sequence[Result]]] = []
+        self._open_calls = 0
+        self._is_listing = False
+        self._is_recovering = settings.recovers
+        self._is_fetching = False
+        self._lingers_until = inf
+        """When what is held is put, full or not; infinite if nothing new is held."""
+        self._hurries = False
+        """Whether what can be taken is put at once: it has lingered, or was in a call before."""
+        self._flushes = 0
+        self._was_answered = False
+        self._last_failure: KinesisSpoutError | None = None
+        self._ended = Ended()
+
+    # What the shell asks.
+
+    def next_work(self) -> WorkToDo | None:
+        """Take in what came, and give what to do now; None: nothing before ``due_at``, or until more comes."""
+        now = self._clock.monotonic()
+        if self._must_list and not self._is_listing:
+            self._is_listing = True
+            return Listing()
+        if self._is_recovering and self._inbox.has_room and not self._records.must_list_first:
+            if not self._is_fetching:
+                self._is_fetching = True
+                return Recovery()
+        self._take_in(now)
+        self._expire(now)
+        for burial in self._burials:
+            if burial.repeat_at <= now and not burial.is_under_way:
+                burial.is_under_way = True
+                return burial
+        return self._next_call(now)
+
+    @property
+    def due_at(self) -> float:
+        """When there may be something to do although nothing comes, as monotonic time."""
+        due = min([each.repeat_at for each in self._to_repeat], default=inf)
+        due = min([due, *(each.repeat_at for each in self._burials if not each.is_under_way)])
+        if self._taken:
+            due = min(due, self._taken[0].expire_at)
+        if self._open_calls >= self._settings.max_concurrent_calls:
+            return due
+        if (self._hurries or self._flushes) and self._records.ready_at == -inf:
+            return -inf
+        ready_at = self._records.ready_at
+        return min(due, self._lingers_until, ready_at if ready_at > -inf else inf)
+
+    @property
+    def wakes_at(self) -> tuple[float, float]:
+        """When somebody should look again, in records and bytes that have come."""
+        if self._is_recovering or self._open_calls >= self._settings.max_concurrent_calls:
+            return inf, inf
+        if self._lingers_until == inf or self._flushes:
+            return 1, inf
+        return self._settings.wake_records, self._settings.wake_bytes
+
+    def ended(self) -> Ended:
+        """Give what ended since it was asked the last time."""
+        ended = self._ended
+        if ended.count:
+            self._ended = Ended()
+        return ended
+
+    # What the shell says.
+
+    def listed(self, ranges: HashKeyRanges) -> None:
+        """Learn which shards there are."""
+        self._is_listing = False
+        self._records.go_by(ranges)
+        unsettled, self._unsettled = self._unsettled, []
+        for call, results in unsettled:
+            self._settle(call, results)
+
+    def answered(self, call: Call, results: "Sequence[Result]") -> None:
+        """Learn how Kinesis answered for the records of a call."""
+        self._was_answered = True
+        if self._unsettled or self._records.must_list(results):
+            self._unsettled.append((call, results))
+        else:
+            self._settle(call, results)
+
+    def failed(self, call: Call, error: KinesisSpoutError) -> None:
+        """Learn that a call got no answer, or an error for an answer."""
+        now = self._clock.monotonic()
+        # Who never was answered has a wrong set-up; who was may be again.
+        reaction = reaction_to(error, Work.CONSUME if self._was_answered else Work.CALL)
+        self._last_failure = error
+        for each in call.batch:
+            for ticket in _tickets(each):
+                ticket.tries += 1
+        self._inbox.retried += sum(len(each.user_records) for each in call.batch)
+        if reaction.action is not Action.RETRY:
+            self._give_up_call(call, error)
+            return
+        self._expire(now)
+        self._expire_in_call(call)
+        if not call.batch:
+            self._open_calls -= 1
+            return
+        call.failures += 1
+        call.repeat_at = now + max(reaction.wait_seconds, self._backoff_seconds(call.failures))
+        if self._taken:  # a last time when the time of some is over
+            call.repeat_at = min(call.repeat_at, self._taken[0].expire_at)
+        self._to_repeat.append(call)
+
+    def buried(self, burial: Burial) -> None:
+        """Learn that records are durable in the dead letters."""
+        self._burials.remove(burial)
+        self._end_all(burial.tickets, burial.error, is_over=True, dead_lettered=True)
+
+    def not_buried(self, burial: Burial, error: Exception) -> None:
+        """Learn that records could not be made dead letters now. For as long as a delivery, it is tried again."""
+        now = self._clock.monotonic()
+        if burial.failures == 0:
+            burial.give_up_at = now + self._settings.delivery_timeout_seconds
+        burial.failures += 1
+        burial.repeat_at = now + self._backoff_seconds(burial.failures)
+        burial.is_under_way = False
+        if burial.repeat_at < burial.give_up_at:
+            return
+        self._burials.remove(burial)
+        failure = type(burial.error)(f"{burial.error}; nor did the dead letters take it: {error}")
+        failure.__cause__ = error
+        self._end_all(burial.tickets, failure, is_over=False)
+
+    def recovered(self, tickets: list[Ticket]) -> None:
+        """Learn what an earlier producer left; none when that is all."""
+        self._is_fetching = False
+        if not tickets:
+            self._is_recovering = False
+            return
+        self._inbox.recovered(tickets)
+        self._hold(tickets, self._clock.monotonic())
+
+    # What the producer wants.
+
+    def begin_flush(self) -> list[Ticket]:
+        """Let nothing linger, until ``end_flush``. Gives what has not ended."""
+        self._flushes += 1
+        return self._not_ended()
+
+    def end_flush(self) -> None:
+        """Let records linger again."""
+        self._flushes -= 1
+
+    def drop_oldest(self, size_bytes: int) -> bool:
+        """Make room for a record by dropping the oldest; False: what is not in calls is not enough."""
+        self._take_in(self._clock.monotonic())
+        records, more_bytes = self._inbox.missing(size_bytes)
+        dropped: list[Ticket] = []
+        for ticket in self._waiting_tickets():
+            if records <= len(dropped) and more_bytes <= 0:
+                break
+            dropped.append(ticket)
+            more_bytes -= ticket.size_bytes
+        if records > len(dropped) or more_bytes > 0:
+            return False
+        error = RecordDropped(
+            "the record was dropped, the oldest of a full buffer, for a newer one; raise `max_buffered_records` or "
+            "`max_buffered_bytes`, or set `when_full=block`"
+        )
+        for ticket in dropped:
+            self._note_end(ticket, error, is_over=True)
+        self._ended.count += len(dropped)
+        self._inbox.ended(dropped=len(dropped), size_bytes=sum(each.size_bytes for each in dropped))
+        self._leave_out_gone(len(dropped))
+        return True
+
+    def abandon(self, reason: str) -> int:
+        """Let everything that has not ended fail now, and give how much that is. Nothing is asked for after it."""
+        left = self._not_ended()
+        self._inbox.take()
+        in_calls = [ticket for ticket in left if ticket.place == IN_CALL]
+        others = [ticket for ticket in left if ticket.place != IN_CALL]
+        self._end_all(others, ProducerClosed(f"{reason}; the record was not sent"), is_over=False)
+        unknown = f"{reason} while the record was in a call without an answer; it may be on the stream"
+        self._end_all(in_calls, ProducerClosed(unknown), is_over=False)
+        return len(left)
+
+    def _not_ended(self) -> list[Ticket]:
+        held = [ticket for taken in self._taken for ticket in taken.tickets]
+        held += self._overdue
+        held += [ticket for burial in self._burials for ticket in burial.tickets]
+        # One that is given up may be there twice.
+        not_ended = {id(ticket): ticket for ticket in held if not ticket.done()}
+        return [*not_ended.values(), *self._inbox.peek()]
+
+    # How it goes on.
+
+    @property
+    def _must_list(self) -> bool:
+        return bool(self._unsettled) or self._records.must_list_first
+
+    def _take_in(self, now: float) -> None:
+        if self._is_recovering or self._records.must_list_first:
+            return
+        tickets = self._inbox.take()
+        if tickets:
+            self._hold(tickets, now)
+
+    def _hold(self, tickets: list[Ticket], now: float) -> None:
+        row = self._rows
+        for ticket in tickets:
+            row += 1
+            ticket.row = row
+        self._rows = row
+        self._taken.append(_Taken(now + self._settings.delivery_timeout_seconds, tickets))
+        self._in_taken += len(tickets)
+        if self._lingers_until == inf:
+            self._lingers_until = now + self._settings.linger_seconds
+        self._records.hold_all(tickets)
+
+    def _next_call(self, now: float) -> Call | None:
+        for call in self._to_repeat:
+            if call.repeat_at <= now:
+                self._to_repeat.remove(call)
+                self._inbox.calls += 1
+                return call
+        if self._open_calls >= self._settings.max_concurrent_calls:
+            return None
+        batch = self._next_batch(now)
+        if not batch:
+            return None
+        for each in batch:
+            for ticket in _tickets(each):
+                ticket.place = IN_CALL
+        self._open_calls += 1
+        self._inbox.calls += 1
+        return Call(batch)
+
+    def _next_batch(self, now: float) -> list[Puttable]:
+        records = self._records
+        if self._flushes or now >= self._lingers_until:
+            records.finish_packing()
+            self._lingers_until = inf
+            self._hurries = True
+        refused_before = -inf < records.ready_at <= now
+        if not (self._hurries or refused_before or records.has_a_full_call):
+            return []
+        batch: list[Puttable] = []
+        while not batch and (taken := records.take()):
+            batch = self._without_gone(taken)
+        if not records.has_ready:
+            self._hurries = False
+            if not records.is_packing:
+                self._lingers_until = inf
+        elif refused_before:
+            self._hurries = True
+        elif not self._hurries:
+            self._lingers_until = now + self._settings.linger_seconds
+        return batch
+
+    def _settle(self, call: Call, results: "Sequence[Result]") -> None:
+        settled = self._records.settle(call.batch, results)
+        self._open_calls -= 1
+        self._end_sent(settled.taken)
+        if len(settled.taken) < len(call.batch):
+            self._note_refusals(call, results)
+        for given_up in settled.given_up:
+            lost = [ticket for each in given_up.records for ticket in _tickets(each)]
+            self._give_up(lost, given_up.error, is_over=False)
+        if self._settings.is_ordered or len(settled.taken) < len(call.batch):
+            self._hurries |= self._records.has_ready  # what was in a call, or waited for one of its key
+        self._expire_overdue()
+
+    def _note_refusals(self, call: Call, results: "Sequence[Result]") -> None:
+        tickets = [ticket for each in call.batch for ticket in _tickets(each) if not ticket.done()]
+        for ticket in tickets:
+            ticket.place = WAITS
+            ticket.tries += 1
+        self._inbox.retried += len(tickets)
+        refusal = next((each for each in results if each.get("ErrorCode")), None)
+        if refusal is not None:
+            self._last_failure = refusal_error(refusal, "refused")
+
+    def _end_sent(self, taken: "Sequence[tuple[Puttable, Result]]") -> None:
+        ended = self._ended
+        sent = size_bytes = 0
+        for put, answer in taken:
+            if isinstance(put, Ticket):
+                if put._outcome is None:
+                    sent += 1
+                    size_bytes += put.size_bytes
+                    self._note_end(put, answer, is_over=True)
+                continue
+            for sub_sequence_number, ticket in enumerate(_tickets(put)):
+                if ticket._outcome is None:
+                    sent += 1
+                    size_bytes += ticket.size_bytes
+                    ticket._sub_sequence_number = sub_sequence_number
+                    ticket._outcome = answer
+                    if ticket._callbacks is not None:
+                        ended.to_tell.append(ticket)
+                    if ticket.number_in_spool is not None:
+                        ended.to_confirm.append(ticket.number_in_spool)
+        ended.count += sent
+        self._inbox.ended(sent=sent, size_bytes=size_bytes)
+        self._forget_ended()
+
+    def _give_up_call(self, call: Call, error: KinesisSpoutError) -> None:
+        self._open_calls -= 1
+        self._records.done(call.batch)
+        self._hurries |= self._records.has_ready
+        if isinstance(error, ResourceNotFound):
+            error = no_such_stream(error)
+        is_over = isinstance(error, KinesisError) and is_about_its_size(call.batch, error)
+        self._give_up([ticket for each in call.batch for ticket in _tickets(each)], error, is_over=is_over)
+
+    def _give_up(self, tickets: Iterable[Ticket], error: KinesisSpoutError, *, is_over: bool) -> None:
+        """Let records fail, by way of the dead letters if there are some.
+
+        Args:
+            is_over: whether to send them again would change nothing.
+        """
+        left = [ticket for ticket in tickets if not ticket.is_gone]
+        if left and self._settings.has_dead_letters:
+            for ticket in left:
+                ticket.place = GIVEN_UP
+            self._burials.append(Burial(left, error, "rejected" if is_over else "exhausted"))
+        elif left:
+            self._end_all(left, error, is_over=is_over)
+
+    def _end_all(
+        self,
+        tickets: Iterable[Ticket],
+        error: KinesisSpoutError,
+        *,
+        is_over: bool,
+        dead_lettered: bool = False,
+    ) -> None:
+        count = size_bytes = 0
+        for ticket in tickets:
+            if not ticket.done():
+                count += 1
+                size_bytes += ticket.size_bytes
+                self._note_end(ticket, error, is_over=is_over)
+        if count:
+            self._ended.failures.append((count, error))
+        self._ended.count += count
+        self._inbox.ended(failed=count, dead_lettered=count * dead_lettered, size_bytes=size_bytes)
+
+    def _note_end(self, ticket: Ticket, outcome: object, *, is_over: bool) -> None:
+        if ticket.end(outcome):
+            self._ended.to_tell.append(ticket)
+        if is_over and ticket.number_in_spool is not None:
+            self._ended.to_confirm.append(ticket.number_in_spool)
+
+    # Records whose time is over.
+
+    def _expire(self, now: float) -> None:
+        expired: list[Ticket] = []
+        while self._taken and self._taken[0].expire_at <= now:
+            taken = self._taken.popleft()
+            self._in_taken -= len(taken.tickets)
+            for ticket in taken.tickets:
+                if not ticket.is_gone:
+                    (self._overdue if ticket.place == IN_CALL else expired).append(ticket)
+        self._fail_expired(expired)
+
+    def _expire_overdue(self) -> None:
+        if self._overdue:
+            left = [ticket for ticket in self._overdue if not ticket.is_gone]
+            self._overdue = [ticket for ticket in left if ticket.place == IN_CALL]
+            expired = [ticket for ticket in left if ticket.place == WAITS]
+            self._fail_expired(expired)
+
+    def _expire_in_call(self, call: Call) -> None:
+        """Let those of a call that failed fail whose time is over."""
+        overdue = set(map(id, self._overdue))
+        expired = [ticket for each in call.batch for ticket in _tickets(each) if id(ticket) in overdue]
+        if expired:
+            for ticket in expired:
+                ticket.place = WAITS
+            self._expire_overdue()
+            call.batch = self._left_of(call.batch)
+
+    def _fail_expired(self, expired: list[Ticket]) -> None:
+        if not expired:
+            return
+        last = self._last_failure
+        kind = Unavailable if last is None else type(last)
+        error = kind(
+            f"expected the record to be put within {self._settings.delivery_timeout_seconds:g} s, got no success; "
+            + ("it waited for others" if last is None else f"the last failure: {last}")
+        )
+        error.__cause__ = last
+        self._give_up(expired, error, is_over=False)
+        self._leave_out_gone(len(expired))
+
+    def _waiting_tickets(self) -> Iterable[Ticket]:
+        """Give what waits and is in no call, oldest first."""
+        for taken in self._taken:
+            for ticket in taken.tickets[taken.ended :]:
+                if ticket.place == WAITS and not ticket.done():
+                    yield ticket
+
+    def _forget_ended(self) -> None:
+        """Let go of what has ended. A few that have not may keep others that came with them."""
+        while self._taken:
+            taken = self._taken[0]
+            tickets = taken.tickets
+            at = taken.ended
+            while at < len(tickets) and tickets[at]._outcome is not None:
+                at += 1
+            taken.ended = at
+            if at < len(tickets):
+                break
+            self._in_taken -= len(tickets)
+            self._taken.popleft()
+        if self._in_taken > 2 * self._inbox.waiting + _FEW_GONE:
+            for taken in self._taken:
+                taken.tickets = [ticket for ticket in taken.tickets if not ticket.done()]
+                taken.ended = 0
+            self._in_taken = sum(len(taken.tickets) for taken in self._taken)
+
+    # Records that wait although they have ended.
+
+    def _without_gone(self, batch: list[Puttable]) -> list[Puttable]:
+        return self._left_of(batch) if self._gone else batch
+
+    def _left_of(self, batch: list[Puttable]) -> list[Puttable]:
+        left: list[Puttable] = []
+        for each in batch:
+            if isinstance(each, Aggregate):
+                each.user_records = [
+                    ticket for ticket in each.user_records if not cast("Ticket", ticket).is_gone
+                ]
+            if all(ticket.is_gone for ticket in _tickets(each)):
+                self._records.done((each,))
+            else:
+                left.append(each)
+        return left
+
+    def _leave_out_gone(self, more: int) -> None:
+        self._gone += more
+        if self._gone > self._inbox.waiting // 2 + _FEW_GONE:
+            waiting = [ticket for each in self._records.take_back() for ticket in _tickets(each)]
+            self._records.hold_all([ticket for ticket in waiting if not ticket.is_gone])
+            self._gone = 0
+
+    def _backoff_seconds(self, failures: int) -> float:
+        return backoff_seconds(
+            failures, first=FIRST_BACKOFF_SECONDS, cap=BACKOFF_CAP_SECONDS, jitter=self._jitter
+        )
+
+
+def _tickets(put: Puttable) -> Sequence[Ticket]:
+    """Give the tickets that a record carries: the producer holds no others."""
+    return cast("Sequence[Ticket]", put.user_records)

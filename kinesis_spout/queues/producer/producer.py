@@ -1,0 +1,357 @@
+"""`KinesisProducer`: the door of an engine, and the threads that drive it."""
+
+import asyncio
+import atexit
+import logging
+import os
+import random
+import threading
+import weakref
+from math import inf
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self, Unpack
+
+import msgspec
+
+from kinesis_spout.clock import Clock, SystemClock
+from kinesis_spout.dead_letters.sink_url import open_sink
+from kinesis_spout.errors import BufferFull, ProducerClosed, SpoolError
+from kinesis_spout.queues.producer.engine import Engine
+from kinesis_spout.queues.producer.given_record import ticket_of
+from kinesis_spout.queues.producer.inbox import Inbox, ProducerCounts
+from kinesis_spout.queues.producer.ticket import Ticket
+from kinesis_spout.queues.producer.workers import Workers
+from kinesis_spout.queues.spool import Spool
+from kinesis_spout.settings import SpoutConfig
+from kinesis_spout.settings.kinesis_client import client_settings
+from kinesis_spout.settings.producer_config import ProducerConfig, ProducerSettings
+
+if TYPE_CHECKING:
+    from mypy_boto3_kinesis import KinesisClient
+
+    from kinesis_spout.ports import DeadLetterSink
+
+_EXIT_SECONDS: Final = 5.0
+"""How long the end of a program waits for a producer that was not closed."""
+_JOIN_SECONDS: Final = 1.0
+_LOOK_SECONDS: Final = 1.0
+
+_log = logging.getLogger(__name__)
+_open: "weakref.WeakSet[KinesisProducer]" = weakref.WeakSet()
+
+
+class KinesisProducer:
+    """Puts records on one stream in the background. Thread-safe; also for asyncio.
+
+    `put` takes a record over at once and gives a ticket, which says in the end where the record is, or why it is not.
+    Records go in full calls, several at once; what a shard refuses is put again, and holds up only that shard's
+    records. No record is lost in silence: each ends as sent, failed, dropped or refused, and `counts` adds up.
+
+    At least once: a call whose answer is lost is made again, and may have put its records before.
+
+        with KinesisProducer("orders", region="eu-central-1") as producer:
+            ticket = producer.put(b"...", "customer-7")
+            print(ticket.result().sequence_number)
+
+    In asyncio: ``async with`` it, ``ticket = await producer.put_async(...)``, ``await ticket``.
+
+    Args:
+        stream: a name or an ARN; None: that of ``config``.
+        config: a spout's configuration, whose way to Kinesis is taken.
+        client: a boto3 client to use instead of one made from the settings. It stays its caller's.
+        spool: a durable buffer. What is in it is sent first, and a record is in it before `put` returns. It belongs to
+            the producer, which closes it.
+        dead_letters: a sink, or what names one (a directory, ``file://``, ``s3://``, ``kinesis://stream``), where
+            records go that could not be put until their time was over, or never can be. None: they fail.
+        settings: see `ProducerConfig`.
+
+    Raises:
+        InvalidConfig: names the setting, its value and what is allowed.
+        SpoolError: the spool cannot be read.
+        DeadLetterError: the sink cannot be written.
+    """
+
+    def __init__(
+        self,
+        stream: str | None = None,
+        *,
+        config: SpoutConfig | None = None,
+        client: "KinesisClient | None" = None,
+        spool: Spool | None = None,
+        dead_letters: "DeadLetterSink | str | None" = None,
+        **settings: Unpack[ProducerSettings],
+    ) -> None:
+        if isinstance(dead_letters, str):
+            settings["dead_letters"] = dead_letters
+            dead_letters = None
+        config_ = self.config = ProducerConfig.of(stream, config, **settings)
+        aws = client_settings(msgspec.structs.asdict(config_), config_.stream_region)
+        client = client or aws.connect()
+        self._spool = spool
+        self._own_sink: DeadLetterSink | None = None
+        if config_.dead_letters is not None:
+            dead_letters = self._own_sink = open_sink(config_.dead_letters, client=client, aws=aws)
+        if dead_letters is not None:
+            dead_letters.check_writable()
+        self._inbox = Inbox(config_.max_buffered_records, config_.max_buffered_bytes, self._wake)
+        self._engine = Engine(
+            config_,
+            self._inbox,
+            client,
+            sink=dead_letters,
+            spool=spool,
+            clock=self._clock,
+            jitter=random.random,
+        )
+        self._closing = threading.Lock()
+        self._workers = self._begin()
+
+    def put(self, data: bytes, partition_key: str, *, explicit_hash_key: str | int | None = None) -> Ticket:
+        """Take a record over, and give its ticket at once; see `when_full` for when there is no room.
+
+        Args:
+            data: at most 10 MiB together with the key.
+            partition_key: 1 to 256 characters. Decides on the shard.
+            explicit_hash_key: decides on the shard instead: a number below 2^128, perhaps as decimal text.
+
+        Raises:
+            InvalidRecord: no stream takes this; it is counted nowhere.
+            BufferFull: there is no room, or was none in time.
+            SpoolError: the spool could not take it. It is refused, and lost nowhere.
+            ProducerClosed: the producer was closed.
+        """
+        ticket = ticket_of(data, partition_key, explicit_hash_key)
+        if self._spool is None and self._inbox.add(ticket):
+            return ticket
+        if self._spool is None or not self._inbox.reserve(ticket.size_bytes):
+            self._make_room(ticket.size_bytes)
+        self._accept(ticket)
+        return ticket
+
+    async def put_async(
+        self, data: bytes, partition_key: str, *, explicit_hash_key: str | int | None = None
+    ) -> Ticket:
+        """Do what `put` does, without blocking the event loop. Raises like `put`."""
+        ticket = ticket_of(data, partition_key, explicit_hash_key)
+        if self._spool is None and self._inbox.add(ticket):
+            return ticket
+        if self._spool is None or not self._inbox.reserve(ticket.size_bytes):
+            await self._make_room_async(ticket.size_bytes)
+        if self._spool is None:
+            self._accept(ticket)
+        else:
+            await asyncio.to_thread(self._accept, ticket)
+        return ticket
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Return when every record put before this call has ended, one way or another.
+
+        Args:
+            timeout: how many seconds at most; None: as long as it takes, which ``delivery_timeout_seconds`` bounds.
+
+        Raises:
+            TimeoutError: names how many have not ended. They go on.
+            SpoolError: the spool could not be read on; what is in it stays there.
+        """
+        left = self._engine.begin_flush()
+        self._wake()
+        try:
+            self._await_all(left, timeout)
+        finally:
+            self._engine.end_flush()
+        waiting = sum(not ticket.done() for ticket in left)
+        if waiting:
+            raise TimeoutError(
+                f"expected all records to end within {timeout} s; {waiting} of {self.config.stream} are still waiting"
+            )
+        if self._engine.spool_failure is not None:
+            raise self._engine.spool_failure
+
+    async def flush_async(self, timeout: float | None = None) -> None:
+        """Do what `flush` does, without blocking the event loop."""
+        await asyncio.to_thread(self.flush, timeout)
+
+    def close(self, timeout: float | None = None) -> None:
+        """Take no more, send what waits, and let go of everything. May be called twice.
+
+        What has not ended when the time is over fails with `ProducerClosed`, or stays in the spool if there is one.
+
+        Args:
+            timeout: how many seconds at most; None: ``close_timeout_seconds``.
+        """
+        seconds = self.config.close_timeout_seconds if timeout is None else timeout
+        self._inbox.close()
+        with self._closing:
+            if not self._engine.is_stopped:
+                self._flush_and_stop(seconds)
+
+    async def close_async(self, timeout: float | None = None) -> None:
+        """Do what `close` does, without blocking the event loop."""
+        await asyncio.to_thread(self.close, timeout)
+
+    def counts(self) -> ProducerCounts:
+        """Count what became of the records so far."""
+        return self._inbox.counts()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close_async()
+
+    def __repr__(self) -> str:
+        return f"<KinesisProducer of {self.config.stream}, {self._inbox.waiting} records waiting>"
+
+    # What a producer without threads does otherwise.
+
+    _clock: Clock = SystemClock()
+    _workers: Workers | None = None
+
+    def _begin(self) -> Workers | None:
+        _open.add(self)
+        return Workers(
+            self._engine,
+            self.config.max_concurrent_calls,
+            clock=self._clock,
+            name=f"producer of {self.config.stream}",
+        )
+
+    def _wake(self) -> None:
+        if self._workers is not None:
+            self._workers.wake()
+
+    def _await_all(self, tickets: list[Ticket], timeout: float | None) -> None:
+        deadline = inf if timeout is None else self._clock.monotonic() + timeout
+        while True:
+            while tickets and tickets[-1].done():
+                tickets.pop()
+            seconds = deadline - self._clock.monotonic()
+            if not tickets or seconds <= 0 or self._engine.is_stopped:
+                return
+            self._engine.await_end(min(_LOOK_SECONDS, seconds))
+
+    def _await_room(self, size_bytes: int) -> bool:
+        return self._inbox.reserve_within(size_bytes, self.config.block_timeout_seconds)
+
+    # The end.
+
+    def _flush_and_stop(self, seconds: float) -> None:
+        stream = self.config.stream
+        try:
+            self.flush(seconds)
+        except TimeoutError:
+            pass  # what is left is told below
+        except SpoolError as error:
+            _log.error("%s", error)
+        left = self._engine.stop(f"the producer of {stream} was closed after {seconds:g} s")
+        if left:
+            _log.error("%d records for %s were not sent before their producer was closed", left, stream)
+        _open.discard(self)
+        if self._workers is not None:
+            self._workers.join(_JOIN_SECONDS)
+        if self._own_sink is not None:
+            self._own_sink.close()
+        if self._spool is not None:
+            self._spool.close()
+
+    def _forget(self) -> None:
+        """Be closed, in a child process that has none of the threads. Locks may be held by them for ever."""
+        self._inbox = Inbox(1, 1, lambda: None)
+        self._inbox.close()
+        self._closing = threading.Lock()
+
+    # Room for a record.
+
+    def _make_room(self, size_bytes: int) -> None:
+        if not self._make_room_now(size_bytes) and not (
+            self.config.when_full == "block" and self._await_room(size_bytes)
+        ):
+            self._refuse()
+
+    async def _make_room_async(self, size_bytes: int) -> None:
+        if self._make_room_now(size_bytes):
+            return
+        deadline = self._clock.monotonic() + self.config.block_timeout_seconds
+        loop = asyncio.get_running_loop()
+        while self.config.when_full == "block" and not self._inbox.is_closed:
+            has_room = asyncio.Event()
+
+            def told(event: asyncio.Event = has_room) -> None:
+                try:
+                    loop.call_soon_threadsafe(event.set)
+                except RuntimeError:  # the loop was closed
+                    return
+
+            self._inbox.call_when_there_is_room(told)
+            if self._inbox.reserve(size_bytes):
+                return
+            try:
+                await asyncio.wait_for(has_room.wait(), deadline - self._clock.monotonic())
+            except TimeoutError:
+                break
+        self._refuse()
+
+    def _make_room_now(self, size_bytes: int) -> bool:
+        if self._inbox.is_closed:
+            self._refuse()
+        if self.config.when_full == "drop_oldest":
+            self._engine.drop_oldest(size_bytes)
+        return self._inbox.reserve(size_bytes)
+
+    def _refuse(self) -> None:
+        self._inbox.refuse()
+        if self._inbox.is_closed:
+            raise ProducerClosed(f"the producer of {self.config.stream} is closed: it takes no more records")
+        counts = self._inbox.counts()
+        raise BufferFull(
+            f"expected room for a record, got {counts.waiting} records of {counts.waiting_bytes} bytes that wait for "
+            f"{self.config.stream}; raise `max_buffered_records` or `max_buffered_bytes`, put less, or have more shards"
+        )
+
+    def _accept(self, ticket: Ticket) -> None:
+        """Take over a record that there is room for."""
+        if self._spool is not None:
+            try:
+                ticket.number_in_spool = self._spool.append(ticket.entry)
+            except BaseException:
+                self._inbox.refuse(ticket.size_bytes)
+                raise
+        self._inbox.add_reserved(ticket)
+
+
+def _close_all() -> None:
+    """Send, at the end of the program, what producers hold that nobody closed, and say so."""
+    for producer in list(_open):
+        before = producer.counts()
+        waiting, failed = before.waiting, before.failed
+        if waiting:
+            producer.close(_EXIT_SECONDS)
+            counts = producer.counts()
+            _log.warning(
+                "A producer of %s was never closed: of %d records that waited at the end of the program, %d were not "
+                "sent; close it, or use it in a `with` statement",
+                producer.config.stream,
+                waiting,
+                counts.failed - failed,
+            )
+
+
+def _forget_in_child() -> None:
+    for producer in list(_open):
+        producer._forget()  # noqa: SLF001 - nobody else may
+    _open.clear()
+
+
+atexit.register(_close_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_in_child)

@@ -1,0 +1,136 @@
+"""Every setting of a producer, as one frozen value that is valid or does not exist."""
+
+from typing import Any, Final, Literal, Self, TypedDict, Unpack
+
+import msgspec
+
+from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.settings import rules
+from kinesis_spout.settings.messages import NotAllowed, shown
+from kinesis_spout.settings.sources import checked, from_keywords
+from kinesis_spout.settings.spout_config import SpoutConfig
+from kinesis_spout.settings.table.producing import PRODUCER_SETTINGS
+
+_SECRETS: Final = frozenset(name for name, option in PRODUCER_SETTINGS.items() if option.secret)
+
+
+class ProducerSettings(TypedDict, total=False):
+    """Every setting of a producer but its stream; see `ProducerConfig`."""
+
+    region: str | None
+    endpoint_url: str | None
+    role_arn: str | None
+    role_session_name: str | None
+    role_external_id: str | None
+    sts_endpoint: str | None
+    aws_access_key_id: str | None
+    aws_secret_access_key: str | None
+    aws_session_token: str | None
+    aws_profile: str | None
+    ca_bundle: str | None
+    proxy_url: str | None
+    order: Literal["unordered", "key"]
+    aggregation: bool
+    aggregation_max_bytes: int
+    linger_seconds: float
+    max_records_per_call: int
+    max_bytes_per_call: int
+    max_concurrent_calls: int
+    max_buffered_records: int
+    max_buffered_bytes: int
+    when_full: Literal["block", "refuse", "drop_oldest"]
+    block_timeout_seconds: float
+    delivery_timeout_seconds: float
+    dead_letters: str | None
+    close_timeout_seconds: float
+
+
+class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of one producer. Make it with `of`, which checks them."""
+
+    stream: str
+    region: str | None
+    endpoint_url: str | None
+    role_arn: str | None
+    role_session_name: str | None
+    role_external_id: str | None
+    sts_endpoint: str | None
+    aws_access_key_id: str | None
+    aws_secret_access_key: str | None
+    aws_session_token: str | None
+    aws_profile: str | None
+    ca_bundle: str | None
+    proxy_url: str | None
+    order: Literal["unordered", "key"]
+    aggregation: bool
+    aggregation_max_bytes: int
+    linger_seconds: float
+    max_records_per_call: int
+    max_bytes_per_call: int
+    max_concurrent_calls: int
+    max_buffered_records: int
+    max_buffered_bytes: int
+    when_full: Literal["block", "refuse", "drop_oldest"]
+    block_timeout_seconds: float
+    delivery_timeout_seconds: float
+    dead_letters: str | None
+    close_timeout_seconds: float
+
+    @classmethod
+    def of(
+        cls, stream: str | None, config: SpoutConfig | None = None, **settings: Unpack[ProducerSettings]
+    ) -> Self:
+        """Check settings, and fill in the others.
+
+        Args:
+            stream: a name or an ARN; None: that of ``config``.
+            config: a spout's, whose way to Kinesis is taken, and its stream if none is given; ``settings`` go first.
+            settings: by their names.
+
+        Raises:
+            InvalidConfig: names the setting, its value (never a secret's) and what is allowed.
+        """
+        given: dict[str, Any] = {}
+        if config is not None:
+            ways = ("region", "endpoint_url", "role_arn", "role_session_name", "role_external_id", "sts_endpoint",
+                    "aws_access_key_id", "aws_secret_access_key", "aws_session_token", "aws_profile", "ca_bundle",
+                    "proxy_url")  # fmt: skip
+            given = {name: getattr(config, name) for name in ways}
+            given["stream"] = config.stream
+        given |= settings
+        if stream is not None:
+            given["stream"] = stream
+        return cls(**checked(from_keywords(given, PRODUCER_SETTINGS), PRODUCER_SETTINGS))
+
+    def __post_init__(self) -> None:
+        values = msgspec.structs.asdict(self)
+        rules.check_credentials(values, _IN_PRODUCER)
+        rules.check_dead_letters(self.dead_letters, self.stream, _IN_PRODUCER)
+        _ = self.stream_region  # found for its check
+
+    def __repr__(self) -> str:
+        texts = (
+            f"{name}={shown(value, secret=name in _SECRETS)}"
+            for name, value in msgspec.structs.asdict(self).items()
+        )
+        return f"ProducerConfig({', '.join(texts)})"
+
+    @property
+    def stream_region(self) -> str | None:
+        """The region that was set, else that of the ARN or of AWS's endpoint; None leaves the choice to boto3."""
+        return rules.region(msgspec.structs.asdict(self), (self.stream,), _IN_PRODUCER)
+
+
+class _InProducer:
+    """Speaks of settings as keyword arguments: a door of ``rules``."""
+
+    def called(self, setting: str) -> str:
+        """Spell a setting as it is."""
+        return setting
+
+    def refusal(self, setting: str, expected: str, value: Any) -> InvalidConfig:
+        """Give the error to raise about a value."""
+        return NotAllowed(expected).refusal(setting, "", value, secret=setting in _SECRETS)
+
+
+_IN_PRODUCER: Final = _InProducer()

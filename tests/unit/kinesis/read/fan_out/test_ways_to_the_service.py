@@ -1,0 +1,196 @@
+"""Subscriptions over TLS and through proxies, to a service and through a proxy on loopback."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kinesis_spout.errors import InvalidConfig, KinesisError, Unavailable
+from kinesis_spout.kinesis.read.fan_out.subscribe_call import subscribe
+from kinesis_spout.testing import InMemoryStream
+from shard_state import Position
+from tests.aws_front import Front, front_of
+from tests.fan_out.pushed_stream import serve, subscribed
+from tests.fan_out.server import FanOutServer
+from tests.own_certificate import own_certificate
+
+SHARD = "shardId-000000000000"
+PASSWORD = "hush-proxy"
+DEADLINE_SECONDS = 20.0
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return own_certificate(tmp_path_factory.mktemp("certificate"))
+
+
+@pytest.fixture(autouse=True)
+def _no_proxies_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy", "no_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+class Way:
+    """A stream, the service that pushes it, and perhaps a proxy before it."""
+
+    def __init__(self, opened: ExitStack, certificate: Path) -> None:
+        self.opened = opened
+        self.certificate = certificate
+        self.stream = InMemoryStream()
+
+    def to_service(self, *, tls: bool) -> FanOutServer:
+        self.server = self.opened.enter_context(FanOutServer(certificate=self.certificate if tls else None))
+        self.service = serve(self.stream, self.server, self.opened)
+        return self.server
+
+    def proxy(self, *, tls: bool = False) -> Front:
+        return self.opened.enter_context(front_of("", self.certificate if tls else None))
+
+    def client(self, **settings: Any) -> Any:
+        client = self.server.settings(**settings).create()
+        self.opened.callback(client.close)
+        return client
+
+    def trusting(self, **settings: Any) -> Any:
+        return self.client(ca_bundle=str(self.certificate), **settings)
+
+    def read(self, client: Any, count: int, **options: Any) -> list[bytes]:
+        """Read the shard from its beginning until so many records came."""
+        fan_out = subscribed(self.stream, self.server, self.opened, client=client, **options)
+        getter = fan_out.getter(SHARD, Position.trim_horizon())
+        news = threading.Event()
+        getter.when_ready(news.set)
+        found: list[bytes] = []
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while len(found) < count:
+            assert time.monotonic() < deadline, f"only {len(found)} records came"
+            found += [record.data for record in getter.read(1000).records]
+            news.wait(0.02)
+            news.clear()
+        return found
+
+    def subscribe(self, client: Any) -> None:
+        """Make nothing but the call, as for a consumer that was registered long ago."""
+        subscribe(
+            client,
+            consumer_arn="arn:aws:kinesis:us-east-1:0:stream/s/consumer/app:1",
+            shard_id=SHARD,
+            position=Position.trim_horizon(),
+            call="SubscribeToShard",
+        ).close()
+
+
+@pytest.fixture
+def way(certificate: Path) -> Iterator[Way]:
+    with ExitStack() as opened:
+        yield Way(opened, certificate)
+
+
+def test_a_subscription_is_verified_with_the_authorities_of_a_file(way: Way) -> None:
+    way.to_service(tls=True)
+    payloads = [b"%d" % number for number in range(500)]
+    for payload in payloads:
+        way.stream.put(payload, "key")
+
+    assert way.read(way.trusting(), 500) == payloads
+
+
+def test_what_tls_has_decrypted_already_is_read_after_a_pause(way: Way) -> None:
+    way.to_service(tls=True)
+    payloads = [b"%d" % number + bytes(5_000) for number in range(500)]
+    for payload in payloads:
+        way.stream.put(payload, "key")
+
+    assert way.read(way.trusting(), 500, queue_bytes=20_000) == payloads
+
+
+def test_an_authority_that_is_not_known_is_one_error_that_names_the_setting(way: Way) -> None:
+    way.to_service(tls=True)
+    with pytest.raises(Unavailable, match=r"SubscribeToShard failed: SSL validation failed .*`ca_bundle`"):
+        way.subscribe(way.client())
+
+
+@pytest.mark.parametrize(("tls_to_service", "tls_to_proxy"), [(False, False), (True, False), (True, True)])
+def test_subscriptions_go_through_a_proxy_and_show_it_the_password(
+    way: Way, *, tls_to_service: bool, tls_to_proxy: bool
+) -> None:
+    way.to_service(tls=tls_to_service)
+    proxy = way.proxy(tls=tls_to_proxy)
+    way.stream.put(b"one", "key")
+    way.stream.put(b"two", "key")
+
+    found = way.read(way.trusting(proxy_url=proxy.url.replace("//", f"//user:{PASSWORD}@")), 2)
+
+    assert found == [b"one", b"two"]
+    if tls_to_service:
+        assert set(proxy.actions()) == {"CONNECT"}
+    else:
+        assert proxy.actions()[-1] == "SubscribeToShard"
+        assert all(seen.target.startswith(way.server.url) for seen in proxy.seen)
+    assert all(seen.headers["proxy-authorization"].startswith("Basic ") for seen in proxy.seen)
+
+
+def test_a_service_within_a_tunnel_is_verified(way: Way) -> None:
+    way.to_service(tls=True)
+    proxy = way.proxy()
+    with pytest.raises(Unavailable, match=r"SSL validation failed for https://.*`ca_bundle`"):
+        way.subscribe(way.client(proxy_url=proxy.url))
+    assert proxy.actions() == ["CONNECT"]
+
+
+def test_a_proxy_that_refuses_a_tunnel_is_one_error_with_its_answer(way: Way) -> None:
+    server = way.to_service(tls=True)
+    with FanOutServer() as no_proxy:
+        client = way.trusting(proxy_url=no_proxy.url.replace("//", f"//user:{PASSWORD}@"))
+        for call in (way.subscribe, lambda client: way.read(client, 1)):
+            with pytest.raises(Unavailable, match=r"refused a tunnel .*501 .*`proxy_url`") as raised:
+                call(client)
+            assert server.url in str(raised.value)
+            assert not knows_the_password(raised.value)
+
+
+def test_a_proxy_that_would_not_be_verified_is_a_setting_to_mend(way: Way) -> None:
+    way.to_service(tls=False)
+    with pytest.raises(InvalidConfig, match="proxy_url: expected http:// for the endpoint http://127"):
+        way.trusting(proxy_url="https://127.0.0.1:9")
+
+
+@pytest.mark.parametrize(("scheme", "tls"), [("http", False), ("http", True), ("https", True)])
+def test_a_proxy_that_is_not_there_is_named_without_its_password(way: Way, scheme: str, *, tls: bool) -> None:
+    way.to_service(tls=tls)
+    client = way.trusting(proxy_url=f"{scheme}://user:{PASSWORD}@127.0.0.1:9")
+
+    with pytest.raises(Unavailable, match=r"Failed to connect to proxy URL: .*`proxy_url`") as raised:
+        way.subscribe(client)
+
+    assert not knows_the_password(raised.value)
+
+
+def test_a_proxy_without_tls_that_is_called_with_it_is_one_error(way: Way) -> None:
+    way.to_service(tls=True)
+    proxy = way.proxy()
+    with pytest.raises(Unavailable, match=r"Failed to connect to proxy URL: .*`proxy_url`"):
+        way.subscribe(way.trusting(proxy_url=proxy.url.replace("http:", "https:")))
+
+
+def test_a_service_that_is_not_there_is_named(way: Way) -> None:
+    server = way.to_service(tls=False)
+    client = way.client()
+    server.close()
+    with pytest.raises(Unavailable, match='Could not connect to the endpoint URL: "http://127'):
+        way.subscribe(client)
+
+
+def knows_the_password(error: KinesisError) -> bool:
+    """Whether any text of an error, or of what caused it, shows it."""
+    texts: list[str] = []
+    cause: BaseException | None = error
+    while cause is not None:
+        texts += [str(cause), repr(cause)]
+        cause = cause.__cause__ or cause.__context__
+    return any(PASSWORD in text for text in texts)
