@@ -2,8 +2,8 @@
 
 Letters are put first and marked after, batch by batch. So a crash in between puts a batch twice (at least
 once, as everywhere), and none is marked that was not put. A record that was put back is a new record: it has
-a new sequence number, and its attempts start from nothing. Its partition key and explicit hash key are those of the
-old one, as far as Kinesis takes them.
+a new sequence number, and its attempts start from nothing. Its partition key and explicit hash key are those of
+the old one, as far as Kinesis takes them.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence

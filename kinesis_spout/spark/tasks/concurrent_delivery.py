@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from math import inf
 from typing import Any, Final
 
+from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.handler import Failure
 from kinesis_spout.record import Record
 from kinesis_spout.spark.concurrency.concurrent_calls import (
@@ -17,12 +18,8 @@ from kinesis_spout.spark.concurrency.concurrent_calls import (
     needs_concurrency,
 )
 from kinesis_spout.spark.concurrency.record_run import Marks, RecordRun, RunRules, Verdict
-from kinesis_spout.spark.tasks.delivery import (
-    DeliverySettings,
-    Handler,
-    HandlerDelivery,
-    SliceDelivery,
-)
+from kinesis_spout.spark.tasks.coalescing.delivery import delivery_to
+from kinesis_spout.spark.tasks.delivery import DeliverySettings, Handler, SliceDelivery
 from kinesis_spout.spark.tasks.handlers import RecordHandler
 from kinesis_spout.spark.tasks.journal import MARKS, SliceNotes
 from kinesis_spout.spark.tasks.task import Deliver
@@ -43,9 +40,20 @@ def record_handler(
     *,
     concurrency: int,
     timeout_seconds: float | None,
+    coalesces: bool = False,
 ) -> AnyHandler:
-    """Give what calls ``function(scheme(record))``: as simply as can be where nothing more is asked for."""
+    """Give what calls ``function(scheme(record))``: as simply as can be where nothing more is asked for.
+
+    Raises:
+        InvalidConfig: more is asked for, and records are coalesced.
+    """
     if needs_concurrency(function, concurrency, timeout_seconds):
+        if coalesces:
+            raise InvalidConfig(
+                "coalesce: expected a plain function, `concurrency=1` and no `record_timeout_seconds`, got "
+                f"{'an async def' if is_coroutine_function(function) else 'a function'}, {concurrency} and "
+                f"{timeout_seconds}: records that stand for others are handled one at a time"
+            )
         if concurrency == 1 and is_coroutine_function(function):
             _log.info(
                 "the handler is an async def and is given one record at a time: set concurrency for more"
@@ -58,7 +66,7 @@ def deliver_with(handler: AnyHandler) -> Deliver:
     """Give what makes the delivery of a slice to a handler."""
     if isinstance(handler, ConcurrentCalls):
         return lambda work, rules: ConcurrentDelivery(work, handler, rules)
-    return lambda work, rules: HandlerDelivery(work, handler, rules)
+    return lambda work, rules: delivery_to(handler, work, rules)
 
 
 class ConcurrentDelivery(SliceDelivery):

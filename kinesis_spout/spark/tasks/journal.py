@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from kinesis_spout.handler import Failure
 from kinesis_spout.spark.concurrency import record_run
+from kinesis_spout.spark.tasks.coalescing.window import Window
 from kinesis_spout.spark.tasks.work import WorkResult
 
 UNDER_WAY: Final = 0
@@ -34,11 +35,12 @@ _WORD_BYTES: Final = 8
 MARKS: Final = 16_384
 """The most records of a run; a whole number of words."""
 
-Entry = tuple[int, int | None, Failure | WorkResult | None]
+Entry = tuple[int, int | None, Failure | WorkResult | Window | None]
 """The number of a slice; a record's index in it, and what its handler said (None: it is held); or the result."""
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
 
 _log = logging.getLogger(__name__)
 
@@ -83,6 +85,14 @@ class SliceNotes:
         """Keep that a record is held, ``at`` after those before."""
         if self._journal is not None:
             self._journal.append((self._number, self.base + at, None))
+
+    def coalesces(self, window: Window) -> None:
+        """Keep what stands for what among the records that come next, of which only some are handed over.
+
+        Indices that handlers note are then counted over those that are.
+        """
+        if self._journal is not None:
+            self._journal.append((self._number, None, window))
 
     def tick(self) -> bool:
         """Note the time, now and then, for the record under way. Returns whether the task is to stop."""
@@ -168,6 +178,8 @@ class Remains:
     """How many records each slice had dealt with."""
     failures: dict[int, dict[int, Failure | None]] = field(default_factory=dict)
     """By slice, and by the record's index in it; None: it was held."""
+    windows: dict[int, list[Window]] = field(default_factory=dict)
+    """Where records were coalesced, by slice. The indices here are then those of ``Windows.index_of``."""
     slice_number: int = 0
     under_way: int | None = None
     """The index of the record in whose handler the task was, in the slice above; None: in none."""
@@ -236,6 +248,8 @@ def _parse(content: bytes) -> Remains:
     for of_slice, index, entry in _entries(content, entries_from):
         if isinstance(entry, WorkResult):
             remains.results[of_slice] = entry
+        elif isinstance(entry, Window):
+            remains.windows.setdefault(of_slice, []).append(entry)
         elif index is not None:
             remains.failures.setdefault(of_slice, {})[index] = entry
     return remains

@@ -12,9 +12,11 @@ a time. So each of them has one more delivery, and the next death blames one.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
+from types import MappingProxyType
 
 from kinesis_spout.handler import Failure
 from kinesis_spout.spark.concurrency.record_run import NOT_BEGUN
+from kinesis_spout.spark.tasks.coalescing.window import Windows
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, ReplayedDelivery, SliceDelivery
 from kinesis_spout.spark.tasks.journal import Remains
 from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
@@ -28,6 +30,7 @@ class _Reached:
 
     count: int
     failures: Mapping[int, Failure | None]
+    stand_ins: Mapping[int, int] = MappingProxyType({})
     suspects: int = 0
     """How many of the records that follow were under way together."""
     suspected: Collection[int] = ()
@@ -71,20 +74,24 @@ def lost(work: WorkSlice) -> WorkResult:
 
 
 def _reached(work: WorkSlice, number: int, remains: Remains, blame: str | None, *, hangs: bool) -> _Reached:
-    failures = dict(remains.failures.get(number, {}))
     if remains.marks and number == remains.slice_number:
-        return _reached_by_marks(remains, failures, blame, hangs=hangs)
+        return _reached_by_marks(remains, dict(remains.failures.get(number, {})), blame, hangs=hangs)
+    windows = Windows(remains.windows.get(number, ()))
+    failures: dict[int, Failure | None] = dict(windows.failures)
+    failures.update((windows.index_of(at), failed) for at, failed in remains.failures.get(number, {}).items())
+    stand_ins = windows.stand_ins
     at = remains.under_way
     if at is None or number != remains.slice_number:
-        return _Reached(count=remains.counts[number], failures=failures)
+        return _Reached(count=remains.counts[number], failures=failures, stand_ins=stand_ins)
+    at = windows.index_of(at)
     if blame is None or remains.together == 1:
         if blame is not None:
             failures[at] = Failure(error_text=blame, killed_worker=True)
         # One that has failed is done with, although no other had begun.
-        return _Reached(count=at + (at in failures), failures=failures)
+        return _Reached(count=at + (at in failures), failures=failures, stand_ins=stand_ins)
     # Retries that are given back come again in another order.
     suspects = len(work.records) - at if work.plan.kind is SliceKind.RETRY else remains.together
-    return _Reached(count=at, failures=failures, suspects=suspects)
+    return _Reached(count=at, failures=failures, stand_ins=stand_ins, suspects=suspects)
 
 
 def _reached_by_marks(
@@ -108,7 +115,9 @@ def _replay(work: WorkSlice, reached: _Reached, settings: TaskSettings) -> WorkR
         )
 
     def deliver(work: WorkSlice, rules: DeliverySettings) -> SliceDelivery:
-        return ReplayedDelivery(work, rules, reached.count, reached.failures, reached.suspected)
+        return ReplayedDelivery(
+            work, rules, reached.count, reached.failures, reached.stand_ins, suspects=reached.suspected
+        )
 
     (result,) = run_slices([work], replace(settings, max_seconds=inf), deliver)
     return replace(result, suspects=reached.suspects)

@@ -6,6 +6,7 @@ import pytest
 
 from kinesis_spout.cli.settings import load
 from kinesis_spout.errors import InvalidConfig
+from shard_state import Position, SequenceNumber
 
 NAMES = {"stream": "orders", "app": "billing"}
 
@@ -27,6 +28,15 @@ def test_none_and_digits_mean_what_the_setting_can_be() -> None:
     config = load(None, NAMES | {"app": "42"}, ["retry_limit=none", "initial_position=1700000000"])
     assert (config.app, config.retry_limit) == ("42", None)
     assert config.start.default.timestamp == 1_700_000_000
+
+
+def test_a_position_per_shard_is_json_in_an_option_and_in_an_assignment() -> None:
+    text = '{"shardId-000000000000": "after_sequence_number 7:2"}'
+    place = {"shardId-000000000000": Position.after(SequenceNumber(7, 2))}
+    assert load(None, NAMES | {"initial_position": text}, []).start.shards == place
+    assert load(None, NAMES, [f"initial_position={text}"]).start.shards == place
+    with pytest.raises(InvalidConfig, match=r"^initial_position: shardId-1: expected .*'tomorrow'"):
+        load(None, NAMES | {"initial_position": '{"shardId-1": "tomorrow"}'}, [])
 
 
 def test_an_option_wins_over_an_assignment_over_the_environment_over_the_file(

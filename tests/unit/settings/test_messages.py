@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import ClientError
 
+from kinesis_spout.cli.arguments import as_argument
 from kinesis_spout.dead_letters.sink_url import open_sink
 from kinesis_spout.errors import DataLoss, InvalidConfig
 from kinesis_spout.kinesis import PollingShardGetter
@@ -114,6 +115,11 @@ def test_only_marked_settings_are_respelled() -> None:
     assert respelled(marked, lambda name, value: name if value is None else f"{name}:{value}") == (
         "`retry_limit:3` and `retry_limit`"
     )
+
+
+def test_a_refusal_about_one_shard_is_respelled_too() -> None:
+    refused = "until: shardId-1: expected a word or an object, got 7"
+    assert respelled(refused, as_argument) == f"--{refused}"
 
 
 def test_an_error_that_is_respelled_stays_what_it_was() -> None:
