@@ -10,9 +10,8 @@ a time. So each of them has one more delivery, and the next death blames one.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
-from types import MappingProxyType
 
 from kinesis_spout.handler import Failure
 from kinesis_spout.spark.concurrency.record_run import NOT_BEGUN
@@ -30,7 +29,7 @@ class _Reached:
 
     count: int
     failures: Mapping[int, Failure | None]
-    stand_ins: Mapping[int, int] = MappingProxyType({})
+    stand_ins: Mapping[int, int] = field(default_factory=dict)
     suspects: int = 0
     """How many of the records that follow were under way together."""
     suspected: Collection[int] = ()
