@@ -190,6 +190,7 @@ EXPECTED: dict[str, Callable[[ReadersShell, Block], None]] = {
     'app="cache"': updates_its_cache,
     'app="cache-plain"': updates_its_cache,
     "QueueCoordinator(": prints("tea costs 3", "accepted"),
+    "with KinesisProducer(": prints("3 sent"),
     "class CountWords(StatefulBolt)": prints("2"),
     "InMemoryStreams(clock=clock)": prints(
         "orders the first of orders", "refunds-de the first of refunds-de"
