@@ -26,6 +26,9 @@ NAMES: Final = {
     "producer_plain": "KinesisProducer",
     "producer_ordered": "KinesisProducer, order='key'",
     "producer_aggregated": "KinesisProducer, aggregation=True",
+    "producer_spool_record": "KinesisProducer, spool: record",
+    "producer_spool_interval": "KinesisProducer, spool: interval",
+    "producer_spool_system": "KinesisProducer, spool: system",
     "async_kinesis": "async-kinesis",
     "async_kinesis_aggregated": "async-kinesis, aggregated",
 }

@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -80,6 +81,29 @@ def producer_aggregated(*arguments: Any) -> Taken:
     return _ours(*arguments, aggregation=True)
 
 
+def _spooled(durability: str, endpoint: str, stream: str, count: int, size_bytes: int) -> Taken:
+    from kinesis_spout.queues.spool import SqliteSpool  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory(dir=".") as folder:  # a disk, where the system's folder may be memory
+        spool = SqliteSpool(folder, stream=stream, durability=durability)
+        return _ours(endpoint, stream, count, size_bytes, spool=spool)
+
+
+def producer_spool_record(*arguments: Any) -> Taken:
+    """Ours with a spool: durability "record"."""
+    return _spooled("record", *arguments)
+
+
+def producer_spool_interval(*arguments: Any) -> Taken:
+    """Ours with a spool: durability "interval"."""
+    return _spooled("interval", *arguments)
+
+
+def producer_spool_system(*arguments: Any) -> Taken:
+    """Ours with a spool: durability "system"."""
+    return _spooled("system", *arguments)
+
+
 def async_kinesis(endpoint: str, stream: str, count: int, size_bytes: int) -> Taken:
     """async-kinesis' producer with its defaults, but without its own rate limits; text, as it takes no bytes."""
     from kinesis.processors import StringProcessor  # type: ignore[import-not-found]  # noqa: PLC0415
@@ -140,6 +164,9 @@ CLIENTS: Final = {
         producer_plain,
         producer_ordered,
         producer_aggregated,
+        producer_spool_record,
+        producer_spool_interval,
+        producer_spool_system,
         async_kinesis,
         async_kinesis_aggregated,
     )

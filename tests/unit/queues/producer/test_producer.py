@@ -27,6 +27,7 @@ from kinesis_spout.errors import (
 from kinesis_spout.kinesis.aggregated_record import take_apart
 from kinesis_spout.kinesis.write.put_records import COMMON_RECORD_BYTES, MAX_RECORD_BYTES, Entry
 from kinesis_spout.queues.producer import Ticket
+from kinesis_spout.queues.spool import SqliteSpool
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.testing import InMemoryDeadLetterSink, ManualClock, SteppedProducer
 from tests.in_memory_kinesis_client import client_error
@@ -267,6 +268,18 @@ def test_a_record_that_the_spool_cannot_take_is_refused() -> None:
         with pytest.raises(SpoolError):
             producer.put(b"", "k")
     assert (producer.counts().refused, producer.counts().waiting, producer.counts().put) == (2, 0, 2)
+
+
+def test_what_a_killed_producer_left_in_its_spool_is_put_by_the_next(tmp_path: Path) -> None:
+    kinesis = WritableKinesis(s=1)
+    first = SqliteSpool(tmp_path, stream="s")
+    producer = stepped(kinesis, spool=first)
+    put(producer, 5)
+    first.close()  # as its process ends
+    with KinesisProducer("s", client=kinesis.client, spool=SqliteSpool(tmp_path, stream="s")) as second:
+        assert second.put(b"new", "key").result(30)
+    assert kinesis.taken("s") == [b"0", b"1", b"2", b"3", b"4", b"new"]
+    assert (second.counts().recovered, second.counts().sent) == (5, 6)
 
 
 # When the buffer is full
