@@ -65,6 +65,8 @@ def figures(*, quick: bool) -> Iterator[Figure | Step]:
                     if size_bytes == SIZES[0]
                     else (20_000 if quick else 50_000)
                 )
+                if "spool" in client:  # some wait for the disk at each record
+                    count //= 40
                 cost = _cost(client, endpoint, size_bytes, count, Path(folder))
                 reference = cost.all if client == REFERENCE else reference
                 yield _figure(client, what, cost, reference, size_bytes)

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 _WARM_UP: Final = 20_000
+_WARM_UP_OF_DISKS: Final = 500
 _KEYS: Final = 10_000
 
 Records = list[tuple[str, bytes]]
@@ -60,9 +61,10 @@ def _ours(
             producer.flush()
             return in_caller
 
-        taken = _measured(put, count, size_bytes)
+        warm_up = _WARM_UP if spool is None else _WARM_UP_OF_DISKS
+        taken = _measured(put, count, size_bytes, warm_up)
     counts = producer.counts()
-    assert counts.sent == counts.put == count + _WARM_UP, counts
+    assert counts.sent == counts.put == count + warm_up, counts
     return taken
 
 
@@ -149,8 +151,10 @@ def _texts(count: int, size_bytes: int) -> list[tuple[str, str]]:
     return [(key, data.hex()[:size_bytes]) for key, data in _records(count, size_bytes)]
 
 
-def _measured(put: Callable[[Records], float | None], count: int, size_bytes: int) -> Taken:
-    put(_records(_WARM_UP, size_bytes))
+def _measured(
+    put: Callable[[Records], float | None], count: int, size_bytes: int, warm_up: int = _WARM_UP
+) -> Taken:
+    put(_records(warm_up, size_bytes))
     records = _records(count, size_bytes)
     started = time.process_time()
     in_caller = put(records)
