@@ -29,11 +29,12 @@ SPARK_TESTS := tests/unit/spark tests/unit/structured tests/integration/test_mic
   $(wildcard tests/integration/test_structured_*.py tests/integration/test_each_record*.py)
 # Three processes on two cores, which take about as long: each waits for servers, sessions or Spark much of the time.
 # These start all that they need, so that no session and no server is started twice for them.
-ALONE_TESTS := $(wildcard tests/integration/test_demo*.py) \
+ALONE_TESTS := tests/integration/test_demo.py \
   tests/integration/test_localstack_scripts.py tests/integration/test_reader_log.py
-MAIN_TESTS := tests/integration $(addprefix --ignore=,$(ALONE_TESTS))
+LAST_ALONE_TESTS := tests/integration/test_demo_topology.py
+MAIN_TESTS := tests/integration $(addprefix --ignore=,$(ALONE_TESTS) $(LAST_ALONE_TESTS))
 BESIDE_TESTS := tests/unit tests/model tests/contract $(ALONE_TESTS)
-LAST_TESTS := tests/wheel tests/fault
+LAST_TESTS := tests/wheel tests/fault $(LAST_ALONE_TESTS)
 ARGS ?=
 CANDIDATES := $(or $(PYTHON),python3.13 python3.12 python3.11 python3)
 

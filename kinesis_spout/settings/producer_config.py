@@ -91,8 +91,8 @@ class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
         Args:
             stream: a name or an ARN; None: that of ``config``.
-            config: a spout's: its way to Kinesis is taken, but for what ``settings`` say, and its stream if none is
-                given. Its dead letters are those of a consumer, and not taken.
+            config: a spout's: its way to Kinesis is taken, but for what ``settings`` say, and its stream if none
+                is given. Its dead letters are those of a consumer, and not taken.
             dead_letters: what names a sink.
             settings: by their names.
 

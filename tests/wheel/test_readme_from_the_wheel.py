@@ -32,6 +32,7 @@ pytestmark = [
 GOOD, NEGATIVE, WITHOUT_AMOUNT = ORDERS
 TOPOLOGY = "kinesis-spout topology"
 SPOOL = "kinesis-spout spool"
+BY_RECORD = 'spout.foreach_record(session("billing"'
 ROOT = Path(__file__).parents[2]
 
 
@@ -48,6 +49,13 @@ def letters(shell: ReadersShell) -> set[tuple[str, str, int]]:
     """What was given up, why, and after how many attempts."""
     sink = JsonLinesSink(shell.folder / ".kinesis-spout/billing/orders/dead-letters")
     return {(letter.data.decode(), letter.reason, letter.attempts) for letter in sink.read()}
+
+
+def tells_each(shell: ReadersShell, example: Block) -> None:
+    with shell.runs_example(example.text) as program:
+        program.shows("told ")
+        program.ctrl_c()
+        assert "None" not in program.ends(exit_code=None)
 
 
 def loads_into_parquet(shell: ReadersShell, example: Block) -> None:
@@ -177,7 +185,8 @@ def updates_its_cache(shell: ReadersShell, example: Block) -> None:
 
 
 EXPECTED: dict[str, Callable[[ReadersShell, Block], None]] = {
-    "spout.foreach_record(": charges_by_record,
+    BY_RECORD: charges_by_record,
+    "async def notify(record)": tells_each,
     "spout.foreach_batch(": loads_into_parquet,
     "spout.open()": audits,
     '.writeStream.format("console")': shows_batches,
@@ -242,7 +251,7 @@ def test_every_command_does_what_its_page_says(readers_shell: ReadersShell) -> N
         typed.remove(line)
         return readers_shell.runs(*shlex.split(line, comments=True))
 
-    [handler] = [each for each in documents.python_examples() if "spout.foreach_record(" in each.text]
+    [handler] = [each for each in documents.python_examples() if BY_RECORD in each.text]
     (readers_shell.folder / "my_module.py").write_text(handler.functions)
     with runs("kinesis-spout put '{\"amount\": 12.5}'") as put:
         assert "records put: 1" in put.ends()
