@@ -189,7 +189,7 @@ class KinesisSpout(StreamsSpout):
         *,
         door: str,
         companion: "Companion | None",
-        coalescing: "CoalescingKey | None",
+        coalescing: "CoalescingKey | None" = None,
     ) -> "StreamsQuery":
         from kinesis_spout.spark.driver.query import start_query, task_settings  # noqa: PLC0415
         from kinesis_spout.spark.streams.streams_query import start_streams_query  # noqa: PLC0415

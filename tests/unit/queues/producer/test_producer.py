@@ -368,7 +368,11 @@ def test_many_threads_put_and_everything_is_on_the_stream() -> None:
 def test_in_asyncio_puts_wait_for_room_without_blocking_the_loop() -> None:
     kinesis = WritableKinesis(s=2)
     free = threading.Event()
-    kinesis.before_call = lambda *_: None if free.wait(30) else None
+
+    def wait(*_: Any) -> None:
+        assert free.wait(30)
+
+    kinesis.before_call = wait
 
     async def run() -> None:
         async with KinesisProducer(
