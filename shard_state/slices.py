@@ -80,7 +80,8 @@ class SlicePlan:
     probe: bool = False
     """Only one record is delivered, the first that has no ``attempts``; those before it that have are held."""
     portion: int | None = None
-    """A handler that takes several records at a time is given no more than that; None: as many as there are."""
+    """A handler that takes several records at a time is given no more than that, nor are more under way at a time;
+    None: as many as there are."""
     bound: ShardBound | None = None
     """A READ slice ends before the first record that ends the shard for this run; None: there is none."""
 
@@ -104,14 +105,20 @@ class FailedRecord:
     held: bool = False
     """It was not delivered this time, because an earlier record of its key has to come first."""
     partition_key: str | None = None
+    """What names the line in which later records wait: the partition key, or what a door orders by instead."""
     rejected: bool = False
     """The handler said that no retry can help."""
     delay_seconds: float | None = None
     """The handler's own wish for the delay before the next attempt."""
     killed_worker: bool = False
     """The worker died, or hung, while it was handled: it is retried alone."""
+    suspected: bool = False
+    """It is held because it was under way, with others, when the worker died: such records come one at a time."""
     expired: bool = False
     """It was too old to be delivered this time, and is given up. Nothing waits for that."""
+    stand_in: int | None = None
+    """Of a held one: the index, in the same outcome, of the failure of a later record that was handled in its
+    place. Both come again together: it is due when that one is, or at once if that one is given up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Whatever happens between a producer and Kinesis: every ticket ends once, the counts add up, keys keep their order."""
+"""Whatever happens between a producer and Kinesis: tickets end once, counts add up, keys keep their order."""
 
 import logging
 import random
@@ -180,7 +180,9 @@ def check_all_ended(world: World) -> None:
     for ticket in world.tickets:
         assert world.told[id(ticket)] == 1
         if ticket.exception(0) is None:
-            assert places[tuple(ticket.result(0))] == (ticket.partition_key, ticket.data)
+            placed = ticket.result(0)
+            place = (placed.shard_id, placed.sequence_number, placed.sub_sequence_number)
+            assert places[place] == (ticket.partition_key, ticket.data)
     dead = world.producer.counts().dead_lettered
     assert dead <= len(letters)
     assert not world.producer.counts().waiting

@@ -136,8 +136,10 @@ class Settling:
         counters.expired += result.expired
         counters.skipped += result.expired - expired
         counters.delivered += result.delivered
+        counters.coalesced += result.coalesced
         counters.acked += result.delivered - (failed - result.gone)
         counters.retried += failed - (exhausted - expired)
+        counters.timed_out += result.timed_out
         counters.bytes_read += result.bytes_read
         self._consumer.sharing.read_bytes[result.plan.shard_id] += result.bytes_read
         counters.throttled += result.throttles
@@ -152,7 +154,9 @@ class Settling:
             self.deaths = 0
         counters = self._consumer.counters
         counters.batches_timed_out += batch.cancelled_for is not None
-        if not any(result.lost or result.suspects or _killed(result) for result in results):
+        if not any(
+            result.lost or result.suspects or _killed(result) or _suspected(result) for result in results
+        ):
             return results
         if stopping:
             # The record under way when the stop cancelled the job did nothing wrong.
@@ -169,7 +173,7 @@ class Settling:
             shard = shard_of(result.plan, self._shards)
             if result.lost:
                 self._slice_died(works[result.plan.shard_id, result.plan.kind], batch, error, reason)
-            elif shard is not None and (result.suspects or _killed(result)):
+            elif shard is not None and (result.suspects or _killed(result) or _suspected(result)):
                 shard.barred_until = now + self._settings.rest_after(self.deaths)
         return [result for result in results if not result.lost]
 
@@ -188,7 +192,8 @@ class Settling:
             return
         shard.barred_until = now + self._settings.rest_after(self.deaths)
         self._consumer.last_error = shard.error = error
-        held = HeldDelivery(replace(work, age=None), DeliverySettings(order=Order.UNORDERED, clock=monotonic))
+        rules = DeliverySettings(order=Order.UNORDERED, clock=monotonic, coalescing=self._settings.coalescing)
+        held = HeldDelivery(replace(work, age=None), rules)
         held.deliver(work.records, math.inf)
         outcome = SliceOutcome(
             first=held.first, last=held.last, count=held.count, failures=tuple(held.failures)
@@ -214,6 +219,11 @@ class Settling:
 def _killed(result: WorkResult) -> set[SequenceNumber]:
     """Name the record of a slice that was under way when its worker died."""
     return {failed.sequence for failed in result.outcome.failures if failed.killed_worker}
+
+
+def _suspected(result: WorkResult) -> bool:
+    """Tell whether several records of a slice were under way when its worker died."""
+    return any(failed.suspected for failed in result.outcome.failures)
 
 
 def _timed_out(result: WorkResult, reason: str) -> WorkResult:

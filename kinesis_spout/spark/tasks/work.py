@@ -64,10 +64,14 @@ class WorkResult:
     cursor: Cursor = Cursor()
     delivered: int = 0
     """How many records were handed to the handler."""
+    coalesced: int = 0
+    """How many were not, and are finished all the same: a later record of their key was handled in their place."""
     gone: int = 0
     """How many failures were not: retention had trimmed the record before it could be delivered again."""
     expired: int = 0
     """How many records were too old to be handed to it: skipped, or among the failures."""
+    timed_out: int = 0
+    """Of how many records the handler had not returned in time."""
     handling_seconds: float | None = None
     """How long the handler took for those that were delivered; None if nobody measured it."""
     bytes_read: int = 0

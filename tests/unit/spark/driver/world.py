@@ -11,10 +11,13 @@ import pickle
 import threading
 from collections.abc import Callable, Collection, Sequence
 from contextlib import closing, suppress
+from copy import copy
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
+
+from msgspec import structs
 
 from kinesis_spout.clock import SystemClock
 from kinesis_spout.consumer.consumer import Consumer
@@ -27,11 +30,14 @@ from kinesis_spout.ports import ShardGetter
 from kinesis_spout.record import Record
 from kinesis_spout.scheme import resolve
 from kinesis_spout.settings import SpoutConfig
+from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls
 from kinesis_spout.spark.driver.engine import MicroBatchEngine
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
 from kinesis_spout.spark.driver.query import SpoutQuery
 from kinesis_spout.spark.tasks import journal
-from kinesis_spout.spark.tasks.delivery import DeliverySettings, Failed, HandlerDelivery, SliceDelivery
+from kinesis_spout.spark.tasks.coalescing.key import CoalescingKey, order_with
+from kinesis_spout.spark.tasks.concurrent_delivery import deliver_with, record_handler
+from kinesis_spout.spark.tasks.delivery import Failed
 from kinesis_spout.spark.tasks.journal import UNDER_WAY, Journal, SliceNotes
 from kinesis_spout.spark.tasks.salvage import salvage
 from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
@@ -54,7 +60,7 @@ if TYPE_CHECKING:
 FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
 NEVER = 1e6
 
-Handle = Callable[[Record], None]
+Handle = Callable[[Record], Any]
 Death = type[HandlerKilledWorker]
 """How a job ends of which nobody knows how far it came."""
 
@@ -120,10 +126,22 @@ class MortalHandler:
         return len(records), failed
 
 
+def _handler(handle: Handle, config: SpoutConfig) -> Handle | ConcurrentCalls:
+    made = record_handler(
+        handle,
+        resolve("raw"),
+        concurrency=config.concurrency,
+        timeout_seconds=config.record_timeout_seconds,
+    )
+    return made if isinstance(made, ConcurrentCalls) else handle
+
+
 class InProcessRunner:
     """A ``BatchRunner`` without Spark. Mutable."""
 
-    def __init__(self, settings: TaskSettings, handle: Handle, *, blind: Death | None = None) -> None:
+    def __init__(
+        self, settings: TaskSettings, handle: Handle | ConcurrentCalls, *, blind: Death | None = None
+    ) -> None:
         self._settings = settings
         self._handle = handle
         self._blind = blind
@@ -164,13 +182,14 @@ class InProcessRunner:
         return not self.refuses_outcomes
 
     def _run_task(self, pack: Sequence[WorkSlice]) -> list[WorkResult]:
-        def deliver(work: WorkSlice, rules: DeliverySettings) -> SliceDelivery:
-            return HandlerDelivery(work, MortalHandler(self._handle), rules)
-
+        handle = self._handle
+        has_marks = isinstance(handle, ConcurrentCalls)
+        # A worker has a copy of its own.
+        deliver = deliver_with(copy(handle) if isinstance(handle, ConcurrentCalls) else MortalHandler(handle))
         with TemporaryDirectory() as folder:
             file = Path(folder, "notes")
             try:
-                with closing(Journal(file, len(pack))) as notes:
+                with closing(Journal(file, len(pack), has_marks=has_marks)) as notes:
                     return list(run_slices(pack, self._settings, deliver, notes))
             except KillsWorker:
                 remains = journal.read(file)
@@ -249,6 +268,7 @@ class EngineWorld:
         engine: dict[str, Any] | None = None,
         task: dict[str, Any] | None = None,
         paces: ShardPaces | None = None,
+        coalescing: CoalescingKey | None = None,
         **settings: Any,
     ) -> RunningQuery:
         member = f"member-{next(self._members)}"
@@ -283,15 +303,18 @@ class EngineWorld:
                 **settings,
             }
         )
+        if coalescing is not None:
+            config = structs.replace(config, order=order_with(config.order).value)
         consumer = Consumer(config, ports, message_timeout_seconds=None)
         runner = InProcessRunner(
             task_settings(
                 self.client,
                 order=Order(config.order),
                 fail_on_data_loss=config.fail_on_data_loss,
+                coalescing=coalescing,
                 **(task or {}),
             ),
-            handle,
+            _handler(handle, config),
             blind=blind,
         )
         runner.queueing = queueing
@@ -307,6 +330,7 @@ class EngineWorld:
             "max_buffered_bytes": 256 * 1024 * 1024,
             "batch_timeout_seconds": None,
             "death_backoff_seconds": 0.01,
+            "coalescing": coalescing,
             **(engine or {}),
         }
         made = MicroBatchEngine(consumer, runner, EngineSettings(**engine_settings), "test")
