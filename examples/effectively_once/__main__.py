@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from examples.effectively_once.payments import (
     STREAM,
@@ -66,7 +66,8 @@ def survive(consume: Consumer, path: Path, stream: InMemoryStream, kills: int, p
 
 def booked(path: Path) -> int:
     """Count the payments that took effect."""
-    return int(_rows(path, "SELECT coalesce(sum(payments), 0) FROM account")[0][0])
+    ((count,),) = _rows(path, "SELECT coalesce(sum(payments), 0) FROM account")
+    return int(count)
 
 
 def balances(path: Path) -> dict[str, int]:
@@ -74,9 +75,9 @@ def balances(path: Path) -> dict[str, int]:
     return dict(_rows(path, "SELECT name, balance FROM account"))
 
 
-def _rows(path: Path, sql: str) -> list[tuple[object, ...]]:
+def _rows(path: Path, sql: str) -> list[tuple[Any, ...]]:
     db = sqlite3.connect(path)
-    rows = db.execute(sql).fetchall()
+    rows: list[tuple[Any, ...]] = db.execute(sql).fetchall()
     db.close()
     return rows
 
