@@ -1,6 +1,7 @@
 """``python -m examples.billing_collector``: the biller is killed on the way, and the bill is exact.
 
-Kinesis is an emulator on this machine, ZooKeeper the embedded one. Each biller is a process of its own.
+Kinesis is an emulator on this machine and ZooKeeper the embedded one, unless the arguments say where others are:
+``ZOOKEEPER ENDPOINT_URL``. Each biller is a process of its own.
 """
 
 import multiprocessing
@@ -13,9 +14,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from examples.billing_collector.biller import APP, STREAM, bill, make_tables
+from examples.billing_collector.biller import APP, bill, make_tables
 from examples.billing_collector.collector import Collector, recount
-from examples.demo.processes.endpoint import LocalEndpoint, bypass_proxies, choose_engine
+from examples.demo.processes.endpoint import LocalEndpoint, bypass_proxies, choose_engine, own_endpoint
 from examples.demo.producer import make_stream
 from kinesis_spout import SpoutConfig
 from kinesis_spout.settings.producer_config import ProducerSettings
@@ -42,9 +43,9 @@ class Biller:
         self.process = fork.Process(target=_be_biller, args=(name, mode, path, told), daemon=True)
         self.process.start()
 
-    def begin(self, kinesis: ProducerSettings, zookeeper: str) -> None:
-        """Say where Kinesis and ZooKeeper are."""
-        self._tell.send((kinesis, zookeeper))
+    def begin(self, stream: str, kinesis: ProducerSettings, zookeeper: str) -> None:
+        """Say what to read, and where Kinesis and ZooKeeper are."""
+        self._tell.send((stream, kinesis, zookeeper))
 
     def kill(self) -> None:
         """End it as a power cut does."""
@@ -53,9 +54,9 @@ class Biller:
 
 
 def _be_biller(name: str, mode: Mode, path: Path, told: "Connection[Any, Any]") -> None:
-    kinesis, zookeeper = told.recv()
+    stream, kinesis, zookeeper = told.recv()
     config = SpoutConfig.of(
-        stream=STREAM,
+        stream=stream,
         app=APP,
         mode=mode,
         order="shard",
@@ -69,29 +70,34 @@ def _be_biller(name: str, mode: Mode, path: Path, told: "Connection[Any, Any]") 
     bill(config, path, name)
 
 
-def main() -> None:
+def main(zookeeper: str | None = None, endpoint_url: str | None = None) -> None:
     """Collect, kill, collect on, and compare the bill with a recount."""
     bypass_proxies()
     with ExitStack() as opened:
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))
-        path = folder / "bills.db"
+        path, stream = folder / "bills.db", f"clicks-{time.time_ns()}"
         make_tables(path)
         first, second = Biller("first", "sharing", path), Biller("second", "standby", path)
         opened.callback(first.kill)
         opened.callback(second.kill)
-        endpoint = opened.enter_context(LocalEndpoint(choose_engine(), folder / "endpoint.log"))
-        zookeeper = opened.enter_context(EmbeddedZooKeeper(folder / "zookeeper"))
-        at = endpoint.endpoint()
-        make_stream(at.client_settings.connect(), STREAM, 2)
+        if zookeeper is None:
+            zookeeper = opened.enter_context(EmbeddedZooKeeper(folder / "zookeeper")).connect_string
+        if endpoint_url is None:
+            engine = opened.enter_context(LocalEndpoint(choose_engine(), folder / "endpoint.log"))
+            at = engine.endpoint()
+        else:
+            at = own_endpoint(endpoint_url)
+        client = at.client_settings.connect()
+        make_stream(client, stream, 2)
         kinesis = ProducerSettings(
             region=at.region,
             endpoint_url=at.url,
-            aws_access_key_id=at.environment["AWS_ACCESS_KEY_ID"],
-            aws_secret_access_key=at.environment["AWS_SECRET_ACCESS_KEY"],
+            aws_access_key_id=at.environment.get("AWS_ACCESS_KEY_ID"),
+            aws_secret_access_key=at.environment.get("AWS_SECRET_ACCESS_KEY"),
         )
-        collectors = [Collector(f"collector-{number}", kinesis) for number in range(1, COLLECTORS + 1)]
+        collectors = [Collector(f"collector-{number}", stream, client) for number in range(1, COLLECTORS + 1)]
         for biller in (first, second):
-            biller.begin(kinesis, zookeeper.connect_string)
+            biller.begin(stream, kinesis, zookeeper)
         collect(collectors, CLICKS)
         await_that(lambda: _count(path) >= COLLECTORS * CLICKS // 2, "half of the clicks are billed")
         first.kill()
@@ -168,4 +174,4 @@ def _rows(path: Path, sql: str) -> list[tuple[Any, ...]]:
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:3])

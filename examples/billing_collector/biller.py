@@ -11,7 +11,6 @@ from kinesis_spout import KinesisSpout, Record, SpoutConfig
 from kinesis_spout.consumer.open_ports import open_ports
 
 APP: Final = "billing"
-STREAM: Final = "clicks"
 FIRST_CLICKS: Final = 20
 """So many clicks of a customer cost more than the later ones: the bill depends on how many were booked before."""
 
@@ -56,7 +55,7 @@ def book(db: sqlite3.Connection, record: Record, biller: str) -> None:
 
 def bill(config: SpoutConfig, path: Path, biller: str) -> None:
     """Bill until killed. ``mode="standby"`` in the settings makes it wait until no other biller is alive."""
-    progress = SqliteProgress(path, app=APP, stream=STREAM)
+    progress = SqliteProgress(path, app=APP, stream=config.stream_name)
     spout = KinesisSpout(config, ports=progress.instead_of(open_ports(config)))
     with spout.open() as tuples:
         for message_id, record in tuples:

@@ -3,11 +3,13 @@
 import json
 import random
 from collections import Counter
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from examples.billing_collector.biller import STREAM, price
+from examples.billing_collector.biller import price
 from kinesis_spout.queues.producer import KinesisProducer, Ticket
-from kinesis_spout.settings.producer_config import ProducerSettings
+
+if TYPE_CHECKING:
+    from mypy_boto3_kinesis import KinesisClient
 
 _TWICE: Final = 0.05
 _CUSTOMERS: Final = 12
@@ -18,17 +20,17 @@ class Collector:
 
     Args:
         name: tells its clicks from those of the others.
-        kinesis: how it reaches Kinesis.
+        stream: where they go.
+        client: how it reaches Kinesis.
     """
 
-    def __init__(self, name: str, kinesis: ProducerSettings) -> None:
+    def __init__(self, name: str, stream: str, client: "KinesisClient") -> None:
         self.name = name
         self.clicks: list[str] = []
         """The customer of each click, for the recount."""
         self._tickets: list[Ticket] = []
         self._chance = random.Random(name)
-        settings: ProducerSettings = {**kinesis, "order": "key"}
-        self._producer = KinesisProducer(STREAM, **settings)
+        self._producer = KinesisProducer(stream, client=client, order="key")
 
     def collect(self, count: int) -> None:
         """Take in so many clicks. Nothing here waits for Kinesis."""

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from kinesis_spout.zookeeper import EmbeddedZooKeeper
+
 SECONDS = 120
 COLUMNS = 80
 
 
-def output(example: str, tmp_path: Path) -> str:
+def output(example: str, tmp_path: Path, *arguments: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", f"examples.{example}"],
+        [sys.executable, "-W", "error", "-m", f"examples.{example}", *arguments],
         env={**os.environ, "TMPDIR": str(tmp_path), "COLUMNS": str(COLUMNS)},
         capture_output=True,
         text=True,
@@ -35,8 +37,15 @@ def test_payments_are_booked_exactly_once_over_kills_in_both_honest_ways(tmp_pat
 
 @pytest.mark.endpoint
 @pytest.mark.zookeeper
-def test_the_bill_is_exact_although_the_biller_is_killed_on_the_way(tmp_path: Path) -> None:
-    assert "its stand-by took over" in output("billing_collector", tmp_path)
+def test_the_bill_is_exact_although_the_biller_is_killed_on_the_way(
+    tmp_path: Path, zookeeper_server: EmbeddedZooKeeper
+) -> None:
+    shown = output("billing_collector", tmp_path, zookeeper_server.connect_string)
+    assert "its stand-by took over" in shown
+
+
+def test_updates_of_the_cache_are_bounded_and_its_last_state_is_right(tmp_path: Path) -> None:
+    assert "8 products" in output("cache_updater", tmp_path)
 
 
 def test_nothing_is_allocated_twice_over_changes_of_leader(tmp_path: Path) -> None:
