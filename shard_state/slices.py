@@ -85,6 +85,11 @@ class SlicePlan:
     """A READ slice ends before the first record that ends the shard for this run; None: there is none."""
 
     @property
+    def most_deliveries(self) -> int:
+        """So many of its records may reach the handler."""
+        return 1 if self.probe else self.limit
+
+    @property
     def is_fresh(self) -> bool:
         """Whether it moves the shard forward, as opposed to retrying."""
         return self.kind is not SliceKind.RETRY

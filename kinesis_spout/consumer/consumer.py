@@ -326,6 +326,7 @@ class Consumer:
             if commit and self._listener is not None:
                 self._store_the_last()
         finally:
+            self.ports.deliveries.left(self, self.now)
             self._life.stopped(self._fatal, self.counters)
             self._listener = None
             with ExitStack() as closing:
@@ -490,6 +491,7 @@ class Consumer:
         with self.lock:
             self.sharing.take_in(assignment, now)
             self.ports.paces.assigned(self.sharing.ours, self.sharing.shards)
+            self.ports.deliveries.assigned(self, len(self.sharing.ours), self.sharing.shards, now)
             alone = self._companionship.is_alone(self.sharing, now)
             wishes = self.sharing.wishes(now, freed) if alone else []
             is_placed, ours, leaving = self.sharing.is_placed, self.sharing.ours, self.sharing.leaving
