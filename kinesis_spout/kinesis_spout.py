@@ -1,7 +1,10 @@
 """``KinesisSpout``: all doors into one core."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import structs
 
 from kinesis_spout.consumer.open_ports import open_ports
 from kinesis_spout.consumer.streams.joint_ports import JointPorts
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from kinesis_spout.spark.driver.query import SpoutQuery
     from kinesis_spout.spark.streams.batch_slots import BatchSlots
     from kinesis_spout.spark.streams.streams_query import StreamsQuery
+    from kinesis_spout.spark.tasks.coalescing.key import CoalescingKey, KeyFunction
     from kinesis_spout.spark.tasks.dataframe import Collector
     from kinesis_spout.spark.tasks.delivery import Handler
     from kinesis_spout.spark.tasks.handlers import ArrowCollector
@@ -35,7 +39,12 @@ class KinesisSpout(StreamsSpout):
     """
 
     def foreach_record(
-        self, spark: "SparkSession", handler: Callable[[Any], None], *, name: str | None = None
+        self,
+        spark: "SparkSession",
+        handler: Callable[[Any], None],
+        *,
+        name: str | None = None,
+        coalesce: 'Literal["partition_key"] | KeyFunction | None' = None,
     ) -> "SpoutQuery":
         """Call ``handler(values)`` for each record, on the executors, inside the task that reads it.
 
@@ -44,18 +53,31 @@ class KinesisSpout(StreamsSpout):
         what the spout's scheme makes of the record (the ``Record`` itself, unless another was chosen); a
         scheme that raises fails the record as well.
 
+        With ``coalesce``, of the records of a shard that are at hand together only the newest of each key is
+        handled. The earlier ones are finished with it, when it is acked, and counted as coalesced. While it waits
+        for a retry, they wait with it and later records of the key behind them, also where ``order`` is
+        "unordered"; then all of them are coalesced again. Keys are looked at within a shard: where one spans
+        shards, a ``QueueCoordinator`` sees to it.
+
         Args:
             spark: a classic session, best one from ``kinesis_spout.spark.session``.
             handler: pickled once, loaded once per Python worker.
             name: the query's name; the application's unless given.
+            coalesce: "partition_key", or a function that gives the key of a record: a str, bytes, an int, a
+                tuple of these, or None for one that is always handled. What it raises fails the record. Pickled
+                like the handler.
 
         Raises:
+            InvalidConfig: ``coalesce`` is none of that, or a function with `order` "key".
             KinesisSpoutError: what goes wrong at the start is raised here: no such stream, no permission, no
                 ZooKeeper, unreadable progress.
         """
+        from kinesis_spout.spark.tasks.coalescing.key import CoalescingKey  # noqa: PLC0415
         from kinesis_spout.spark.tasks.handlers import RecordHandler  # noqa: PLC0415 - plain Python needs no Spark
 
-        return self._run(spark, RecordHandler(handler, self._scheme), name, door="foreach_record")
+        handle = RecordHandler(handler, self._scheme)
+        coalescing = CoalescingKey.of(coalesce, self.config.order)
+        return self._run(spark, handle, name, door="foreach_record", coalescing=coalescing)
 
     def foreach_arrow(
         self,
@@ -115,6 +137,7 @@ class KinesisSpout(StreamsSpout):
         door: str,
         config: SpoutConfig | None = None,
         companion: "Companion | None" = None,
+        coalescing: "CoalescingKey | None" = None,
     ) -> "SpoutQuery":
         """Start a query whose micro-batches a runner runs; every door on Spark comes through here.
 
@@ -125,6 +148,7 @@ class KinesisSpout(StreamsSpout):
             door: what the user called, for the log and for errors.
             config: instead of the spout's own.
             companion: what is stored with the progress, and changes with it.
+            coalescing: what the runner's tasks coalesce records by, if they do.
 
         Raises:
             KinesisSpoutError: as ``foreach_record``.
@@ -135,10 +159,14 @@ class KinesisSpout(StreamsSpout):
 
         context, config = classic_context(spark), config or self.config
         if config.is_several:
-            return self._start_several(config, context, make_runner, name, door=door, companion=companion)
+            return self._start_several(
+                config, context, make_runner, name, door=door, companion=companion, coalescing=coalescing
+            )
         runner = make_runner(context, task_settings(config))
         ports = self._given_ports or open_ports(config)
-        return start_query(config, ports, context, runner, name, door=door, companion=companion)
+        return start_query(
+            config, ports, context, runner, name, door=door, companion=companion, coalescing=coalescing
+        )
 
     def _start_several(
         self,
@@ -149,6 +177,7 @@ class KinesisSpout(StreamsSpout):
         *,
         door: str,
         companion: "Companion | None",
+        coalescing: "CoalescingKey | None",
     ) -> "StreamsQuery":
         from kinesis_spout.spark.driver.query import start_query, task_settings  # noqa: PLC0415
         from kinesis_spout.spark.streams.streams_query import start_streams_query  # noqa: PLC0415
@@ -156,25 +185,42 @@ class KinesisSpout(StreamsSpout):
         if companion is not None:
             raise InvalidConfig(
                 f"stream: expected one stream for a topology that keeps state, got {config.stream!r}: state is "
-                "stored in one transaction with the progress of its stream. Read each stream with a topology of "
-                "its own, or put what they have in common on one stream"
+                "exact because it is stored in one transaction with the progress of all that it has taken in, and "
+                "each stream has its own progress. Read each stream with a topology and an app of its own; or, if "
+                'their keys meet, put the records onto one stream; or use format("kinesis"), which reads several '
+                "with Spark's state"
             )
 
         def start_one(of_one: SpoutConfig, ports: "Ports", name: str, slots: "BatchSlots") -> "SpoutQuery":
             runner = make_runner(context, task_settings(of_one))
-            return start_query(of_one, ports, context, runner, name, door=door, slots=slots)
+            return start_query(
+                of_one, ports, context, runner, name, door=door, slots=slots, coalescing=coalescing
+            )
 
         ports = self._given_streams_ports or JointPorts(config)
         return start_streams_query(config, ports, start_one, name or config.app)
 
-    def _run(self, spark: "SparkSession", handler: "Handler", name: str | None, *, door: str) -> "SpoutQuery":
+    def _run(
+        self,
+        spark: "SparkSession",
+        handler: "Handler",
+        name: str | None,
+        *,
+        door: str,
+        coalescing: "CoalescingKey | None" = None,
+    ) -> "SpoutQuery":
         from kinesis_spout.spark.pickled_handler import PickledHandler  # noqa: PLC0415
+        from kinesis_spout.spark.tasks.coalescing.key import order_with  # noqa: PLC0415
         from kinesis_spout.spark.tasks.handler_runner import HandlerRunner  # noqa: PLC0415
 
         def runner(context: "SparkContext", settings: "TaskSettings") -> "BatchRunner":
+            settings = replace(settings, coalescing=coalescing)
             return HandlerRunner(context, settings, PickledHandler.of(handler))
 
-        return self.start_batches(spark, runner, name, door=door)
+        config = self.config
+        if coalescing is not None:
+            config = structs.replace(config, order=order_with(config.order).value)
+        return self.start_batches(spark, runner, name, door=door, config=config, coalescing=coalescing)
 
     @property
     def scheme(self) -> Callable[[Record], Any]:

@@ -6,7 +6,7 @@ number: a commit takes a copy and its revision, and acks that arrive while it is
 so the shard stays dirty (and is committed again) although that commit succeeds.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from math import ceil, inf
@@ -390,24 +390,21 @@ class LocalShardState:
             carved = [_carved(failure, decision) for failure, decision in decided]
             carved.extend(map(_in_flight, outcome.open_records))
             past = dict(self.tracker.restored_attempts) if probe else {}
+            due_times = _due_times(decided, now)
             self.tracker.emitted_span(outcome.first, outcome.last, outcome.count)
             self.tracker.settle(outcome.first, carved)
             for failure, decision in decided:
                 if failure.held:
                     first_of_line = not self.retries.blocks(failure.partition_key)
                     put_off = failure.sequence in past and first_of_line
-                    due_at = self._put_off(failure.attempt, now, random) if put_off else -inf
+                    due_at = _due_with_stand_in(failure, due_times)
+                    due_at = self._put_off(failure.attempt, now, random) if put_off else due_at
                     self.retries.hold(failure.sequence, failure.partition_key, due_at)
                 elif isinstance(decision, Retry):
                     due_at = now + decision.delay_seconds
                     self.retries.wait(failure.sequence, failure.partition_key, due_at)
-                elif failure.expired:
-                    exhausted.append(self._expired(failure.sequence, failure.attempt))
                 else:
-                    self.retries.block(failure.sequence, failure.partition_key)
-                    exhausted.append(
-                        self._exhausted(failure.sequence, failure.attempt, rejected=failure.rejected)
-                    )
+                    exhausted.append(self._given_up(failure))
             for delivery in outcome.open_records:
                 self._start_deadline(delivery.sequence, now)
                 if delivery.attempt > 1:
@@ -437,42 +434,57 @@ class LocalShardState:
         """
         unfinished = outcome.unfinished
         attempts = {retry.sequence: retry.attempt for retry in retries}
-        exhausted: list[Exhausted] = []
+        decided = [
+            (
+                failure,
+                self._decide_retried(failure, attempts.get(failure.sequence, 0), now, random, spare=spare),
+            )
+            for failure in outcome.failures
+            if not failure.held
+        ]
+        due_times = _due_times(decided, now)
         for failure in outcome.failures:
             if failure.held:
-                self.withdraw(failure.sequence, failure.partition_key)
-                continue
-            if failure.expired:
-                given_up = self.expire(failure.sequence, attempts.get(failure.sequence, 0))
-                exhausted += [] if given_up is None else [given_up]
-                continue
-            decision = self.fail(
-                failure.sequence,
-                now,
-                attempt=attempts.get(failure.sequence, 0),
-                random=random,
-                partition_key=failure.partition_key,
-                rejected=failure.rejected,
-                delay_seconds=failure.delay_seconds,
-                spare=spare,
-            )
-            if isinstance(decision, Exhausted):
-                exhausted.append(decision)
+                due_at = _due_with_stand_in(failure, due_times)
+                self.withdraw(failure.sequence, failure.partition_key, due_at)
         for retry in retries:
             if retry.sequence not in unfinished:
                 self.ack(retry.sequence, now)
         for delivery in outcome.open_records:
             if self.is_out(delivery.sequence, delivery.attempt):
                 self._start_deadline(delivery.sequence, now)
-        return exhausted
+        return [decision for _, decision in decided if isinstance(decision, Exhausted)]
 
-    def withdraw(self, sequence: SequenceNumber, partition_key: str | None) -> None:
+    def _decide_retried(
+        self,
+        failure: FailedRecord,
+        attempt: int,
+        now: float,
+        random: Callable[[], float],
+        *,
+        spare: bool,
+    ) -> Retry | Exhausted | None:
+        if failure.expired:
+            return self.expire(failure.sequence, attempt)
+        return self.fail(
+            failure.sequence,
+            now,
+            attempt=attempt,
+            random=random,
+            partition_key=failure.partition_key,
+            rejected=failure.rejected,
+            delay_seconds=failure.delay_seconds,
+            spare=spare,
+        )
+
+    def withdraw(self, sequence: SequenceNumber, partition_key: str | None, due_at: float = -inf) -> None:
         """Take back a delivery that did not reach the handler: the record waits on, uncounted.
 
-        It was the first to be due and is so again: what is halved must meet the same records at its front.
+        Unless ``due_at`` says otherwise it was the first to be due and is so again: what is halved must meet the
+        same records at its front.
         """
         if self.tracker.apply(sequence, RecordEvent.WITHDRAW):
-            self.retries.hold(sequence, partition_key, -inf)
+            self.retries.hold(sequence, partition_key, due_at)
             self._changed()
 
     # Committing
@@ -546,6 +558,13 @@ class LocalShardState:
         if not self.tracker.restored_anchor_read(sequence):
             self._changed()
 
+    def _given_up(self, failure: FailedRecord) -> Exhausted:
+        """Tell of a record of a fresh slice that it is given up."""
+        if failure.expired:
+            return self._expired(failure.sequence, failure.attempt)
+        self.retries.block(failure.sequence, failure.partition_key)
+        return self._exhausted(failure.sequence, failure.attempt, rejected=failure.rejected)
+
     def _decide_failed(
         self, failure: FailedRecord, random: Callable[[], float], *, spare: bool
     ) -> Retry | GiveUp | None:
@@ -615,6 +634,20 @@ class LocalShardState:
 
     def _step(self, event: ShardEvent) -> None:
         self.phase = next_phase(self.phase, event)
+
+
+def _due_times(decided: Iterable[tuple[FailedRecord, object]], now: float) -> dict[int, float]:
+    """Tell when failed records come again, by their index; not those that do not."""
+    return {
+        failure.index: now + decision.delay_seconds
+        for failure, decision in decided
+        if isinstance(decision, Retry)
+    }
+
+
+def _due_with_stand_in(held: FailedRecord, due_times: Mapping[int, float]) -> float:
+    """Tell when a held record is due: with the failed record that stood for it; otherwise at once."""
+    return -inf if held.stand_in is None else due_times.get(held.stand_in, -inf)
 
 
 def _carved(failure: FailedRecord, decision: Retry | GiveUp | None) -> Carved:

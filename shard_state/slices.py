@@ -109,6 +109,7 @@ class FailedRecord:
     held: bool = False
     """It was not delivered this time, because an earlier record of its key has to come first."""
     partition_key: str | None = None
+    """What names the line in which later records wait: the partition key, or what a door orders by instead."""
     rejected: bool = False
     """The handler said that no retry can help."""
     delay_seconds: float | None = None
@@ -117,6 +118,9 @@ class FailedRecord:
     """The worker died, or hung, while it was handled: it is retried alone."""
     expired: bool = False
     """It was too old to be delivered this time, and is given up. Nothing waits for that."""
+    stand_in: int | None = None
+    """Of a held one: the index, in the same outcome, of the failure of a later record that was handled in its
+    place. Both come again together: it is due when that one is, or at once if that one is given up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

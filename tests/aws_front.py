@@ -78,7 +78,7 @@ class _Connection(http.server.BaseHTTPRequestHandler):
             target = path.path + (f"?{path.query}" if path.query else "")
             behind.request(self.command, target, self.seen.body, headers)
             reply = behind.getresponse()
-            if reply.chunked:  # type: ignore[attr-defined]  # not in its stubs
+            if reply.chunked:
                 return self._relay(reply)
             return self._answer(reply.status, reply.headers, reply.read())
         finally:

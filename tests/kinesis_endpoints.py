@@ -57,9 +57,9 @@ class KinesisEndpoint:
             if ability in self.differs:
                 pytest.skip(f"{self.name} lacks {ability}: {self.differs[ability]}")
 
-    def create_stream(self, *, shards: int = 1) -> str:
-        """Make a stream under a new name and wait until it is there."""
-        name = f"stream-{uuid.uuid4().hex[:12]}"
+    def create_stream(self, *, shards: int = 1, name: str | None = None) -> str:
+        """Make a stream, under a new name unless one is given, and wait until it is there."""
+        name = name or f"stream-{uuid.uuid4().hex[:12]}"
         self.client().create_stream(StreamName=name, ShardCount=shards)
         self.wait_active(name)
         return name

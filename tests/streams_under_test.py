@@ -183,10 +183,10 @@ class _ReadWhenPushed:
 class EndpointStream:
     """A stream of a real endpoint, read by the real getter."""
 
-    def __init__(self, endpoint: KinesisEndpoint, shards: int) -> None:
+    def __init__(self, endpoint: KinesisEndpoint, shards: int, *, name: str | None = None) -> None:
         self.endpoint = endpoint
         self.clock = SystemClock()
-        self.name = endpoint.create_stream(shards=shards)
+        self.name = endpoint.create_stream(shards=shards, name=name)
         self._client = endpoint.client()
         self._last: dict[str, str] = {}
 

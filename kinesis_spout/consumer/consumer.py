@@ -145,6 +145,7 @@ class Consumer:
         self._stopping = False
         self._housekeeper: threading.Thread | None = None
         self._undertaker: threading.Thread | None = None
+        """Started with the first letter: most consumers never have one."""
 
     # What whoever reads calls
 
@@ -172,7 +173,6 @@ class Consumer:
         self._await_first_assignment()
         self._chores.commit_at = now + self.config.commit_interval_seconds
         self._housekeeper = self._started("housekeeper", self._do_chores, self._chore_due)
-        self._undertaker = self._started("undertaker", self._bury_letters, self._letter_due)
 
     def _begin_again(self, shards: list[Shard]) -> bool:
         """Begin again if this deployment is to, and none of its members has; tell whether this did it."""
@@ -303,6 +303,8 @@ class Consumer:
         """Have a record that was given up dead-lettered. Call under the lock."""
         self._burying.add(exhausted, record, error, raised)
         self._letter_due.set()
+        if self._undertaker is None and not self._stopping:
+            self._undertaker = self._started("undertaker", self._bury_letters, self._letter_due)
 
     def commit_soon(self) -> None:
         """Have the progress committed now. Not sooner than a commit that failed is tried again."""
@@ -317,7 +319,8 @@ class Consumer:
                 the last commit within ``LAST_COMMIT_SECONDS``. Nothing is lost by that: the records come
                 again at the next start.
         """
-        self._stopping = True
+        with self.lock:  # after which no undertaker begins
+            self._stopping = True
         self._chore_due.set()
         self._letter_due.set()
         if self._housekeeper is not None:

@@ -12,6 +12,8 @@ class Counters:
     delivered: int = 0
     """Deliveries to the user's code, retries included."""
     acked: int = 0
+    coalesced: int = 0
+    """Records finished without a delivery, as a later one of their key was handled in their place."""
     retried: int = 0
     timed_out: int = 0
     """Deliveries that the message time-out ended. Of a job on Spark: those of the records known to be to blame."""
@@ -46,5 +48,5 @@ class Counters:
 
     @property
     def finished(self) -> int:
-        """Records that were acked, durably dead-lettered, or skipped."""
-        return self.acked + self.dead_lettered + self.skipped
+        """Records that were acked, coalesced, durably dead-lettered, or skipped."""
+        return self.acked + self.coalesced + self.dead_lettered + self.skipped

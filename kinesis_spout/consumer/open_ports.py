@@ -10,7 +10,7 @@ from kinesis_spout.clock import SystemClock
 from kinesis_spout.consumer.ports import OpenGetter, Ports
 from kinesis_spout.dead_letters.sink_url import open_sink
 from kinesis_spout.kinesis import FanOutStream, KinesisClientSettings, KinesisShardLister, PollingShardGetter
-from kinesis_spout.kinesis.pace import Pace
+from kinesis_spout.kinesis.pace import ApplicationBudget, Pace
 from kinesis_spout.kinesis.shard_paces import ShardPaces
 from kinesis_spout.ports import ShardGetter
 from kinesis_spout.settings import SpoutConfig
@@ -46,16 +46,23 @@ def open_ports(config: SpoutConfig) -> Ports:
     with ExitStack() as opened:
         zookeeper = zookeeper_settings(config)
         server = zookeeper.server(opened)
-        return ports_of(config, lambda: zookeeper.connect(config.stream_name, server), opened)
+        budget = ApplicationBudget(config.max_total_fetch_bytes_per_second)
+        return ports_of(config, lambda: zookeeper.connect(config.stream_name, server), opened, budget)
 
 
-def ports_of(config: SpoutConfig, connect: Callable[[], ZooKeeperBackend], opened: ExitStack) -> Ports:
+def ports_of(
+    config: SpoutConfig,
+    connect: Callable[[], ZooKeeperBackend],
+    opened: ExitStack,
+    budget: ApplicationBudget,
+) -> Ports:
     """Open the ports of one stream.
 
     Args:
         config: its settings.
         connect: gives the place of its progress.
         opened: what is open already, and is closed with the ports.
+        budget: of the application in this process.
     """
     aws = client_settings(config)
     client = aws.connect()
@@ -72,8 +79,9 @@ def ports_of(config: SpoutConfig, connect: Callable[[], ZooKeeperBackend], opene
             interval_seconds=config.fetch_period_seconds,
             bytes_per_second=config.max_fetch_bytes_per_second,
         ),
-        bytes_per_second=config.max_total_fetch_bytes_per_second,
+        budget=budget,
     )
+    opened.callback(paces.close)
 
     def open_polling(shard_id: str, position: Position) -> ShardGetter:
         return PollingShardGetter(

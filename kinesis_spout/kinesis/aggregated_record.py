@@ -5,7 +5,8 @@ record is its data and the numbers of its keys. A reader that does not know the 
 https://github.com/awslabs/amazon-kinesis-producer/blob/master/aggregation-format.md
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from hashlib import md5
 from typing import Any, Final, NamedTuple
 
@@ -32,25 +33,39 @@ class UserRecord(NamedTuple):
 
 
 def aggregate(records: Iterable[UserRecord]) -> bytes:
-    """Make one record's data of these, in their order.
+    """Make one record's data of these, in their order. It weighs as much as `aggregate_columns` says."""
+    given = list(records)
+    return aggregate_columns(
+        [record.partition_key for record in given],
+        [record.data for record in given],
+        [record.explicit_hash_key for record in given],
+    )
+
+
+def aggregate_columns(
+    partition_keys: Sequence[str], data: Sequence[bytes], explicit_hash_keys: Sequence[str | None]
+) -> bytes:
+    """Make one record's data of user records, in their order.
 
     It weighs at most `FRAME_BYTES`, and for each record its data and `RECORD_BYTES`, and for each different
-    partition key, and each different explicit hash key, its UTF-8 and `KEY_BYTES`.
+    partition key, and each different explicit hash key, its UTF-8 and `KEY_BYTES`. The message is written by hand:
+    protobuf takes twice as long for it, for it makes an object of each record first.
     """
-    message = _AggregatedRecord()
-    keys: dict[str, int] = {}
-    hash_keys: dict[str, int] = {}
-    add = message.records.add
-    for key, data, hash_key in records:
-        key_index = keys.setdefault(key, len(keys))
-        if hash_key is None:
-            add(partition_key_index=key_index, data=data)
-        else:
-            hash_key_index = hash_keys.setdefault(hash_key, len(hash_keys))
-            add(partition_key_index=key_index, data=data, explicit_hash_key_index=hash_key_index)
-    message.partition_key_table.extend(keys)
-    message.explicit_hash_key_table.extend(hash_keys)
-    body: bytes = message.SerializeToString()
+    keys = {key: number for number, key in enumerate(dict.fromkeys(partition_keys))}
+    hash_keys = {
+        key: number
+        for number, key in enumerate(dict.fromkeys(key for key in explicit_hash_keys if key is not None))
+    }
+    pieces = [_text_field(_KEY_TABLE, key) for key in keys]
+    pieces += [_text_field(_HASH_KEY_TABLE, key) for key in hash_keys]
+    if hash_keys:
+        for key, each, hash_key in zip(partition_keys, data, explicit_hash_keys, strict=True):
+            number = None if hash_key is None else hash_keys[hash_key]
+            pieces += (_head(keys[key], len(each), number), each)
+    else:
+        for key, each in zip(partition_keys, data, strict=True):
+            pieces += (_head(keys[key], len(each)), each)
+    body = b"".join(pieces)
     return b"".join((MAGIC, body, _digest(body)))
 
 
@@ -116,6 +131,46 @@ def _hash_keys(records: list[Any], hash_keys: list[str]) -> list[str | None] | N
     if numbers.count(_NO_HASH_KEY) == len(numbers):
         return None
     return [None if number == _NO_HASH_KEY else hash_keys[number] for number in numbers]
+
+
+_KEY_TABLE: Final = b"\x0a"
+_HASH_KEY_TABLE: Final = b"\x12"
+_RECORD: Final = b"\x1a"
+_KEY_NUMBER: Final = b"\x08"
+_HASH_KEY_NUMBER: Final = b"\x10"
+_DATA: Final = b"\x1a"
+"""The tags of fields: a field's number, and whether a number or a length follows.
+https://protobuf.dev/programming-guides/encoding/"""
+
+
+@lru_cache(maxsize=100_000)
+def _head(key_number: int, data_bytes: int, hash_key_number: int | None = None) -> bytes:
+    """Write what stands before the data of a user record."""
+    inside = _KEY_NUMBER + _varint(key_number)
+    if hash_key_number is not None:
+        inside += _HASH_KEY_NUMBER + _varint(hash_key_number)
+    inside += _DATA + _varint(data_bytes)
+    return _RECORD + _varint(len(inside) + data_bytes) + inside
+
+
+@lru_cache(maxsize=100_000)
+def _text_field(tag: bytes, text: str) -> bytes:
+    encoded = text.encode()
+    return tag + _varint(len(encoded)) + encoded
+
+
+def _varint(number: int) -> bytes:
+    """Write a number seven bits at a time, the lowest first."""
+    written = bytearray()
+    while number > _SEVEN_BITS:
+        written.append(number & _SEVEN_BITS | _MORE_FOLLOW)
+        number >>= 7
+    written.append(number)
+    return bytes(written)
+
+
+_SEVEN_BITS: Final = 0x7F
+_MORE_FOLLOW: Final = 0x80
 
 
 def _digest(body: bytes) -> bytes:

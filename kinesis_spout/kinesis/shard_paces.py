@@ -3,10 +3,8 @@
 Whatever reads a shard in this process has the same pacing: polls, a getter that was opened anew, records that are
 read again for a retry. What executors read is told to it when it is done.
 
-The application's budget is divided by the shards that are assigned, to all members; this member has the part of
-those that are its own. Every member knows that number from the assignment, so they need not talk about it, and it
-holds after a failover. Shards that have nothing leave their part to the others of the same member, see
-``pace.byte_budget``; a member leaves nothing to another.
+What all of them may give together, and those of the application's other streams with them, says its budget: see
+``pace.application_budget``.
 """
 
 import random
@@ -16,7 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from kinesis_spout.clock import Clock
-from kinesis_spout.kinesis.pace.byte_budget import ByteBudget
+from kinesis_spout.kinesis.pace.application_budget import ApplicationBudget
 from kinesis_spout.kinesis.pace.pace import Pace
 from kinesis_spout.kinesis.patience import Jitter
 from kinesis_spout.kinesis.read.pacing import Pacing
@@ -30,7 +28,7 @@ class ShardPaces:
     Args:
         clock: that of the getters.
         pace: of each shard.
-        bytes_per_second: of all shards of the application together; None: no limit.
+        budget: of the application, shared with its other streams in this process; None: there is no limit.
         jitter: see ``backoff_seconds``.
     """
 
@@ -39,12 +37,12 @@ class ShardPaces:
         clock: Clock,
         *,
         pace: Pace | None = None,
-        bytes_per_second: float | None = None,
+        budget: ApplicationBudget | None = None,
         jitter: Jitter = random.random,
     ) -> None:
         self._clock = clock
         self._pace = pace or Pace()
-        self._budget = ByteBudget(bytes_per_second)
+        self._budget = budget or ApplicationBudget()
         self._jitter = jitter
         self._pacings: dict[str, Pacing] = {}
         self._assigned: tuple[Collection[str], int] = _NO_SHARDS, 0
@@ -56,14 +54,16 @@ class ShardPaces:
             pacing = self._pacings.get(shard_id)
             if pacing is None:
                 ready_at = self._clock.monotonic()
-                pacing = Pacing(ready_at=ready_at, jitter=self._jitter, pace=self._pace, budget=self._budget)
+                pacing = Pacing(
+                    ready_at=ready_at, jitter=self._jitter, pace=self._pace, budget=self._budget.bytes
+                )
                 self._pacings[shard_id] = pacing
             return pacing
 
     @property
     def elsewhere(self) -> Pace:
         """The pace of a shard that an executor reads: no shard alone may have more than this member has."""
-        rate = min(self._pace.bytes_per_second, self._budget.bytes_per_second)
+        rate = min(self._pace.bytes_per_second, self._budget.bytes.bytes_per_second)
         return replace(self._pace, bytes_per_second=rate)
 
     def not_before(self, shard_id: str) -> float:
@@ -75,8 +75,11 @@ class ShardPaces:
         if (ours, shards) == self._assigned:
             return
         self._assigned = ours, shards
-        if ours and shards:
-            self._budget.take_part(min(1.0, len(ours) / shards))
+        self._budget.assigned(self, len(ours), shards)
         with self._lock:
             for shard_id in self._pacings.keys() - set(ours):
                 del self._pacings[shard_id]
+
+    def close(self) -> None:
+        """Leave the budget to the application's other streams. May be called twice."""
+        self._budget.left(self)

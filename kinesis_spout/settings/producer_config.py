@@ -84,7 +84,8 @@ class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
         Args:
             stream: a name or an ARN; None: that of ``config``.
-            config: a spout's, whose way to Kinesis is taken, and its stream if none is given; ``settings`` go first.
+            config: a spout's, whose way to Kinesis is taken, and its stream if none is given; ``settings`` go
+            first.
             settings: by their names.
 
         Raises:

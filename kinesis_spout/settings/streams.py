@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
+from kinesis_spout.errors import StreamNotFound
 from kinesis_spout.settings.messages import NotAllowed
 
 STREAM_NAME: Final = r"[a-zA-Z0-9_.-]{1,128}"
@@ -19,10 +20,11 @@ _ARN_BEFORE_NAME: Final = r"arn:aws[a-z-]*:kinesis:[a-z0-9-]+:\d{12}:stream/"
 STREAM_ARN: Final = _ARN_BEFORE_NAME + STREAM_NAME
 _PART: Final = re.compile(rf"(?:{_ARN_BEFORE_NAME})?(?P<name>{_PATTERN_NAME})")
 
-WORDS: Final = (
-    "a stream name (1 to 128 of a-z A-Z 0-9 _ . -), a stream ARN, a pattern with * or ?, or several of these, "
-    "separated by commas"
-)
+PART_WORDS: Final = "a stream name (1 to 128 of a-z A-Z 0-9 _ . -), a stream ARN, a pattern with * or ?"
+WORDS: Final = f"{PART_WORDS}, or several of these, separated by commas"
+
+_CLOCKS_APART_SECONDS: Final = 60.0
+"""How far a clock of ours may be ahead of that of Kinesis."""
 
 
 def parts_of(setting: str) -> tuple[str, ...]:
@@ -54,6 +56,36 @@ def matching(pattern: str, names: Iterable[str]) -> list[str]:
     """Give those of the names that a pattern finds, as the pattern's ARN makes them if it is one."""
     before, slash, glob = pattern.rpartition("/")
     return [f"{before}{slash}{name}" for name in names if fnmatchcase(name, glob)]
+
+
+def covers(part: str, stream: str) -> bool:
+    """Tell whether a part of the setting names a stream, or finds it."""
+    return part == stream or (is_pattern(part) and stream in matching(part, [name_of(stream)]))
+
+
+def is_younger(created: float, began: float) -> bool:
+    """Tell whether a stream that a pattern finds was made after what reads it first began.
+
+    Somebody may have written to it before anybody noticed it: under LATEST it is read from its oldest record.
+
+    Args:
+        created: the stream's creation time.
+        began: when the application, or the query, began on any stream. Both are seconds since the epoch.
+    """
+    return created > began - _CLOCKS_APART_SECONDS
+
+
+def nothing_found(setting: str, patterns: Iterable[str]) -> StreamNotFound:
+    """Give the error of patterns that find no stream at the start.
+
+    Args:
+        setting: how the user calls what has the patterns.
+        patterns: those.
+    """
+    return StreamNotFound(
+        f"expected at least one stream that {setting} finds, {', '.join(patterns)} finds none: check the pattern, "
+        "the region, the endpoint and the account of the credentials. New streams are found while one is read"
+    )
 
 
 def plain_streams(given: Any) -> Any:

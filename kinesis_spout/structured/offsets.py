@@ -21,6 +21,10 @@ An offset lies between records of Kinesis: what was taken out of one aggregated 
 ``deaggregated``, beside ``streams``, says that the batch that ends here has its aggregated records taken apart:
 then ``rows`` counts user records. A replay does the same, also where the option now says otherwise.
 
+``began``, beside ``streams``, is there where the options have patterns: when the query first began, in seconds
+since the epoch. It says where a stream begins that is found later. Such an offset may have other streams than the
+one before it.
+
 Key order is fixed: Spark compares offsets as text.
 """
 
@@ -29,6 +33,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kinesis_spout.errors import CheckpointUnreadable
+from kinesis_spout.settings.streams import covers, is_pattern
 from shard_state import Position, SequenceNumber
 
 VERSION: Final = 1
@@ -125,9 +130,11 @@ class QueryOffset:
     streams: Mapping[str, StreamOffset]
     """By the name or ARN that the options gave."""
     unlogged: bool = False
-    """LATEST was resolved for this very offset, and Spark has no end offset yet that carries it."""
+    """LATEST was resolved for it, or a stream left out; Spark has no end offset yet that carries that."""
     deaggregated: bool = False
     """What the batch that ends here has read was taken apart where it was aggregated."""
+    began: float | None = None
+    """When the query first began; None where the options name every stream."""
 
     def as_document(self) -> dict[str, Any]:
         """Give the JSON form, its keys in a fixed order."""
@@ -147,7 +154,20 @@ class QueryOffset:
             document["unlogged"] = True
         if self.deaggregated:
             document["deaggregated"] = True
+        if self.began is not None:
+            document["began"] = self.began
         return document
+
+    def without_read(self) -> "QueryOffset":
+        """Give the end of a batch that stays here and has nothing."""
+        streams = {
+            name: StreamOffset(
+                created=stream.created,
+                shards={shard_id: shard.without_read() for shard_id, shard in stream.shards.items()},
+            )
+            for name, stream in self.streams.items()
+        }
+        return QueryOffset(streams=streams, began=self.began)
 
     @classmethod
     def from_document(cls, document: Any, streams: Collection[str]) -> "QueryOffset":
@@ -155,7 +175,8 @@ class QueryOffset:
 
         Args:
             document: what Spark gives back.
-            streams: what the options name now: the same as when the offset was made.
+            streams: the names, ARNs and patterns that the options have now. Without a pattern they are the same
+                as when the offset was made; with one, they name or find every stream in it.
 
         Raises:
             CheckpointUnreadable: it is no offset of this source, of a newer version, or of other streams.
@@ -179,15 +200,23 @@ class QueryOffset:
                 },
                 unlogged=bool(document.get("unlogged", False)),
                 deaggregated=bool(document.get("deaggregated", False)),
+                began=None if document.get("began") is None else float(document["began"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointUnreadable(
                 f"expected a Kinesis offset (JSON, version {VERSION}) in the query's checkpoint, got "
                 f"{str(document)[:200]}: {error!r}. Was the checkpointLocation made by another source?"
             ) from error
-        if set(offset.streams) != set(streams):
+        if not _are_same(offset.streams, streams):
             raise CheckpointUnreadable(
                 f"expected the streams of the query's checkpoint, {sorted(offset.streams)}, in the options, got "
                 f"{sorted(streams)}; a query with other streams needs a checkpointLocation of its own"
             )
         return offset
+
+
+def _are_same(read: Collection[str], asked: Collection[str]) -> bool:
+    """Tell whether the streams of an offset are those that the options ask for now."""
+    if not any(map(is_pattern, asked)):
+        return set(read) == set(asked)
+    return all(any(covers(part, stream) for part in asked) for stream in read)

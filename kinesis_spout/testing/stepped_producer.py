@@ -11,8 +11,8 @@ from kinesis_spout.testing.clock import ManualClock
 class SteppedProducer(KinesisProducer):
     """A `KinesisProducer` that does nothing by itself: `step` does one piece of work, in the caller's thread.
 
-    What waits in the producer (``flush``, ``close``, a ``put`` that blocks) steps, and lets the clock go on to what is
-    due. Takes what `KinesisProducer` takes, and a clock. A ticket's ``result`` never comes by itself.
+    What waits in the producer (``flush``, ``close``, a ``put`` that blocks) steps, and lets the clock go on to
+    what is due. Takes what `KinesisProducer` takes, and a clock. A ticket's ``result`` never comes by itself.
     """
 
     def __init__(self, *arguments: Any, clock: ManualClock | None = None, **options: Any) -> None:

@@ -72,6 +72,7 @@ def in_memory_ports(
         dead_letters=InMemoryDeadLetterSink() if dead_letters is None else dead_letters,
         clock=stream.clock,
         paces=paces,
+        close=paces.close,
     )
 
 

@@ -10,6 +10,9 @@ from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.consumer.streams.streams_ports import History
 from kinesis_spout.errors import StreamNotFound
+from kinesis_spout.kinesis import Prefetcher
+from kinesis_spout.kinesis.pace import ApplicationBudget
+from kinesis_spout.kinesis.shard_paces import ShardPaces
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.testing.dead_letters import InMemoryDeadLetterSink
 from kinesis_spout.testing.stepped_spout import SteppedSpout, in_memory_ports
@@ -56,6 +59,8 @@ class InMemoryStreamsPorts:
 
     def __init__(self, world: InMemoryStreams) -> None:
         self._world = world
+        self._budget: ApplicationBudget | None = None
+        """Of all streams, as the first one's settings say."""
         self.clock = world.clock
 
     def names(self, config: SpoutConfig) -> list[str]:
@@ -77,11 +82,14 @@ class InMemoryStreamsPorts:
         world, name = self._world, config.stream_name
         if name not in world.streams:
             raise StreamNotFound(f"expected a stream {name!r}, found none (in memory)")
+        if self._budget is None:
+            self._budget = ApplicationBudget(config.max_total_fetch_bytes_per_second)
         return in_memory_ports(
             world.streams[name],
             world.progress[name],
             world.dead_letters[name],
             fail_on_data_loss=config.fail_on_data_loss,
+            paces=ShardPaces(self.clock, budget=self._budget, jitter=lambda: 0.0),
         )
 
     def close(self) -> None:
@@ -97,7 +105,10 @@ class SteppedStreamsSpout(StreamsSpout):
             self._all.streams.tend()
         return super().next_tuple()
 
-    def _spout_of_one(self, config: SpoutConfig, ports: Ports, listener: SpoutListener) -> RecordSpout:
+    def _spout_of_one(
+        self, config: SpoutConfig, ports: Ports, listener: SpoutListener, prefetcher: Prefetcher
+    ) -> RecordSpout:
+        del prefetcher  # a stepped spout has one that steps
         return SteppedSpout(config, ports=ports, scheme=self._scheme, listener=listener)
 
     def _watch(self, streams: StreamSpouts) -> None:

@@ -32,6 +32,7 @@ class BufferedShards:
     def __init__(self, consumer: Consumer, prefetcher: Prefetcher | None = None) -> None:
         self._consumer = consumer
         self._prefetcher = prefetcher or Prefetcher(clock=consumer.ports.clock)
+        self._has_own_prefetcher = prefetcher is None
         self._getters: dict[str, BufferedShardGetter] = {}
         """Of the shards whose end was not read yet."""
         self._turns = consumer.manager.turns
@@ -123,8 +124,9 @@ class BufferedShards:
             getter.close()
 
     def close(self) -> None:
-        """Wait for the calls that are under way. Not under the lock. May be called twice."""
-        self._prefetcher.close()
+        """Wait for the calls that are under way on threads of its own. Not under the lock. May be called twice."""
+        if self._has_own_prefetcher:
+            self._prefetcher.close()
 
     # Inside
 

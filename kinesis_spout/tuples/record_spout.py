@@ -25,6 +25,7 @@ from kinesis_spout.consumer.open_ports import open_ports
 from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.errors import InvalidConfig, SpoutClosed
 from kinesis_spout.handler import Failure, Reject, failure_of
+from kinesis_spout.kinesis import Prefetcher
 from kinesis_spout.record import Record
 from kinesis_spout.scheme import resolve
 from kinesis_spout.settings import SpoutConfig, SpoutSettings
@@ -65,6 +66,7 @@ class RecordSpout:
         ports: what to use instead of Kinesis and ZooKeeper; the spout closes it.
         scheme: what the values of a tuple are; see ``kinesis_spout.scheme.resolve``.
         listener: is told what becomes of each record.
+        prefetcher: on whose threads shards are read ahead, which its owner closes; its own unless given.
         settings: see ``SpoutConfig``.
 
     Raises:
@@ -78,6 +80,7 @@ class RecordSpout:
         ports: Ports | None = None,
         scheme: str | Callable[[Record], Any] = "raw",
         listener: SpoutListener | None = None,
+        prefetcher: Prefetcher | None = None,
         **settings: Unpack[SpoutSettings],
     ) -> None:
         if config is not None and settings:
@@ -90,6 +93,7 @@ class RecordSpout:
         self._listener = listener or SpoutListener()
         self._announcements = Announcements()
         self._given_ports = ports
+        self._prefetcher = prefetcher
         self._started: tuple[Consumer, BufferedShards] | None = None
         self._active = False
         self._closed = False
@@ -407,7 +411,7 @@ class RecordSpout:
 
     def _new_parts(self, ports: Ports) -> tuple[Consumer, BufferedShards]:
         consumer = Consumer(self.config, ports, message_timeout_seconds=self.config.message_timeout_seconds)
-        return consumer, BufferedShards(consumer)
+        return consumer, BufferedShards(consumer, self._prefetcher)
 
     def _opened(self) -> tuple[Consumer, BufferedShards]:
         self._refuse_if_closed()

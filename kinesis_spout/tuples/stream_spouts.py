@@ -17,6 +17,7 @@ from kinesis_spout.consumer.streams.joint_view import JointView, of_stream
 from kinesis_spout.consumer.streams.stream_set import StreamSet
 from kinesis_spout.consumer.streams.streams_ports import StreamsPorts
 from kinesis_spout.errors import SpoutClosed, StreamNotFound
+from kinesis_spout.kinesis import Prefetcher
 from kinesis_spout.record import Record
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.tuples.listener import FailReason, SpoutListener
@@ -27,7 +28,7 @@ from shard_state import ShardStatus
 _REST_SECONDS: Final = 0.001
 """How long a stream is not asked after it had nothing, for each stream there is: to ask costs 20 µs."""
 
-MakeSpout = Callable[[SpoutConfig, Ports, SpoutListener], RecordSpout]
+MakeSpout = Callable[[SpoutConfig, Ports, SpoutListener, Prefetcher], RecordSpout]
 
 
 class StreamSpouts:
@@ -36,7 +37,7 @@ class StreamSpouts:
     Args:
         config: of all of them.
         ports: the outside world; closed with this.
-        make: makes the spout of one stream.
+        make: makes the spout of one stream, which reads ahead on the threads that all share.
         listener: is told what becomes of each record, by the ids that are handed out here.
     """
 
@@ -44,10 +45,10 @@ class StreamSpouts:
         self, config: SpoutConfig, ports: StreamsPorts, make: MakeSpout, listener: SpoutListener
     ) -> None:
         self.clock = ports.clock
-        self._is_bounded = config.until is not None
         self._make = make
         self._listener = listener
         self._active = True
+        self._prefetcher = Prefetcher(clock=ports.clock)
         self._turns: deque[str] = deque()
         self._enrolled_of: Mapping[str, RecordSpout] = {}
         """Whose turns these are."""
@@ -60,12 +61,13 @@ class StreamSpouts:
             retired=self._retire,
             ended=_gone,
             share=RecordSpout.share_memory,
+            is_done=_is_done,
         )
         self.view = JointView(self.streams)
 
     def _open_one(self, config: SpoutConfig, ports: Ports) -> RecordSpout:
         listener = _OfStream(config.stream_name, self._listener)
-        spout = self._make(config, ports, listener)
+        spout = self._make(config, ports, listener, self._prefetcher)
         spout.activate()
         if not self._active:
             spout.deactivate()
@@ -124,10 +126,8 @@ class StreamSpouts:
 
     @property
     def is_done(self) -> bool:
-        """Whether every stream is done, and no pattern may find others, unless the run has an `until`."""
-        return (self._is_bounded or not self.streams.may_find_others) and all(
-            spout.is_done for spout in self.streams.current.values()
-        )
+        """Whether every stream is done, and no other is waited for; see ``StreamSet.is_done``."""
+        return self.streams.is_done
 
     def ack(self, message_id: str) -> bool:
         """Finish a record."""
@@ -173,7 +173,10 @@ class StreamSpouts:
 
     def close(self) -> None:
         """Close every spout, and what they share."""
-        self.streams.close()
+        try:
+            self.streams.close()
+        finally:
+            self._prefetcher.close()
 
 
 class _OfStream(SpoutListener):
@@ -198,6 +201,13 @@ class _OfStream(SpoutListener):
     def exhausted(self, message_id: str, attempts: int, error: str) -> None:
         """See ``SpoutListener``."""
         self._listener.exhausted(f"{self._stream}/{message_id}", attempts, error)
+
+
+def _is_done(spout: RecordSpout) -> bool:
+    try:
+        return spout.is_done
+    except SpoutClosed:
+        return True  # it has just ended
 
 
 def _gone(spout: RecordSpout) -> BaseException | None:

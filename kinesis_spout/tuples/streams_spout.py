@@ -12,6 +12,7 @@ from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.consumer.streams.joint_ports import JointPorts
 from kinesis_spout.consumer.streams.streams_ports import StreamsPorts
 from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.kinesis import Prefetcher
 from kinesis_spout.record import Record
 from kinesis_spout.settings import SpoutConfig, SpoutSettings
 from kinesis_spout.tuples.listener import SpoutListener
@@ -66,7 +67,11 @@ class StreamsSpout(RecordSpout):
             return
         ports = self._given_streams_ports or JointPorts(self.config)
         streams = self._streams_of(ports)
-        streams.streams.start()
+        try:
+            streams.streams.start()
+        except BaseException:
+            streams.close()
+            raise
         self._watch(streams)
         self._streams = streams
 
@@ -76,8 +81,10 @@ class StreamsSpout(RecordSpout):
     def _streams_of(self, ports: StreamsPorts) -> StreamSpouts:
         return StreamSpouts(self.config, ports, self._spout_of_one, self._listener)
 
-    def _spout_of_one(self, config: SpoutConfig, ports: Ports, listener: SpoutListener) -> RecordSpout:
-        return RecordSpout(config, ports=ports, scheme=self._scheme, listener=listener)
+    def _spout_of_one(
+        self, config: SpoutConfig, ports: Ports, listener: SpoutListener, prefetcher: Prefetcher
+    ) -> RecordSpout:
+        return RecordSpout(config, ports=ports, scheme=self._scheme, listener=listener, prefetcher=prefetcher)
 
     def activate(self) -> None:
         """Begin to hand out tuples; after ``deactivate``, go on. See ``RecordSpout``."""

@@ -241,6 +241,7 @@ class FanOutService:
         continuation: str | None,
     ) -> None:
         begun = sent_at = time.monotonic()
+        has_sent = False
         while not self.closed.is_set():
             if self._is_ended(handler, pushing, begun):
                 return
@@ -257,8 +258,8 @@ class FanOutService:
             if records or not following or time.monotonic() - sent_at >= self.heartbeat_seconds:
                 if not self._send(handler, event_frame(_event(reply, continuation))):
                     return
-                sent_at = time.monotonic()
-            pushing.is_caught_up = not records
+                sent_at, has_sent = time.monotonic(), True
+            pushing.is_caught_up = has_sent and not records
             if not following:
                 handler.wfile.write(b"0\r\n\r\n")
                 return

@@ -57,7 +57,7 @@ class Pushed:
             position=Position.trim_horizon(),
             lister=self.lister,
         )
-        return getter.read(1000).records
+        return list(getter.read(1000).records)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from datetime import timedelta
 
 import pytest
-from moto.core import DEFAULT_ACCOUNT_ID
 from moto.kinesis.models import kinesis_backends
 from pyspark.sql import SparkSession
 
@@ -12,6 +11,7 @@ from tests.zookeeper_server import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.endpoint]
 
+ACCOUNT = "123456789012"  # of everybody who asks moto
 FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
 HASH_KEYS = {FIRST: "1", SECOND: str(2**127 + 1)}
 
@@ -24,7 +24,7 @@ def world(make_world: MakeWorld) -> MicroBatchWorld:
 
 def date_back(world: MicroBatchWorld, hours: float) -> None:
     """Have everything that is in the stream have arrived earlier."""
-    stream = kinesis_backends[DEFAULT_ACCOUNT_ID]["us-east-1"].streams[world.stream]
+    stream = kinesis_backends[ACCOUNT]["us-east-1"].streams[world.stream]
     for shard in stream.shards.values():
         for record in shard.records.values():
             record.created_at -= 3600 * hours

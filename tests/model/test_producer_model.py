@@ -1,4 +1,4 @@
-"""Whatever happens between a producer and Kinesis: every ticket ends once, the counts add up, keys keep their order."""
+"""Whatever happens between a producer and Kinesis: tickets end once, counts add up, keys keep their order."""
 
 import logging
 import random

@@ -164,6 +164,15 @@ counts_down = answers_its_host(
     ('{"command":"next"}', '"tuple":[2]'),
 )
 
+
+def updates_its_cache(shell: ReadersShell, example: Block) -> None:
+    with shell.runs_example(example.text) as program:
+        for order in ORDERS:
+            program.shows(f"cache: {order} -> {order}")
+        program.ctrl_c()
+        program.ends(exit_code=None)
+
+
 EXPECTED: dict[str, Callable[[ReadersShell, Block], None]] = {
     "spout.foreach_record(": charges_by_record,
     "spout.foreach_batch(": loads_into_parquet,
@@ -174,6 +183,9 @@ EXPECTED: dict[str, Callable[[ReadersShell, Block], None]] = {
     "from kinesis_spout.testing import run": passes,
     "logging.basicConfig(": is_quiet,
     "LeaderCareer(": leads_in_turn,
+    'app="cache"': updates_its_cache,
+    'app="cache-plain"': updates_its_cache,
+    "QueueCoordinator(": prints("tea costs 3", "accepted"),
     "class CountWords(StatefulBolt)": prints("2"),
     "InMemoryStreams(clock=clock)": prints(
         "orders the first of orders", "refunds-de the first of refunds-de"

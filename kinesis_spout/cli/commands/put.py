@@ -13,11 +13,11 @@ from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColum
 
 from kinesis_spout.cli.output import note, print_json
 from kinesis_spout.cli.settings import STREAM_ONLY, configured
-from kinesis_spout.errors import KinesisSpoutError
 from kinesis_spout.settings import SpoutConfig
 
 if TYPE_CHECKING:
     from kinesis_spout.cli.world import World
+    from kinesis_spout.errors import KinesisSpoutError
     from kinesis_spout.queues.producer import Ticket
 
 _PATIENCE_SECONDS: Final = 60.0

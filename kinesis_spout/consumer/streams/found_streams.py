@@ -7,18 +7,12 @@ under LATEST it is read from its oldest record, so that nothing of it is lost.
 """
 
 import logging
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
 
 from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.consumer.streams.streams_ports import StreamsPorts
-from kinesis_spout.errors import StreamNotFound
 from kinesis_spout.settings import SpoutConfig
-from kinesis_spout.settings.streams import is_pattern, matching, name_of
-
-_CLOCKS_APART_SECONDS: Final = 60.0
-"""How far the clock of the store may be ahead of that of Kinesis."""
+from kinesis_spout.settings.streams import is_pattern, is_younger, matching, name_of
 
 _log = logging.getLogger(__name__)
 
@@ -102,13 +96,4 @@ class FoundStreams:
         history = self._ports.history()
         if history.began is None or found.name in history.streams:
             return config
-        created = ports.lister.summary().created
-        return younger if created > history.began - _CLOCKS_APART_SECONDS else config
-
-
-def nothing_found(patterns: Iterable[str]) -> StreamNotFound:
-    """Give the error of patterns that find no stream at the start."""
-    return StreamNotFound(
-        f"expected at least one stream that `stream` finds, {', '.join(patterns)} finds none: check the pattern, "
-        "the region, the endpoint and the account of the credentials. New streams are found while one is read"
-    )
+        return younger if is_younger(ports.lister.summary().created, history.began) else config

@@ -1,4 +1,4 @@
-"""From settings to the real world of several streams, with one session with ZooKeeper for all of them.
+"""From settings to the real world of several streams, with one session with ZooKeeper and one budget for all.
 
 Clients of Kinesis are shared by themselves, by those streams that are reached in the same way.
 """
@@ -10,6 +10,7 @@ from kinesis_spout.consumer.open_ports import client_settings, ports_of, zookeep
 from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.consumer.streams.streams_ports import History
 from kinesis_spout.kinesis import KinesisStreamDirectory
+from kinesis_spout.kinesis.pace import ApplicationBudget
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.zookeeper import begun_streams, unique_member_name
 
@@ -27,6 +28,7 @@ class JointPorts:
         self._clock = SystemClock()
         self._zookeeper = zookeeper_settings(config)
         self._member = unique_member_name()
+        self._budget = ApplicationBudget(config.max_total_fetch_bytes_per_second)
         with ExitStack() as opened:
             self._session = self._zookeeper.session(self._zookeeper.server(opened))
             opened.callback(self._session.close)
@@ -54,6 +56,7 @@ class JointPorts:
                 config,
                 lambda: self._zookeeper.place(config.stream_name, self._session, self._member),
                 opened,
+                self._budget,
             )
 
     def close(self) -> None:

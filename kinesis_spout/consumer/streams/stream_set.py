@@ -3,6 +3,10 @@
 All are opened at the start or none: a wrong name is an error there, and one error names them all. Later a stream
 that is gone ends alone, with an error in the log, and the others go on. It is looked for again, like the streams
 that a pattern may find, so that one that comes back is read on.
+
+**When all is done.** When every stream that is read has come up to its end, and no other is waited for. A run with
+an `until` waits for none; without one a pattern may find others for ever. Where the last stream is deleted and no
+other is waited for, nothing is done: that is an error.
 """
 
 import logging
@@ -13,10 +17,11 @@ from contextlib import ExitStack
 from typing import Final, Generic, TypeVar
 
 from kinesis_spout.consumer.ports import Ports
-from kinesis_spout.consumer.streams.found_streams import FoundStream, FoundStreams, nothing_found
+from kinesis_spout.consumer.streams.found_streams import FoundStream, FoundStreams
 from kinesis_spout.consumer.streams.streams_ports import StreamsPorts, close_ports
 from kinesis_spout.errors import KinesisSpoutError, StreamNotFound
 from kinesis_spout.settings import SpoutConfig
+from kinesis_spout.settings.streams import nothing_found
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -54,7 +59,7 @@ class StreamSet(Generic[T]):
         retired: Callable[[T], None],
         ended: Callable[[T], BaseException | None],
         share: Callable[[T, int], None],
-        is_done: Callable[[T], bool] = lambda _: False,
+        is_done: Callable[[T], bool],
         over: Callable[[], None] = lambda: None,
     ) -> None:
         self._config = config
@@ -88,14 +93,15 @@ class StreamSet(Generic[T]):
         return self._current
 
     @property
-    def may_find_others(self) -> bool:
-        """Whether a pattern may find streams that are not there yet."""
-        return self._found.has_patterns
+    def is_done(self) -> bool:
+        """Whether all streams have come up to the end that their settings give, and no other is waited for."""
+        current = self._current
+        return not self._waits_for_others and bool(current) and all(map(self._is_done, current.values()))
 
     @property
-    def is_done(self) -> bool:
-        """Whether all streams have come up to the end that their settings give them."""
-        return bool(self._current) and all(map(self._is_done, self._current.values()))
+    def _waits_for_others(self) -> bool:
+        """Whether streams that a pattern may find later are part of it."""
+        return self._found.has_patterns and self._config.until is None
 
     # The start and the end
 
@@ -140,7 +146,7 @@ class StreamSet(Generic[T]):
     def _open_all(self) -> None:
         found = self._found.find()
         if not found:
-            raise nothing_found(self._config.streams)
+            raise nothing_found("`stream`", self._config.streams)
         opened = _of_all(self._checked_ports, found)
         ports = {each.name: made for each, made in zip(found, opened, strict=True)}
         if any(isinstance(made, BaseException) for made in opened):
@@ -195,7 +201,7 @@ class StreamSet(Generic[T]):
             error,
             self._config.stream_list_interval_seconds,
         )
-        if is_last and not self.may_find_others:
+        if is_last and not self._waits_for_others:
             self.error = error
         self._wake.set()
 

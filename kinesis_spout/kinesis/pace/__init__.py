@@ -3,8 +3,9 @@
 What makes the calls, and waits for them, is in the folder beside this one, ``read``. Begin with ``byte_budget``.
 """
 
+from kinesis_spout.kinesis.pace.application_budget import ApplicationBudget
 from kinesis_spout.kinesis.pace.byte_budget import ByteBudget
 from kinesis_spout.kinesis.pace.idle_period import aligned_idle_period, idle_period
 from kinesis_spout.kinesis.pace.pace import Pace
 
-__all__ = ["ByteBudget", "Pace", "aligned_idle_period", "idle_period"]
+__all__ = ["ApplicationBudget", "ByteBudget", "Pace", "aligned_idle_period", "idle_period"]

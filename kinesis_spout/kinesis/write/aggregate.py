@@ -7,8 +7,7 @@ from kinesis_spout.kinesis.aggregated_record import (
     FRAME_BYTES,
     KEY_BYTES,
     RECORD_BYTES,
-    UserRecord,
-    aggregate,
+    aggregate_columns,
 )
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
 from kinesis_spout.kinesis.write.put_records import Single
@@ -38,21 +37,22 @@ class Aggregate:
         self._keys: dict[str, None] = {}
         self._hash_keys: set[str | None] = {None}
 
-    def cost_bytes(self, entry: Single) -> int:
-        """Say how much it would weigh more, at most."""
-        cost = RECORD_BYTES + len(entry.data)
-        if entry.partition_key not in self._keys:
-            cost += KEY_BYTES + len(entry.partition_key.encode())
-        if entry.explicit_hash_key not in self._hash_keys:
-            cost += KEY_BYTES + len(entry.explicit_hash_key or "")
-        return cost
-
-    def add(self, entry: Single, cost_bytes: int) -> None:
-        """Take a record in, of the shard of those before; ``cost_bytes`` is what it costs."""
+    def takes(self, entry: Single, max_bytes: int) -> bool:
+        """Take a record in, of the shard of those before; False: others are in, and it would weigh too much."""
+        key, hash_key = entry.partition_key, entry.explicit_hash_key
+        size_bytes = self.size_bytes + RECORD_BYTES + len(entry.data)
+        if key not in self._keys:
+            size_bytes += KEY_BYTES + (len(key) if key.isascii() else len(key.encode()))
+        if hash_key not in self._hash_keys:
+            size_bytes += KEY_BYTES + len(hash_key or "")
+        if size_bytes > max_bytes and self.user_records:
+            return False
         self.user_records.append(entry)
-        self.size_bytes += cost_bytes
-        self._keys[entry.partition_key] = None
-        self._hash_keys.add(entry.explicit_hash_key)
+        self.size_bytes = size_bytes
+        self._keys[key] = None
+        if hash_key is not None:
+            self._hash_keys.add(hash_key)
+        return True
 
     @property
     def hash_key(self) -> int:
@@ -66,12 +66,14 @@ class Aggregate:
 
     def request(self) -> "PutRecordsRequestEntryTypeDef":
         """Give it as PutRecords takes it."""
-        records = (
-            UserRecord(entry.partition_key, entry.data, entry.explicit_hash_key)
-            for entry in self.user_records
+        records = self.user_records
+        data = aggregate_columns(
+            [entry.partition_key for entry in records],
+            [entry.data for entry in records],
+            [entry.explicit_hash_key for entry in records],
         )
         return {
-            "Data": aggregate(records),
+            "Data": data,
             "PartitionKey": PARTITION_KEY,
             "ExplicitHashKey": str(self.hash_key),
         }

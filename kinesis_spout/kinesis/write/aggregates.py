@@ -10,9 +10,10 @@ nothing out see those records twice.
 Where the shards cannot be listed, or the list contradicts the answers, every record goes by itself. So does one
 that lies in no shard of the list, which may be one in the middle of a resharding.
 
-**Order.** As in `waiting_records`: what is put again comes behind the later records of its key in the same call, and
-never behind those of later calls. For consumers that leave aggregates out, this holds for a resharding too. With
-`PutOrder.KEY` no call has two aggregates with records of one key; one aggregate may have several, in their order.
+**Order.** As in `waiting_records`: what is put again comes behind the later records of its key in the same
+call, and never behind those of later calls. For consumers that leave aggregates out, this holds for a
+resharding too. With `PutOrder.KEY` no call has two aggregates with records of one key; one aggregate may have
+several, in their order.
 """
 
 import logging
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
 
 _PYTHON_BYTES: Final = 200
 """What a record in memory takes beside its data, roughly: a tuple, a text, bytes."""
+
+_KEYS_REMEMBERED: Final = 100_000
+_NO_SHARD: Final = ""
+"""Where a record lies that must go by itself."""
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +61,8 @@ class AggregatedRecords:
         """By which everything that waits is packed."""
         self._is_contradicted = False
         self._open: dict[str, Aggregate] = {}
-        self._open_bytes = 0
+        self._shards: dict[str, str] = {}
+        """Of keys, by ``packed_by``; as many as are worth remembering."""
         self._singles = 0
 
     @property
@@ -72,7 +78,8 @@ class AggregatedRecords:
     @property
     def waiting_bytes(self) -> int:
         """What is held, in memory."""
-        return self._records.waiting_bytes + self._open_bytes + _PYTHON_BYTES * self._singles
+        open_bytes = sum([each.size_bytes for each in self._open.values()])
+        return self._records.waiting_bytes + open_bytes + _PYTHON_BYTES * self._singles
 
     @property
     def ready_at(self) -> float:
@@ -106,13 +113,25 @@ class AggregatedRecords:
         """Take a record over. Its ``row`` is greater than that of every one before."""
         self.hold_all((entry,))
 
-    def hold_all(self, entries: Iterable[Single]) -> None:
+    def hold_all(self, entries: Sequence[Single]) -> None:
         """Take records over, in their order."""
         ranges = self._packed_by
         assert ranges is not None, "what must be listed first, is"
+        self._singles += len(entries)
+        if self._is_contradicted:
+            self._records.hold_all(entries)
+            return
+        shards, opened, max_bytes = self._shards, self._open, self._max_bytes
         for entry in entries:
-            self._singles += 1
-            self._pack(entry, ranges)
+            if entry.explicit_hash_key is not None:
+                shard_id = _shard_of(entry, ranges)
+            elif entry.partition_key in shards:
+                shard_id = shards[entry.partition_key]
+            else:
+                shard_id = self._note_shard(entry, ranges)
+            aggregate = opened.get(shard_id)
+            if aggregate is None or not aggregate.takes(entry, max_bytes):
+                self._begin_another(shard_id, entry, ranges)
 
     def finish_packing(self) -> None:
         """Let all that is held go, full or not."""
@@ -129,7 +148,7 @@ class AggregatedRecords:
         """Give back everything that waits, in its order."""
         held = [*self._records.take_back(), *self._open.values()]
         self._open.clear()
-        self._open_bytes = self._singles = 0
+        self._singles = 0
         entries = [entry for each in held for entry in each.user_records]
         return sorted(entries, key=attrgetter("row"))
 
@@ -169,32 +188,24 @@ class AggregatedRecords:
         """Learn that records of a call are given up: what they held back may go."""
         self._records.done(batch)
 
-    def _pack(self, entry: Single, ranges: HashKeyRanges) -> None:
-        if self._is_contradicted:
-            self._records.hold(entry)
-            return
-        hash_key = entry.hash_key
-        shard_id = ranges.shard_of(hash_key)
-        if not ranges.lies_in(hash_key, shard_id):
-            self._records.hold(entry)
-            return
-        aggregate = self._open.get(shard_id) or self._open_one(shard_id, ranges)
-        cost = aggregate.cost_bytes(entry)
-        if aggregate.user_records and aggregate.size_bytes + cost > self._max_bytes:
-            self._close(shard_id)
-            aggregate = self._open_one(shard_id, ranges)
-            cost = aggregate.cost_bytes(entry)
-        aggregate.add(entry, cost)
-        self._open_bytes += cost
+    def _note_shard(self, entry: Single, ranges: HashKeyRanges) -> str:
+        if len(self._shards) >= _KEYS_REMEMBERED:
+            self._shards.clear()
+        shard_id = self._shards[entry.partition_key] = _shard_of(entry, ranges)
+        return shard_id
 
-    def _open_one(self, shard_id: str, ranges: HashKeyRanges) -> Aggregate:
+    def _begin_another(self, shard_id: str, entry: Single, ranges: HashKeyRanges) -> None:
+        """Begin an aggregate with a record, unless it lies in no shard."""
+        if shard_id == _NO_SHARD:
+            self._records.hold(entry)
+            return
+        if shard_id in self._open:
+            self._close(shard_id)
         aggregate = self._open[shard_id] = Aggregate(shard_id, ranges)
-        self._open_bytes += aggregate.size_bytes
-        return aggregate
+        aggregate.takes(entry, self._max_bytes)
 
     def _close(self, shard_id: str) -> None:
         aggregate = self._open.pop(shard_id)
-        self._open_bytes -= aggregate.size_bytes
         first, *others = aggregate.user_records
         self._records.hold(aggregate if others else first)
 
@@ -215,10 +226,9 @@ class AggregatedRecords:
     def _pack_anew(self, again: Iterable[Puttable]) -> None:
         ranges = self._packed_by = self._records.ranges
         assert ranges is not None, "what must be listed first, is"
+        self._shards.clear()
         entries = [entry for each in again for entry in each.user_records] + self.take_back()
-        for entry in sorted(entries, key=attrgetter("row")):
-            self._singles += 1
-            self._pack(entry, ranges)
+        self.hold_all(sorted(entries, key=attrgetter("row")))
 
     def _check(self, misplaced: "Sequence[tuple[Puttable, Result]]") -> None:
         """Find out whether the list explains to which shards aggregates came that were not meant for them."""
@@ -241,6 +251,12 @@ class AggregatedRecords:
     def _warn_if_unknown(self) -> None:
         if self._records.ranges is not None and not self._records.ranges.are_known:
             _log.warning("Records of %s are not aggregated, because its shards are not known", self._stream)
+
+
+def _shard_of(entry: Single, ranges: HashKeyRanges) -> str:
+    hash_key = entry.hash_key
+    shard_id = ranges.shard_of(hash_key)
+    return shard_id if ranges.lies_in(hash_key, shard_id) else _NO_SHARD
 
 
 def _is_misplaced(put: Puttable, result: "Result") -> bool:

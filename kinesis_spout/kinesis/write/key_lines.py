@@ -63,7 +63,7 @@ class KeyLines:
                 yield line[0].record
 
     def clear(self) -> list[Puttable]:
-        """Forget all records but those in calls. Gives those that were held back, in the order in which they joined."""
+        """Forget all records but those in calls. Gives those that were held back, in the order they joined."""
         held = [entry.record for entry in self._held]
         self._held.clear()
         self._lines = {key: deque([line[0]]) for key, line in self._lines.items() if line[0].is_on_its_way}

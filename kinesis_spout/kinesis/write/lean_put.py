@@ -37,23 +37,22 @@ class LeanPutRecords:
         if self._lean.is_learnt(place):
             reply = self._lean.made(place, _encode(arguments))
         if reply is not None and is_good_json(reply.status, reply.headers):
-            decoded = _decoded(reply.body)
-            if isinstance(decoded, dict):
-                return decoded
+            return _decoded(reply.body)
         return self._lean.by_botocore(place, lambda: self._whole(**arguments), reply)
 
 
 def _are_of_bytes(records: Any) -> bool:
     """Say whether msgspec writes these records as botocore does: text it would not make base64."""
-    return isinstance(records, list) and all([type(record["Data"]) is bytes for record in records])
+    return isinstance(records, list) and {type(record["Data"]) for record in records} <= {bytes}
 
 
-def _decoded(body: bytes) -> Any:
-    """Read a reply; None if it is no JSON: botocore says what is wrong with it."""
+def _decoded(body: bytes) -> dict[str, Any]:
+    """Read a reply; an empty one, as botocore does, if it is none."""
     try:
-        return msgspec.json.decode(body)
+        reply = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
+        return {}
+    return reply if isinstance(reply, dict) else {}
 
 
 _encode = msgspec.json.Encoder().encode

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Final, Unpack
 from kinesis_spout.errors import KinesisError
 from kinesis_spout.kinesis.patience import Patience, Tries
 from kinesis_spout.kinesis.write.put_calls import PutCalls, with_stream_found
-from kinesis_spout.kinesis.write.put_records import COMMON_RECORD_BYTES, CallLimits, Entry, PutOrder, Puttable
+from kinesis_spout.kinesis.write.put_records import (
+    COMMON_RECORD_BYTES,
+    CallLimits,
+    Entry,
+    PutOrder,
+    Puttable,
+    Single,
+)
 from kinesis_spout.kinesis.write.waiting_records import WaitingOptions, WaitingRecords
 
 if TYPE_CHECKING:
@@ -25,7 +32,7 @@ if TYPE_CHECKING:
 MAX_BUFFERED_RECORDS: Final = 10_000
 MAX_BUFFERED_BYTES: Final = 32 * 1024 * 1024
 
-OnRefused = Callable[[Entry, KinesisError], None]
+OnRefused = Callable[[Single, KinesisError], None]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,8 +63,8 @@ class RecordPutter:
         order: what of the records' order holds.
         on_refused: is given a record of more than 1 MiB that this stream never takes; None: that is an error
             like any other.
-        aggregate_bytes: what a record of several may weigh, up to 1 MiB; see ``aggregates``. A record that does not
-            fit with another goes by itself. None: all do.
+        aggregate_bytes: what a record of several may weigh, up to 1 MiB; see ``aggregates``. A record that
+            does not fit with another goes by itself. None: all do.
     """
 
     def __init__(

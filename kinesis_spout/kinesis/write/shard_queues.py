@@ -170,8 +170,8 @@ class ShardQueues:
     def refused(self, entries: Sequence[Puttable], failure: KinesisError, now: float) -> list[GivenUp]:
         """Take back, in order, what a call refused, and block its shards.
 
-        Gives the records of those shards that have taken nothing until the deadline, with an error of the failure's
-        kind: they are done with, and what waits behind them may go.
+        Gives the records of those shards that have taken nothing until the deadline, with an error of the
+        failure's kind: they are done with, and what waits behind them may go.
         """
         by_shard: dict[str, list[Puttable]] = {}
         for entry in entries:

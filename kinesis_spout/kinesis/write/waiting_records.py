@@ -110,7 +110,7 @@ class WaitingRecords:
         if self._queues.unblocks_at < inf:
             self._queues.unblock(self._clock.monotonic())
 
-    def hold_all(self, entries: Iterable[Puttable]) -> None:
+    def hold_all(self, entries: Sequence[Puttable]) -> None:
         """Take records over, in their order."""
         self._queues.add_all(entries)
         if self._queues.unblocks_at < inf:

@@ -1,4 +1,4 @@
-"""Does what an outbox says: the calls, the dead letters, the spool. It has no thread, and may be used by several."""
+"""Does what an outbox says: the calls, the dead letters, the spool. It has no thread; several may use it."""
 
 import logging
 import threading
@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 
 class Engine:
-    """A producer without threads: somebody asks for `next_work` and has it done, one thread or several. Thread-safe.
+    """A producer without threads: somebody asks for `next_work` and has it done. Thread-safe.
 
     Args:
         config: what the user set.
@@ -109,7 +109,7 @@ class Engine:
         return self._is_stopped
 
     def next_work(self) -> tuple[WorkToDo | None, float, bool]:
-        """Give what to do now, when to ask again at the latest (monotonic time), and whether another should ask."""
+        """Give what to do now, when to ask again at the latest (monotonic), and whether another should ask."""
         with self._lock:
             if self._is_stopped:
                 return None, inf, True
@@ -215,6 +215,7 @@ class Engine:
             partition_key=ticket.partition_key,
             arrival_timestamp=None,
             data=ticket.data,
+            explicit_hash_key=ticket.explicit_hash_key,
             attempts=ticket.tries,
             error=f"{type(burial.error).__name__}: {burial.error}",
             reason=burial.reason,

@@ -1,4 +1,4 @@
-"""What a user gives to be put, checked: one record that no stream takes would make PutRecords refuse its whole call.
+"""What a user gives to be put, checked: one record that no stream takes makes PutRecords refuse its whole call.
 
 https://docs.aws.amazon.com/kinesis/latest/APIReference/API_PutRecordsRequestEntry.html
 """
@@ -6,10 +6,10 @@ https://docs.aws.amazon.com/kinesis/latest/APIReference/API_PutRecordsRequestEnt
 from typing import Final
 
 from kinesis_spout.errors import InvalidRecord
+from kinesis_spout.kinesis.write.hash_key_ranges import is_hash_key
 from kinesis_spout.kinesis.write.put_records import MAX_KEY_CHARACTERS, MAX_RECORD_BYTES
 from kinesis_spout.queues.producer.ticket import Ticket
 
-_HASH_KEYS: Final = 1 << 128
 _LONGEST_SHOWN: Final = 50
 
 
@@ -50,8 +50,8 @@ def _checked(data: object, partition_key: object, explicit_hash_key: object) -> 
     size_bytes = len(copied) + key_bytes
     if size_bytes > MAX_RECORD_BYTES:
         raise InvalidRecord(
-            f"data: expected at most {MAX_RECORD_BYTES} bytes together with the key, got {size_bytes}; split it, or "
-            "put it elsewhere and send where it is"
+            f"data: expected at most {MAX_RECORD_BYTES} bytes together with the key, got {size_bytes}; split it, "
+            "or put it elsewhere and send where it is"
         )
     return Ticket(copied, str(partition_key), _hash_key(explicit_hash_key), size_bytes)
 
@@ -60,9 +60,8 @@ def _hash_key(given: object) -> str | None:
     if given is None:
         return None
     text = str(given) if isinstance(given, (str, int)) and not isinstance(given, bool) else ""
-    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(_HASH_KEYS))
-    if not is_number or int(text) >= _HASH_KEYS:
+    if not is_hash_key(text):
         raise InvalidRecord(
             f"explicit_hash_key: expected a number from 0 to 2^128 - 1, got {str(given)[:_LONGEST_SHOWN]!r}"
         )
-    return str(int(text))
+    return text

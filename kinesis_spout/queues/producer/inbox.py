@@ -11,7 +11,7 @@ from kinesis_spout.queues.producer.ticket import Ticket
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerCounts:
-    """What became of the records so far: ``put == sent + failed + dropped + refused + waiting`` at every moment."""
+    """What became of the records so far. Always ``put == sent + failed + dropped + refused + waiting``."""
 
     put: int
     """How many calls of ``put`` had a good record, and how many records came from the spool."""

@@ -4,15 +4,16 @@ Its shell asks for `next_work`, does it, and says how it ended, from as many thr
 is asked and said is protected by one lock. Works that are under way know nothing of each other.
 
 A record comes in by the inbox, waits with ``kinesis.write``'s records, is in a call, perhaps in several one after
-the other, and ends: sent, failed or dropped. What failed for its time-out or for what it is goes to the dead letters
-if there are some, and only then ends.
+the other, and ends: sent, failed or dropped. What failed for its time-out or for what it is goes to the dead
+letters if there are some, and only then ends.
 
-**Time.** A record that has not ended ``delivery_timeout_seconds`` after it was taken in fails, wherever it waits. One
-that is in a call just then fails when that call does.
+**Time.** A record that has not ended ``delivery_timeout_seconds`` after it was taken in fails, wherever it
+waits. One that is in a call just then fails when that call does.
 
-**The spool.** A record is confirmed when it is sent, dropped, durable in the dead letters, or refused for what it is: to
-send it again would change nothing. One that failed for lack of time or of permission stays in the spool, and is sent
-again when a producer opens it the next time. So it is tried once for each start, and never in a loop.
+**The spool.** A record is confirmed when it is sent, dropped, durable in the dead letters, or refused for what
+it is: to send it again would change nothing. One that failed for lack of time or of permission stays in the
+spool, and is sent again when a producer opens it the next time. So it is tried once for each start, and never
+in a loop.
 """
 
 from collections import deque
@@ -182,10 +183,9 @@ class Outbox:
         if self._must_list and not self._is_listing:
             self._is_listing = True
             return Listing()
-        if self._is_recovering and self._inbox.has_room and not self._records.must_list_first:
-            if not self._is_fetching:
-                self._is_fetching = True
-                return Recovery()
+        if self._may_fetch and self._inbox.has_room:
+            self._is_fetching = True
+            return Recovery()
         self._take_in(now)
         self._expire(now)
         for burial in self._burials:
@@ -319,8 +319,8 @@ class Outbox:
         if records > len(dropped) or more_bytes > 0:
             return False
         error = RecordDropped(
-            "the record was dropped, the oldest of a full buffer, for a newer one; raise `max_buffered_records` or "
-            "`max_buffered_bytes`, or set `when_full=block`"
+            "the record was dropped, the oldest of a full buffer, for a newer one; raise `max_buffered_records` "
+            "or `max_buffered_bytes`, or set `when_full=block`"
         )
         for ticket in dropped:
             self._note_end(ticket, error, is_over=True)
@@ -353,6 +353,10 @@ class Outbox:
     @property
     def _must_list(self) -> bool:
         return bool(self._unsettled) or self._records.must_list_first
+
+    @property
+    def _may_fetch(self) -> bool:
+        return self._is_recovering and not self._is_fetching and not self._records.must_list_first
 
     def _take_in(self, now: float) -> None:
         if self._is_recovering or self._records.must_list_first:
@@ -441,18 +445,22 @@ class Outbox:
         sent = size_bytes = 0
         for put, answer in taken:
             if isinstance(put, Ticket):
-                if put._outcome is None:
+                if put.outcome is None:
                     sent += 1
                     size_bytes += put.size_bytes
-                    self._note_end(put, answer, is_over=True)
+                    put.outcome = answer
+                    if put.callbacks is not None:
+                        ended.to_tell.append(put)
+                    if put.number_in_spool is not None:
+                        ended.to_confirm.append(put.number_in_spool)
                 continue
             for sub_sequence_number, ticket in enumerate(_tickets(put)):
-                if ticket._outcome is None:
+                if ticket.outcome is None:
                     sent += 1
                     size_bytes += ticket.size_bytes
-                    ticket._sub_sequence_number = sub_sequence_number
-                    ticket._outcome = answer
-                    if ticket._callbacks is not None:
+                    ticket.sub_sequence_number = sub_sequence_number
+                    ticket.outcome = answer
+                    if ticket.callbacks is not None:
                         ended.to_tell.append(ticket)
                     if ticket.number_in_spool is not None:
                         ended.to_confirm.append(ticket.number_in_spool)
@@ -472,8 +480,7 @@ class Outbox:
     def _give_up(self, tickets: Iterable[Ticket], error: KinesisSpoutError, *, is_over: bool) -> None:
         """Let records fail, by way of the dead letters if there are some.
 
-        Args:
-            is_over: whether to send them again would change nothing.
+        ``is_over`` says whether to send them again would change nothing.
         """
         left = [ticket for ticket in tickets if not ticket.is_gone]
         if left and self._settings.has_dead_letters:
@@ -563,7 +570,7 @@ class Outbox:
             taken = self._taken[0]
             tickets = taken.tickets
             at = taken.ended
-            while at < len(tickets) and tickets[at]._outcome is not None:
+            while at < len(tickets) and tickets[at].outcome is not None:
                 at += 1
             taken.ended = at
             if at < len(tickets):

@@ -43,9 +43,10 @@ _open: "weakref.WeakSet[KinesisProducer]" = weakref.WeakSet()
 class KinesisProducer:
     """Puts records on one stream in the background. Thread-safe; also for asyncio.
 
-    `put` takes a record over at once and gives a ticket, which says in the end where the record is, or why it is not.
-    Records go in full calls, several at once; what a shard refuses is put again, and holds up only that shard's
-    records. No record is lost in silence: each ends as sent, failed, dropped or refused, and `counts` adds up.
+    `put` takes a record over at once and gives a ticket, which says in the end where the record is, or why it is
+    not. Records go in full calls, several at once; what a shard refuses is put again, and holds up only that
+    shard's records. No record is lost in silence: each ends as sent, failed, dropped or refused, and `counts`
+    adds up.
 
     At least once: a call whose answer is lost is made again, and may have put its records before.
 
@@ -59,8 +60,8 @@ class KinesisProducer:
         stream: a name or an ARN; None: that of ``config``.
         config: a spout's configuration, whose way to Kinesis is taken.
         client: a boto3 client to use instead of one made from the settings. It stays its caller's.
-        spool: a durable buffer. What is in it is sent first, and a record is in it before `put` returns. It belongs to
-            the producer, which closes it.
+        spool: a durable buffer. What is in it is sent first; a record is in it before `put` returns. It belongs
+            to the producer, which closes it.
         dead_letters: a sink, or what names one (a directory, ``file://``, ``s3://``, ``kinesis://stream``), where
             records go that could not be put until their time was over, or never can be. None: they fail.
         settings: see `ProducerConfig`.
@@ -147,7 +148,7 @@ class KinesisProducer:
         """Return when every record put before this call has ended, one way or another.
 
         Args:
-            timeout: how many seconds at most; None: as long as it takes, which ``delivery_timeout_seconds`` bounds.
+            timeout: how many seconds at most; None: as long as it takes; ``delivery_timeout_seconds`` bounds that.
 
         Raises:
             TimeoutError: names how many have not ended. They go on.
@@ -162,19 +163,19 @@ class KinesisProducer:
         waiting = sum(not ticket.done() for ticket in left)
         if waiting:
             raise TimeoutError(
-                f"expected all records to end within {timeout} s; {waiting} of {self.config.stream} are still waiting"
+                f"expected all records to end within {timeout} s; {waiting} for {self.config.stream} still wait"
             )
         if self._engine.spool_failure is not None:
             raise self._engine.spool_failure
 
-    async def flush_async(self, timeout: float | None = None) -> None:
+    async def flush_async(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - flush has it
         """Do what `flush` does, without blocking the event loop."""
         await asyncio.to_thread(self.flush, timeout)
 
     def close(self, timeout: float | None = None) -> None:
         """Take no more, send what waits, and let go of everything. May be called twice.
 
-        What has not ended when the time is over fails with `ProducerClosed`, or stays in the spool if there is one.
+        What has not ended when the time is over fails with `ProducerClosed`. With a spool it stays there.
 
         Args:
             timeout: how many seconds at most; None: ``close_timeout_seconds``.
@@ -185,7 +186,7 @@ class KinesisProducer:
             if not self._engine.is_stopped:
                 self._flush_and_stop(seconds)
 
-    async def close_async(self, timeout: float | None = None) -> None:
+    async def close_async(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - close has it
         """Do what `close` does, without blocking the event loop."""
         await asyncio.to_thread(self.close, timeout)
 
@@ -314,8 +315,8 @@ class KinesisProducer:
             raise ProducerClosed(f"the producer of {self.config.stream} is closed: it takes no more records")
         counts = self._inbox.counts()
         raise BufferFull(
-            f"expected room for a record, got {counts.waiting} records of {counts.waiting_bytes} bytes that wait for "
-            f"{self.config.stream}; raise `max_buffered_records` or `max_buffered_bytes`, put less, or have more shards"
+            f"expected room for a record, got {counts.waiting} records of {counts.waiting_bytes} bytes that wait "
+            f"for {self.config.stream}; raise `max_buffered_records` or `max_buffered_bytes`, or put less"
         )
 
     def _accept(self, ticket: Ticket) -> None:
@@ -338,8 +339,8 @@ def _close_all() -> None:
             producer.close(_EXIT_SECONDS)
             counts = producer.counts()
             _log.warning(
-                "A producer of %s was never closed: of %d records that waited at the end of the program, %d were not "
-                "sent; close it, or use it in a `with` statement",
+                "A producer of %s was never closed: of %d records that waited at the end of the program, %d were "
+                "not sent; close it, or use it in a `with` statement",
                 producer.config.stream,
                 waiting,
                 counts.failed - failed,

@@ -63,14 +63,14 @@ class Ticket(msgspec.Struct, gc=False, eq=False):
     """Where it is, as long as it has not ended: it `WAITS`, is `IN_CALL`, or is `GIVEN_UP` to the dead letters."""
     tries: int = 0
     """How many calls it was in that did not put it."""
-    _outcome: Any = None
+    outcome: Any = None
     """Of the answer that names its place, or the error."""
-    _sub_sequence_number: int | None = None
-    _callbacks: list[Callable[["Ticket"], object]] | None = None
+    sub_sequence_number: int | None = None
+    callbacks: list[Callable[["Ticket"], object]] | None = None
 
     def done(self) -> bool:
         """Say whether it has ended."""
-        return self._outcome is not None
+        return self.outcome is not None
 
     def result(self, timeout: float | None = None) -> PutResult:
         """Wait until the record has ended, and say where it is.
@@ -87,9 +87,9 @@ class Ticket(msgspec.Struct, gc=False, eq=False):
         error = self.exception(timeout)
         if error is not None:
             raise error
-        answer = self._outcome
+        answer = self.outcome
         return PutResult(
-            answer.get("ShardId", ""), answer.get("SequenceNumber", ""), self._sub_sequence_number
+            answer.get("ShardId", ""), answer.get("SequenceNumber", ""), self.sub_sequence_number
         )
 
     def exception(self, timeout: float | None = None) -> KinesisSpoutError | None:
@@ -98,15 +98,15 @@ class Ticket(msgspec.Struct, gc=False, eq=False):
         Raises:
             TimeoutError: as `result`.
         """
-        if self._outcome is None:
+        if self.outcome is None:
             ended = threading.Event()
             self.add_done_callback(lambda _: ended.set())
             if not ended.wait(timeout):
                 raise TimeoutError(f"expected the record to end within {timeout} s; it is still waiting")
-        if not isinstance(self._outcome, KinesisSpoutError):
+        if not isinstance(self.outcome, KinesisSpoutError):
             return None
-        error = copy.copy(self._outcome)  # each with a traceback of its own, which refers to its frames only
-        error.__cause__ = self._outcome.__cause__
+        error = copy.copy(self.outcome)  # each with a traceback of its own, which refers to its frames only
+        error.__cause__ = self.outcome.__cause__
         return error
 
     def add_done_callback(self, callback: Callable[["Ticket"], object]) -> None:
@@ -116,14 +116,14 @@ class Ticket(msgspec.Struct, gc=False, eq=False):
         logged, and changes nothing.
         """
         with _lock:
-            if self._callbacks is None:
-                self._callbacks = []
-            self._callbacks.append(callback)
-        if self._outcome is not None:
+            if self.callbacks is None:
+                self.callbacks = []
+            self.callbacks.append(callback)
+        if self.outcome is not None:
             self.tell()
 
     def __await__(self) -> Generator[Any, None, PutResult]:
-        if self._outcome is None:
+        if self.outcome is None:
             loop = asyncio.get_running_loop()
             ended: asyncio.Future[None] = loop.create_future()
             self.add_done_callback(lambda _: _wake(loop, ended))
@@ -132,19 +132,19 @@ class Ticket(msgspec.Struct, gc=False, eq=False):
 
     def __repr__(self) -> str:
         state = "waiting"
-        if self._outcome is not None:
-            state = "failed" if isinstance(self._outcome, KinesisSpoutError) else self.result().message_id
+        if self.outcome is not None:
+            state = "failed" if isinstance(self.outcome, KinesisSpoutError) else self.result().message_id
         return f"<Ticket {state}>"
 
     def end(self, outcome: Any, sub_sequence_number: int | None = None) -> bool:
         """Say how it ended. For the producer, which then has it ``tell``. Gives whether somebody wants to know."""
-        self._sub_sequence_number = sub_sequence_number
-        self._outcome = outcome
-        return self._callbacks is not None
+        self.sub_sequence_number = sub_sequence_number
+        self.outcome = outcome
+        return self.callbacks is not None
 
     def tell(self) -> None:
         """Call those who want to know, each once. For the producer."""
-        callbacks = self._callbacks
+        callbacks = self.callbacks
         while callbacks:
             try:
                 callback = callbacks.pop(0)
@@ -152,13 +152,13 @@ class Ticket(msgspec.Struct, gc=False, eq=False):
                 return
             try:
                 callback(self)
-            except Exception:
+            except Exception:  # noqa: BLE001 - a user's own; it must not keep others from being told
                 _log.exception("A callback of a record that was put failed; the record is not concerned")
 
     @property
     def is_gone(self) -> bool:
         """Whether it is not to be sent any more."""
-        return self._outcome is not None or self.place == GIVEN_UP
+        return self.outcome is not None or self.place == GIVEN_UP
 
     # What `kinesis.write` asks of a record.
 

@@ -37,7 +37,7 @@ class Workers:
             self._bell.notify()
 
     def join(self, timeout: float) -> None:
-        """Wake all, and wait until they have ended: the engine is stopped. A call under way is not waited for long."""
+        """Wake all, and wait until they have ended, for the engine is stopped; no longer than so many seconds."""
         with self._bell:
             self._rings = len(self._threads)
             self._bell.notify_all()

@@ -18,7 +18,7 @@ class BatchReadOptions(FetchRates):
     """What ``spark.read.format("kinesis")`` was told. Can be pickled; secrets stay out of its text."""
 
     streams: tuple[str, ...]
-    """Names, or ARNs."""
+    """Names, or ARNs, and patterns of them."""
     client: KinesisClientSettings
     start: StartPositions
     """Never LATEST."""

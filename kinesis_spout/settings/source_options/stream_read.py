@@ -1,6 +1,6 @@
 """The options of a streaming read, as one frozen value that is valid."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -10,6 +10,7 @@ from kinesis_spout.settings.rules import fan_out_consumer
 from kinesis_spout.settings.source_options.fetch_rates import FetchRates
 from kinesis_spout.settings.source_options.given import GivenOptions
 from kinesis_spout.settings.source_options.streams import client_of, one_stream_per_shard, streams_to_read
+from kinesis_spout.settings.streams import is_pattern
 from kinesis_spout.settings.table.zookeeper import PLACE
 from kinesis_spout.settings.zookeeper.access_rules import check_access
 from shard_state import StartPositions
@@ -23,7 +24,9 @@ class StreamReadOptions(FetchRates):
     """What ``spark.readStream.format("kinesis")`` was told. Can be pickled; secrets stay out of its text."""
 
     streams: tuple[str, ...]
-    """Names, or ARNs."""
+    """Names, or ARNs, and patterns of them."""
+    stream_list_interval_seconds: float
+    """How often it is looked for streams that a pattern finds."""
     client: KinesisClientSettings
     start: StartPositions
     """LATEST is not resolved here."""
@@ -83,7 +86,7 @@ class StreamReadOptions(FetchRates):
             consumer_name=_consumer_name(given),
             extra_columns=given.extra_columns,
             log_level=given.value("logLevel").upper(),
-            published_in=_published_in(given),
+            published_in=_published_in(given, streams),
         )
 
 
@@ -118,11 +121,17 @@ def _check_trigger(given: GivenOptions) -> None:
         )
 
 
-def _published_in(given: GivenOptions) -> "ZooKeeperSettings | None":
+def _published_in(given: GivenOptions, streams: Sequence[str]) -> "ZooKeeperSettings | None":
     for one, other in (("checkpointApp", "zookeeper"), ("zookeeper", "checkpointApp")):
         if one in given and other not in given:
             raise given.error(one, f"expected {other} beside it: progress is published with both, or not")
     if "checkpointApp" in given:
+        if any(map(is_pattern, streams)):
+            raise given.error(
+                "checkpointApp",
+                "expected streams that are named beside it, got a pattern; name them, or leave it out: Spark's "
+                "checkpoint has the progress",
+            )
         from kinesis_spout.settings.zookeeper.place import zookeeper_settings  # noqa: PLC0415 - executors need none
 
         values = given.values(PLACE.values()) | {"zookeeper": given.value("zookeeper")}

@@ -8,17 +8,22 @@ from kinesis_spout.settings.kinesis_client import client_settings
 from kinesis_spout.settings.messages import NotAllowed
 from kinesis_spout.settings.rules import check_credentials, region
 from kinesis_spout.settings.source_options.given import GivenOptions
+from kinesis_spout.settings.streams import PART_WORDS, check_streams, is_pattern
 from kinesis_spout.settings.table.connection import STREAM
 
 
 def streams_to_read(given: GivenOptions) -> tuple[str, ...]:
-    """Give the streams, by name or by ARN, in the order in which they were named."""
+    """Give the names, or the ARNs, and the patterns of them, in the order in which they were given."""
     option = _stream_option(given)
     if option is None:
         raise InvalidConfig("no stream is named: expected the option streamName or streamARN")
     streams: tuple[str, ...] = given.value(option)
     for stream in streams:
-        _check(given, option, stream)
+        _check_spelling(given, option, stream)
+        try:
+            check_streams(stream)
+        except NotAllowed as error:
+            raise error.refusal(f"option {option}", PART_WORDS, stream) from error
     return streams
 
 
@@ -27,7 +32,11 @@ def stream_to_write(given: GivenOptions) -> str | None:
     option = _stream_option(given)
     text = None if option is None else given.text(option)
     if option is not None and text is not None:
-        _check(given, option, text)
+        _check_spelling(given, option, text)
+        try:
+            STREAM.of_text(text)
+        except NotAllowed as error:
+            raise error.refusal(f"option {option}", STREAM.words, text) from error
     return text
 
 
@@ -35,11 +44,12 @@ def one_stream_per_shard(
     given: GivenOptions, option: str, streams: Sequence[str], shard_ids: Collection[str]
 ) -> None:
     """Refuse positions per shard for several streams, whose shards have the same names."""
-    if shard_ids and len(streams) > 1:
+    several = f"got {len(streams)}" if len(streams) > 1 else f"{streams[0]} may find several"
+    if shard_ids and (len(streams) > 1 or is_pattern(streams[0])):
         raise given.error(
             option,
-            f"expected one stream with positions per shard, got {len(streams)}, whose shard ids are not told "
-            "apart; read each stream on its own",
+            f"expected one stream with positions per shard, {several}, whose shard ids are not told apart; read "
+            "each stream on its own",
         )
 
 
@@ -56,11 +66,7 @@ def _stream_option(given: GivenOptions) -> str | None:
     return next((name for name in ("streamName", "streamARN") if name in given), None)
 
 
-def _check(given: GivenOptions, option: str, stream: str) -> None:
+def _check_spelling(given: GivenOptions, option: str, stream: str) -> None:
     if stream.startswith("arn:") != (option == "streamARN"):
         right, kind = ("streamName", "a name") if option == "streamARN" else ("streamARN", "an ARN")
         raise given.error(option, f"{stream[:160]!r} is {kind}: give it as {right}")
-    try:
-        STREAM.of_text(stream)
-    except NotAllowed as error:
-        raise error.refusal(f"option {option}", STREAM.words, stream) from error

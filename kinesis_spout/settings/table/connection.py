@@ -31,12 +31,14 @@ STREAMS: Final = (
     setting("stream", _STREAMS, has_argument=True, is_required=True,
         doc="The Kinesis stream to read: its name or its ARN. Or several: a list, or text with commas, in which a "
             "pattern such as orders-* finds streams."),
-    setting("stream_list_interval_seconds", seconds(above=0), 30.0,
-        doc="How often it is looked for streams that a pattern in `stream` finds, and for those that were gone."),
+    shared("stream_list_interval_seconds", seconds(above=0), 30.0, name="streamListInterval", uses=STREAM_READ,
+        doc="How often it is looked for streams that a pattern finds, and for those that were gone."),
     option("streamName", READS, names(), setting="streams", aliases=("kinesis.streamName",),
-        doc="The streams to read, by name. Either this or `streamARN` is required."),
+        doc="The streams to read: names, and patterns such as orders-* that find streams. Either this or "
+            "`streamARN` is required."),
     option("streamARN", READS, names(), setting="streams",
-        doc="The streams to read, by ARN: also those of other accounts."),
+        doc="The streams to read, by ARN: also those of other accounts. In a pattern only the name may have * or "
+            "?."),
     option("streamName", WRITE, STREAM, setting="stream", aliases=("kinesis.streamName",),
         unset="the column `stream` says",
         doc="The stream to write to, by name."),

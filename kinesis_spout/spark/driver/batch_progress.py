@@ -13,6 +13,7 @@ from shard_state import Pause
 _OUTCOMES: Final = {
     "delivered": "delivered",
     "acked": "acked",
+    "coalesced": "coalesced",
     "retried": "retried",
     "timedOut": "timed_out",
     "deadLettered": "given_up",

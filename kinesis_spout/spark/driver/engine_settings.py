@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from kinesis_spout.spark.tasks.coalescing.key import CoalescingKey
+
 WORTH_A_JOB_BYTES: Final = 1024 * 1024
 """So much of what was pushed waits for nothing more: handling it costs more than the job does."""
 
@@ -29,6 +31,8 @@ class EngineSettings:
     """How far apart jobs begin that carry what was pushed. One costs about 50 ms of CPU, however few records it
     carries; a record waits for half the spacing at a steady trickle, and not at all when it comes alone."""
     batch_timeout_seconds: float | None
+    coalescing: CoalescingKey | None = None
+    """See ``DeliverySettings``."""
     quick_deaths: int = 16
     """So many jobs may die in a row, with nothing handled in between, before that is an outage: what it
     takes to halve 10,000 records down to one."""

@@ -17,6 +17,7 @@ from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark.driver.engine import MicroBatchEngine
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
 from kinesis_spout.spark.streams.batch_slots import BatchSlots
+from kinesis_spout.spark.tasks.coalescing.key import CoalescingKey
 from kinesis_spout.spark.tasks.jobs import BatchRunner
 from kinesis_spout.spark.tasks.task import TaskSettings
 from shard_state import Order, Pause, ShardStatus
@@ -284,6 +285,7 @@ def start_query(
     door: str,
     companion: Companion | None = None,
     slots: BatchSlots | None = None,
+    coalescing: CoalescingKey | None = None,
 ) -> SpoutQuery:
     """Start a query; its handle's ``stop`` closes the ports. A start that fails closes them as well.
 
@@ -296,6 +298,7 @@ def start_query(
         door: what the user called, for the log.
         companion: what changes with the records that are finished. Then one batch runs at a time.
         slots: for the batches of several queries together; its own unless given.
+        coalescing: what its tasks coalesce records by, if they do.
     """
     # The engine times out whole jobs: the records inside one are not tracked one by one.
     consumer = Consumer(config, ports, message_timeout_seconds=None, door=door, companion=companion)
@@ -310,6 +313,7 @@ def start_query(
         max_buffered_bytes=config.max_buffered_bytes,
         driver_reads_all=config.fan_out_consumer is not None,
         batch_timeout_seconds=config.message_timeout_seconds,
+        coalescing=coalescing,
     )
     engine = MicroBatchEngine(consumer, runner, settings, name or config.app, slots)
     try:

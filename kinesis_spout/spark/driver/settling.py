@@ -136,6 +136,7 @@ class Settling:
         counters.expired += result.expired
         counters.skipped += result.expired - expired
         counters.delivered += result.delivered
+        counters.coalesced += result.coalesced
         counters.acked += result.delivered - (failed - result.gone)
         counters.retried += failed - (exhausted - expired)
         counters.bytes_read += result.bytes_read
@@ -188,7 +189,8 @@ class Settling:
             return
         shard.barred_until = now + self._settings.rest_after(self.deaths)
         self._consumer.last_error = shard.error = error
-        held = HeldDelivery(replace(work, age=None), DeliverySettings(order=Order.UNORDERED, clock=monotonic))
+        rules = DeliverySettings(order=Order.UNORDERED, clock=monotonic, coalescing=self._settings.coalescing)
+        held = HeldDelivery(replace(work, age=None), rules)
         held.deliver(work.records, math.inf)
         outcome = SliceOutcome(
             first=held.first, last=held.last, count=held.count, failures=tuple(held.failures)

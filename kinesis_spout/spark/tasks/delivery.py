@@ -8,6 +8,7 @@ first); what was not reached is read, or carried, again.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 from kinesis_spout.handler import Failure
@@ -15,6 +16,7 @@ from kinesis_spout.ports import Page
 from kinesis_spout.record import Record
 from kinesis_spout.record_age import RecordAge
 from kinesis_spout.spark.tasks.before_bound import before_bound
+from kinesis_spout.spark.tasks.coalescing.key import CoalescingKey
 from kinesis_spout.spark.tasks.journal import SliceNotes
 from kinesis_spout.spark.tasks.work import Unfinished, WorkSlice
 from shard_state import FailedRecord, Order, SequenceNumber, SliceKind
@@ -53,6 +55,17 @@ class DeliverySettings:
     """Monotonic."""
     notes: SliceNotes = field(default_factory=lambda: SliceNotes(None, 0))
     """Of this slice."""
+    coalescing: CoalescingKey | None = None
+    """What records are coalesced by; None: each is handled."""
+
+    @property
+    def one_by_one(self) -> bool:
+        """Whether each record waits for what came of the one before. Coalescing sees to its windows itself."""
+        return self.order is not Order.UNORDERED and self.coalescing is None
+
+    def line(self, record: Record) -> str | None:
+        """Name the line in which later records wait behind this one when it fails."""
+        return record.partition_key if self.coalescing is None else self.coalescing.line(record)
 
 
 class SliceDelivery(ABC):
@@ -73,6 +86,8 @@ class SliceDelivery(ABC):
         self.count = 0
         """How many records of the slice were dealt with: delivered, held, or passed over."""
         self.delivered = 0
+        self.coalesced = 0
+        """How many records are finished because a later one was handled in their place."""
         self.expired = 0
         """How many records were too old to be delivered."""
         self.handling_seconds: float | None = None
@@ -133,7 +148,7 @@ class SliceDelivery(ABC):
 
     def _runs(self, records: Sequence[Record]) -> Iterator[Sequence[Record]]:
         """Split off what is not delivered, and what must be watched one by one; normally all is one run."""
-        one_by_one = self._settings.order is not Order.UNORDERED or self._plan.probe
+        one_by_one = self._settings.one_by_one or self._plan.probe
         age = self._age if self._age is not None and self._age.expires(self.oldest(records)) else None
         if not (one_by_one or self._holes or self._attempts or self._blocked or age):
             yield records
@@ -193,7 +208,9 @@ class SliceDelivery(ABC):
     def _must_wait(self, record: Record) -> bool:
         if self._plan.probe and record.sequence in self._attempts:
             return True
-        return record.partition_key is not None and record.partition_key in self._blocked
+        if not self._settings.one_by_one or not self._blocked:
+            return False
+        return self._settings.line(record) in self._blocked
 
     @abstractmethod
     def deliver_run(self, run: Sequence[Record], until: float) -> int:
@@ -204,9 +221,20 @@ class SliceDelivery(ABC):
         self.pass_over(record)
 
     def note_failed(
-        self, record: Record, error: str, index: int, previous: Record | None, failure: Failure | None
+        self,
+        record: Record,
+        error: str,
+        index: int,
+        previous: Record | None,
+        failure: Failure | None,
+        *,
+        stand_in: int | None = None,
     ) -> None:
-        """Enter a record that was not acked; without a ``failure`` it was held."""
+        """Enter a record that was not acked. Without a ``failure`` it was held, for a ``stand_in`` that failed.
+
+        ``index`` and ``stand_in`` are indices in the slice.
+        """
+        line = self._settings.line(record)
         self.failures.append(
             FailedRecord(
                 index=index,
@@ -214,17 +242,18 @@ class SliceDelivery(ABC):
                 previous=self.last if previous is None else previous.sequence,
                 attempt=record.attempt - (failure is None),
                 held=failure is None,
-                partition_key=record.partition_key,
+                partition_key=line,
                 rejected=failure is not None and failure.rejected,
                 delay_seconds=None if failure is None else failure.delay_seconds,
                 killed_worker=failure is not None and failure.killed_worker,
+                stand_in=stand_in,
             )
         )
         raised = None if failure is None else failure.raised
         self.unfinished.append(Unfinished(record=record, error=error, raised=raised))
         self._stops_shard = self._settings.order is Order.SHARD
-        if self._settings.order is Order.KEY and record.partition_key is not None:
-            self._blocked.add(record.partition_key)
+        if self._settings.order is Order.KEY and line is not None:
+            self._blocked.add(line)
 
     def pass_over(self, record: Record) -> None:
         """Enter a record that is dealt with."""
@@ -278,19 +307,27 @@ class ReplayedDelivery(SliceDelivery):
         settings: the rules.
         reached: how many of its records were dealt with.
         failures: what was said of those that failed, by their index.
+        stand_ins: of the records that were not handled, by index: that of the one to be handled in their place;
+            negative if there was none.
     """
 
     def __init__(
-        self, work: WorkSlice, settings: DeliverySettings, reached: int, failures: Mapping[int, Failure]
+        self,
+        work: WorkSlice,
+        settings: DeliverySettings,
+        reached: int,
+        failures: Mapping[int, Failure],
+        stand_ins: Mapping[int, int] = MappingProxyType({}),
     ) -> None:
         super().__init__(work, settings)
         self._reached = reached
         self._failures = failures
+        self._stand_ins = stand_ins
 
     @property
     def room(self) -> bool:
-        """See ``SliceDelivery``."""
-        return super().room and self.count < self._reached
+        """See ``SliceDelivery``. How far it came is known, whatever has failed by then."""
+        return self.count < self._reached
 
     def deliver_run(self, run: Sequence[Record], until: float) -> int:
         """See ``SliceDelivery``. What was done took its time already."""
@@ -299,12 +336,22 @@ class ReplayedDelivery(SliceDelivery):
         for at, record in enumerate(run, 1):
             if self.count >= self._reached:
                 return at - 1
-            failure = self._failures.get(self.count)
-            if failure is not None:
-                self.note_failed(record, failure.error_text, self.count, None, failure)
-            self.delivered += 1
+            self._enter(record)
             self.pass_over(record)
         return at
+
+    def _enter(self, record: Record) -> None:
+        failure, stand_in = self._failures.get(self.count), self._stand_ins.get(self.count)
+        if failure is not None:
+            self.note_failed(record, failure.error_text, self.count, None, failure)
+        if stand_in is None:
+            self.delivered += 1
+        elif 0 <= stand_in < self._reached and stand_in not in self._failures:
+            self.coalesced += 1
+        else:
+            # Nothing that was handled stands for it.
+            has_failed = stand_in in self._failures and stand_in < self._reached
+            self.note_failed(record, "", self.count, None, None, stand_in=stand_in if has_failed else None)
 
 
 class HeldDelivery(SliceDelivery):

@@ -26,7 +26,8 @@ from pyspark import SparkContext, TaskContext
 from kinesis_spout.errors import HandlerKilledWorker
 from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.spark.tasks import journal
-from kinesis_spout.spark.tasks.delivery import DeliverySettings, Handler, HandlerDelivery, SliceDelivery
+from kinesis_spout.spark.tasks.coalescing.delivery import delivery_to
+from kinesis_spout.spark.tasks.delivery import DeliverySettings, Handler, SliceDelivery
 from kinesis_spout.spark.tasks.jobs import cancel, has_begun, tagged
 from kinesis_spout.spark.tasks.journal import Journal, Remains
 from kinesis_spout.spark.tasks.salvage import lost, salvage
@@ -110,7 +111,7 @@ class RunSlices:
         handler = self._handler.load()
 
         def deliver(work: WorkSlice, rules: DeliverySettings) -> SliceDelivery:
-            return HandlerDelivery(work, handler, rules)
+            return delivery_to(handler, work, rules)
 
         notes = self._folder.open(task, 0, len(pack))
         yield from run_slices(pack, self._settings, deliver, notes)

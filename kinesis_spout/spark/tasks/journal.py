@@ -19,6 +19,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from kinesis_spout.handler import Failure
+from kinesis_spout.spark.tasks.coalescing.window import Window
 from kinesis_spout.spark.tasks.work import WorkResult
 
 UNDER_WAY: Final = 0
@@ -31,6 +32,9 @@ _WORD_BYTES: Final = 8
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+_Entry = tuple[int, int | None, Failure | WorkResult | Window]
+"""The slice, the index of a record that failed, and what happened."""
 
 _log = logging.getLogger(__name__)
 
@@ -62,6 +66,14 @@ class SliceNotes:
         """Keep what a handler said of a record, ``at`` after those before."""
         if self._journal is not None:
             self._journal.append((self._number, self.base + at, failure))
+
+    def coalesces(self, window: Window) -> None:
+        """Keep what stands for what among the records that come next, of which only some are handed over.
+
+        Indices that handlers note are then counted over those that are.
+        """
+        if self._journal is not None:
+            self._journal.append((self._number, None, window))
 
     def tick(self) -> bool:
         """Note the time, now and then, for the record under way. Returns whether the task is to stop."""
@@ -102,7 +114,7 @@ class Journal:
         self.words[UNDER_WAY] = _NONE
         self.words[_PID], self.words[_PARENT], self.words[_SLICES] = os.getpid(), os.getppid(), slices
 
-    def append(self, entry: "tuple[int, int | None, Failure | WorkResult]") -> None:
+    def append(self, entry: "_Entry") -> None:
         """Write an entry, in one piece. Where that fails there is no journal any more: half of one would lie."""
         pickled = pickle.dumps(entry, pickle.HIGHEST_PROTOCOL)
         framed = len(pickled).to_bytes(_WORD_BYTES, "little") + pickled
@@ -138,6 +150,8 @@ class Remains:
     """How many records each slice had dealt with."""
     failures: dict[int, dict[int, Failure]] = field(default_factory=dict)
     """By slice, and by the record's index in it."""
+    windows: dict[int, list[Window]] = field(default_factory=dict)
+    """Where records were coalesced, by slice. The indices here are then those of ``Windows.index_of``."""
     slice_number: int = 0
     under_way: int | None = None
     """The index of the record in whose handler the task was, in the slice above; None: in none."""
@@ -189,12 +203,14 @@ def _parse(content: bytes) -> Remains:
     for number, index, entry in _entries(content, _WORD_BYTES * (_COUNTS + slices)):
         if isinstance(entry, WorkResult):
             remains.results[number] = entry
+        elif isinstance(entry, Window):
+            remains.windows.setdefault(number, []).append(entry)
         elif index is not None:
             remains.failures.setdefault(number, {})[index] = entry
     return remains
 
 
-def _entries(content: bytes, start: int) -> "Iterator[tuple[int, int | None, Failure | WorkResult]]":
+def _entries(content: bytes, start: int) -> "Iterator[_Entry]":
     """Give the entries. The last one may be torn, where its writer was killed."""
     while start + _WORD_BYTES <= len(content):
         length = int.from_bytes(content[start : start + _WORD_BYTES], "little")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from kinesis_spout.handler import Failure
+from kinesis_spout.spark.tasks.coalescing.window import Windows
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, ReplayedDelivery, SliceDelivery
 from kinesis_spout.spark.tasks.journal import Remains
 from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
@@ -24,6 +25,7 @@ class _Reached:
 
     count: int
     failures: Mapping[int, Failure]
+    stand_ins: Mapping[int, int]
     suspects: int = 0
 
 
@@ -58,18 +60,22 @@ def lost(work: WorkSlice) -> WorkResult:
 
 
 def _reached(work: WorkSlice, number: int, remains: Remains, blame: str | None) -> _Reached:
-    failures = dict(remains.failures.get(number, {}))
+    windows = Windows(remains.windows.get(number, ()))
+    failures = windows.failures
+    failures.update((windows.index_of(at), failed) for at, failed in remains.failures.get(number, {}).items())
+    stand_ins = windows.stand_ins
     at = remains.under_way
     if at is None or number != remains.slice_number:
-        return _Reached(count=remains.counts[number], failures=failures)
+        return _Reached(count=remains.counts[number], failures=failures, stand_ins=stand_ins)
+    at = windows.index_of(at)
     if blame is None or remains.together == 1:
         if blame is not None:
             failures[at] = Failure(error_text=blame, killed_worker=True)
         # One that has failed is done with, although no other had begun.
-        return _Reached(count=at + (at in failures), failures=failures)
+        return _Reached(count=at + (at in failures), failures=failures, stand_ins=stand_ins)
     # Retries that are given back come again in another order.
     suspects = len(work.records) - at if work.plan.kind is SliceKind.RETRY else remains.together
-    return _Reached(count=at, failures=failures, suspects=suspects)
+    return _Reached(count=at, failures=failures, stand_ins=stand_ins, suspects=suspects)
 
 
 def _replay(work: WorkSlice, reached: _Reached, settings: TaskSettings) -> WorkResult:
@@ -79,7 +85,7 @@ def _replay(work: WorkSlice, reached: _Reached, settings: TaskSettings) -> WorkR
         )
 
     def deliver(work: WorkSlice, rules: DeliverySettings) -> SliceDelivery:
-        return ReplayedDelivery(work, rules, reached.count, reached.failures)
+        return ReplayedDelivery(work, rules, reached.count, reached.failures, reached.stand_ins)
 
     (result,) = run_slices([work], replace(settings, max_seconds=inf), deliver)
     return replace(result, suspects=reached.suspects)

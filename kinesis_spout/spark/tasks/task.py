@@ -21,6 +21,7 @@ from kinesis_spout.kinesis import KinesisClientSettings, KinesisShardLister, Pol
 from kinesis_spout.kinesis.patience import Action, reaction_to
 from kinesis_spout.ports import Page
 from kinesis_spout.record import Record
+from kinesis_spout.spark.tasks.coalescing.key import CoalescingKey
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
 from kinesis_spout.spark.tasks.journal import Journal, SliceNotes
 from kinesis_spout.spark.tasks.work import Cursor, WorkResult, WorkSlice
@@ -47,6 +48,8 @@ class TaskSettings:
     """How long a task goes on handling. It ends before twice that, but for one record and one fetch."""
     max_left_bytes: int = 0
     """Of fetched and not handled records, what the tasks of a job together give back to the driver."""
+    coalescing: CoalescingKey | None = None
+    """See ``DeliverySettings``."""
 
     def of_one_task(self, tasks: int) -> Self:
         """Give a task of a job of so many its share of what they have together."""
@@ -92,7 +95,10 @@ def run_slices(
         carried = []
         for number, work in enumerate(pack):
             notes = SliceNotes(journal, number)
-            delivery = deliver(work, DeliverySettings(order=settings.order, clock=monotonic, notes=notes))
+            rules = DeliverySettings(
+                order=settings.order, clock=monotonic, notes=notes, coalescing=settings.coalescing
+            )
+            delivery = deliver(work, rules)
             if work.plan.kind is SliceKind.READ:
                 read = _Read(work, delivery, settings, notes)
                 reading[threads.submit(read.fetch)] = read
@@ -150,6 +156,7 @@ def _deliver_carried(work: WorkSlice, delivery: SliceDelivery, until: float) -> 
         ),
         unfinished=tuple(delivery.unfinished),
         delivered=delivery.delivered,
+        coalesced=delivery.coalesced,
         expired=delivery.expired,
         handling_seconds=delivery.handling_seconds,
     )
@@ -271,6 +278,7 @@ class _Read:
             unfinished=tuple(delivery.unfinished),
             cursor=cursor,
             delivered=delivery.delivered,
+            coalesced=delivery.coalesced,
             expired=delivery.expired,
             handling_seconds=delivery.handling_seconds,
             bytes_read=self._bytes,

@@ -64,6 +64,8 @@ class WorkResult:
     cursor: Cursor = Cursor()
     delivered: int = 0
     """How many records were handed to the handler."""
+    coalesced: int = 0
+    """How many were not, and are finished all the same: a later record of their key was handled in their place."""
     gone: int = 0
     """How many failures were not: retention had trimmed the record before it could be delivered again."""
     expired: int = 0

@@ -25,6 +25,7 @@ from kinesis_spout.settings.source_options import BatchReadOptions
 from kinesis_spout.settings.table.spelling import as_option, said_as_options
 from kinesis_spout.structured.batch.shard_interval import IntervalRead, ShardInterval
 from kinesis_spout.structured.data_loss import lose
+from kinesis_spout.structured.found_streams import streams_at_start
 from kinesis_spout.structured.stream.partitions import ReadSettings, in_chunks
 from kinesis_spout.workers.worker_log import print_log_lines
 from kinesis_spout.workers.worker_memory import set_aside_imports
@@ -114,7 +115,7 @@ class KinesisBatchReader(DataSourceReader):
         Raises:
             InvalidConfig: the end is yet to come, or a sequence number is given for several shards.
             DataLoss: a start is behind retention, or a shard is named that is not there (``failOnDataLoss``).
-            StreamNotFound, AccessDenied: at once.
+            StreamNotFound, AccessDenied: at once. So if patterns find nothing.
         """
         print_log_lines(spell=as_option)
         options = self._options
@@ -144,7 +145,9 @@ class KinesisBatchReader(DataSourceReader):
         options = self._options
         end = resolved_now(options.end, self._now, "option endingPosition")
         client = options.client.connect()
-        listers = {stream: KinesisShardLister(client, stream) for stream in options.streams}
+        # A stream that a pattern finds later has nothing that arrived before the end of this read.
+        streams = streams_at_start(options.streams, client, SystemClock())
+        listers = {stream: KinesisShardLister(client, stream) for stream in streams}
         listed = {
             stream: frozenset(shard.shard_id for shard in _begun(lister.list_shards, stream))
             for stream, lister in listers.items()

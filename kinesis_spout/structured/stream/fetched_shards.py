@@ -2,7 +2,7 @@
 
 import math
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from random import random
 from typing import TYPE_CHECKING
@@ -39,8 +39,8 @@ class FetchedShards:
         client: what the shards are read with.
         processes: who calls GetRecords; None: this process does. Their owner closes them.
         prefetcher: on whose threads the shards are read; its owner closes it.
-        streams: what is known of each stream's shards.
-        listers: asked what became of a shard that cannot be read.
+        streams: what is known of each stream's shards; may have others later.
+        listers: of the same streams, asked what became of a shard that cannot be read.
         changed: the reader's lock, and its signal that there is something new.
         until: for a query that ends with what is available: seconds since the epoch, else None.
         clock: what the reads are paced by.
@@ -80,6 +80,8 @@ class FetchedShards:
         self._freed: dict[ShardKey, SequenceNumber] = {}
         self._fan_out: dict[str, FanOutStream] = {}
         """By stream."""
+        self._left: list[FanOutStream] = []
+        """Of streams that are gone."""
 
     def follow(self, readable: Mapping[ShardKey, ShardOffset]) -> None:
         """Read these shards and no others, each from where it stands; free what is before that."""
@@ -149,11 +151,18 @@ class FetchedShards:
         )
         return min(late, default=0) / 1000
 
-    def raise_failure(self) -> None:
-        """Raise what the reading of a shard ended with, if one did."""
-        for fetcher in self._fetchers.values():
-            if fetcher.failure is not None:
-                raise fetcher.failure
+    def failures(self) -> Iterator[tuple[str, Exception]]:
+        """Give what the reading of shards ended with, each with its stream."""
+        return ((key[0], each.failure) for key, each in self._fetchers.items() if each.failure is not None)
+
+    def leave(self, stream: str) -> bool:
+        """Read no more of a stream that is gone; what was read stays. Tells whether all of that is done."""
+        keys = [key for key in self._fetchers if key[0] == stream]
+        for key in keys:
+            self._fetchers[key].leave()
+        if stream in self._fan_out:
+            self._left.append(self._fan_out.pop(stream))
+        return not any(self.buffer.bytes_of(key) for key in keys)
 
     def close(self) -> None:
         """Read no more. May be called twice."""
@@ -162,7 +171,7 @@ class FetchedShards:
 
     def close_subscriptions(self) -> None:
         """End the threads that read subscriptions. Not under the lock: one may be about to tell of records."""
-        for fan_out in self._fan_out.values():
+        for fan_out in (*self._fan_out.values(), *self._left):
             fan_out.close()
 
     def _go_on(self, key: ShardKey, shard: ShardOffset) -> None:

@@ -20,11 +20,15 @@ _log = logging.getLogger(__name__)
 
 
 class Lifecycle:
-    """Tells the life of one run of a query. Mutable; one thread's."""
+    """Tells the life of one run of a query. Mutable; one thread's.
+
+    Args:
+        streams: what they are called until they are listed.
+    """
 
     def __init__(self, streams: Sequence[str]) -> None:
         self._streams = streams
-        self._reshards = {stream: Reshards() for stream in streams}
+        self._reshards: dict[str, Reshards] = {}
         self._finished: set[tuple[str, str]] | None = None
         self._is_resolved = False
         self._is_paused = False
@@ -36,7 +40,7 @@ class Lifecycle:
     def started(self, listed: Mapping[str, Sequence[Shard]]) -> None:
         """Its streams were found, each with these shards."""
         self._is_running = True
-        for stream in self._streams:
+        for stream in listed:
             _log.info(
                 'started: stream %s, %s, kinesis-spout %s, by readStream.format("kinesis")',
                 stream,
@@ -55,7 +59,9 @@ class Lifecycle:
             )
 
     def listed(self, listed: Mapping[str, Iterable[Shard]]) -> None:
-        """Take in the shards of the streams."""
+        """Take in the streams that there are, each with its shards."""
+        self._streams = list(listed) or self._streams
+        self._reshards = {stream: self._reshards.get(stream) or Reshards() for stream in listed}
         for stream, found in listed.items():
             for line in self._reshards[stream].listed(found, stream):
                 _log.info("%s", line)

@@ -123,7 +123,7 @@ def plan_batch(
         for name, stream in start.streams.items()
     }
     return MicroBatchPlan(
-        end=QueryOffset(streams=streams),
+        end=QueryOffset(streams=streams, began=start.began),
         rows=rows,
         bytes=round(sum(take.bytes for take in takes.values())),
         is_full=left,

@@ -6,11 +6,10 @@ from dataclasses import replace
 from typing import Final
 
 from kinesis_spout.clock import Clock, SystemClock
-from kinesis_spout.errors import StreamRecreated
-from kinesis_spout.kinesis import KinesisShardLister, Prefetcher
-from kinesis_spout.settings.shard_positions import resolved_now
+from kinesis_spout.kinesis import Prefetcher
 from kinesis_spout.settings.source_options import StreamReadOptions
-from kinesis_spout.structured.offsets import QueryOffset, ShardOffset, StreamOffset
+from kinesis_spout.structured.data_loss import lose
+from kinesis_spout.structured.offsets import QueryOffset, ShardOffset
 from kinesis_spout.structured.pages.fetch_processes import FetchProcesses
 from kinesis_spout.structured.pages.page_buffer import ShardKey, StoredPage
 from kinesis_spout.structured.pages.page_channel import PageServerAddress
@@ -20,8 +19,7 @@ from kinesis_spout.structured.stream.fetched_shards import FetchedShards
 from kinesis_spout.structured.stream.lifecycle import Lifecycle
 from kinesis_spout.structured.stream.partitions import ShardRange
 from kinesis_spout.structured.stream.planning import BatchLimits, MicroBatchPlan, patience_seconds, plan_batch
-from kinesis_spout.structured.stream.stream_shards import StreamShards
-from shard_state import Shard
+from kinesis_spout.structured.stream.query_streams import QueryStreams
 
 _LONGEST_WAIT_SECONDS: Final = 1.0
 """How long a call waits for records. Spark asks again at once; waiting here keeps it from asking 100 times."""
@@ -53,24 +51,21 @@ class ReadAhead:
         client = options.client.connect()
         count = options.fetch_processes
         self._processes = FetchProcesses(count, options.client) if count else None
-        listers = {name: KinesisShardLister(client, name) for name in options.streams}
-        self._streams = {
-            name: StreamShards(
-                name,
-                lister,
-                changed=self._changed,
-                period_seconds=options.shard_list_seconds,
-                clock=self._clock,
-            )
-            for name, lister in listers.items()
-        }
+        self._streams = QueryStreams(
+            options,
+            client,
+            prefetcher=self._prefetcher,
+            changed=self._changed,
+            is_bounded=until is not None,
+            clock=self._clock,
+        )
         self._fetched = FetchedShards(
             options,
             client=client,
             processes=self._processes,
             prefetcher=self._prefetcher,
-            streams=self._streams,
-            listers=listers,
+            streams=self._streams.shards,
+            listers=self._streams.listers,
             changed=self._changed,
             until=until,
             clock=self._clock,
@@ -87,41 +82,38 @@ class ReadAhead:
         self._life = Lifecycle(options.streams)
 
     def open(self) -> None:
-        """Find out which shards there are. Raises what ``StreamShards.load`` raises; then it is to be closed."""
-        for stream in self._streams.values():
-            stream.load()
-            if self._until is None:
-                period = self._options.shard_list_seconds
-                self._prefetcher.submit(stream.refresh, self._clock.monotonic() + period)
+        """Find out which shards there are. Raises what ``QueryStreams.open`` raises; then it is to be closed."""
+        self._streams.open()
         with self._changed:
-            self._life.started(self._listed())
+            self._life.started(self._streams.listed())
+
+    def rejoin(self, offset: QueryOffset) -> None:
+        """Open the streams of an offset that Spark gives back, if they are not read; see ``QueryStreams``."""
+        self._streams.rejoin(offset)
 
     def first_offset(self) -> QueryOffset:
         """Give the offset of a query's very first start: LATEST resolved to now (invariant 9)."""
         now, start = self._clock.time(), self._options.start
         self._life.resolved(start.default, start.default.resolved(now))
         with self._changed:
-            return QueryOffset(
-                streams={name: stream.first_offset(start, now) for name, stream in self._streams.items()},
-                unlogged=resolved_now(start, now, "option initialPosition") != start,
-            )
+            return self._streams.first_offset()
 
     def advance(self, start: QueryOffset) -> QueryOffset:
         """Go on from ``start``, up to which everything is done: free it, and read what follows.
 
         Returns:
-            ``start``, with the shards that were born since.
+            ``start``, with the shards that were born since, and the streams that came and went.
 
         Raises:
             StreamRecreated: a stream is not the one that the offset was made for (``failOnDataLoss``).
         """
         with self._changed:
-            self._life.listed(self._listed())
+            for name in self._streams.leaving:
+                if self._fetched.leave(name):
+                    self._streams.leave(name)
+            self._life.listed(self._streams.listed())
             self._life.advanced(start, is_short=self._fetched.room.is_short(), now=self._clock.monotonic())
-            current = QueryOffset(
-                streams={name: self._brought_up_to_date(name, start) for name in self._streams},
-                unlogged=start.unlogged,
-            )
+            current = self._streams.brought_up_to_date(start)
             readable = {
                 (name, shard_id): stream.shards[shard_id]
                 for name, stream in current.streams.items()
@@ -200,11 +192,12 @@ class ReadAhead:
         with self._changed:
             # What is here was read under the options of now. A replayed batch may have been read under others.
             is_here = end.deaggregated == self._options.deaggregate
+            self._lose_what_is_gone(end)
             return [
                 self._range((name, shard_id), shard, is_here=is_here)
                 for name, stream in end.streams.items()
                 for shard_id, shard in stream.shards.items()
-                if shard.read is not None
+                if shard.read is not None and name in self._streams.shards
             ]
 
     def server_address(self) -> PageServerAddress | None:
@@ -237,7 +230,7 @@ class ReadAhead:
             ]
             behind = self._fetched.behind()
             return SourceProgress(
-                streams=self._options.streams,
+                streams=tuple(self._streams.shards),
                 mode=self._options.consumer_mode,
                 min_ms_behind_latest=min(behind, default=0),
                 avg_ms_behind_latest=round(sum(behind) / len(behind)) if behind else 0,
@@ -265,25 +258,6 @@ class ReadAhead:
         if self._server is not None:
             self._server.close()
 
-    # Shards
-
-    def _brought_up_to_date(self, name: str, start: QueryOffset) -> StreamOffset:
-        stream, offset = self._streams[name], start.streams[name]
-        if stream.is_same(offset):
-            return stream.brought_up_to_date(offset)
-        summary = stream.summary
-        text = (
-            f"the query's checkpoint was made for a stream {name!r} created at {offset.created}, but the stream "
-            f"of this name was created at {summary.created if summary else None}: it was deleted and made again"
-        )
-        if self._options.fail_on_data_loss:
-            raise StreamRecreated(
-                f"{text}. Use a new checkpointLocation, or set failOnDataLoss to false to read the new stream "
-                "from its beginning"
-            )
-        _log.warning("%s; reading the new one from its beginning because failOnDataLoss is false", text)
-        return stream.anew()
-
     # Batches
 
     def _is_enough(self, plan: MicroBatchPlan, start: QueryOffset, limits: BatchLimits) -> bool:
@@ -309,10 +283,23 @@ class ReadAhead:
         return True
 
     def _raise_failure(self) -> None:
-        for stream in self._streams.values():
-            if stream.failure is not None:
-                raise stream.failure
-        self._fetched.raise_failure()
+        self._streams.raise_failure()
+        for stream, failure in self._fetched.failures():
+            if not self._streams.ends(stream, failure):
+                raise failure
+        for stream in self._streams.leaving:
+            self._fetched.leave(stream)
+
+    def _lose_what_is_gone(self, end: QueryOffset) -> None:
+        """Say what a batch that is replayed has of streams that were deleted since."""
+        for name, stream in end.streams.items():
+            rows = sum(shard.read.rows for shard in stream.shards.values() if shard.read is not None)
+            if rows and name not in self._streams.shards:
+                lose(
+                    f"expected the stream {name!r}, of which a batch that is repeated has {rows} records, found "
+                    "none: it was deleted",
+                    fail=self._options.fail_on_data_loss,
+                )
 
     def _range(self, key: ShardKey, shard: ShardOffset, *, is_here: bool) -> ShardRange:
         assert shard.read is not None
@@ -349,6 +336,3 @@ class ReadAhead:
 
     def _totals(self) -> str:
         return f"{self._done_records} records, {self._done_bytes} bytes"
-
-    def _listed(self) -> dict[str, list[Shard]]:
-        return {name: list(stream.listed) for name, stream in self._streams.items()}

@@ -149,7 +149,7 @@ class ShardFetcher:
         self.at_end = False
         """The closed shard's end was read."""
         self.has_all_until = False
-        """Everything up to ``until`` was read."""
+        """Everything up to ``until`` was read, or there will be nothing more."""
         self.millis_behind_latest: int | None = None
         self.failure: Exception | None = None
         """What reading ended with; nothing more comes."""
@@ -169,6 +169,10 @@ class ShardFetcher:
         if self.at_end or self.has_all_until or not self._is_behind:
             return False
         return not self._is_given_up
+
+    def leave(self) -> None:
+        """Read no more, because the stream is gone; what was read stays."""
+        self.has_all_until, self.failure = True, None
 
     def close(self) -> None:
         """Read no more."""

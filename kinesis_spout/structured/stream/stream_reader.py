@@ -107,6 +107,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             document = self.initialOffset()
         known = QueryOffset.from_document(document, self._options.streams)
         ahead = self._opened()
+        ahead.rejoin(known)
         moved = None if self._published is None else self._published.moved(known, ahead.first_offset)
         if moved is not None:
             self._latest = moved.as_document()
@@ -116,8 +117,9 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._published.publish(current)
         end = ahead.wait_for_batch(current, self._limits(limit))
         if end is None and current.unlogged:
-            # A batch of nothing, so that Spark's log has what LATEST was before anything is read.
-            end = QueryOffset(streams=current.streams)
+            # A batch of nothing, so that Spark's log has what LATEST was before anything is read, and which
+            # streams are gone before one of the same name may come.
+            end = current.without_read()
         if end is None and self._until is not None and self._published is not None:
             self._published.finish()
         self._latest = document if end is None else end.as_document()
@@ -135,6 +137,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         offset = QueryOffset.from_document(end, self._options.streams)
         ahead = self._opened()
+        ahead.rejoin(offset)
         if self._published is not None:
             self._published.replays(QueryOffset.from_document(start, self._options.streams))
         ranges = ahead.ranges(offset)

@@ -53,11 +53,21 @@ class StreamShards:
         """
         work = f"the beginning of a query on {self.name}"
         summary = persistently(self._lister.summary, work, self._clock)
-        shards = persistently(self._lister.list_shards, work, self._clock)
+        self._take_in(summary, persistently(self._lister.list_shards, work, self._clock))
+        return summary
+
+    def load_once(self) -> None:
+        """Do the same, and try nothing again.
+
+        Raises:
+            KinesisError: what the lister raises.
+        """
+        self._take_in(self._lister.summary(), self._lister.list_shards())
+
+    def _take_in(self, summary: StreamSummary, shards: Iterable[Shard]) -> None:
         with self._changed:
             self.summary = summary
             self._listed = {shard.shard_id: shard for shard in shards}
-        return summary
 
     @property
     def listed(self) -> Iterable[Shard]:
@@ -112,7 +122,7 @@ class StreamShards:
     def first_offset(self, start: StartPositions, now: float) -> StreamOffset:
         """Give the offset of a query's very first start, LATEST resolved to ``now`` (invariant 9)."""
         return StreamOffset(
-            created=self._created,
+            created=self.created,
             shards={
                 shard.shard_id: ShardOffset(
                     position=start.of_shard(shard.shard_id).resolved(now),
@@ -126,7 +136,7 @@ class StreamShards:
 
     def is_same(self, offset: StreamOffset) -> bool:
         """Tell whether an offset was made for this very stream, not for one that it replaced."""
-        return is_same_creation(offset.created, self._created)
+        return is_same_creation(offset.created, self.created)
 
     def brought_up_to_date(self, offset: StreamOffset) -> StreamOffset:
         """Add the shards that were born since, at their beginning; leave out what is at its end and gone."""
@@ -165,7 +175,8 @@ class StreamShards:
         return self.first_offset(StartPositions(default=Position.trim_horizon()), now=0.0)
 
     @property
-    def _created(self) -> float:
+    def created(self) -> float:
+        """When the stream was made, in seconds since the epoch. It is loaded."""
         assert self.summary is not None
         return self.summary.created
 

@@ -12,6 +12,7 @@
     attached/{name}              what is stored with the checkpoints in one transaction, such as a topology's state
 
 /{root}/~leaders/{name}          where processes stand for election; no application can be called so
+/{root}/~coalescing/{name}       where processes coalesce requests
 """
 
 from dataclasses import dataclass
@@ -139,6 +140,11 @@ def offices(root: str) -> tuple[str, str]:
 def office(root: str, name: str) -> str:
     """Where processes stand for the election of that name."""
     return f"{offices(root)[1]}/{name}"
+
+
+def coalescing_place(root: str, name: str) -> tuple[str, ...]:
+    """Give where requests of that name are coalesced, after its parents."""
+    return f"/{root}", f"/{root}/~coalescing", f"/{root}/~coalescing/{name}"
 
 
 def check_name(field: str, name: str) -> str:

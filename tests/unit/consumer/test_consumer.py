@@ -284,6 +284,25 @@ def test_what_was_fenced_is_dropped_with_its_letters_and_taken_again_from_what_i
     spout.close()
 
 
+def test_the_thread_that_writes_letters_begins_with_the_first_one(world: World) -> None:
+    spout = world.spout(retry_limit=0)
+    one, two = world.put("one", "two")
+    world.take(spout, 2)
+    assert spout._started is not None
+    started, _ = spout._started
+
+    def undertaker() -> threading.Thread | None:
+        return started._undertaker
+
+    assert undertaker() is None
+    spout.fail(f"{one}#1.1")
+    first = undertaker()
+    assert first is not None
+    spout.fail(f"{two}#1.1")
+    assert undertaker() is first
+    world.until_stored(two)
+
+
 def _rest_undertaker(spout: RecordSpout) -> None:
     """Let the closing thread find the letter unwritten, as it does when it came a moment ago."""
     assert spout._started is not None

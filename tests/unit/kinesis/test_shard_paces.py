@@ -1,4 +1,4 @@
-from kinesis_spout.kinesis.pace import Pace
+from kinesis_spout.kinesis.pace import ApplicationBudget, Pace
 from kinesis_spout.kinesis.shard_paces import ShardPaces
 from kinesis_spout.testing import ManualClock
 
@@ -6,7 +6,7 @@ _MEGABYTE = 1_000_000
 
 
 def _paces(clock: ManualClock, limit: int | None = _MEGABYTE) -> ShardPaces:
-    return ShardPaces(clock, bytes_per_second=limit, jitter=lambda: 0.0)
+    return ShardPaces(clock, budget=ApplicationBudget(limit), jitter=lambda: 0.0)
 
 
 def test_everybody_who_reads_a_shard_in_a_process_has_the_same_pacing() -> None:
@@ -38,7 +38,7 @@ def test_the_parts_of_all_members_are_the_budget() -> None:
 
 
 def test_an_executor_never_reads_one_shard_faster_than_the_member_may_read_all() -> None:
-    paces = ShardPaces(ManualClock(), pace=Pace(interval_seconds=0.5), bytes_per_second=100_000)
+    paces = ShardPaces(ManualClock(), pace=Pace(interval_seconds=0.5), budget=ApplicationBudget(100_000))
     paces.assigned(frozenset({"s-0"}), 4)
 
     assert paces.elsewhere == Pace(interval_seconds=0.5, bytes_per_second=25_000)

@@ -66,6 +66,7 @@ def test_a_stream_is_all_that_a_streaming_read_needs() -> None:
         max_arrival_skew_seconds=0.0,
         max_buffered_bytes=256 * 1024 * 1024,
         fetch_threads=8,
+        stream_list_interval_seconds=30.0,
         fetch_processes=0,
         fail_on_data_loss=True,
         extra_columns=(),
@@ -229,6 +230,35 @@ def test_an_empty_option_is_refused() -> None:
 
 def test_several_streams_are_a_list() -> None:
     assert StreamReadOptions.of({"streamName": "orders, bills"}).streams == ("orders", "bills")
+
+
+def test_a_stream_may_be_a_pattern_by_name_or_by_arn() -> None:
+    assert StreamReadOptions.of({"streamName": "orders-*, bills"}).streams == ("orders-*", "bills")
+    options = BatchReadOptions.of({"streamARN": f"{ARN}-?"})
+    assert (options.streams, options.client.region) == ((f"{ARN}-?",), "eu-central-1")
+
+
+@pytest.mark.parametrize("wrong", ["orders-[ab]", "orders *", "a/*", "."])
+@pytest.mark.parametrize("of", [StreamReadOptions.of, BatchReadOptions.of])
+def test_what_is_neither_a_name_nor_a_pattern_is_refused(
+    of: Callable[[dict[str, str]], Any], wrong: str
+) -> None:
+    assert "option streamName: expected" in refusal(of, {"streamName": f"bills,{wrong}"})
+
+
+def test_a_pattern_finds_no_stream_to_write_to() -> None:
+    assert "expected a stream name" in refusal(WriteOptions.of, {"streamName": "orders-*"})
+
+
+def test_positions_per_shard_are_refused_beside_a_pattern() -> None:
+    positions = '{"shardId-000000000000": {"iteratorType": "TRIM_HORIZON"}}'
+    options = {"streamName": "orders-*", "initialPosition": positions}
+    assert "orders-* may find several" in refusal(StreamReadOptions.of, options)
+
+
+def test_progress_is_not_published_beside_a_pattern() -> None:
+    options = {"streamName": "orders-*", "checkpointApp": "billing", "zookeeper": "zk:2181"}
+    assert "expected streams that are named beside it" in refusal(StreamReadOptions.of, options)
 
 
 def test_an_arn_says_the_region() -> None:

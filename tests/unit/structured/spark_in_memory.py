@@ -18,7 +18,7 @@ from tests.in_memory_kinesis_client import InMemoryKinesisClient
 Row = tuple[str, str, bytes]
 """Shard, sequence number, data."""
 
-_clients: dict[str, InMemoryKinesisClient] = {}
+_clients: dict[str, Any] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,9 +32,13 @@ class InMemorySettings(KinesisClientSettings):
 
 
 def options(stream: InMemoryStream, **given: str) -> StreamReadOptions:
-    _clients[stream.name] = InMemoryKinesisClient(stream)
+    return options_over(InMemoryKinesisClient(stream), stream.name, **{"streamName": stream.name} | given)
+
+
+def options_over(client: Any, name: str, **given: str) -> StreamReadOptions:
+    """Give the options of a read with a client in memory, which is known by a name."""
+    _clients[name] = client
     defaults = {
-        "streamName": stream.name,
         "region": "us-east-1",
         "initialPosition": "earliest",
         "pageServerHost": "127.0.0.1",
@@ -43,10 +47,11 @@ def options(stream: InMemoryStream, **given: str) -> StreamReadOptions:
     read = StreamReadOptions.of(defaults | given)
     return replace(
         read,
-        client=InMemorySettings(region="us-east-1", name=stream.name),
+        client=InMemorySettings(region="us-east-1", name=name),
         fetch_period_seconds=0.001,
         idle_fetch_period_seconds=0.001,
         shard_list_seconds=0.001,
+        stream_list_interval_seconds=0.001,
     )
 
 

@@ -57,6 +57,27 @@ def test_other_streams_in_the_options_are_refused() -> None:
         QueryOffset.from_document(json.loads(STORED), ["orders", "bills"])
 
 
+def test_the_offset_of_a_query_with_patterns_says_when_it_began() -> None:
+    offset = replace(OFFSET, began=1730000001.5)
+    text = json.dumps(offset.as_document())
+
+    assert text == STORED.removesuffix("}") + ', "began": 1730000001.5}'
+    assert QueryOffset.from_document(json.loads(text), ["ord*"]) == offset
+
+
+@pytest.mark.parametrize("asked", [["ord*"], ["orders", "bills-*"], ["bills", "o?ders"]])
+def test_a_pattern_may_find_other_streams_than_those_of_the_offset(asked: list[str]) -> None:
+    assert QueryOffset.from_document(json.loads(STORED), asked) == OFFSET
+
+
+@pytest.mark.parametrize("asked", [["bills-*"], ["bills", "order"], ["order?", "bills-*", "orders-*x"]])
+def test_a_stream_of_the_offset_that_no_option_names_or_finds_is_refused(asked: list[str]) -> None:
+    document = json.loads(STORED)
+    document["streams"]["returns"] = document["streams"]["orders"]
+    with pytest.raises(CheckpointUnreadable, match="expected the streams of the query's checkpoint"):
+        QueryOffset.from_document(document, asked)
+
+
 @pytest.mark.parametrize(
     "document", [None, {}, [], {"version": 1}, {"version": 1, "streams": {"orders": {}}}, "text", 7]
 )

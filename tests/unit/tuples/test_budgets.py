@@ -1,19 +1,23 @@
 """What a whole spout reads within its budgets: counted at the stream, by the clock."""
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
 
-from kinesis_spout.kinesis.pace import Pace
+from kinesis_spout.kinesis.pace import ApplicationBudget, Pace
 from kinesis_spout.kinesis.shard_paces import ShardPaces
 from kinesis_spout.ports import Page
 from kinesis_spout.testing import (
     InMemoryStream,
+    InMemoryStreams,
     InMemoryZooKeeper,
     ManualClock,
     SteppedSpout,
+    SteppedStreamsSpout,
     in_memory_ports,
 )
+from kinesis_spout.tuples.record_spout import RecordSpout
 
 _RECORD_BYTES = 50_000
 
@@ -45,7 +49,7 @@ def _spout(
     pace: Pace | None = None,
     limit: int | None = None,
 ) -> SteppedSpout:
-    paces = ShardPaces(stream.clock, pace=pace, bytes_per_second=limit, jitter=lambda: 0.0)
+    paces = ShardPaces(stream.clock, pace=pace, budget=ApplicationBudget(limit), jitter=lambda: 0.0)
     ports = in_memory_ports(stream, zookeeper, paces=paces)
     return SteppedSpout(
         ports=ports,
@@ -57,7 +61,7 @@ def _spout(
     )
 
 
-def _read_for(spouts: list[SteppedSpout], clock: ManualClock, seconds: float) -> int:
+def _read_for(spouts: Sequence[RecordSpout], clock: ManualClock, seconds: float) -> int:
     acked, until = 0, clock.monotonic() + seconds
     while clock.monotonic() < until:
         for spout in spouts:
@@ -81,6 +85,68 @@ def test_all_shards_together_are_read_within_the_budget_of_the_application() -> 
             read_bytes += size_bytes
             assert read_bytes <= 500_000 * (end - begin) + 4 * 2 * _RECORD_BYTES + 1
     assert 18.0 <= pages[-1][0] - pages[0][0] <= 24.0
+
+
+def _streams(clock: ManualClock, *names: str) -> tuple[InMemoryStreams, dict[str, _WatchedStream]]:
+    """Streams with a backlog each, in an account in memory."""
+    account, watched = InMemoryStreams(clock=clock), {}
+    for name in names:
+        account.create(name)
+        account.streams[name] = watched[name] = _stream(clock, records=400)
+    return account, watched
+
+
+def test_several_streams_are_read_within_one_budget_and_one_that_ends_leaves_its_part() -> None:
+    clock = ManualClock()
+    account, watched = _streams(clock, "orders", "refunds", "returns")
+    spout = SteppedStreamsSpout(
+        ports=account.process(),
+        stream="orders,refunds,returns",
+        app="billing",
+        initial_position="trim_horizon",
+        max_records_per_fetch=2,
+        poll_interval_seconds=0.2,
+        max_total_fetch_bytes_per_second=500_000,
+    )
+
+    def read_between(begin: float, end: float) -> dict[str, int]:
+        return {
+            name: sum(size_bytes for at, _, size_bytes in stream.reads if begin <= at < end)
+            for name, stream in watched.items()
+        }
+
+    with spout.open():
+        _read_for([spout], clock, 20.0)
+        together = read_between(10.0, 20.0)
+        watched["returns"].delete()
+        _read_for([spout], clock, 20.0)
+        left = read_between(30.0, 40.0)
+
+    pages = 4 * 2 * _RECORD_BYTES
+    assert 0.7 * 5_000_000 <= sum(together.values()) <= 5_000_000 + 3 * pages
+    assert min(together.values()) >= 0.2 * 5_000_000, "each stream has its part"
+    assert left["returns"] == 0
+    assert 0.7 * 5_000_000 <= sum(left.values()) <= 5_000_000 + 2 * pages
+
+
+def test_a_stream_with_a_backlog_has_what_the_idle_ones_of_the_application_leave() -> None:
+    clock = ManualClock()
+    account, watched = _streams(clock, "orders")
+    for number in range(5):
+        account.create(f"idle-{number}")
+    spout = SteppedStreamsSpout(
+        ports=account.process(),
+        stream="orders,idle-*",
+        app="billing",
+        initial_position="trim_horizon",
+        max_records_per_fetch=2,
+        max_total_fetch_bytes_per_second=500_000,
+    )
+    with spout.open():
+        _read_for([spout], clock, 30.0)
+
+    read = sum(size_bytes for at, _, size_bytes in watched["orders"].reads if 10.0 <= at < 20.0)
+    assert 0.7 * 5_000_000 <= read <= 5_000_000 + 4 * 2 * _RECORD_BYTES
 
 
 def test_a_busy_shard_has_what_the_idle_ones_leave() -> None:

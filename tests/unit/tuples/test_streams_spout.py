@@ -1,6 +1,7 @@
 """Storm's verbs on several streams, in memory and by a clock that the test holds."""
 
 import logging
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,8 @@ from kinesis_spout.errors import InvalidConfig, SpoutClosed, StreamNotFound
 from kinesis_spout.testing import InMemoryStreams, ManualClock, SteppedSpout, SteppedStreamsSpout
 from kinesis_spout.tuples.listener import FailReason, SpoutListener
 from kinesis_spout.tuples.record_spout import Emitted, RecordSpout
+from kinesis_spout.tuples.streams_spout import StreamsSpout
+from tests.zookeeper_server import wait_until
 
 FIND_SECONDS = 30.0
 
@@ -403,3 +406,72 @@ class TestTheStart:
         world.streams.create("orders")
         with pytest.raises(SpoutClosed, match="not activated"):
             world.spout("orders*").next_tuple()
+
+
+class TestTheEndOfARun:
+    def test_a_run_with_an_until_ends_though_a_pattern_may_find_others(self, world: World) -> None:
+        for name in ("orders", "refunds-de"):
+            world.streams.create(name)
+            world.put(name, name.encode())
+        spout = world.spout("orders,refunds-*", until="latest").open()
+        for each in world.take(spout, 2):
+            spout.ack(each.message_id)
+        assert world.pass_time(spout, 10.0) == []
+        assert spout.is_done
+
+    def test_a_run_without_one_goes_on_while_a_pattern_may_find_others(self, world: World) -> None:
+        stream = world.streams.create("refunds-de")
+        stream._close("shardId-000000000000", ())
+        spout = world.spout("refunds-*").open()
+        world.pass_time(spout, 10.0)
+        assert {status.phase.name for status in spout.status()} == {"OVER"}
+        assert not spout.is_done
+
+    def test_named_streams_are_done_when_the_last_shard_of_each_is_over(self, world: World) -> None:
+        for name in ("orders", "refunds"):
+            world.streams.create(name)._close("shardId-000000000000", ())
+        spout = world.spout("orders,refunds").open()
+        world.pass_time(spout, 10.0)
+        assert spout.is_done
+
+    def test_a_run_with_an_until_whose_last_stream_is_deleted_is_an_error_and_not_done(
+        self, world: World
+    ) -> None:
+        world.streams.create("refunds-de").put(b"unread", "key")
+        spout = world.spout("refunds-*", until="latest").open()
+        world.streams.streams["refunds-de"].delete()
+        with pytest.raises(StreamNotFound, match="refunds-de"):
+            world.pass_time(spout, 60.0)
+        assert not spout.is_done
+
+
+def test_the_streams_of_a_spout_are_read_ahead_on_the_same_few_threads() -> None:
+    def prefetchers() -> int:
+        return sum(thread.name == "kinesis-prefetch" for thread in threading.enumerate())
+
+    before, streams, came = prefetchers(), InMemoryStreams(), set[str]()
+    for number in range(20):
+        streams.create(f"orders-{number}").put(b"one", "key")
+    spout = StreamsSpout(
+        ports=streams.process(),
+        stream="orders-*",
+        app="billing",
+        initial_position="trim_horizon",
+        stream_list_interval_seconds=0.1,
+    )
+
+    def take() -> int:
+        emitted = spout.next_tuple()
+        if emitted is not None:
+            came.add(f"{emitted.values.stream} {emitted.values.data.decode()}")
+            spout.ack(emitted.message_id)
+        return len(came)
+
+    with spout.open():
+        wait_until(lambda: take() == 20, "a record of each stream")
+        assert prefetchers() - before <= 8
+        streams.streams["orders-0"].delete()
+        wait_until(lambda: take() == 20 and "orders-0" in spout.gone, "the deleted stream to end")
+        streams.streams["orders-1"].put(b"two", "key")
+        wait_until(lambda: take() == 21, "the others to be read on")
+    assert prefetchers() == before

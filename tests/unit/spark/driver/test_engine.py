@@ -15,7 +15,7 @@ from kinesis_spout.errors import (
     Throttled,
 )
 from kinesis_spout.handler import Reject
-from kinesis_spout.kinesis.pace import Pace
+from kinesis_spout.kinesis.pace import ApplicationBudget, Pace
 from kinesis_spout.kinesis.shard_paces import ShardPaces
 from kinesis_spout.record import Record
 from kinesis_spout.spark.tasks.jobs import HandlerBroken
@@ -88,7 +88,7 @@ def test_executors_take_over_again_where_the_driver_has_got_to(world: EngineWorl
 
 
 def test_executors_are_told_the_pace_and_what_they_have_read_is_paid_for(world: EngineWorld) -> None:
-    begun_at, paces = monotonic(), ShardPaces(SystemClock(), bytes_per_second=10)
+    begun_at, paces = monotonic(), ShardPaces(SystemClock(), budget=ApplicationBudget(10))
     diary = Diary()
     world.put(*texts(50))
     running = world.start(diary, paces=paces)

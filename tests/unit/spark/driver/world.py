@@ -16,6 +16,8 @@ from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
+from msgspec import structs
+
 from kinesis_spout.clock import SystemClock
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.ports import OpenGetter, Ports
@@ -31,7 +33,9 @@ from kinesis_spout.spark.driver.engine import MicroBatchEngine
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
 from kinesis_spout.spark.driver.query import SpoutQuery
 from kinesis_spout.spark.tasks import journal
-from kinesis_spout.spark.tasks.delivery import DeliverySettings, Failed, HandlerDelivery, SliceDelivery
+from kinesis_spout.spark.tasks.coalescing.delivery import delivery_to
+from kinesis_spout.spark.tasks.coalescing.key import CoalescingKey, order_with
+from kinesis_spout.spark.tasks.delivery import DeliverySettings, Failed, SliceDelivery
 from kinesis_spout.spark.tasks.journal import UNDER_WAY, Journal, SliceNotes
 from kinesis_spout.spark.tasks.salvage import salvage
 from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
@@ -165,7 +169,7 @@ class InProcessRunner:
 
     def _run_task(self, pack: Sequence[WorkSlice]) -> list[WorkResult]:
         def deliver(work: WorkSlice, rules: DeliverySettings) -> SliceDelivery:
-            return HandlerDelivery(work, MortalHandler(self._handle), rules)
+            return delivery_to(MortalHandler(self._handle), work, rules)
 
         with TemporaryDirectory() as folder:
             file = Path(folder, "notes")
@@ -249,6 +253,7 @@ class EngineWorld:
         engine: dict[str, Any] | None = None,
         task: dict[str, Any] | None = None,
         paces: ShardPaces | None = None,
+        coalescing: CoalescingKey | None = None,
         **settings: Any,
     ) -> RunningQuery:
         member = f"member-{next(self._members)}"
@@ -283,12 +288,15 @@ class EngineWorld:
                 **settings,
             }
         )
+        if coalescing is not None:
+            config = structs.replace(config, order=order_with(config.order).value)
         consumer = Consumer(config, ports, message_timeout_seconds=None)
         runner = InProcessRunner(
             task_settings(
                 self.client,
                 order=Order(config.order),
                 fail_on_data_loss=config.fail_on_data_loss,
+                coalescing=coalescing,
                 **(task or {}),
             ),
             handle,
@@ -307,6 +315,7 @@ class EngineWorld:
             "max_buffered_bytes": 256 * 1024 * 1024,
             "batch_timeout_seconds": None,
             "death_backoff_seconds": 0.01,
+            "coalescing": coalescing,
             **(engine or {}),
         }
         made = MicroBatchEngine(consumer, runner, EngineSettings(**engine_settings), "test")

@@ -276,6 +276,7 @@ def test_state_that_is_stored_with_the_progress_wants_one_stream() -> None:
             None,
             door="a topology",
             companion=cast("Companion", object()),
+            coalescing=None,
         )
 
 

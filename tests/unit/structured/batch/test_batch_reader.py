@@ -31,6 +31,7 @@ from kinesis_spout.settings.source_options import BatchReadOptions
 from kinesis_spout.structured.batch.batch_reader import KinesisBatchReader, ShardIntervals, read_intervals
 from kinesis_spout.structured.schema import arrow_schema
 from kinesis_spout.testing import InMemoryStream, ManualClock
+from tests.in_memory_account import InMemoryAccountClient
 from tests.in_memory_kinesis_client import InMemoryKinesisClient, client_error
 
 if TYPE_CHECKING:
@@ -837,3 +838,38 @@ def test_no_secret_shows_in_a_task() -> None:
     (task,) = World().tasks()
 
     assert "very-secret" not in f"{task!r} {task.settings!r} {task.plan!r} {task.value!r}"
+
+
+# --- patterns
+
+
+class AccountSettings(KinesisClientSettings):
+    """Leads to the streams of an account in memory."""
+
+    def connect(self) -> Any:
+        return ACCOUNT
+
+
+ACCOUNT = InMemoryAccountClient()
+
+
+def test_a_pattern_is_resolved_once_when_the_read_is_planned() -> None:
+    ACCOUNT.create("orders-de", b"de")
+    ACCOUNT.create("orders-at", b"at")
+    ACCOUNT.create("refunds", b"no")
+    options = BatchReadOptions.of({"streamName": "orders-*", "region": "us-east-1"})
+    reader = KinesisBatchReader(replace(options, client=AccountSettings()))
+    tasks = reader.partitions()
+    ACCOUNT.create("orders-ch", b"ch")
+
+    for _ in range(2):
+        read = [batch.column("data").to_pylist() for task in tasks for batch in reader.read(task)]
+        assert sorted(data for batch in read for data in batch) == [b"at", b"de"]
+    assert ACCOUNT.listed == 1
+
+
+def test_a_pattern_that_finds_no_stream_is_an_error() -> None:
+    options = BatchReadOptions.of({"streamName": "nothing-*", "region": "us-east-1"})
+    reader = KinesisBatchReader(replace(options, client=AccountSettings()))
+    with pytest.raises(StreamNotFound, match=r"streamName or streamARN finds, nothing-\* finds none"):
+        reader.partitions()

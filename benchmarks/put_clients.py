@@ -1,0 +1,138 @@
+"""Clients of Kinesis that put records, one per run of this script, and the CPU that it takes them.
+
+python put_clients.py <client> <endpoint> <stream> <size in bytes> <count>
+
+Each puts some records first, which are not measured, then so many more, and waits until all are on the stream. It
+says on standard output how many CPU seconds (all threads) that took, and how many of them the caller's
+``put``. The imports are inside: each client may run with packages of its own.
+"""
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+_WARM_UP: Final = 20_000
+_KEYS: Final = 10_000
+
+Records = list[tuple[str, bytes]]
+Taken = tuple[float, float]
+"""CPU seconds: of everything, and of the caller's thread until the last ``put`` had returned."""
+
+
+def _records(count: int, size_bytes: int) -> Records:
+    data = os.urandom(size_bytes + count)
+    return [(f"customer-{number % _KEYS:06}", data[number : number + size_bytes]) for number in range(count)]
+
+
+def boto3_loop(endpoint: str, stream: str, count: int, size_bytes: int) -> Taken:
+    """One thread, and calls of 500 records: as cheap as boto3 gets."""
+    import boto3  # noqa: PLC0415
+
+    client = boto3.client("kinesis", endpoint_url=endpoint)
+
+    def put(records: Records) -> None:
+        for at in range(0, len(records), 500):
+            batch = [{"Data": data, "PartitionKey": key} for key, data in records[at : at + 500]]
+            reply = client.put_records(StreamName=stream, Records=batch)
+            assert not reply["FailedRecordCount"]
+
+    return _measured(put, count, size_bytes)
+
+
+def _ours(
+    endpoint: str, stream: str, count: int, size_bytes: int, *, spool: Any = None, **options: Any
+) -> Taken:
+    from kinesis_spout import KinesisProducer  # noqa: PLC0415
+
+    with KinesisProducer(stream, endpoint_url=endpoint, spool=spool, **options) as producer:
+
+        def put(records: Records) -> float:
+            started = time.thread_time()
+            put_one = producer.put
+            for key, data in records:
+                put_one(data, key)
+            in_caller = time.thread_time() - started
+            producer.flush()
+            return in_caller
+
+        taken = _measured(put, count, size_bytes)
+    counts = producer.counts()
+    assert counts.sent == counts.put == count + _WARM_UP, counts
+    return taken
+
+
+def producer_plain(*arguments: Any) -> Taken:
+    """Ours with its defaults."""
+    return _ours(*arguments)
+
+
+def producer_ordered(*arguments: Any) -> Taken:
+    """Ours, with the order of keys."""
+    return _ours(*arguments, order="key")
+
+
+def producer_aggregated(*arguments: Any) -> Taken:
+    """Ours, several records in one."""
+    return _ours(*arguments, aggregation=True)
+
+
+def async_kinesis(endpoint: str, stream: str, count: int, size_bytes: int) -> Taken:
+    """async-kinesis' producer, with its defaults but for its rate limits."""
+    return asyncio.run(_async_kinesis(endpoint, stream, count, size_bytes, "JsonProcessor"))
+
+
+async def _async_kinesis(endpoint: str, stream: str, count: int, size_bytes: int, _processor: str) -> Taken:
+    from kinesis import Producer  # noqa: PLC0415
+    from kinesis.processors import StringProcessor  # noqa: PLC0415
+
+    async with Producer(
+        stream_name=stream,
+        endpoint_url=endpoint,
+        region_name="us-east-1",
+        processor=StringProcessor(),
+        put_rate_limit_per_shard=1_000_000,
+        put_bandwidth_limit_per_shard=1_000_000,
+        skip_describe_stream=True,
+    ) as producer:
+
+        async def put(records: Records) -> float:
+            started = time.thread_time()
+            for key, data in records:
+                await producer.put(data.hex()[:size_bytes], partition_key=key)
+            in_caller = time.thread_time() - started
+            await producer.flush()
+            return in_caller
+
+        await put(_records(_WARM_UP, size_bytes))
+        records = _records(count, size_bytes)
+        started = time.process_time()
+        in_caller = await put(records)
+        return time.process_time() - started, in_caller
+
+
+def _measured(put: Callable[[Records], float | None], count: int, size_bytes: int) -> Taken:
+    put(_records(_WARM_UP, size_bytes))
+    records = _records(count, size_bytes)
+    started = time.process_time()
+    in_caller = put(records)
+    return time.process_time() - started, in_caller or 0.0
+
+
+CLIENTS: Final = {
+    each.__name__: each
+    for each in (boto3_loop, producer_plain, producer_ordered, producer_aggregated, async_kinesis)
+}
+
+
+if __name__ == "__main__":
+    os.environ |= {
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    name, endpoint_, stream_, size_, count_ = sys.argv[1:]
+    print(json.dumps(CLIENTS[name](endpoint_, stream_, int(count_), int(size_))))

@@ -1,0 +1,118 @@
+"""Which of the records that are at hand together stand for which.
+
+A window is written to the task's journal before its first record is handled: so a worker that dies leaves behind
+what stood for what, and nothing is acked whose stand-in had not finished.
+"""
+
+from array import array
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Self
+
+from kinesis_spout.handler import Failure, failure_of
+from kinesis_spout.record import Record
+from kinesis_spout.spark.tasks.coalescing.key import Key, KeyFunction, line_of
+
+WAITS: Final = -1
+"""In place of a stand-in: an earlier record of the key failed before this window, and must come first."""
+_HAS_NO_KEY: Final = -2
+"""In place of a stand-in: the user's function raised. That fails the record."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """Records that follow on each other in a slice, and what is done with each."""
+
+    base: int
+    """How many records of the slice come before."""
+    stand_ins: "array[int]"
+    """By the position of a record in the window: that of the record handled for it, its own if it is handled."""
+    failures: Mapping[int, Failure] = field(default_factory=dict)
+    """Of the records without a key, by position."""
+
+    @classmethod
+    def of_all(cls, size: int, base: int) -> Self:
+        """Give one of which each record is handled."""
+        return cls(base=base, stand_ins=array("i", range(size)))
+
+    @property
+    def handed(self) -> list[int]:
+        """The positions of the records that are handed to the handler, in order."""
+        return [at for at, stand_in in enumerate(self.stand_ins) if at == stand_in]
+
+
+def window_of(
+    records: Sequence[Record], base: int, key_of: KeyFunction, waiting: Collection[str]
+) -> Window | None:
+    """See what stands for what; None if every record is to be handled.
+
+    Args:
+        records: what is at hand, in the shard's order.
+        base: how many records of the slice come before them.
+        key_of: gives the key of a record.
+        waiting: the lines in which later records wait.
+    """
+    keys, failures = _keys(records, key_of)
+    if not (failures or waiting) and len(set(keys)) == len(keys):
+        return None
+    newest = dict(zip(keys, range(len(keys)), strict=True))
+    if not (failures or waiting) and None not in newest:
+        return Window(base=base, stand_ins=array("i", map(newest.__getitem__, keys)))
+    blocked = {key for key in newest if line_of(key) in waiting} if waiting else frozenset()
+    stand_ins = array("i", range(len(keys)))
+    for at, key in enumerate(keys):
+        if at in failures:
+            stand_ins[at] = _HAS_NO_KEY
+        elif key is not None:
+            stand_ins[at] = WAITS if key in blocked else newest[key]
+    if stand_ins == array("i", range(len(keys))):
+        return None
+    return Window(base=base, stand_ins=stand_ins, failures=failures)
+
+
+def _keys(records: Sequence[Record], key_of: KeyFunction) -> tuple[list[Key | None], dict[int, Failure]]:
+    try:
+        return list(map(key_of, records)), {}
+    except BaseException:  # noqa: BLE001 - one of them has no key: find which
+        keys: list[Key | None] = []
+    failures: dict[int, Failure] = {}
+    for at, record in enumerate(records):
+        try:
+            keys.append(key_of(record))
+        except BaseException as error:  # noqa: BLE001 - whatever it raises fails its record
+            keys.append(None)
+            failures[at] = failure_of(error)
+    return keys, failures
+
+
+class Windows:
+    """The windows of one slice, as its journal has them. Mutable.
+
+    What a handler notes of a record is its number among those that it was handed, counted on from the window's
+    base: here it becomes the record's index in the slice.
+    """
+
+    def __init__(self, windows: Iterable[Window] = ()) -> None:
+        self.stand_ins: dict[int, int] = {}
+        """Of the records that were not handed over, by index in the slice: the stand-in's index, or WAITS."""
+        self.failures: dict[int, Failure] = {}
+        """Of the records without a key, by their index in the slice."""
+        self._index_of: dict[int, int] = {}
+        for window in windows:
+            self._add(window)
+
+    def index_of(self, noted: int) -> int:
+        """Give the index in the slice of what a handler's note speaks of."""
+        return self._index_of.get(noted, noted)
+
+    def _add(self, window: Window) -> None:
+        base = window.base
+        for number, at in enumerate(window.handed):
+            self._index_of[base + number] = base + at
+        for at, stand_in in enumerate(window.stand_ins):
+            if stand_in == WAITS:
+                self.stand_ins[base + at] = WAITS
+            elif stand_in not in {_HAS_NO_KEY, at}:
+                self.stand_ins[base + at] = base + stand_in
+        for at, failure in window.failures.items():
+            self.failures[base + at] = failure

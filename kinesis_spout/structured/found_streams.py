@@ -1,0 +1,48 @@
+"""Which streams a read has: those that its options name, and those that their patterns find now.
+
+All are of one region, so one listing serves all patterns. A pattern finds streams of the credentials' account.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kinesis_spout.clock import Clock
+from kinesis_spout.kinesis import KinesisStreamDirectory
+from kinesis_spout.kinesis.patience import persistently
+from kinesis_spout.settings.streams import is_pattern, matching, nothing_found
+
+if TYPE_CHECKING:
+    from mypy_boto3_kinesis import KinesisClient
+
+
+def find_streams(parts: Sequence[str], client: "KinesisClient", clock: Clock) -> list[str]:
+    """Give the streams that are named, whether they exist or not, and then those that patterns find.
+
+    Args:
+        parts: names or ARNs, and patterns of them.
+        client: lists the streams, if there is a pattern.
+        clock: what the tries to list them wait on.
+
+    Raises:
+        KinesisError: the streams cannot be listed. What may pass is tried again for a minute.
+    """
+    found = dict.fromkeys(part for part in parts if not is_pattern(part))
+    patterns = [part for part in parts if is_pattern(part)]
+    if patterns:
+        names = KinesisStreamDirectory(client, clock=clock).names()
+        for pattern in patterns:
+            found |= dict.fromkeys(matching(pattern, names))
+    return list(found)
+
+
+def streams_at_start(parts: Sequence[str], client: "KinesisClient", clock: Clock) -> list[str]:
+    """Give the streams that a read begins with; what may pass is waited for without limit.
+
+    Raises:
+        StreamNotFound: there is none that a pattern finds, and none is named.
+        AccessDenied: the credentials lack kinesis:ListStreams.
+    """
+    found = persistently(lambda: find_streams(parts, client, clock), "the listing of the streams", clock)
+    if not found:
+        raise nothing_found("streamName or streamARN", parts)
+    return found

@@ -1,0 +1,290 @@
+"""The streams that a query reads now, and where it begins on each.
+
+What the options name must be there: without it, the query ends. What a pattern finds may come and go:
+
+* one that is found later is read from then on. If it is younger than the query it is read from its oldest record
+  under LATEST: somebody may have written to it before anybody noticed it, also while nothing ran. An older one
+  begins at ``initialPosition``. The offset log carries when the query began (``began``);
+* one that is deleted ends alone. What was read of it before is handed out, then it leaves the offset, and it is
+  looked for again like any other;
+* one that is in the offset and was not listed at a start is asked for: only a stream that Kinesis does not know is
+  left out, for with its offset its progress is gone.
+"""
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from kinesis_spout.clock import Clock
+from kinesis_spout.errors import KinesisSpoutError, StreamNotFound, StreamRecreated
+from kinesis_spout.kinesis import KinesisShardLister, Prefetcher
+from kinesis_spout.settings.shard_positions import resolved_now
+from kinesis_spout.settings.source_options import StreamReadOptions
+from kinesis_spout.settings.streams import is_pattern, is_younger
+from kinesis_spout.structured.found_streams import find_streams, streams_at_start
+from kinesis_spout.structured.offsets import QueryOffset, StreamOffset
+from kinesis_spout.structured.stream.stream_shards import StreamShards
+from shard_state import PositionType, Shard
+
+if TYPE_CHECKING:
+    from mypy_boto3_kinesis import KinesisClient
+
+_log = logging.getLogger(__name__)
+
+
+class QueryStreams:
+    """Mutable; guarded by ``changed``, which the caller holds, but for the methods that do I/O.
+
+    Args:
+        options: of the query.
+        client: what streams and shards are listed with.
+        prefetcher: on whose threads that is done again and again; its owner closes it.
+        changed: the reader's lock and signal.
+        is_bounded: whether the query ends with what is available: then nothing is listed after its start.
+        clock: what time it is.
+    """
+
+    def __init__(
+        self,
+        options: StreamReadOptions,
+        client: "KinesisClient",
+        *,
+        prefetcher: Prefetcher,
+        changed: threading.Condition,
+        is_bounded: bool,
+        clock: Clock,
+    ) -> None:
+        self._options = options
+        self._client = client
+        self._prefetcher = prefetcher
+        self._changed = changed
+        self._is_bounded = is_bounded
+        self._clock = clock
+        self._named = frozenset(part for part in options.streams if not is_pattern(part))
+        self.shards: dict[str, StreamShards] = {}
+        """What is known of the shards of each stream that is read, by its name or ARN."""
+        self.listers: dict[str, KinesisShardLister] = {}
+        """Of the same streams."""
+        self._leaving: set[str] = set()
+        """Those of them that are gone; what was read of them is not handed out yet."""
+        self._gone: set[str] = set()
+        """Streams that were in an offset, or were read, and are not there."""
+        self._began: float | None = None
+        self._begun: dict[str, tuple[StreamOffset, bool]] = {}
+        """Where a stream begins that no offset has yet, and whether LATEST was resolved for it."""
+        self._told: dict[str, str] = {}
+        """What cannot be read yet and why, as it was logged."""
+        self._failure: Exception | None = None
+
+    @property
+    def has_patterns(self) -> bool:
+        """Whether there may be others later."""
+        return len(self._named) < len(self._options.streams)
+
+    def listed(self) -> dict[str, list[Shard]]:
+        """Give the shards of every stream that is read."""
+        return {name: list(stream.listed) for name, stream in self.shards.items()}
+
+    # With I/O, so not under the lock
+
+    def open(self) -> None:
+        """Find the streams, and the shards of each.
+
+        Raises:
+            StreamNotFound, AccessDenied: at once. What may pass is tried again without limit, and logged.
+        """
+        for name in streams_at_start(self._options.streams, self._client, self._clock):
+            self._open(name)
+        if self.has_patterns and not self._is_bounded:
+            self._prefetcher.submit(self._look, self._next_look())
+
+    def rejoin(self, offset: QueryOffset) -> None:
+        """Open the streams of an offset that are not read, unless they are known to be gone.
+
+        Raises:
+            As ``open``, but not because one is gone that a pattern finds.
+        """
+        with self._changed:
+            missing = [name for name in offset.streams if name not in self.shards and name not in self._gone]
+        for name in missing:
+            self._open(name)
+
+    def _open(self, name: str) -> None:
+        lister, shards = self._unopened(name)
+        try:
+            shards.load()
+        except StreamNotFound as error:
+            if name in self._named:
+                raise
+            with self._changed:
+                self._gone.add(name)
+            self._tell_end(name, error)
+            return
+        self._join(name, lister, shards)
+
+    def _look(self) -> float | None:
+        """Open the streams that a pattern finds and that are not read; see ``prefetcher.Fetch``."""
+        try:
+            found = find_streams(self._options.streams, self._client, self._clock)
+            self._told.pop("", None)
+            with self._changed:
+                new = [name for name in found if name not in self.shards]
+            for name in new:
+                self._open_late(name)
+        except KinesisSpoutError as error:
+            self._tell("", f"streams cannot be listed now: {error}")
+        except Exception as error:  # noqa: BLE001 - not hidden: the reader raises it
+            with self._changed:
+                self._failure = error
+                self._changed.notify_all()
+            return None
+        return self._next_look()
+
+    def _open_late(self, name: str) -> None:
+        """Open a stream while others are read. What keeps it from that is logged, and it is tried again."""
+        lister, shards = self._unopened(name)
+        try:
+            shards.load_once()
+        except KinesisSpoutError as error:
+            # Streams that are being deleted are listed for a while.
+            if name not in self._gone or not isinstance(error, StreamNotFound):
+                self._tell(name, f"stream {name} cannot be read yet: {error}")
+            return
+        self._told.pop(name, None)
+        self._join(name, lister, shards)
+        _log.info("stream %s is read from now on", name)
+
+    def _unopened(self, name: str) -> tuple[KinesisShardLister, StreamShards]:
+        lister = KinesisShardLister(self._client, name)
+        shards = StreamShards(
+            name,
+            lister,
+            changed=self._changed,
+            period_seconds=self._options.shard_list_seconds,
+            clock=self._clock,
+        )
+        return lister, shards
+
+    def _join(self, name: str, lister: KinesisShardLister, shards: StreamShards) -> None:
+        with self._changed:
+            if name in self.shards:
+                return  # found twice at the same time
+            self.shards[name], self.listers[name] = shards, lister
+            self._gone.discard(name)
+        if not self._is_bounded:
+            period = self._options.shard_list_seconds
+            self._prefetcher.submit(shards.refresh, self._clock.monotonic() + period)
+
+    def _next_look(self) -> float:
+        return self._clock.monotonic() + self._options.stream_list_interval_seconds
+
+    def _tell(self, what: str, message: str) -> None:
+        if self._told.get(what) != message:
+            self._told[what] = message
+            _log.error(
+                "%s; it is tried again every %g s", message, self._options.stream_list_interval_seconds
+            )
+
+    # Under the lock
+
+    def first_offset(self) -> QueryOffset:
+        """Give the offset of a query's very first start: LATEST resolved to now (invariant 9)."""
+        now, start = self._clock.time(), self._options.start
+        if self.has_patterns and self._began is None:
+            self._began = now
+        return QueryOffset(
+            streams={name: stream.first_offset(start, now) for name, stream in self.shards.items()},
+            unlogged=resolved_now(start, now, "option initialPosition") != start,
+            began=self._began,
+        )
+
+    def brought_up_to_date(self, start: QueryOffset) -> QueryOffset:
+        """Add the streams and the shards that are there since; leave out those that are gone.
+
+        Raises:
+            StreamRecreated: a stream is not the one that the offset was made for (``failOnDataLoss``).
+        """
+        if self.has_patterns and self._began is None:
+            # A query whose options named all its streams so far begins to find streams now.
+            self._began = self._clock.time() if start.began is None else start.began
+        streams: dict[str, StreamOffset] = {}
+        # What is left out must be logged before it may come back, and LATEST before anything is read.
+        unlogged = start.unlogged or not start.streams.keys() <= self.shards.keys()
+        for name, shards in self.shards.items():
+            known = start.streams.get(name)
+            if known is None:
+                streams[name], is_resolved = self._beginning(name, shards)
+                unlogged = unlogged or is_resolved
+            else:
+                self._begun.pop(name, None)
+                streams[name] = self._with_new_shards(name, shards, known)
+        return QueryOffset(streams=streams, unlogged=unlogged, began=self._began)
+
+    def _beginning(self, name: str, shards: StreamShards) -> tuple[StreamOffset, bool]:
+        if name not in self._begun:
+            now, start = self._clock.time(), self._options.start
+            is_from_its_oldest = (
+                name not in self._named
+                and start.default.type is PositionType.LATEST
+                and self._began is not None
+                and is_younger(shards.created, self._began)
+            )
+            if is_from_its_oldest:
+                self._begun[name] = shards.anew(), False
+            else:
+                is_resolved = resolved_now(start, now, "option initialPosition") != start
+                self._begun[name] = shards.first_offset(start, now), is_resolved
+        offset, is_resolved = self._begun[name]
+        return shards.brought_up_to_date(offset), is_resolved
+
+    def _with_new_shards(self, name: str, shards: StreamShards, known: StreamOffset) -> StreamOffset:
+        if shards.is_same(known):
+            return shards.brought_up_to_date(known)
+        text = (
+            f"the query's checkpoint was made for a stream {name!r} created at {known.created}, but the stream "
+            f"of this name was created at {shards.created}: it was deleted and made again"
+        )
+        if self._options.fail_on_data_loss:
+            raise StreamRecreated(
+                f"{text}. Use a new checkpointLocation, or set failOnDataLoss to false to read the new stream "
+                "from its beginning"
+            )
+        _log.warning("%s; reading the new one from its beginning because failOnDataLoss is false", text)
+        return shards.anew()
+
+    def raise_failure(self) -> None:
+        """Raise what the listing of streams, or of a stream's shards, ended with; not for one that is gone."""
+        if self._failure is not None:
+            raise self._failure
+        for name, stream in self.shards.items():
+            if stream.failure is not None and not self.ends(name, stream.failure):
+                raise stream.failure
+
+    def ends(self, name: str, error: Exception) -> bool:
+        """Tell whether an error of a stream's ends it alone; take that in if so."""
+        if name in self._named or not isinstance(error, StreamNotFound):
+            return False
+        if name not in self._leaving:
+            self._leaving.add(name)
+            self._tell_end(name, error)
+        return True
+
+    @property
+    def leaving(self) -> frozenset[str]:
+        """The streams that are gone and are in the offsets still."""
+        return frozenset(self._leaving)
+
+    def leave(self, name: str) -> None:
+        """Read a stream no more, for it is gone, and everything that was read of it is done."""
+        self._leaving.discard(name)
+        self._gone.add(name)
+        del self.shards[name], self.listers[name]
+        self._begun.pop(name, None)
+
+    def _tell_end(self, name: str, error: Exception) -> None:
+        _log.error(
+            "stream %s has ended: %s. The other streams are read on; it is looked for every %g s",
+            name,
+            error,
+            self._options.stream_list_interval_seconds,
+        )
