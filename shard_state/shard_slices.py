@@ -82,30 +82,37 @@ class ShardSlices:
             return False
         return carried > 0 or self.is_for_executors
 
-    def plan_some(self, now: float, carried: int | None, most: float = inf) -> list[SlicePlan]:
+    def plan_some(
+        self, now: float, carried: int | None, most: float = inf, *, coalesces: bool = False
+    ) -> list[SlicePlan]:
         """Plan the due retries, then a fresh slice, of at most so many deliveries together.
 
         Args:
             now: the time.
             carried: as in ``plan_fresh``; None: nothing fresh may be planned.
             most: where both are to be had, fresh records have half of it.
+            coalesces: whether one delivery may be for several records: then slices may have more of them.
         """
         fresh = carried is not None and self.may_plan_fresh(carried)
         for_retries = most
         if fresh and most < inf and self.may_plan_retries(now):
             for_retries = most // 2 if self._fresh_first else most - most // 2
             self._fresh_first = not self._fresh_first
-        retries = self.plan_retries(now, for_retries) if for_retries else None
-        left = most - (0 if retries is None else retries.limit)
-        plans = [retries, self.plan_fresh(carried, most=left) if carried is not None and left else None]
-        return [plan for plan in plans if plan is not None]
+        retries = self.plan_retries(now, for_retries, coalesces=coalesces) if for_retries else None
+        left = most - (0 if retries is None else retries.most_deliveries)
+        fresh_plan = None
+        if carried is not None and left:
+            fresh_plan = self.plan_fresh(carried, most=left, coalesces=coalesces)
+        return [plan for plan in (retries, fresh_plan) if plan is not None]
 
-    def plan_retries(self, now: float, most: float = inf) -> SlicePlan | None:
+    def plan_retries(
+        self, now: float, most: float = inf, *, coalesces: bool = False
+    ) -> SlicePlan | None:
         """Plan the due retries, at most so many; None if there are none, or some are out already."""
         if self._retries_out:
             return None
         isolation = self._isolation[False]
-        limit = int(min(isolation.limit(self._limits.retries), most))
+        limit = int(min(isolation.limit(self._limits.retries), inf if coalesces else most))
         retries = self.state.take_retries(now, limit, whole_lines=True, single=isolation.is_convict)
         if not retries:
             return None
@@ -119,17 +126,21 @@ class ShardSlices:
             max_failures=len(retries),
             retries=retries,
             alone=isolation.alone or convict,
+            deliveries=int(min(most, len(retries))) if coalesces and most < inf else None,
             portion=isolation.portion,
         )
         return self._retries_out
 
-    def plan_fresh(self, carried: int, *, probe: bool = False, most: float = inf) -> SlicePlan | None:
+    def plan_fresh(
+        self, carried: int, *, probe: bool = False, most: float = inf, coalesces: bool = False
+    ) -> SlicePlan | None:
         """Plan the next fresh slice.
 
         Args:
             carried: how many fetched records of the shard the driver holds.
             probe: only one of its records is to be tried, one that never failed where there is one.
-            most: no more records than that.
+            most: no more deliveries than that.
+            coalesces: as in ``plan_some``.
         """
         isolation = self._isolation[True]
         if not self.may_plan_fresh(carried):
@@ -137,7 +148,11 @@ class ShardSlices:
         tracker = self.state.tracker
         # What was finished or failed before the restart is passed over, however much that is.
         probe_passes = probe and tracker.restored is not None and self.state.puts_off_the_past
-        most = 1 if probe and not probe_passes else int(min(self._limits.records, most))
+        allowed = most
+        deliveries = int(allowed) if coalesces and allowed < inf else None
+        most = 1 if probe and not probe_passes else self._limits.records
+        if deliveries is None:
+            most = int(min(most, allowed))
         max_failures = self.state.max_failures
         if isolation.alone:
             most = min(most, max_failures)  # If its job dies, all its records are held, to be halved.
@@ -155,6 +170,7 @@ class ShardSlices:
             blocked_keys=self.state.retries.blocked_keys,
             alone=isolation.alone,
             probe=probe_passes,
+            deliveries=deliveries,
             portion=isolation.portion,
             bound=self.state.bound,
         )

@@ -79,6 +79,8 @@ class SlicePlan:
     """Run it in a job of its own: a job with it died before, and this tells who is to blame."""
     probe: bool = False
     """Only one record is delivered, the first that has no ``attempts``; those before it that have are held."""
+    deliveries: int | None = None
+    """So many of its records may reach the handler, at most: some stand for others. None: each may."""
     portion: int | None = None
     """A handler that takes several records at a time is given no more than that; None: as many as there are."""
     bound: ShardBound | None = None
@@ -87,7 +89,9 @@ class SlicePlan:
     @property
     def most_deliveries(self) -> int:
         """So many of its records may reach the handler."""
-        return 1 if self.probe else self.limit
+        if self.probe:
+            return 1
+        return self.limit if self.deliveries is None else self.deliveries
 
     @property
     def is_fresh(self) -> bool:

@@ -422,6 +422,8 @@ class StateManager:
         resting: Collection[str] = (),
         barred: Collection[str] = (),
         most: int | None = None,
+        *,
+        coalesces: bool = False,
     ) -> list[SlicePlan]:
         """Plan every slice that may go out now: of each shard in turn the due retries, then a fresh slice.
 
@@ -432,6 +434,7 @@ class StateManager:
             barred: shards of which nothing may go out yet: a job of theirs died a moment ago.
             most: so many deliveries may be planned; None: any number. The shards that have something to plan have
                 equal parts, and one part is left over, so that one whose slices take long never has all.
+            coalesces: whether one delivery may be for several records of a slice.
         """
         if most == 0:
             return []
@@ -448,9 +451,11 @@ class StateManager:
             left, part = most, max(1, most // (1 + self._count_ready(ready, now)))
         plans: list[SlicePlan] = []
         for shard_id, held in ready:
-            planned = self._owned[shard_id].plan_some(now, held, min(left, part)) if left else []
+            if not left:
+                break
+            planned = self._owned[shard_id].plan_some(now, held, min(left, part), coalesces=coalesces)
             plans += planned
-            left -= sum(plan.limit for plan in planned)
+            left -= sum(plan.most_deliveries for plan in planned)
             if planned:
                 self.turns.served(shard_id)
         return plans

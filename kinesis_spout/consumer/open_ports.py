@@ -13,6 +13,7 @@ from kinesis_spout.kinesis import FanOutStream, KinesisClientSettings, KinesisSh
 from kinesis_spout.kinesis.pace import ApplicationBudget, Pace
 from kinesis_spout.kinesis.shard_paces import ShardPaces
 from kinesis_spout.ports import ShardGetter
+from kinesis_spout.queues.rates import DeliveryRate
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.kinesis_client import client_settings as settings_of_client
 from kinesis_spout.settings.zookeeper.place import zookeeper_settings as settings_of_zookeeper
@@ -47,7 +48,14 @@ def open_ports(config: SpoutConfig) -> Ports:
         zookeeper = zookeeper_settings(config)
         server = zookeeper.server(opened)
         budget = ApplicationBudget(config.max_total_fetch_bytes_per_second)
-        return ports_of(config, lambda: zookeeper.connect(config.stream_name, server), opened, budget)
+        return ports_of(
+            config, lambda: zookeeper.connect(config.stream_name, server), opened, budget, delivery_rate(config)
+        )
+
+
+def delivery_rate(config: SpoutConfig) -> DeliveryRate:
+    """Say how often this process delivers records of the application."""
+    return DeliveryRate(config.max_deliveries_per_second, config.max_total_deliveries_per_second)
 
 
 def ports_of(
@@ -55,6 +63,7 @@ def ports_of(
     connect: Callable[[], ZooKeeperBackend],
     opened: ExitStack,
     budget: ApplicationBudget,
+    deliveries: DeliveryRate,
 ) -> Ports:
     """Open the ports of one stream.
 
@@ -63,6 +72,7 @@ def ports_of(
         connect: gives the place of its progress.
         opened: what is open already, and is closed with the ports.
         budget: of the application in this process.
+        deliveries: as ``budget``: how often records are delivered.
     """
     aws = client_settings(config)
     client = aws.connect()
@@ -110,6 +120,7 @@ def ports_of(
         dead_letters=dead_letters,
         clock=clock,
         paces=paces,
+        deliveries=deliveries,
         close=opened.pop_all().close,
     )
 

@@ -1,4 +1,4 @@
-"""From settings to the real world of several streams, with one session with ZooKeeper and one budget for all.
+"""From settings to the real world of several streams, with one session with ZooKeeper, one budget and one rate for all.
 
 Clients of Kinesis are shared by themselves, by those streams that are reached in the same way.
 """
@@ -6,7 +6,7 @@ Clients of Kinesis are shared by themselves, by those streams that are reached i
 from contextlib import ExitStack
 
 from kinesis_spout.clock import Clock, SystemClock
-from kinesis_spout.consumer.open_ports import client_settings, ports_of, zookeeper_settings
+from kinesis_spout.consumer.open_ports import client_settings, delivery_rate, ports_of, zookeeper_settings
 from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.consumer.streams.streams_ports import History
 from kinesis_spout.kinesis import KinesisStreamDirectory
@@ -29,6 +29,7 @@ class JointPorts:
         self._zookeeper = zookeeper_settings(config)
         self._member = unique_member_name()
         self._budget = ApplicationBudget(config.max_total_fetch_bytes_per_second)
+        self._deliveries = delivery_rate(config)
         with ExitStack() as opened:
             self._session = self._zookeeper.session(self._zookeeper.server(opened))
             opened.callback(self._session.close)
@@ -57,6 +58,7 @@ class JointPorts:
                 lambda: self._zookeeper.place(config.stream_name, self._session, self._member),
                 opened,
                 self._budget,
+                self._deliveries,
             )
 
     def close(self) -> None:

@@ -105,7 +105,7 @@ class SliceDelivery(ABC):
         """Whether more may be delivered: neither the limit nor the bound on failures is reached."""
         if self._stops_shard:
             return False
-        if self._plan.probe and self.delivered:
+        if self.delivered >= self._plan.most_deliveries:
             return False
         return self.count < self._plan.limit and len(self.failures) < self._plan.max_failures
 
