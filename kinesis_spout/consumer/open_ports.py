@@ -48,14 +48,7 @@ def open_ports(config: SpoutConfig) -> Ports:
         zookeeper = zookeeper_settings(config)
         server = zookeeper.server(opened)
         budget = ApplicationBudget(config.max_total_fetch_bytes_per_second)
-        return ports_of(
-            config, lambda: zookeeper.connect(config.stream_name, server), opened, budget, delivery_rate(config)
-        )
-
-
-def delivery_rate(config: SpoutConfig) -> DeliveryRate:
-    """Say how often this process delivers records of the application."""
-    return DeliveryRate(config.max_deliveries_per_second, config.max_total_deliveries_per_second)
+        return ports_of(config, lambda: zookeeper.connect(config.stream_name, server), opened, budget)
 
 
 def ports_of(
@@ -63,7 +56,7 @@ def ports_of(
     connect: Callable[[], ZooKeeperBackend],
     opened: ExitStack,
     budget: ApplicationBudget,
-    deliveries: DeliveryRate,
+    deliveries: DeliveryRate | None = None,
 ) -> Ports:
     """Open the ports of one stream.
 
@@ -72,7 +65,7 @@ def ports_of(
         connect: gives the place of its progress.
         opened: what is open already, and is closed with the ports.
         budget: of the application in this process.
-        deliveries: as ``budget``: how often records are delivered.
+        deliveries: how often records are delivered of all streams; None: of this one alone, as its settings say.
     """
     aws = client_settings(config)
     client = aws.connect()

@@ -31,8 +31,8 @@ class Ports:
     clock: Clock = field(default_factory=SystemClock)
     paces: ShardPaces = None  # type: ignore[assignment]  # made below: it needs the clock
     """Those that ``open_getter`` gives to its getters; as AWS allows, on ``clock``, unless given."""
-    deliveries: DeliveryRate = field(default_factory=DeliveryRate)
-    """How often records are delivered, of all streams of this process; without a limit unless given."""
+    deliveries: DeliveryRate | None = None
+    """How often records are delivered, of all streams of this process; None: of this one, as its settings say."""
     close: Callable[[], None] = lambda: None
     """Closes what was opened for this consumer, after the coordinator: session, embedded server."""
 

@@ -41,7 +41,7 @@ class BufferedShards:
         self._age: RecordAge | None = None
         """What is too old to be delivered now; None: nothing is."""
         self._is_bounded = consumer.manager.bounds is not None
-        self._rate = consumer.ports.deliveries
+        self._rate = consumer.deliveries
         self._gave_retry = False
         """Whether the last record that was given was a retry: within a rate the next is a fresh one, if there is one."""
         self.retained = RetainedRecords(lambda: int(_RETAINED_SHARE * self._max_bytes))

@@ -6,11 +6,12 @@ Clients of Kinesis are shared by themselves, by those streams that are reached i
 from contextlib import ExitStack
 
 from kinesis_spout.clock import Clock, SystemClock
-from kinesis_spout.consumer.open_ports import client_settings, delivery_rate, ports_of, zookeeper_settings
+from kinesis_spout.consumer.open_ports import client_settings, ports_of, zookeeper_settings
 from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.consumer.streams.streams_ports import History
 from kinesis_spout.kinesis import KinesisStreamDirectory
 from kinesis_spout.kinesis.pace import ApplicationBudget
+from kinesis_spout.queues.rates import DeliveryRate
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.zookeeper import begun_streams, unique_member_name
 
@@ -29,7 +30,9 @@ class JointPorts:
         self._zookeeper = zookeeper_settings(config)
         self._member = unique_member_name()
         self._budget = ApplicationBudget(config.max_total_fetch_bytes_per_second)
-        self._deliveries = delivery_rate(config)
+        self._deliveries = DeliveryRate(
+            config.max_deliveries_per_second, config.max_total_deliveries_per_second
+        )
         with ExitStack() as opened:
             self._session = self._zookeeper.session(self._zookeeper.server(opened))
             opened.callback(self._session.close)

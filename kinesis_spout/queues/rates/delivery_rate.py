@@ -11,8 +11,10 @@ time of its grant, for as long as the window is (``window``), and what was not i
 
 **The application's rate** is divided by the shards that are assigned, of all its streams to all its members, as the
 byte budget is (``kinesis.pace``). Every member knows those numbers from the assignments, so the sum of the parts is
-never more than the rate. A part that grows can be used one window later: its old owners have taken in by then that
-theirs are smaller. A member that the store cannot reach keeps its old part until its session ends.
+never more than the rate (in any one second: than the rate and one delivery of each member, for parts are rounded
+up). A part that shrinks does so at once. One that grows, also from nothing at the start, does so a second and a
+window of the whole rate later: by then the others have taken in that theirs are smaller, and what they did before
+is past. A member that the store cannot reach for longer keeps its old part until its session ends.
 
 **Several streams** of one process take from one rate. One that asked in vain has its turn before the others: what is
 free is divided by how many wait.
@@ -26,7 +28,9 @@ if TYPE_CHECKING:
     from kinesis_spout.queues.rates.window import Window
 
 _WAITS_SECONDS: Final = 1.0
-"""How long after it asked in vain a stream is taken to wait: it asks again, or has nothing to deliver any more."""
+"""How long after it could ask again a stream is taken to wait: if it does not, it has nothing to deliver any more."""
+_NOTICED_SECONDS: Final = 1.0
+"""How much later than this member others may notice a new assignment."""
 _LOOK_AGAIN_SECONDS: Final = 0.02
 """How soon a stream asks again while it is another's turn."""
 
@@ -54,11 +58,13 @@ class DeliveryRate:
         self._own = None if consumer is None else _window(consumer)
         self._part: Window | None = None
         """Of the application's rate; None while no shard is this member's."""
+        self._rising: tuple[float, float] | None = None
+        """To what the part grows, and when."""
         self._out = 0
         self._assigned: dict[object, tuple[int, int]] = {}
         """Of each stream: how many shards are this member's, and how many there are."""
         self._waiting: dict[object, float] = {}
-        """Since when a stream waits that asked in vain."""
+        """The streams that asked in vain, in the order of their turns, and when they asked last."""
         self._lock = threading.Lock()
 
     # The application's parts
@@ -78,18 +84,29 @@ class DeliveryRate:
                 self._divide(self._whole, now)
 
     def _divide(self, whole: float, now: float) -> None:
+        self._grow(now)
         ours = sum(ours for ours, _ in self._assigned.values())
         shards = sum(shards for _, shards in self._assigned.values())
         if not ours or not shards:
-            self._part = None
+            self._part = self._rising = None
             return
-        rate, before = whole * min(1.0, ours / shards), 0
+        rate = whole * min(1.0, ours / shards)
+        if self._part is not None and rate <= self._part.per_second:
+            self._rising = None
+            self._part.change(rate)
+        elif self._rising is None or rate > self._rising[0]:
+            self._rising = rate, now + _NOTICED_SECONDS + max(1.0, 1 / whole)
+        else:
+            self._rising = rate, self._rising[1]
+
+    def _grow(self, now: float) -> None:
+        if self._rising is None or self._rising[1] > now:
+            return
+        rate, self._rising = self._rising[0], None
         if self._part is None:
             self._part = _window(rate)
         else:
-            before = self._part.limit
             self._part.change(rate)
-        self._part.note(max(0, self._part.limit - before), now)
 
     # Deliveries
 
@@ -103,11 +120,11 @@ class DeliveryRate:
             worth: the share of a window's worth below which none are granted: a few are not worth a job.
         """
         with self._lock:
-            windows = self._windows()
+            windows = self._windows(now)
             free = self._free(windows, now)
             turns = self._turns_before(stream, now)
             if free < _worth(windows, worth) or turns >= free:
-                self._waiting.setdefault(stream, now)
+                self._waiting[stream] = now  # a stream that waits keeps its place
                 return Grant(0, now)
             self._waiting.pop(stream, None)
             count = ceil(free / (1 + len(self._waiting)))
@@ -126,9 +143,11 @@ class DeliveryRate:
     def due_at(self, stream: object, now: float, *, worth: float = 0.0) -> float | None:
         """Say when to ask again; ``now``: at once. None: when a grant has ended, or shards are assigned."""
         with self._lock:
-            windows = self._windows()
+            windows = self._windows(now)
             wanted = _worth(windows, worth) + self._out
-            if not windows or any(wanted > window.limit for window in windows):
+            if not windows:
+                return None if self._rising is None else self._rising[1]
+            if any(wanted > window.limit for window in windows):
                 return None
             due = max(window.free_at(wanted, now) for window in windows)
             if due <= now and self._turns_before(stream, now) >= self._free(windows, now):
@@ -137,8 +156,9 @@ class DeliveryRate:
 
     # Inside
 
-    def _windows(self) -> "list[Window]":
+    def _windows(self, now: float) -> "list[Window]":
         """Give the windows to keep to; none: no delivery may be made."""
+        self._grow(now)
         if self._whole is not None and self._part is None:
             return []
         return [window for window in (self._own, self._part) if window is not None]
@@ -148,11 +168,12 @@ class DeliveryRate:
 
     def _turns_before(self, stream: object, now: float) -> int:
         """Tell how many other streams wait that have their turn before this one."""
-        for who, since in list(self._waiting.items()):
-            if since < now - _WAITS_SECONDS and who != stream:
+        patience = _WAITS_SECONDS + max((window.seconds for window in self._windows(now)), default=0.0)
+        for who, asked_at in list(self._waiting.items()):
+            if asked_at < now - patience and who != stream:
                 del self._waiting[who]
-        own = self._waiting.get(stream, now)
-        return sum(since < own for who, since in self._waiting.items() if who != stream)
+        line = list(self._waiting)
+        return line.index(stream) if stream in line else len(line)
 
 
 def _worth(windows: "list[Window]", share: float) -> int:

@@ -1,7 +1,7 @@
 """How much may be done in any span of time: a sliding window, which PyrateLimiter keeps.
 
-The window is one second long and holds the rate of a second. A rate that is no whole number, or less than one a
-second, has a longer window: the time in which the largest whole number of a second, or one, comes together.
+The window is one second long and holds the rate of a second. A rate that is no whole number has a longer window:
+that of the next whole number. So in any second there is at most the rate, rounded up, and over time the rate.
 """
 
 from math import ceil, floor
@@ -19,6 +19,7 @@ class Window:
     """
 
     def __init__(self, per_second: float) -> None:
+        self.per_second = per_second
         self._rate = _rate(per_second)
         self._bucket = InMemoryBucket([self._rate])
         self._newest = 0
@@ -64,6 +65,7 @@ class Window:
 
     def change(self, per_second: float) -> None:
         """Go on at another rate; what was done counts as before."""
+        self.per_second = per_second
         self._rate = _rate(per_second)
         self._bucket.rates = [self._rate]
 
@@ -74,5 +76,5 @@ class Window:
 
 
 def _rate(per_second: float) -> Rate:
-    limit = max(1, floor(per_second))
+    limit = ceil(per_second)
     return Rate(limit, max(1, ceil(1000 * limit / per_second)))

@@ -87,7 +87,7 @@ class MicroBatchEngine:
         self._tip = TipPoller(consumer, self._shards, self._held, settings, self._calls.put)
         self._running = RunningBatches(runner, settings, consumer.ports, name, self._ended_batch)
         self._settling = Settling(consumer, self._shards, self._retry_data, self._tip, settings)
-        self._grants = DeliveryGrants(consumer.ports.deliveries, consumer)
+        self._grants = DeliveryGrants(consumer.deliveries, consumer)
         self._thread = threading.Thread(target=self._run, name="kinesis-spout-engine", daemon=True)
         self._counted = Counters()
         """As the newest progress tells it."""
