@@ -105,9 +105,7 @@ class ShardSlices:
             fresh_plan = self.plan_fresh(carried, most=left, coalesces=coalesces)
         return [plan for plan in (retries, fresh_plan) if plan is not None]
 
-    def plan_retries(
-        self, now: float, most: float = inf, *, coalesces: bool = False
-    ) -> SlicePlan | None:
+    def plan_retries(self, now: float, most: float = inf, *, coalesces: bool = False) -> SlicePlan | None:
         """Plan the due retries, at most so many; None if there are none, or some are out already."""
         if self._retries_out:
             return None

@@ -43,7 +43,7 @@ class BufferedShards:
         self._is_bounded = consumer.manager.bounds is not None
         self._rate = consumer.deliveries
         self._gave_retry = False
-        """Whether the last record that was given was a retry: within a rate the next is a fresh one, if there is one."""
+        """Whether the last record given was a retry: within a rate the next is a fresh one, if possible."""
         self.retained = RetainedRecords(lambda: int(_RETAINED_SHARE * self._max_bytes))
 
     # The ownership listener

@@ -356,7 +356,7 @@ class RecordSpout:
 
     @property
     def rate_wait_seconds(self) -> float:
-        """For how long ``next_tuple`` gives nothing because the rates of deliveries are used up; 0.0: they are not.
+        """For how long ``next_tuple`` gives nothing as the rates of deliveries are used up; 0.0: they are not.
 
         Infinite while no shard is assigned to this member of an application that has a rate.
         """

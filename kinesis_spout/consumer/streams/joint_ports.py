@@ -1,4 +1,4 @@
-"""From settings to the real world of several streams, with one session with ZooKeeper, one budget and one rate for all.
+"""From settings to the real world of several streams: one session with ZooKeeper, one budget, one rate for all.
 
 Clients of Kinesis are shared by themselves, by those streams that are reached in the same way.
 """

@@ -5,16 +5,16 @@ were delivered, and when they were granted. What is granted is taken until then;
 time of its grant, for as long as the window is (``window``), and what was not is free again at once. So
 
 * grants of any span of time are at most the rate of that span and one window's worth;
-* of what was granted before that span, at most one window's worth can be under way still. Where a delivery follows
-  its grant at once, as in plain Python, there is none of that: in any second at most the rate, or one;
+* of what was granted before that span, at most one window's worth can be under way still. Where a delivery
+  follows its grant at once, as in plain Python, there is none of that: in any second at most the rate, or one;
 * a job that outlasts the window does not make others wait for longer than itself.
 
-**The application's rate** is divided by the shards that are assigned, of all its streams to all its members, as the
-byte budget is (``kinesis.pace``). Every member knows those numbers from the assignments, so the sum of the parts is
-never more than the rate (in any one second: than the rate and one delivery of each member, for parts are rounded
-up). A part that shrinks does so at once. One that grows, also from nothing at the start, does so a second and a
+**The application's rate** is divided by the shards that are assigned, of all its streams to all its members, as
+the byte budget is (``kinesis.pace``). Every member knows those numbers from the assignments, so the sum of the
+parts is never more than the rate (in any one second: than the rate and one delivery of each member, for parts are
+rounded up). A part that shrinks does so at once. One that grows, also from nothing at the start, does so a second and a
 window of the whole rate later: by then the others have taken in that theirs are smaller, and what they did before
-is past. A member that the store cannot reach for longer keeps its old part until its session ends.
+is past. A member that cannot reach ZooKeeper keeps its old part until its session ends.
 
 **Several streams** of one process take from one rate. One that asked in vain has its turn before the others: what is
 free is divided by how many wait.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kinesis_spout.queues.rates.window import Window
 
 _WAITS_SECONDS: Final = 1.0
-"""How long after it could ask again a stream is taken to wait: if it does not, it has nothing to deliver any more."""
+"""How long after it could ask again a stream is taken to wait; then it has nothing to deliver any more."""
 _NOTICED_SECONDS: Final = 1.0
 """How much later than this member others may notice a new assignment."""
 _LOOK_AGAIN_SECONDS: Final = 0.02

@@ -22,11 +22,11 @@ _PRECISION: Final = 1_000
 
 
 class KeyedRate:
-    """At most ``per_second`` for each key, over time: in any span of T seconds ``per_second`` × T + ``burst``.
+    """At most ``per_second`` for each key, over time: in any span of T seconds ``per_second * T + burst``.
 
-    With a ``burst`` of 1 two calls for one key are at least 1 / ``per_second`` apart. Mutable; thread-safe, and for
-    any number of event loops. It counts in one process: on Spark every Python worker that a handler is sent to has
-    its own. Can be pickled: what comes of it has counted nothing yet.
+    With a ``burst`` of 1, two calls for one key are at least 1 / ``per_second`` apart. Mutable; thread-safe, and
+    for any number of event loops. It counts in one process: on Spark every Python worker that a handler is sent to
+    has its own. Can be pickled: what comes of it has counted nothing yet.
 
     Args:
         per_second: for one key; more than 0.

@@ -70,7 +70,7 @@ class Window:
         self._bucket.rates = [self._rate]
 
     def _at(self, now: float) -> int:
-        # What is noted late counts as if it had been done with what was noted before: the bucket is in order of time.
+        # The bucket is in order of time: what is noted late counts as done when the newest before it was.
         self._newest = max(self._newest, floor(now * 1000))
         return self._newest
 

@@ -41,7 +41,9 @@ class _World:
             **settings,
         )
 
-    def step(self, spouts: list[SteppedSpout], seconds: float, *, fails: frozenset[str] = frozenset()) -> None:
+    def step(
+        self, spouts: list[SteppedSpout], seconds: float, *, fails: frozenset[str] = frozenset()
+    ) -> None:
         until = self.clock.monotonic() + seconds
         while self.clock.monotonic() < until:
             for spout in spouts:
@@ -121,7 +123,9 @@ def test_the_few_deliveries_go_round_the_shards() -> None:
     world = _World(shards=4, records=200)
     with world.spout(max_deliveries_per_second=2).open() as spout:
         world.step([spout], 10.0)
-    counts = [sum(shard == each for _, each, _ in world.delivered) for shard in {s for _, s, _ in world.delivered}]
+    counts = [
+        sum(shard == each for _, each, _ in world.delivered) for shard in {s for _, s, _ in world.delivered}
+    ]
     assert len(counts) == 4
     assert min(counts) >= 4
 

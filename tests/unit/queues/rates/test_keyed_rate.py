@@ -4,6 +4,7 @@ import asyncio
 import pickle
 import random
 import threading
+import time
 from collections import defaultdict
 from typing import Any
 
@@ -88,7 +89,6 @@ def test_when_too_many_keys_are_busy_a_new_one_waits_for_one_of_them(clock: Manu
 
 def test_threads_that_wait_for_one_key_get_it_one_after_the_other() -> None:
     rate, acquired = KeyedRate(500), []
-    import time
 
     def work() -> None:
         for _ in range(5):

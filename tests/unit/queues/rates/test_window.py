@@ -19,7 +19,8 @@ def test_a_window_holds_the_rate_of_a_second_and_no_more() -> None:
 
 
 @pytest.mark.parametrize(
-    ("per_second", "limit", "seconds"), [(0.1, 1, 10.0), (2.5, 3, 1.2), (1, 1, 1.0), (1_000_000, 1_000_000, 1.0)]
+    ("per_second", "limit", "seconds"),
+    [(0.1, 1, 10.0), (2.5, 3, 1.2), (1, 1, 1.0), (1_000_000, 1_000_000, 1.0)],
 )
 def test_a_rate_that_is_no_whole_number_has_a_window_of_another_length(
     per_second: float, limit: int, seconds: float

@@ -97,17 +97,22 @@ def test_a_stop_and_the_loss_of_shards_are_not_held_up_by_the_rate(world: Engine
 
 
 def test_a_shard_whose_slices_take_long_does_not_have_all_of_the_rate(two_shards: EngineWorld) -> None:
-    world, release = two_shards, threading.Event()
-    world.put_in(FIRST, *(f"slow-{number}" for number in range(50)))
+    world, release, held = two_shards, threading.Event(), threading.Event()
     diary = Diary()
 
     def handle(record: Record) -> None:
         if record.data.startswith(b"slow"):
+            held.set()
             assert release.wait(60)
         diary(record)
 
     running = world.start(handle, max_deliveries_per_second=20, engine={"shards_per_task": 1})
-    wait_until(lambda: bool(running.runner.batches), "a slice of the slow shard is out")
+    shards = running.engine._shards
+    wait_until(
+        lambda: len(shards) == 2 and min(s.tip_seen_at for s in shards.values()) > 0, "both tips are seen"
+    )
+    world.put_in(FIRST, *(f"slow-{number}" for number in range(50)))
+    assert held.wait(60)
     world.put_in(SECOND, "quick-0", "quick-1", "quick-2")
     diary.until(["quick-0", "quick-1", "quick-2"])
     assert not any(payload.startswith("slow") for payload in diary.payloads)
