@@ -98,7 +98,7 @@ class BufferedShards:
         grant = self._rate.granted(self._consumer, now, most=1)
         taken = None
         try:
-            if grant.count:
+            if grant.deliveries:
                 taken = self._taken(now)
         finally:
             self._rate.ended(grant, int(taken is not None))

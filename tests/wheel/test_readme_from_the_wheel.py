@@ -185,6 +185,7 @@ EXPECTED: dict[str, Callable[[ReadersShell, Block], None]] = {
     "LeaderCareer(": leads_in_turn,
     'app="cache"': updates_its_cache,
     'app="cache-plain"': updates_its_cache,
+    "KeyedRate(": prints("update apple", "apple has to wait", "update pear"),
     "QueueCoordinator(": prints("tea costs 3", "accepted"),
     "class CountWords(StatefulBolt)": prints("2"),
     "InMemoryStreams(clock=clock)": prints(

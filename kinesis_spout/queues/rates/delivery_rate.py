@@ -6,18 +6,18 @@ time of its grant, for as long as the window is (``window``), and what was not i
 
 * grants of any span of time are at most the rate of that span and one window's worth;
 * of what was granted before that span, at most one window's worth can be under way still. Where a delivery
-  follows its grant at once, as in plain Python, there is none of that: in any second at most the rate, or one;
+  follows its grant at once, as in plain Python, there is none: in any second at most the rate, rounded up;
 * a job that outlasts the window does not make others wait for longer than itself.
 
 **The application's rate** is divided by the shards that are assigned, of all its streams to all its members, as
 the byte budget is (``kinesis.pace``). Every member knows those numbers from the assignments, so the sum of the
 parts is never more than the rate (in any one second: than the rate and one delivery of each member, for parts are
-rounded up). A part that shrinks does so at once. One that grows, also from nothing at the start, does so a second and a
-window of the whole rate later: by then the others have taken in that theirs are smaller, and what they did before
-is past. A member that cannot reach ZooKeeper keeps its old part until its session ends.
+rounded up). A part that shrinks does so at once. One that grows, also from nothing at the start, does so a second
+and a window of the whole rate later: by then the others have taken in that theirs are smaller, and what they did
+before is past. A member that cannot reach ZooKeeper keeps its old part until its session ends.
 
-**Several streams** of one process take from one rate. One that asked in vain has its turn before the others: what is
-free is divided by how many wait.
+**Several streams** of one process take from one rate. One that asked in vain has its turn before the others: what
+is free is divided by how many wait.
 """
 
 import threading
@@ -38,7 +38,7 @@ _LOOK_AGAIN_SECONDS: Final = 0.02
 class Grant(NamedTuple):
     """Leave to make so many deliveries."""
 
-    count: int
+    deliveries: int
     at: float
     """When it was given."""
 
@@ -135,7 +135,7 @@ class DeliveryRate:
     def ended(self, grant: Grant, delivered: int) -> None:
         """Take in how many of the granted deliveries were made; the others are free again."""
         with self._lock:
-            self._out -= grant.count
+            self._out -= grant.deliveries
             for window in (self._own, self._part):
                 if window is not None:
                     window.note(delivered, grant.at)
@@ -181,6 +181,6 @@ def _worth(windows: "list[Window]", share: float) -> int:
 
 
 def _window(per_second: float) -> "Window":
-    from kinesis_spout.queues.rates.window import Window  # noqa: PLC0415 - most consumers have no rate: it costs 0.2 s
+    from kinesis_spout.queues.rates.window import Window  # noqa: PLC0415 - slow, and most consumers have no rate
 
     return Window(per_second)

@@ -40,7 +40,7 @@ class DeliveryGrants:
         if not self._rate.is_limited:
             return None
         self._grant = self._rate.granted(self._stream, now, worth=_WORTH_A_JOB)
-        return self._grant.count
+        return self._grant.deliveries
 
     def planned(self, plans: Sequence[SlicePlan], now: float) -> None:
         """Take in what was planned of what was granted last; the rest is free again."""
@@ -51,8 +51,8 @@ class DeliveryGrants:
         for plan in plans:
             used += plan.most_deliveries
             self._of[_slice(plan)] = Grant(plan.most_deliveries, grant.at)
-        self._rate.ended(Grant(grant.count - used, grant.at), 0)
-        more_may_wait = used == grant.count
+        self._rate.ended(Grant(grant.deliveries - used, grant.at), 0)
+        more_may_wait = used == grant.deliveries
         self.due_at = self._rate.due_at(self._stream, now, worth=_WORTH_A_JOB) if more_may_wait else None
 
     def not_sent(self, plans: Sequence[SlicePlan]) -> None:
@@ -71,7 +71,7 @@ class DeliveryGrants:
     def close(self) -> None:
         """Give back what is out: what runs still counts as delivered now."""
         for grant in self._of.values():
-            self._rate.ended(grant, grant.count)
+            self._rate.ended(grant, grant.deliveries)
         self._of.clear()
 
     def _end(self, plan: SlicePlan, delivered: int) -> None:

@@ -10,8 +10,8 @@ from kinesis_spout.queues.rates.delivery_rate import DeliveryRate, Grant
 def delivered(rate: DeliveryRate, now: float, *, stream: str = "orders", most: int | None = None) -> int:
     """Deliver what may be, at once."""
     grant = rate.granted(stream, now, most=most)
-    rate.ended(grant, grant.count)
-    return grant.count
+    rate.ended(grant, grant.deliveries)
+    return grant.deliveries
 
 
 def test_without_a_rate_nobody_has_to_ask() -> None:
@@ -24,10 +24,10 @@ def test_what_is_granted_is_taken_until_it_has_ended_and_what_was_not_delivered_
     rate = DeliveryRate(consumer=10)
     grant = rate.granted("orders", 0.0)
     assert grant == Grant(10, 0.0)
-    assert rate.granted("orders", 5.0).count == 0, "a job that takes long delivers nobody knows when"
+    assert rate.granted("orders", 5.0).deliveries == 0, "a job that takes long delivers nobody knows when"
     assert rate.due_at("orders", 5.0) is None
     rate.ended(grant, 4)
-    assert rate.granted("orders", 5.0, most=3).count == 3
+    assert rate.granted("orders", 5.0, most=3).deliveries == 3
 
 
 def test_it_says_when_to_ask_again() -> None:
@@ -42,8 +42,8 @@ def test_it_says_when_to_ask_again() -> None:
 def test_a_few_are_not_granted_to_who_needs_some() -> None:
     rate = DeliveryRate(consumer=100)
     assert delivered(rate, 0.0, most=90) == 90
-    assert rate.granted("orders", 0.1, worth=0.25).count == 0
-    assert rate.granted("orders", 1.1, worth=0.25).count == 100
+    assert rate.granted("orders", 0.1, worth=0.25).deliveries == 0
+    assert rate.granted("orders", 1.1, worth=0.25).deliveries == 100
 
 
 @pytest.mark.parametrize("share", [(1, 4), (2, 4), (3, 3)])
@@ -159,12 +159,12 @@ def test_whatever_jobs_do_no_span_has_more_than_its_rate_and_two_windows() -> No
     for _ in range(800):
         for grant, ends in [each for each in out if each[1] <= now]:
             out.remove((grant, ends))
-            count = rng.randrange(grant.count + 1)
+            count = rng.randrange(grant.deliveries + 1)
             done.extend(sorted(rng.uniform(grant.at, ends) for _ in range(count)))
             rate.ended(grant, count)
         if len(out) < 3:
             grant = rate.granted("orders", now, most=rng.randrange(1, 15))
-            if grant.count:
+            if grant.deliveries:
                 out.append((grant, now + rng.expovariate(1.0)))
         now += rng.random() * 0.1
     done.sort()
