@@ -118,6 +118,8 @@ class FailedRecord:
     """The handler said that no retry can help."""
     delay_seconds: float | None = None
     """The handler's own wish for the delay before the next attempt."""
+    put_off: bool = False
+    """The handler did not try it: no attempt, within ``MOST_PUT_OFF``."""
     killed_worker: bool = False
     """The worker died, or hung, while it was handled: it is retried alone."""
     expired: bool = False

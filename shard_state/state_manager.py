@@ -278,6 +278,7 @@ class StateManager:
         partition_key: str | None = None,
         rejected: bool = False,
         delay_seconds: float | None = None,
+        put_off: bool = False,
         event: RecordEvent = RecordEvent.FAIL,
     ) -> Retry | Exhausted | None:
         """Decide upon a record whose delivery number ``attempt`` failed, under the present ownership.
@@ -288,7 +289,8 @@ class StateManager:
         slices = self._owned.get(shard_id)
         if slices is None or not slices.state.is_out(sequence, attempt):
             return None
-        spare = self._watch.failed(Delivery(shard_id, sequence, attempt), now, rejected=rejected)
+        delivery = Delivery(shard_id, sequence, attempt)
+        spare = self._watch.failed(delivery, now, rejected=rejected, put_off=put_off)
         decision = slices.state.fail(
             sequence,
             now,
@@ -299,6 +301,7 @@ class StateManager:
             rejected=rejected,
             delay_seconds=delay_seconds,
             spare=spare,
+            put_off=put_off,
         )
         self._forgive()
         return decision

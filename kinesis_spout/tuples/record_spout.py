@@ -464,6 +464,7 @@ class RecordSpout:
                 partition_key=record.partition_key,
                 rejected=failure.rejected,
                 delay_seconds=failure.delay_seconds,
+                put_off=failure.put_off,
                 event=_EVENTS[reason],
             )
             if decision is None:

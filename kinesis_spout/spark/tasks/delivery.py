@@ -244,6 +244,7 @@ class SliceDelivery(ABC):
                 held=failure is None,
                 partition_key=line,
                 rejected=failure is not None and failure.rejected,
+                put_off=failure is not None and failure.put_off,
                 delay_seconds=None if failure is None else failure.delay_seconds,
                 killed_worker=failure is not None and failure.killed_worker,
                 stand_in=stand_in,

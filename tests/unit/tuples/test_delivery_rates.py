@@ -5,6 +5,7 @@ from math import inf
 import pytest
 
 from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.handler import NotNow
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.testing import (
     InMemoryDeadLetterSink,
@@ -117,6 +118,20 @@ def test_retries_count_and_starve_no_fresh_records_and_end_as_dead_letters() -> 
     assert world.most_in_a_second <= 5
     assert len(world.delivered) == 25 + 5 * 4
     assert len(world.letters.letters) == 5
+
+
+def test_a_tuple_that_is_put_off_burns_no_attempt() -> None:
+    world = _World(records=1)
+    with world.spout(retry_limit=0).open() as spout:
+        for _ in range(5):
+            emitted = None
+            while emitted is None:
+                emitted = spout.next_tuple()
+                world.clock.advance(0.1)
+            assert spout.fail(emitted.message_id, NotNow(1.0))
+        world.step([spout], 3.0)
+        assert spout.counters.given_up == 0
+        assert len(world.delivered) == 1
 
 
 def test_the_few_deliveries_go_round_the_shards() -> None:
