@@ -82,7 +82,8 @@ class SlicePlan:
     deliveries: int | None = None
     """So many of its records may reach the handler, at most: some stand for others. None: each may."""
     portion: int | None = None
-    """A handler that takes several records at a time is given no more than that; None: as many as there are."""
+    """A handler that takes several records at a time is given no more than that, nor are more under way at a time;
+    None: as many as there are."""
     bound: ShardBound | None = None
     """A READ slice ends before the first record that ends the shard for this run; None: there is none."""
 
@@ -122,6 +123,8 @@ class FailedRecord:
     """The handler did not try it: no attempt, within ``MOST_PUT_OFF``."""
     killed_worker: bool = False
     """The worker died, or hung, while it was handled: it is retried alone."""
+    suspected: bool = False
+    """It is held because it was under way, with others, when the worker died: such records come one at a time."""
     expired: bool = False
     """It was too old to be delivered this time, and is given up. Nothing waits for that."""
     stand_in: int | None = None

@@ -1,6 +1,7 @@
 """What a whole spout delivers within its rates: by the clock, with acks, retries and dead letters."""
 
 from math import inf
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,7 @@ class _World:
         for number in range(records):
             self.stream.put(str(number).encode(), f"key-{number}")
 
-    def spout(self, **settings: float) -> SteppedSpout:
+    def spout(self, **settings: Any) -> SteppedSpout:
         return SteppedSpout(
             ports=in_memory_ports(self.stream, self.zookeeper, self.letters),
             stream="orders",

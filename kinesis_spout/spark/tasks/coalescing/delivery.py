@@ -58,7 +58,9 @@ class CoalescingDelivery(HandlerDelivery):
         self._notes.coalesces(window)
         handed = window.handed
         allowed = handed[: self._plan.most_deliveries - self.delivered]
+        began = self._settings.clock()
         delivered, failed = self._call([part[at] for at in allowed], until)
+        self.handling_seconds += self._settings.clock() - began
         failures = {handed[at]: failure for at, failure in failed}
         stopped = delivered < len(handed) or (bool(failures) and self._settings.order is Order.SHARD)
         reached = handed[delivered - 1] + 1 if stopped else len(part)

@@ -26,7 +26,8 @@ def test_a_rate_that_is_no_whole_number_has_a_window_of_another_length(
     per_second: float, limit: int, seconds: float
 ) -> None:
     window = Window(per_second)
-    assert (window.limit, window.seconds) == (limit, pytest.approx(seconds, abs=0.001))
+    assert window.limit == limit
+    assert window.seconds == pytest.approx(seconds, abs=0.001)
 
 
 def test_it_says_when_so_much_is_free() -> None:

@@ -1,7 +1,7 @@
 """The micro-batch engine within rates of deliveries: what it plans, and what goes on meanwhile."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from time import monotonic
 
 import pytest
@@ -29,7 +29,7 @@ def two_shards() -> Iterator[EngineWorld]:
 class Timed(Diary):
     """Also notes when. Mutable."""
 
-    def __init__(self, **outcomes: list[BaseException | None]) -> None:
+    def __init__(self, **outcomes: Sequence[BaseException | None]) -> None:
         super().__init__(**outcomes)
         self.times: list[float] = []
 
@@ -122,7 +122,8 @@ def test_a_shard_whose_slices_take_long_does_not_have_all_of_the_rate(two_shards
 def test_retries_count_and_dead_letters_are_written(world: EngineWorld) -> None:
     world.put(*texts(20))
     no = ValueError("no")
-    diary = Timed(**{"text-3": [no] * 4, "text-7": [no, None]})
+    outcomes: dict[str, Sequence[BaseException | None]] = {"text-3": [no] * 4, "text-7": [no, None]}
+    diary = Timed(**outcomes)
     world.start(diary, max_deliveries_per_second=30, retry_limit=2)
     wait_until(lambda: len(world.dead_letters.letters) == 1, "one is given up")
     diary.until(texts(20))
