@@ -154,6 +154,9 @@ class MicroBatchEngine:
         said = self.halted_text() if pause is None else pause_text(pause)
         if said is not None:
             message = said[0].upper() + said[1:]
+        elif not running and (rate_due_at := self._grants.due_at) is not None:
+            wait = max(0.0, rate_due_at - self._consumer.now)
+            message = f"Waiting {wait:.1f} s for the rate of deliveries"
         return {
             "message": message,
             "isDataAvailable": any(shard.records for shard in list(self._shards.values())),
@@ -353,7 +356,7 @@ class MicroBatchEngine:
         return min((at for at in waits if at > now), default=now + _LONGEST_WAIT_SECONDS)
 
     def _plan(self, now: float) -> None:
-        self._tip.arrived_at = None
+        self._tip.arrived_at = self._grants.due_at = None
         shards = self._shards.items()
         letters_bytes, most = self._consumer.letters.size_bytes, self._max_buffered_bytes
         if letters_bytes > most // 2:

@@ -80,6 +80,7 @@ def test_commits_go_on_and_records_arrive_while_the_rate_holds_back(world: Engin
     assert commits >= 1
     assert running.engine._grants.due_at is not None
     assert diary.payloads == ["text-0"]
+    assert running.query.status["message"].endswith(" s for the rate of deliveries")
     assert running.query.isActive
     running.stop()
     assert world.stored().base == first.sequence
