@@ -74,14 +74,14 @@ def _suspects(data: pa.Array) -> dict[int, memoryview]:
     offsets = np.frombuffer(offsets_buffer, np.int32)[: len(data) + 1]
     # One look for each record, because most pages have none. (For empty ones behind the content: its last byte.)
     rows = np.flatnonzero(content.take(offsets[:-1], mode="clip") == MAGIC[0])
-    whole = memoryview(content_buffer).cast("B")  # else unlike bytes in every comparison
+    whole = memoryview(content_buffer).cast("B")  # its bytes are signed otherwise
     values = (
         (row, whole[start:end])
         for row, start, end in zip(
             rows.tolist(), offsets[rows].tolist(), offsets[rows + 1].tolist(), strict=True
         )
     )
-    return {row: value for row, value in values if value[: len(MAGIC)] == MAGIC}
+    return {row: value for row, value in values if bytes(value[: len(MAGIC)]) == MAGIC}
 
 
 def _gathering(suspects: Mapping[int, memoryview]) -> Gathering:

@@ -5,6 +5,7 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kinesis_spout.kinesis.read.aggregates.messages import Messages
 from kinesis_spout.kinesis.read.aggregates.user_fields import Numbers, UserFields, user_fields
@@ -74,7 +75,7 @@ class Gathering:
             carriers=np.array(self._messages.carriers, np.int64),
             counts=self._counts,
             data=self._data(),
-            partition_key=self._keys.take(pa.array(self._fields.key + self._first_key)),
+            partition_key=pc.take(self._keys, pa.array(self._fields.key + self._first_key)),
             explicit_hash_key=self._explicit_hash_keys(),
         )
 
@@ -125,7 +126,7 @@ class Gathering:
         numbers = self._fields.hash_key
         if not self._messages.hash_keys:
             return pa.nulls(len(numbers), pa.string())
-        return self._hash_keys.take(pa.array(numbers + self._first_hash_key, mask=numbers < 0))
+        return pc.take(self._hash_keys, pa.array(numbers + self._first_hash_key, mask=numbers < 0))
 
 
 def _before(counts: Numbers) -> Numbers:
