@@ -29,15 +29,16 @@ SPARK_TESTS := tests/unit/spark tests/unit/structured tests/integration/test_mic
   $(wildcard tests/integration/test_structured_*.py tests/integration/test_each_record*.py)
 # Three processes on two cores, which take about as long: each waits for servers, sessions or Spark much of the time.
 # These start all that they need, so that no session and no server is started twice for them.
-ALONE_TESTS := $(wildcard tests/integration/test_demo*.py) \
+ALONE_TESTS := tests/integration/test_demo.py \
   tests/integration/test_localstack_scripts.py tests/integration/test_reader_log.py
-MAIN_TESTS := tests/integration $(addprefix --ignore=,$(ALONE_TESTS))
+LAST_ALONE_TESTS := tests/integration/test_demo_topology.py
+MAIN_TESTS := tests/integration $(addprefix --ignore=,$(ALONE_TESTS) $(LAST_ALONE_TESTS))
 BESIDE_TESTS := tests/unit tests/model tests/contract $(ALONE_TESTS)
-LAST_TESTS := tests/wheel tests/fault
+LAST_TESTS := tests/wheel tests/fault $(LAST_ALONE_TESTS)
 ARGS ?=
 CANDIDATES := $(or $(PYTHON),python3.13 python3.12 python3.11 python3)
 
-.PHONY: help demo demo-topology test test-oldest test-aws fault bench docs lint clean set-up java engine mermaid
+.PHONY: help demo demo-topology test test-oldest test-aws fault fault-spool bench docs lint clean set-up java engine mermaid
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -72,6 +73,10 @@ test-oldest: set-up  ## what touches Spark, under the oldest PySpark that is sup
 
 fault: set-up  ## consumers under kills, cuts, outages and resharding, judged at the end; ARGS="--events 1000 --seed 7"
 	@$(BIN)/python -m tests.fault.suite $(ARGS)
+
+fault-spool: set-up  ## producers with a spool under kill -9: no record is lost; ARGS="--kills 1000 --seed 7"
+	@$(BIN)/python -m tests.fault.spool_kills $(ARGS)
+	@$(BIN)/python -m tests.fault.producer_kills $(ARGS)
 
 test-aws: set-up  ## whether all holds in your account of AWS: makes a stream, asks first, removes it; ARGS="--yes --profile me"
 	@$(BIN)/python -m tests.aws $(ARGS)

@@ -41,7 +41,7 @@ def spark_processes(spark: SparkSession) -> ProcessTree:
 
 
 def spout_config(
-    kinesis: KinesisClientSettings, stream: str, directory: Path, **settings: str
+    kinesis: KinesisClientSettings, stream: str, directory: Path, **settings: Any
 ) -> SpoutConfig:
     """Configure a spout on the canned endpoint that keeps everything in ``directory``; your settings win."""
     own = {

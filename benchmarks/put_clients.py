@@ -11,11 +11,13 @@ import asyncio
 import json
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from typing import Any, Final
 
 _WARM_UP: Final = 20_000
+_WARM_UP_OF_DISKS: Final = 500
 _KEYS: Final = 10_000
 
 Records = list[tuple[str, bytes]]
@@ -59,9 +61,10 @@ def _ours(
             producer.flush()
             return in_caller
 
-        taken = _measured(put, count, size_bytes)
+        warm_up = _WARM_UP if spool is None else _WARM_UP_OF_DISKS
+        taken = _measured(put, count, size_bytes, warm_up)
     counts = producer.counts()
-    assert counts.sent == counts.put == count + _WARM_UP, counts
+    assert counts.sent == counts.put == count + warm_up, counts
     return taken
 
 
@@ -80,42 +83,78 @@ def producer_aggregated(*arguments: Any) -> Taken:
     return _ours(*arguments, aggregation=True)
 
 
+def _spooled(durability: str, endpoint: str, stream: str, count: int, size_bytes: int) -> Taken:
+    from kinesis_spout.queues.spool import SqliteSpool  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory(dir=".") as folder:  # a disk, where the system's folder may be memory
+        spool = SqliteSpool(folder, stream=stream, durability=durability)
+        return _ours(endpoint, stream, count, size_bytes, spool=spool)
+
+
+def producer_spool_record(*arguments: Any) -> Taken:
+    """Ours with a spool: durability "record"."""
+    return _spooled("record", *arguments)
+
+
+def producer_spool_interval(*arguments: Any) -> Taken:
+    """Ours with a spool: durability "interval"."""
+    return _spooled("interval", *arguments)
+
+
+def producer_spool_system(*arguments: Any) -> Taken:
+    """Ours with a spool: durability "system"."""
+    return _spooled("system", *arguments)
+
+
 def async_kinesis(endpoint: str, stream: str, count: int, size_bytes: int) -> Taken:
-    """async-kinesis' producer, with its defaults but for its rate limits."""
-    return asyncio.run(_async_kinesis(endpoint, stream, count, size_bytes, "JsonProcessor"))
+    """async-kinesis' producer with its defaults, but without its own rate limits; text, as it takes no bytes."""
+    from kinesis.processors import StringProcessor  # type: ignore[import-not-found]  # noqa: PLC0415
+
+    return asyncio.run(_async_kinesis(endpoint, stream, count, size_bytes, StringProcessor()))
 
 
-async def _async_kinesis(endpoint: str, stream: str, count: int, size_bytes: int, _processor: str) -> Taken:
-    from kinesis import Producer  # noqa: PLC0415
-    from kinesis.processors import StringProcessor  # noqa: PLC0415
+def async_kinesis_aggregated(endpoint: str, stream: str, count: int, size_bytes: int) -> Taken:
+    """The same, several records in one, in the KPL's format."""
+    from kinesis.processors import KPLStringProcessor  # noqa: PLC0415
+
+    return asyncio.run(_async_kinesis(endpoint, stream, count, size_bytes, KPLStringProcessor()))
+
+
+async def _async_kinesis(endpoint: str, stream: str, count: int, size_bytes: int, processor: Any) -> Taken:
+    from kinesis import Producer  # type: ignore[import-not-found]  # noqa: PLC0415
 
     async with Producer(
         stream_name=stream,
         endpoint_url=endpoint,
         region_name="us-east-1",
-        processor=StringProcessor(),
+        processor=processor,
         put_rate_limit_per_shard=1_000_000,
-        put_bandwidth_limit_per_shard=1_000_000,
-        skip_describe_stream=True,
+        put_bandwidth_limit_per_shard=10_000_000,
     ) as producer:
 
-        async def put(records: Records) -> float:
+        async def put(records: list[tuple[str, str]]) -> float:
             started = time.thread_time()
             for key, data in records:
-                await producer.put(data.hex()[:size_bytes], partition_key=key)
+                await producer.put(data, partition_key=key)
             in_caller = time.thread_time() - started
             await producer.flush()
             return in_caller
 
-        await put(_records(_WARM_UP, size_bytes))
-        records = _records(count, size_bytes)
+        await put(_texts(_WARM_UP, size_bytes))
+        records = _texts(count, size_bytes)
         started = time.process_time()
         in_caller = await put(records)
         return time.process_time() - started, in_caller
 
 
-def _measured(put: Callable[[Records], float | None], count: int, size_bytes: int) -> Taken:
-    put(_records(_WARM_UP, size_bytes))
+def _texts(count: int, size_bytes: int) -> list[tuple[str, str]]:
+    return [(key, data.hex()[:size_bytes]) for key, data in _records(count, size_bytes)]
+
+
+def _measured(
+    put: Callable[[Records], float | None], count: int, size_bytes: int, warm_up: int = _WARM_UP
+) -> Taken:
+    put(_records(warm_up, size_bytes))
     records = _records(count, size_bytes)
     started = time.process_time()
     in_caller = put(records)
@@ -124,7 +163,17 @@ def _measured(put: Callable[[Records], float | None], count: int, size_bytes: in
 
 CLIENTS: Final = {
     each.__name__: each
-    for each in (boto3_loop, producer_plain, producer_ordered, producer_aggregated, async_kinesis)
+    for each in (
+        boto3_loop,
+        producer_plain,
+        producer_ordered,
+        producer_aggregated,
+        producer_spool_record,
+        producer_spool_interval,
+        producer_spool_system,
+        async_kinesis,
+        async_kinesis_aggregated,
+    )
 }
 
 

@@ -86,8 +86,11 @@ class Failure:
     """When to try again, if the handler chose; None leaves it to the back-off."""
     killed_worker: bool = False
     """Whether the worker died, or hung, while the record was handled. It is retried in a job of its own."""
+    timed_out: bool = False
+    """Whether the handler had not returned in time."""
     raised: RaisedAt | None = None
-    """Where it was raised; None if it was not, or if what was raised is a verdict of the handler."""
+    """Where it was raised, or where the handler was when it timed out; None if nobody knows, or if what was raised
+    is a verdict of the handler."""
 
 
 def failure_of(error: BaseException) -> Failure:
@@ -116,6 +119,14 @@ def raised_at(error: BaseException) -> RaisedAt | None:
         return None
 
 
+def found_at(frame: FrameType, kind: str) -> RaisedAt:
+    """Say where a thread is now, given its innermost frame: "timed out at /app/billing.py:12, in bill"."""
+    frames = list(dropwhile(_is_ours, reversed(list(traceback.walk_stack(frame))[:_MAX_FRAMES])))
+    inner = frames[-1] if frames else (frame, frame.f_lineno)
+    text = _shortened(_stack_text(kind, frames or [inner]))
+    return RaisedAt(_encodable(f"{kind} at {_place(inner)}"), _encodable(text))
+
+
 def _raised_at(error: BaseException) -> RaisedAt | None:
     chain = [(_type_name(each), _frames(each)) for each in _with_causes(error)]
     name, frames = chain[0]
@@ -126,14 +137,19 @@ def _raised_at(error: BaseException) -> RaisedAt | None:
     if known is None:
         if len(_known) >= _MAX_KNOWN:
             _known.clear()
-        frame, line = frames[-1]
-        where = f"{frame.f_code.co_filename}:{line}, in {frame.f_code.co_name}"
-        text = "\nwhich led to\n".join(_stack_text(*each) for each in reversed(chain))
-        if len(text) > MAX_TRACEBACK_CHARS:
-            text = "…" + text[1 - MAX_TRACEBACK_CHARS :]
-        known = RaisedAt(_encodable(f"{name} at {where}"), _encodable(text))
+        text = _shortened("\nwhich led to\n".join(_stack_text(*each) for each in reversed(chain)))
+        known = RaisedAt(_encodable(f"{name} at {_place(frames[-1])}"), _encodable(text))
         _known[way] = known
     return known
+
+
+def _place(at: _Frame) -> str:
+    frame, line = at
+    return f"{frame.f_code.co_filename}:{line}, in {frame.f_code.co_name}"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= MAX_TRACEBACK_CHARS else "…" + text[1 - MAX_TRACEBACK_CHARS :]
 
 
 def _with_causes(error: BaseException) -> Iterator[BaseException]:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from kinesis_spout.spark.streams.batch_slots import BatchSlots
     from kinesis_spout.spark.streams.streams_query import StreamsQuery
     from kinesis_spout.spark.tasks.coalescing.key import CoalescingKey, KeyFunction
+    from kinesis_spout.spark.tasks.concurrent_delivery import AnyHandler
     from kinesis_spout.spark.tasks.dataframe import Collector
-    from kinesis_spout.spark.tasks.delivery import Handler
     from kinesis_spout.spark.tasks.handlers import ArrowCollector
     from kinesis_spout.spark.tasks.jobs import BatchRunner
     from kinesis_spout.spark.tasks.task import TaskSettings
@@ -41,7 +41,7 @@ class KinesisSpout(StreamsSpout):
     def foreach_record(
         self,
         spark: "SparkSession",
-        handler: Callable[[Any], None],
+        handler: Callable[[Any], object],
         *,
         name: str | None = None,
         coalesce: 'Literal["partition_key"] | KeyFunction | None' = None,
@@ -53,6 +53,11 @@ class KinesisSpout(StreamsSpout):
         what the spout's scheme makes of the record (the ``Record`` itself, unless another was chosen); a
         scheme that raises fails the record as well.
 
+        With the setting ``concurrency`` several records of a shard are handled at a time, on threads. A handler
+        that is a coroutine function runs in an event loop, which lives as long as its worker keeps the handler;
+        it too is given one record at a time unless ``concurrency`` says more. ``record_timeout_seconds`` fails a
+        record whose handler takes longer.
+
         With ``coalesce``, of the records of a shard that are at hand together only the newest of each key is
         handled. The earlier ones are finished with it, when it is acked, and counted as coalesced. While it waits
         for a retry, they wait with it and later records of the key behind them, also where ``order`` is
@@ -61,7 +66,7 @@ class KinesisSpout(StreamsSpout):
 
         Args:
             spark: a classic session, best one from ``kinesis_spout.spark.session``.
-            handler: pickled once, loaded once per Python worker.
+            handler: pickled once, loaded once per Python worker. A plain function or an ``async def``.
             name: the query's name; the application's unless given.
             coalesce: "partition_key", or a function that gives the key of a record: a str, bytes, an int, a
                 tuple of these, or None for one that is always handled. What it raises fails the record. Pickled
@@ -73,11 +78,18 @@ class KinesisSpout(StreamsSpout):
                 ZooKeeper, unreadable progress.
         """
         from kinesis_spout.spark.tasks.coalescing.key import CoalescingKey  # noqa: PLC0415
-        from kinesis_spout.spark.tasks.handlers import RecordHandler  # noqa: PLC0415 - plain Python needs no Spark
+        from kinesis_spout.spark.tasks.concurrent_delivery import record_handler  # noqa: PLC0415 - plain Python needs no Spark
 
-        handle = RecordHandler(handler, self._scheme)
-        coalescing = CoalescingKey.of(coalesce, self.config.order)
-        return self._run(spark, handle, name, door="foreach_record", coalescing=coalescing)
+        config = self.config
+        made = record_handler(
+            handler,
+            self._scheme,
+            concurrency=config.concurrency,
+            timeout_seconds=config.record_timeout_seconds,
+            coalesces=coalesce is not None,
+        )
+        coalescing = CoalescingKey.of(coalesce, config.order)
+        return self._run(spark, made, name, door="foreach_record", coalescing=coalescing)
 
     def foreach_arrow(
         self,
@@ -177,7 +189,7 @@ class KinesisSpout(StreamsSpout):
         *,
         door: str,
         companion: "Companion | None",
-        coalescing: "CoalescingKey | None",
+        coalescing: "CoalescingKey | None" = None,
     ) -> "StreamsQuery":
         from kinesis_spout.spark.driver.query import start_query, task_settings  # noqa: PLC0415
         from kinesis_spout.spark.streams.streams_query import start_streams_query  # noqa: PLC0415
@@ -203,7 +215,7 @@ class KinesisSpout(StreamsSpout):
     def _run(
         self,
         spark: "SparkSession",
-        handler: "Handler",
+        handler: "AnyHandler",
         name: str | None,
         *,
         door: str,
@@ -228,7 +240,14 @@ class KinesisSpout(StreamsSpout):
         return self._scheme
 
     def refuse_order(self, door: str) -> None:
-        """Refuse an order that a door cannot keep."""
+        """Refuse an order, or a concurrency, that a door cannot keep."""
+        config = self.config
+        if config.concurrency != 1 or config.record_timeout_seconds is not None:
+            raise InvalidConfig(
+                f"expected neither `concurrency` nor `record_timeout_seconds` with {door}, got "
+                f"{config.concurrency} and {config.record_timeout_seconds}: they are of foreach_record, whose "
+                "handler is called record by record"
+            )
         if self.config.order != "unordered":
             raise InvalidConfig(
                 f"expected `order=unordered` with {door}, got {self.config.order!r}: rows of a batch are "

@@ -1,7 +1,8 @@
 """Finding the record that kills its worker where nobody saw which one it was.
 
-Mostly it is seen: a task notes which record is under way, and its death blames that one only. This is for the
-other deaths: a whole DataFrame whose handler raised, a machine that is gone with its notes.
+Mostly it is seen: a task notes which record is under way, and its death blames that one only. Where several were,
+at the same time, they come again one at a time (``ShardSlices``). This is for the other deaths: a whole DataFrame
+whose handler raised, a machine that is gone with its notes.
 
 When such a job dies, any of its slices may be the cause. So each of them is planned again *alone*, in a job of its
 own: the innocent ones pass and are trusted again. One that dies alone is halved. Of a half that passes the other

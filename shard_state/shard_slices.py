@@ -10,11 +10,15 @@ knows which, wait from then on as retries: so the shard goes on while they are h
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf
+from typing import TYPE_CHECKING
 
 from shard_state.errors import OutOfOrder
 from shard_state.isolation import Isolation
 from shard_state.local_shard_state import LocalShardState
 from shard_state.slices import Delivery, Exhausted, SliceKind, SliceOutcome, SlicePlan
+
+if TYPE_CHECKING:
+    from shard_state.sequence_number import SequenceNumber
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +47,8 @@ class ShardSlices:
         self._retries_out: SlicePlan | None = None
         self._isolation = {True: Isolation(), False: Isolation()}
         """By ``SlicePlan.is_fresh``."""
+        self._suspects: set[SequenceNumber] = set()
+        """Records that were under way, with others, when their worker died, and wait for another delivery."""
 
     @property
     def is_idle(self) -> bool:
@@ -79,6 +85,7 @@ class ShardSlices:
         if not retries:
             return None
         convict = isolation.is_convict(retries[0].sequence)
+        suspected = not self._suspects.isdisjoint(retry.sequence for retry in retries)
         self._retries_out = SlicePlan(
             shard_id=self.state.shard.shard_id,
             epoch=self.state.epoch,
@@ -87,8 +94,8 @@ class ShardSlices:
             position=self.state.position,
             max_failures=len(retries),
             retries=retries,
-            alone=isolation.alone or convict,
-            portion=isolation.portion,
+            alone=isolation.alone or convict or suspected,
+            portion=1 if suspected else isolation.portion,
         )
         return self._retries_out
 
@@ -196,6 +203,8 @@ class ShardSlices:
         if not self._is_convict(plan):
             held = sum(failure.held for failure in outcome.failures)
             isolation.survived(len(plan.retries) - held, alone=plan.alone)
+        waiting = {failure.sequence for failure in outcome.failures if failure.held}
+        self._suspects -= {retry.sequence for retry in plan.retries} - waiting
         self._convict(outcome)
         exhausted = self.state.settle_retries(plan.retries, outcome, now, random=random, spare=spare)
         for acked in {retry.sequence for retry in plan.retries} - outcome.unfinished:
@@ -279,6 +288,8 @@ class ShardSlices:
         for failure in outcome.failures:
             if failure.killed_worker:
                 self._isolation[False].convict(failure.sequence)
+            if failure.suspected:
+                self._suspects.add(failure.sequence)
 
     def _is_convict(self, plan: SlicePlan) -> bool:
         return len(plan.retries) == 1 and self._isolation[False].is_convict(plan.retries[0].sequence)
@@ -294,7 +305,8 @@ class ShardSlices:
         return True
 
     def _acquitted(self, exhausted: list[Exhausted]) -> list[Exhausted]:
-        """Forget the convicts among records that are never delivered again."""
+        """Forget the convicts and suspects among records that are never delivered again."""
         for record in exhausted:
+            self._suspects.discard(record.sequence)
             self._isolation[False].acquit(record.sequence)
         return exhausted

@@ -80,7 +80,8 @@ class SlicePlan:
     probe: bool = False
     """Only one record is delivered, the first that has no ``attempts``; those before it that have are held."""
     portion: int | None = None
-    """A handler that takes several records at a time is given no more than that; None: as many as there are."""
+    """A handler that takes several records at a time is given no more than that, nor are more under way at a time;
+    None: as many as there are."""
     bound: ShardBound | None = None
     """A READ slice ends before the first record that ends the shard for this run; None: there is none."""
 
@@ -111,6 +112,8 @@ class FailedRecord:
     """The handler's own wish for the delay before the next attempt."""
     killed_worker: bool = False
     """The worker died, or hung, while it was handled: it is retried alone."""
+    suspected: bool = False
+    """It is held because it was under way, with others, when the worker died: such records come one at a time."""
     expired: bool = False
     """It was too old to be delivered this time, and is given up. Nothing waits for that."""
     stand_in: int | None = None

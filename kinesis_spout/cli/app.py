@@ -15,6 +15,7 @@ from kinesis_spout.cli.commands.put import put
 from kinesis_spout.cli.commands.resume import resume
 from kinesis_spout.cli.commands.run import run
 from kinesis_spout.cli.commands.shards import shards
+from kinesis_spout.cli.commands.spool import spool
 from kinesis_spout.cli.commands.tail import tail
 from kinesis_spout.cli.failures import OneLineErrors
 from kinesis_spout.cli.topologies.commands import topology
@@ -78,6 +79,7 @@ app.add_typer(dead_letters, name="dead-letters")
 app.add_typer(fan_out, name="fan-out")
 app.command()(put)
 app.command()(tail)
+app.add_typer(spool, name="spool")
 app.command()(options)
 
 

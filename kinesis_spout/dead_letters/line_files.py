@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from kinesis_spout.clock import Clock
+from kinesis_spout.durable_directory import make_durably, sync_directory
 from kinesis_spout.errors import DeadLetterError
 from kinesis_spout.writable_directory import check_directory
 
@@ -113,7 +114,7 @@ class LineFiles:
             raise
 
     def _new_file(self) -> int:
-        _make_durably(self._directory)
+        make_durably(self._directory)
         made_at = datetime.fromtimestamp(self._clock.time(), UTC).strftime("%Y%m%dT%H%M%S.%fZ")
         number = 0
         while True:
@@ -124,7 +125,7 @@ class LineFiles:
                 number += 1
                 continue
             try:
-                _sync_directory(self._directory)
+                sync_directory(self._directory)
             except OSError:
                 os.close(descriptor)
                 raise
@@ -135,19 +136,3 @@ def _write_all(descriptor: int, data: bytes) -> None:
     rest = memoryview(data)
     while rest:  # one write, unless the system takes less than it was given
         rest = rest[os.write(descriptor, rest) :]
-
-
-def _make_durably(directory: Path) -> None:
-    if directory.is_dir():
-        return
-    _make_durably(directory.parent)
-    directory.mkdir(exist_ok=True)
-    _sync_directory(directory.parent)
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

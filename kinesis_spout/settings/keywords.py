@@ -59,6 +59,8 @@ class SpoutSettings(TypedDict, total=False):
     order: Literal["unordered", "key", "shard"]
     maximum_record_age_seconds: float | None
     expired_records: Literal["dead_letter", "skip"]
+    concurrency: int
+    record_timeout_seconds: float | None
     message_timeout_seconds: float | None
     breaker_failure_ratio: float | None
     breaker_window: int

@@ -9,13 +9,16 @@ from kinesis_spout.settings import rules
 from kinesis_spout.settings.messages import NotAllowed, shown
 from kinesis_spout.settings.sources import checked, from_keywords
 from kinesis_spout.settings.spout_config import SpoutConfig
+from kinesis_spout.settings.table.connection import CLIENT
 from kinesis_spout.settings.table.producing import PRODUCER_SETTINGS
 
+_TAKEN_OVER: Final = ("stream", *(option.setting for option in CLIENT if option.is_setting))
+"""Of a spout's configuration: what is called the same, and means the same."""
 _SECRETS: Final = frozenset(name for name, option in PRODUCER_SETTINGS.items() if option.secret)
 
 
 class ProducerSettings(TypedDict, total=False):
-    """Every setting of a producer but its stream; see `ProducerConfig`."""
+    """Every setting of a producer but its stream and its dead letters; see `ProducerConfig`."""
 
     region: str | None
     endpoint_url: str | None
@@ -41,7 +44,6 @@ class ProducerSettings(TypedDict, total=False):
     when_full: Literal["block", "refuse", "drop_oldest"]
     block_timeout_seconds: float
     delivery_timeout_seconds: float
-    dead_letters: str | None
     close_timeout_seconds: float
 
 
@@ -78,27 +80,30 @@ class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(
-        cls, stream: str | None, config: SpoutConfig | None = None, **settings: Unpack[ProducerSettings]
+        cls,
+        stream: str | None,
+        config: SpoutConfig | None = None,
+        *,
+        dead_letters: str | None = None,
+        **settings: Unpack[ProducerSettings],
     ) -> Self:
         """Check settings, and fill in the others.
 
         Args:
             stream: a name or an ARN; None: that of ``config``.
-            config: a spout's, whose way to Kinesis is taken, and its stream if none is given; ``settings`` go
-            first.
+            config: a spout's: its way to Kinesis is taken, but for what ``settings`` say, and its stream if none
+                is given. Its dead letters are those of a consumer, and not taken.
+            dead_letters: what names a sink.
             settings: by their names.
 
         Raises:
             InvalidConfig: names the setting, its value (never a secret's) and what is allowed.
         """
-        given: dict[str, Any] = {}
-        if config is not None:
-            ways = ("region", "endpoint_url", "role_arn", "role_session_name", "role_external_id", "sts_endpoint",
-                    "aws_access_key_id", "aws_secret_access_key", "aws_session_token", "aws_profile", "ca_bundle",
-                    "proxy_url")  # fmt: skip
-            given = {name: getattr(config, name) for name in ways}
-            given["stream"] = config.stream
+        given: dict[str, Any] = (
+            {} if config is None else {name: getattr(config, name) for name in _TAKEN_OVER}
+        )
         given |= settings
+        given |= {"dead_letters": dead_letters}
         if stream is not None:
             given["stream"] = stream
         return cls(**checked(from_keywords(given, PRODUCER_SETTINGS), PRODUCER_SETTINGS))

@@ -52,6 +52,21 @@ def check_credentials(values: Mapping[str, Any], door: Door) -> None:
             raise door.refusal(name, expected, values[name])
 
 
+def check_concurrency(values: Mapping[str, Any], door: Door) -> None:
+    """Refuse to handle several records of a shard at a time where each of them waits for the one before.
+
+    Raises:
+        InvalidConfig: that, or a record may take so long that its whole batch is cancelled before.
+    """
+    if values["concurrency"] > 1 and values["order"] == "shard":
+        expected = f"1 with {door.called('order')} shard, where each record waits for the one before it"
+        raise door.refusal("concurrency", expected, values["concurrency"])
+    of_record, of_batch = values["record_timeout_seconds"], values["message_timeout_seconds"]
+    if of_record is not None and of_batch is not None and of_record > of_batch / 2:
+        expected = f"at most half of {door.called('message_timeout_seconds')}, which is {of_batch:g}"
+        raise door.refusal("record_timeout_seconds", expected, of_record)
+
+
 def region(values: Mapping[str, Any], streams: Sequence[str], door: Door) -> str | None:
     """Give the region that was set, that of the streams' ARNs, or that of an endpoint of AWS, which must agree.
 

@@ -80,6 +80,8 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     order: Literal["unordered", "key", "shard"]
     maximum_record_age_seconds: float | None
     expired_records: Literal["dead_letter", "skip"]
+    concurrency: int
+    record_timeout_seconds: float | None
     message_timeout_seconds: float | None
     breaker_failure_ratio: float | None
     breaker_window: int
@@ -146,6 +148,7 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             expected = "deployment beside it, so that it is done once and not at every start"
             raise IN_PYTHON.refusal("start_again", expected, self.start_again)
         _ = self.fan_out_consumer  # found for its check
+        rules.check_concurrency(msgspec.structs.asdict(self), IN_PYTHON)
         if self.retry_backoff_cap_seconds < self.retry_backoff_seconds:
             expected = f"at least retry_backoff_seconds, which is {self.retry_backoff_seconds}"
             raise IN_PYTHON.refusal("retry_backoff_cap_seconds", expected, self.retry_backoff_cap_seconds)

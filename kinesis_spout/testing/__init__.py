@@ -9,6 +9,7 @@ from kinesis_spout.testing.election import InMemoryElection, InMemoryOffice
 from kinesis_spout.testing.outcomes import Delivery, Ending, Outcome, Outcomes
 from kinesis_spout.testing.run import run
 from kinesis_spout.testing.shards import InMemoryShardGetter, InMemoryShardLister
+from kinesis_spout.testing.spool import InMemorySpool, InMemorySpoolFolder
 from kinesis_spout.testing.stepped_producer import SteppedProducer
 from kinesis_spout.testing.stepped_spout import SteppedSpout, in_memory_ports
 from kinesis_spout.testing.store import (
@@ -32,6 +33,8 @@ __all__ = [
     "InMemoryProcess",
     "InMemoryShardGetter",
     "InMemoryShardLister",
+    "InMemorySpool",
+    "InMemorySpoolFolder",
     "InMemoryStream",
     "InMemoryStreams",
     "InMemoryZooKeeper",

@@ -4,7 +4,7 @@ from math import inf
 from typing import Any
 
 from kinesis_spout.queues.producer import KinesisProducer, Ticket
-from kinesis_spout.queues.producer.outbox import WorkToDo
+from kinesis_spout.queues.producer.works import WorkToDo
 from kinesis_spout.testing.clock import ManualClock
 
 

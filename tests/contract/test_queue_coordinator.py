@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.errors import InvalidConfig, StoreUnavailable
 from kinesis_spout.queues.coalescing import (
     Admission,
     AsyncQueueCoordinator,
@@ -19,7 +19,11 @@ from kinesis_spout.queues.coalescing import (
     QueueCoordinator,
     Turn,
     ZooKeeperQueueCoordinator,
+    coalesce_across,
 )
+from kinesis_spout.queues.coalescing.key_nodes import KeyNodes, TextLine
+from kinesis_spout.queues.coalescing.line import Moved, end, request
+from kinesis_spout.queues.coalescing.table import Answer, Event
 from kinesis_spout.zookeeper import EmbeddedZooKeeper, ZooKeeperSession
 from kinesis_spout.zookeeper.tree.paths import coalescing_place
 from tests.zookeeper_server import SESSION_TIMEOUT_SECONDS, end_session, wait_until
@@ -624,3 +628,80 @@ def test_a_payload_of_more_bytes_than_agreed_is_refused(processes: InProcesses) 
         coordinator.request("k", b"x" * 65_537)
     with pytest.raises(InvalidConfig, match="key: expected 1 to 512 characters, got 0"):
         coordinator.request("", b"x")
+
+
+@pytest.fixture
+def session(zookeeper_server: EmbeddedZooKeeper) -> Iterator[ZooKeeperSession]:
+    made = ForgetfulSession(zookeeper_server.connect_string, session_timeout_seconds=SESSION_TIMEOUT_SECONDS)
+    made.start()
+    yield made
+    made.close()
+
+
+class ForgetfulSession(ZooKeeperSession):
+    """Loses the answers to some writes, which take effect."""
+
+    loses = 0
+
+    def committed(self, request: Any) -> None:
+        super().committed(request)
+        if self.loses:
+            self.loses -= 1
+            raise StoreUnavailable("the connection was lost")
+
+
+@pytest.mark.zookeeper
+def test_a_key_that_left_and_came_back_is_not_taken_for_the_one_that_was_read(
+    session: ZooKeeperSession, fresh_root: str
+) -> None:
+    nodes = KeyNodes(coalescing_place(fresh_root, "prices"), session)
+    one, two, three = nodes.new_token(), nodes.new_token(), nodes.new_token()
+    nodes.change("k", one, lambda line: request(line, one, b"1"))
+    seen: list[str] = []
+
+    def slowly(line: TextLine | None) -> Moved[str, bytes]:
+        assert line is not None
+        seen.append(line.worker)
+        if line.worker == one:
+            nodes.change("k", one, lambda line: end(line, one, Event.DONE))
+            nodes.change("k", two, lambda line: request(line, two, b"2"))
+        return request(line, three, b"3")
+
+    assert nodes.change("k", three, slowly).answer is Answer.WAIT
+    assert seen == [one, two]
+    stored = nodes.read("k")
+    assert stored is not None
+    assert (stored.line.worker, stored.line.waiting) == (two, three)
+
+
+@pytest.mark.zookeeper
+def test_a_write_whose_answer_was_lost_is_not_made_twice(session: ForgetfulSession, fresh_root: str) -> None:
+    coordinator = ZooKeeperQueueCoordinator(coalescing_place(fresh_root, "prices"), session)
+    session.loses = 2
+    handled: list[bytes] = []
+    assert coordinator.run("k", b"1", handled.append) is Admission.ACCEPTED
+    assert handled == [b"1"]
+    assert session.loses == 0
+    counts = coordinator.counts
+    assert (counts.accepted, counts.completed, counts.refused) == (1, 1, 0)
+    assert coordinator.keys_now() == 0
+
+
+@pytest.mark.zookeeper
+def test_processes_that_give_one_name_meet(zookeeper_server: EmbeddedZooKeeper, fresh_root: str) -> None:
+    handled: list[bytes] = []
+    hosts = zookeeper_server.connect_string
+    coordinators = [
+        coalesce_across("prices", zookeeper=hosts, zookeeper_root=fresh_root, max_payload_bytes=4)
+        for _ in range(2)
+    ]
+    one, other = coordinators
+    with one.request("k", b"1") as turn:
+        assert other.run("k", b"2", handled.append, timeout_seconds=0) is Admission.TIMED_OUT
+        handled += list(turn)
+    assert other.run("k", b"2", handled.append) is Admission.ACCEPTED
+    assert handled == [b"1", b"2"]
+    for each in coordinators:
+        each.close()
+    with pytest.raises(InvalidConfig, match="max_payload_bytes: expected 1 to 524288, got 0"):
+        coalesce_across("prices", zookeeper=hosts, zookeeper_root=fresh_root, max_payload_bytes=0)

@@ -1,5 +1,6 @@
 """The adapters together, against endpoints that speak HTTP, and the credentials' way through STS."""
 
+import asyncio
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from kinesis_spout.kinesis.read.lean_calls import RAW_BODY
 from kinesis_spout.kinesis.write.hash_key_ranges import hash_key
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.kinesis.write.record_putter import RecordPutter
+from kinesis_spout.queues.producer import KinesisProducer, Ticket
 from shard_state import Position
 from tests.kinesis_endpoints import FILLS_CHILDREN, KEEPS_CLOSED, SHARD_END, KinesisEndpoint, wait_until
 
@@ -190,6 +192,33 @@ def test_aggregates_that_a_split_and_a_merge_overtake_lose_no_record(
     assert sorted(seen) == list(range(300))
     assert putter.counts.taken == 300
     assert 300 < putter.counts.sent <= 500
+
+
+@pytest.mark.parametrize("aggregation", [False, True])
+def test_a_producer_says_of_each_record_where_it_is_to_threads_and_to_asyncio(
+    kinesis_endpoint: KinesisEndpoint, *, aggregation: bool
+) -> None:
+    client, stream = kinesis_endpoint.client(), kinesis_endpoint.create_stream()
+
+    async def put_the_rest(producer: KinesisProducer) -> list[Ticket]:
+        tickets = [await producer.put_async(b"async %d" % number, f"k-{number}") for number in range(50)]
+        for ticket in tickets:
+            assert (await ticket).shard_id == SHARD
+        return tickets
+
+    # One call at a time: moto may give records of two calls at once one number.
+    with KinesisProducer(
+        stream, client=client, aggregation=aggregation, linger_seconds=0.01, max_concurrent_calls=1
+    ) as producer:
+        tickets = [producer.put(b"thread %d" % number, f"k-{number}") for number in range(600)]
+        tickets += asyncio.run(put_the_rest(producer))
+        places = {ticket.result(60).message_id: ticket.data for ticket in tickets}
+    assert producer.counts().sent == len(places) == 650
+
+    getter, found = _getter(client, stream, SHARD), dict[str, bytes]()
+    while records := getter.read(10_000).records:
+        found |= {record.message_id: bytes(record.data) for record in records}
+    assert found == places
 
 
 def test_a_missing_stream_is_named_with_its_endpoint(kinesis_endpoint: KinesisEndpoint) -> None:

@@ -1,5 +1,6 @@
 """The micro-batch doors on real Spark, with the real ZooKeeper and a Kinesis endpoint."""
 
+import asyncio
 import math
 import os
 import threading
@@ -9,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from kinesis_spout import Reject, RetryLater
@@ -311,6 +313,75 @@ def test_a_handler_that_ends_its_worker_costs_only_the_record_that_made_it_do_so
     assert max(counts.values()) <= 2
     assert sum(counts.values()) <= 9_999 + 4
     assert jobs <= 16
+
+
+def test_of_eight_records_under_way_the_one_that_ends_its_worker_is_found_and_costs_the_others_one_delivery(
+    spark: SparkSession, make_world: MakeWorld
+) -> None:
+    """Invariant 19, with ``concurrency``."""
+    world = make_world(shards=1, many_records=True)
+    world.put(texts(400))
+
+    def act(payload: str, _: int) -> None:
+        threading.Event().wait(0.001)
+        if payload == "r200":
+            os._exit(3)
+
+    spout = world.spout(retry_limit=0, concurrency=8, order="key")
+    with spout.foreach_record(spark, logging_handler(world.log, act)) as query:
+        query.processAllAvailable()
+        assert query.counters.acked == 399
+        jobs = query._engine._running.launched
+
+    (letter,) = world.dead_letters()
+    assert (letter.data, letter.attempts) == (b"r200", 1)
+    assert "died" in letter.error
+    counts = world.log.counts()
+    assert counts.pop("r200") == 2, "once among others, and once alone"
+    assert set(counts) == set(texts(400)) - {"r200"}
+    assert max(counts.values()) <= 2
+    assert sum(counts.values()) <= 399 + 7
+    assert jobs <= 8
+
+
+def test_coroutines_of_a_shard_overlap_and_one_that_hangs_is_timed_out_alone(
+    spark: SparkSession, make_world: MakeWorld
+) -> None:
+    world = make_world(shards=1)
+    world.put([*texts(40), "hangs"])
+    log = logging_handler(world.log)
+    together = _Together()
+
+    async def handle(record: Record) -> None:
+        assert TaskContext.get() is not None
+        if record.data == b"hangs":
+            await asyncio.Event().wait()
+        await together.come()
+        log(record)
+
+    spout = world.spout(retry_limit=0, concurrency=41, record_timeout_seconds=2.0)
+    with spout.foreach_record(spark, handle) as query:
+        query.processAllAvailable()
+        assert (query.counters.acked, query.counters.timed_out) == (40, 1)
+
+    (letter,) = world.dead_letters()
+    assert (letter.data, letter.error) == (b"hangs", "timed out after 2 s (record_timeout_seconds)")
+    assert world.log.counts() == dict.fromkeys(texts(40), 1)
+
+
+class _Together:
+    """Lets coroutines wait for each other, until ten have come. Mutable; each worker has its own."""
+
+    def __init__(self) -> None:
+        self._came = 0
+        self._ten: asyncio.Event | None = None
+
+    async def come(self) -> None:
+        self._ten = self._ten or asyncio.Event()
+        self._came += 1
+        if self._came == 10:
+            self._ten.set()
+        await self._ten.wait()
 
 
 def test_an_arrow_handler_that_ends_its_worker_is_given_fewer_rows_until_one_is_blamed(

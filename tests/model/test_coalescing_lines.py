@@ -112,6 +112,7 @@ class CoalescingLines(RuleBasedStateMachine):
         if key in overdue and model.waiting is None and model.waits is not None:
             # What comes stands for what was left.
             superseded, model.waits = model.waits, None
+            model.relied_on = False
         found = self.lines.request(key, self.payload, self.now)
         for ended in found.ended:
             assert ended.key in overdue

@@ -10,6 +10,7 @@ import pytest
 
 from kinesis_spout.record import Record
 from kinesis_spout.scheme import resolve
+from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls
 from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.spark.record_outcomes.record_delivery import (
     DeliverRecords,
@@ -117,9 +118,9 @@ def test_the_record_that_the_plain_door_shows_is_not_the_one_it_keeps(
 
 
 @every_change
-@pytest.mark.parametrize("order", ["unordered", "key", "shard"])
+@pytest.mark.parametrize(("order", "concurrency"), [("unordered", 1), ("key", 1), ("shard", 1), ("key", 4)])
 def test_the_record_door_retries_and_buries_what_was_read(
-    engine_world: EngineWorld, change: Change, order: str
+    engine_world: EngineWorld, change: Change, order: str, concurrency: int
 ) -> None:
     seen: list[tuple[bytes, str | None, int]] = []
 
@@ -129,7 +130,7 @@ def test_the_record_door_retries_and_buries_what_was_read(
         raise ValueError("no use")
 
     (put,) = engine_world.put(PAYLOAD)
-    running = engine_world.start(handle, retry_limit=1, order=order)
+    running = engine_world.start(handle, retry_limit=1, order=order, concurrency=concurrency)
     running.query.processAllAvailable()
 
     assert seen == [(PAYLOAD.encode(), "key", 1), (PAYLOAD.encode(), "key", 2)]
@@ -143,7 +144,9 @@ def test_the_record_door_retries_and_buries_what_was_read(
 
 @every_change
 def test_each_record_gives_back_what_was_read(change: Change) -> None:
-    handler = PickledHandler[RecordFunction].of(PreparedHandler(_Failing(change), resolve("raw")))
+    handler = PickledHandler[RecordFunction | ConcurrentCalls].of(
+        PreparedHandler(_Failing(change), resolve("raw"))
+    )
     rows = {
         "partitionKey": pa.array(["key"]),
         "data": pa.array([PAYLOAD.encode()], pa.binary()),

@@ -14,6 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from kinesis_spout.dead_letters.json_lines import JsonLinesSink
+from kinesis_spout.kinesis.write.put_records import Entry
+from kinesis_spout.queues.spool import SqliteSpool
 from tests.wheel import documents
 from tests.wheel.documents import Block
 from tests.wheel.readers_shell import ORDERS, ReadersShell
@@ -29,6 +31,8 @@ pytestmark = [
 
 GOOD, NEGATIVE, WITHOUT_AMOUNT = ORDERS
 TOPOLOGY = "kinesis-spout topology"
+SPOOL = "kinesis-spout spool"
+BY_RECORD = 'spout.foreach_record(session("billing"'
 ROOT = Path(__file__).parents[2]
 
 
@@ -45,6 +49,13 @@ def letters(shell: ReadersShell) -> set[tuple[str, str, int]]:
     """What was given up, why, and after how many attempts."""
     sink = JsonLinesSink(shell.folder / ".kinesis-spout/billing/orders/dead-letters")
     return {(letter.data.decode(), letter.reason, letter.attempts) for letter in sink.read()}
+
+
+def tells_each(shell: ReadersShell, example: Block) -> None:
+    with shell.runs_example(example.text) as program:
+        program.shows("told ")
+        program.ctrl_c()
+        assert "None" not in program.ends(exit_code=None)
 
 
 def loads_into_parquet(shell: ReadersShell, example: Block) -> None:
@@ -174,7 +185,8 @@ def updates_its_cache(shell: ReadersShell, example: Block) -> None:
 
 
 EXPECTED: dict[str, Callable[[ReadersShell, Block], None]] = {
-    "spout.foreach_record(": charges_by_record,
+    BY_RECORD: charges_by_record,
+    "async def notify(record)": tells_each,
     "spout.foreach_batch(": loads_into_parquet,
     "spout.open()": audits,
     '.writeStream.format("console")': shows_batches,
@@ -183,9 +195,11 @@ EXPECTED: dict[str, Callable[[ReadersShell, Block], None]] = {
     "from kinesis_spout.testing import run": passes,
     "logging.basicConfig(": is_quiet,
     "LeaderCareer(": leads_in_turn,
+    "SqliteSpool(": is_quiet,
     'app="cache"': updates_its_cache,
     'app="cache-plain"': updates_its_cache,
     "QueueCoordinator(": prints("tea costs 3", "accepted"),
+    "with KinesisProducer(": prints("3 sent"),
     "class CountWords(StatefulBolt)": prints("2"),
     "InMemoryStreams(clock=clock)": prints(
         "orders the first of orders", "refunds-de the first of refunds-de"
@@ -229,7 +243,7 @@ def test_every_command_does_what_its_page_says(readers_shell: ReadersShell) -> N
     typed = [
         line
         for line in documents.commands()
-        if line.startswith("kinesis-spout ") and not line.startswith(TOPOLOGY)
+        if line.startswith("kinesis-spout ") and not line.startswith((TOPOLOGY, SPOOL))
     ]
 
     def runs(beginning: str) -> Program:
@@ -237,7 +251,7 @@ def test_every_command_does_what_its_page_says(readers_shell: ReadersShell) -> N
         typed.remove(line)
         return readers_shell.runs(*shlex.split(line, comments=True))
 
-    [handler] = [each for each in documents.python_examples() if "spout.foreach_record(" in each.text]
+    [handler] = [each for each in documents.python_examples() if BY_RECORD in each.text]
     (readers_shell.folder / "my_module.py").write_text(handler.functions)
     with runs("kinesis-spout put '{\"amount\": 12.5}'") as put:
         assert "records put: 1" in put.ends()
@@ -302,6 +316,29 @@ def test_the_commands_of_topologies_do_what_their_page_says(readers_shell: Reade
         program.ends(exit_code=130)
     with types(f"{TOPOLOGY} show") as program:
         assert program.ends().startswith("flowchart LR")
+    assert not typed, f"expected a test of each command that the pages have, found none of {typed}"
+
+
+def test_the_commands_of_a_spool_do_what_their_page_says(readers_shell: ReadersShell) -> None:
+    typed = [line for line in documents.commands() if line.startswith(SPOOL)]
+    folder = readers_shell.folder / "spool" / "orders"
+    with SqliteSpool(folder, stream="orders") as spool:
+        spool.append(Entry("customer-7", NEGATIVE.encode()))
+    [file] = folder.glob("*.spool")
+    file.write_bytes(bytes(100) + file.read_bytes()[100:])
+
+    def runs(beginning: str) -> Program:
+        [line] = [line for line in typed if line.startswith(beginning)]
+        typed.remove(line)
+        return readers_shell.runs(*shlex.split(line))
+
+    with runs(f"{SPOOL} list") as program:
+        assert "damaged" in program.ends()
+    with runs(f"{SPOOL} save") as program:
+        assert "1 records of" in program.ends()
+    assert json.loads((readers_shell.folder / "records.jsonl").read_text())["partition_key"] == "customer-7"
+    with runs(f"{SPOOL} put") as program:
+        assert "no file is damaged" in program.ends()
     assert not typed, f"expected a test of each command that the pages have, found none of {typed}"
 
 

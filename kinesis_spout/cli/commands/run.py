@@ -36,7 +36,14 @@ class _HandlerKind(Enum):
 
 
 @configured(
-    "initial_position", "until", "guarantee", "retry_limit", "order", "dead_letters", streams=Streams.ALL
+    "initial_position",
+    "until",
+    "guarantee",
+    "retry_limit",
+    "order",
+    "concurrency",
+    "dead_letters",
+    streams=Streams.ALL,
 )
 def run(
     ctx: typer.Context,
@@ -96,6 +103,10 @@ def run(
         raise WrongArguments(f"--scheme: expected raw with --{kind.name.lower()}, got {scheme!r}")
     if kind is not _HandlerKind.RECORD and config.order != "unordered":
         raise WrongArguments(f"--order: expected unordered with --{kind.name.lower()}, got {config.order!r}")
+    if kind is not _HandlerKind.RECORD and config.concurrency != 1:
+        raise WrongArguments(
+            f"--concurrency: expected 1 with --{kind.name.lower()}, got {config.concurrency}"
+        )
     if config.guarantee == "at_most_once":
         raise WrongArguments("--guarantee: expected at_least_once or none on Spark, got 'at_most_once'")
     function = find_handler(handler)

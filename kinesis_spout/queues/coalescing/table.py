@@ -19,6 +19,8 @@ from typing import Final, NamedTuple
 class State(Enum):
     """How a key stands."""
 
+    __hash__ = object.__hash__  # each is one object; to hash its name takes longer than all else here
+
     INIT = auto()
     PROCESS = auto()
     BLOCK = auto()
@@ -27,6 +29,8 @@ class State(Enum):
 
 class Event(Enum):
     """What happens to a key."""
+
+    __hash__ = object.__hash__
 
     REQUEST = auto()
     """Somebody comes with a payload."""

@@ -100,10 +100,10 @@ class QueueCoordinator(Generic[KeyT, PayloadT]):
         with self._lock:
             now = self._monotonic()
             answer, token, ended = self._lines.request(key, payload, now)
-            back = self._carry_out(ended) if ended else ()
             waiting = None
             if answer is Answer.WAIT:
                 waiting = self._waiting[token] = _Waiting()
+            back = self._carry_out(ended) if ended else ()
         self._hand_back(back)
         if answer is Answer.ACCEPT:
             return Admitted(Admission.ACCEPTED, token, payload)
@@ -161,6 +161,8 @@ class QueueCoordinator(Generic[KeyT, PayloadT]):
     def _end(self, key: KeyT, token: int, event: Event) -> Ended:
         with self._lock:
             ended = self._lines.end(key, token, event, self._monotonic())
+            if ended.answer is Answer.LEAVE:
+                return ended
             back = self._carry_out((ended,))
         self._hand_back(back)
         return ended

@@ -14,21 +14,15 @@ from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.errors import KinesisError, KinesisSpoutError, SpoolError
 from kinesis_spout.kinesis.errors import translate
 from kinesis_spout.kinesis.patience import Jitter, Patience
+from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
 from kinesis_spout.kinesis.write.put_calls import PutCalls
 from kinesis_spout.kinesis.write.put_records import CallLimits, PutOrder
 from kinesis_spout.kinesis.write.record_putter import waiting_records
 from kinesis_spout.ports import DeadLetterSink
 from kinesis_spout.queues.producer.inbox import Inbox
-from kinesis_spout.queues.producer.outbox import (
-    Burial,
-    Call,
-    Listing,
-    Outbox,
-    OutboxSettings,
-    Recovery,
-    WorkToDo,
-)
+from kinesis_spout.queues.producer.outbox import Outbox
 from kinesis_spout.queues.producer.ticket import Ticket
+from kinesis_spout.queues.producer.works import Burial, Call, Listing, OutboxSettings, Recovery, WorkToDo
 from kinesis_spout.queues.spool import Spool
 from kinesis_spout.settings.producer_config import ProducerConfig
 
@@ -189,7 +183,13 @@ class Engine:
             self._outbox.failed(call, failure)
 
     def _list(self, _work: Listing) -> None:
-        ranges = self._calls.shards()
+        try:
+            ranges = self._calls.shards()
+        except Exception as error:  # noqa: BLE001 - records wait for it, and can be put without
+            _log.warning(
+                "The shards of %s cannot be listed: %s: %s", self._stream, type(error).__name__, error
+            )
+            ranges = HashKeyRanges.unknown()
         with self._lock:
             self._outbox.listed(ranges)
 
@@ -226,9 +226,12 @@ class Engine:
         assert self._spool is not None, "only with a spool is anything recovered"
         try:
             spooled = self._spool.recovered(_RECOVERED_AT_ONCE)
-        except SpoolError as error:
-            _log.error("%s", error)
-            self.spool_failure = error
+        except Exception as error:  # noqa: BLE001 - it may be the user's own, and new records wait for this
+            failure = (
+                error if isinstance(error, SpoolError) else SpoolError(f"{type(error).__name__}: {error}")
+            )
+            _log.error("%s", failure)
+            self.spool_failure = failure
             spooled = ()
         tickets = [
             Ticket(
@@ -260,5 +263,5 @@ class Engine:
         assert self._spool is not None, "only with a spool is anything confirmed"
         try:
             self._spool.confirm(numbers)
-        except SpoolError as error:
+        except Exception as error:  # noqa: BLE001 - as above; the records have ended, whatever it says
             _log.warning("%s; %d records that have ended may be sent again", error, len(numbers))

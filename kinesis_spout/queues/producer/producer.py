@@ -82,10 +82,10 @@ class KinesisProducer:
         dead_letters: "DeadLetterSink | str | None" = None,
         **settings: Unpack[ProducerSettings],
     ) -> None:
+        url = None
         if isinstance(dead_letters, str):
-            settings["dead_letters"] = dead_letters
-            dead_letters = None
-        config_ = self.config = ProducerConfig.of(stream, config, **settings)
+            url, dead_letters = dead_letters, None
+        config_ = self.config = ProducerConfig.of(stream, config, dead_letters=url, **settings)
         aws = client_settings(msgspec.structs.asdict(config_), config_.stream_region)
         client = client or aws.connect()
         self._spool = spool

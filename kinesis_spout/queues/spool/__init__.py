@@ -1,8 +1,10 @@
 """The producer's durable buffer: what was taken and is not confirmed survives a crash.
 
-Which records these are is the producer's business. Begin with ``port``.
+Which records these are is the producer's business. Begin with ``port``, then ``sqlite_spool``.
 """
 
+from kinesis_spout.queues.spool.durability import Durability
 from kinesis_spout.queues.spool.port import Spool, Spooled
+from kinesis_spout.queues.spool.sqlite_spool import SqliteSpool
 
-__all__ = ["Spool", "Spooled"]
+__all__ = ["Durability", "Spool", "Spooled", "SqliteSpool"]

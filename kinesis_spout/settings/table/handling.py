@@ -27,6 +27,12 @@ RETRIES: Final = (
     setting("expired_records", choice("dead_letter", "skip"), "dead_letter",
         doc="What becomes of a record that is older than `maximum_record_age_seconds`: a dead letter, or "
             "nothing, but it is counted."),
+    setting("concurrency", whole(1, 1_000), 1, has_argument=True,
+        doc="Records of a shard that foreach_record handles at a time, by threads, or in an event loop if the "
+            "handler is an `async def`."),
+    setting("record_timeout_seconds", seconds(above=0), None,
+        doc="How long a handler of foreach_record may take for a record, before that counts as failed; none: "
+            "as long as it likes. At most half of `message_timeout_seconds`."),
     setting("message_timeout_seconds", seconds(above=0), 300.0, or_none=True,
         doc="After this long without an ack or fail a record counts as failed; none: never."),
     setting("breaker_failure_ratio", number(at_most=1, above=0), 0.9, or_none=True,

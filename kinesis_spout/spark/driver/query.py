@@ -187,7 +187,7 @@ class SpoutQuery:
             With a timeout, whether the query ended in that time; otherwise None.
 
         Raises:
-            Whatever ended the query, unless it was stopped.
+            Exception: whatever ended the query, unless it was stopped.
         """
         if timeout is not None and timeout <= 0:
             raise InvalidConfig(f"expected a timeout of more than 0 seconds, got {timeout!r}")
@@ -202,7 +202,7 @@ class SpoutQuery:
         Never returns while records arrive faster than they are processed. For tests and demonstrations.
 
         Raises:
-            Whatever ended the query.
+            Exception: whatever ended the query.
         """
         since = self._consumer.now
         while not self._engine.wait(_CAUGHT_UP_CHECK_SECONDS):

@@ -139,6 +139,7 @@ class Settling:
         counters.coalesced += result.coalesced
         counters.acked += result.delivered - (failed - result.gone)
         counters.retried += failed - (exhausted - expired)
+        counters.timed_out += result.timed_out
         counters.bytes_read += result.bytes_read
         self._consumer.sharing.read_bytes[result.plan.shard_id] += result.bytes_read
         counters.throttled += result.throttles
@@ -153,7 +154,9 @@ class Settling:
             self.deaths = 0
         counters = self._consumer.counters
         counters.batches_timed_out += batch.cancelled_for is not None
-        if not any(result.lost or result.suspects or _killed(result) for result in results):
+        if not any(
+            result.lost or result.suspects or _killed(result) or _suspected(result) for result in results
+        ):
             return results
         if stopping:
             # The record under way when the stop cancelled the job did nothing wrong.
@@ -170,7 +173,7 @@ class Settling:
             shard = shard_of(result.plan, self._shards)
             if result.lost:
                 self._slice_died(works[result.plan.shard_id, result.plan.kind], batch, error, reason)
-            elif shard is not None and (result.suspects or _killed(result)):
+            elif shard is not None and (result.suspects or _killed(result) or _suspected(result)):
                 shard.barred_until = now + self._settings.rest_after(self.deaths)
         return [result for result in results if not result.lost]
 
@@ -216,6 +219,11 @@ class Settling:
 def _killed(result: WorkResult) -> set[SequenceNumber]:
     """Name the record of a slice that was under way when its worker died."""
     return {failed.sequence for failed in result.outcome.failures if failed.killed_worker}
+
+
+def _suspected(result: WorkResult) -> bool:
+    """Tell whether several records of a slice were under way when its worker died."""
+    return any(failed.suspected for failed in result.outcome.failures)
 
 
 def _timed_out(result: WorkResult, reason: str) -> WorkResult:

@@ -33,7 +33,7 @@ import logging
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -46,6 +46,7 @@ from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.record import Record
 from kinesis_spout.scheme import resolve
 from kinesis_spout.settings.messages import shown
+from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls, needs_concurrency
 from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.spark.record_outcomes.batch_pause import BatchPause
 from kinesis_spout.spark.record_outcomes.failed_records import FailedRecords, RetryRules
@@ -58,6 +59,8 @@ from kinesis_spout.spark.record_outcomes.record_delivery import (
 )
 from kinesis_spout.workers.executor_python import unfit_python
 from shard_state import BreakerRule, RetryPolicy
+
+_MOST_TOGETHER: Final = 1_000
 
 _log = logging.getLogger(__name__)
 
@@ -91,6 +94,8 @@ def each_record(
     retry_backoff_seconds: float = 1.0,
     retry_backoff_cap_seconds: float = 60.0,
     maximum_record_age_seconds: float | None = None,
+    concurrency: int = 1,
+    record_timeout_seconds: float | None = None,
     breaker_failure_ratio: float | None = 0.9,
     breaker_window: int = 1_000,
     max_failed_bytes_per_task: int = 64 * 1024 * 1024,
@@ -105,7 +110,8 @@ def each_record(
 
     Args:
         handler: called on the executors with ``scheme(record)``. Returning acks the record, raising fails it;
-            `Reject` dead-letters it at once, and `RetryLater` chooses the delay before its retry.
+            `Reject` dead-letters it at once, and `RetryLater` chooses the delay before its retry. May be an
+            ``async def``: then it runs in an event loop, which lives as long as the worker keeps the handler.
         dead_letters: where records go that were given up: a directory, ``file:///directory``,
             ``s3://bucket/prefix``, ``kinesis://stream``, or a Hadoop URL (not under Spark Connect, for it needs
             the driver's JVM). Opened by the process that runs ``foreachBatch``: for a check before the first
@@ -119,6 +125,10 @@ def each_record(
         maximum_record_age_seconds: a failed record that would be older than this at its retry, counted from
             its arrival in the stream, is dead-lettered instead, as "expired". Every record is delivered once,
             however old.
+        concurrency: records that a task handles at a time, on threads or in the event loop; 1 to 1,000. With more
+            than one they begin in the order of the rows, and end in any.
+        record_timeout_seconds: how long the handler may take for a record, before that fails; None: as long as it
+            likes. A coroutine is cancelled; a thread is left behind, and what comes of it is ignored.
         breaker_failure_ratio: give nothing up, and hold the micro-batch, once this share of the last outcomes are
             failures; None: never.
         breaker_window: the last outcomes that are looked at, over micro-batches, once there are 100 (or so many).
@@ -143,6 +153,9 @@ def each_record(
     )
     age = maximum_record_age_seconds
     clock = clock or SystemClock()
+    _check("concurrency", 1 <= concurrency <= _MOST_TOGETHER, f"1 to {_MOST_TOGETHER}", concurrency)
+    timeout = record_timeout_seconds
+    _check("record_timeout_seconds", timeout is None or timeout > 0, "None or more than 0", timeout)
     _check("maximum_record_age_seconds", age is None or age > 0, "None or more than 0", age)
     try:
         policy = RetryPolicy(
@@ -156,7 +169,8 @@ def each_record(
         raise InvalidConfig(f"breaker_failure_ratio and breaker_window: {error}") from error
     return _EachRecord(
         deliver=DeliverRecords(
-            PickledHandler.of(PreparedHandler(handler, resolve(scheme))), max_failed_bytes_per_task
+            PickledHandler.of(_prepared(handler, resolve(scheme), concurrency, timeout)),
+            max_failed_bytes_per_task,
         ),
         rules=RetryRules(policy=policy, maximum_record_age_seconds=age),
         dead_letters=OnDemandSink(
@@ -167,6 +181,17 @@ def each_record(
         on_progress=on_progress,
         clock=clock,
     )
+
+
+def _prepared(
+    handler: Callable[[Any], object],
+    scheme: Callable[[Record], Any],
+    concurrency: int,
+    timeout_seconds: float | None,
+) -> PreparedHandler | ConcurrentCalls:
+    if needs_concurrency(handler, concurrency, timeout_seconds):
+        return ConcurrentCalls(handler, scheme, concurrency=concurrency, timeout_seconds=timeout_seconds)
+    return PreparedHandler(handler, scheme)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,8 @@ from kinesis_spout.columns import ARROW_TYPES, HANDLED_COLUMNS, HANDLED_SCHEMA, 
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.handler import Failure, failure_of
 from kinesis_spout.record import Record
+from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls, refuse_coroutine
+from kinesis_spout.spark.concurrency.record_run import NoNotes, RecordRun, RunRules
 from kinesis_spout.spark.pickled_handler import PickledHandler
 
 if TYPE_CHECKING:
@@ -77,7 +79,10 @@ class PreparedHandler:
 
     def __call__(self, record: Record) -> object:
         """See ``RecordFunction``."""
-        return self._handler(self._scheme(record))
+        returned = self._handler(self._scheme(record))
+        if returned is not None:
+            refuse_coroutine(returned)
+        return returned
 
 
 class DeliverRecords:
@@ -88,13 +93,15 @@ class DeliverRecords:
     handler, and names them in its last row.
 
     Args:
-        handler: returning acks a record, raising fails it.
+        handler: returning acks a record, raising fails it; it may be one for several records at a time.
         max_failed_bytes: of failed records that one task gives back; None: no bound. A task in which more
             fails stops calling the handler, passes over the rest of its records, and says so in its last row,
             with the error that was one too many.
     """
 
-    def __init__(self, handler: PickledHandler[RecordFunction], max_failed_bytes: int | None) -> None:
+    def __init__(
+        self, handler: PickledHandler[RecordFunction | ConcurrentCalls], max_failed_bytes: int | None
+    ) -> None:
         self._handler = handler
         self.max_failed_bytes = max_failed_bytes
 
@@ -105,36 +112,87 @@ class DeliverRecords:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Deliver every record once, in the order of the rows. Gives batches of ``OUTCOMES_SCHEMA``."""
         handler = self._handler.load()
-        max_failed_bytes = math.inf if self.max_failed_bytes is None else self.max_failed_bytes
-        delivered = failed_bytes = 0
-        overflowed = False
-        last_error = None
+        failed_bytes = _FailedBytes(math.inf if self.max_failed_bytes is None else self.max_failed_bytes)
+        delivered = 0
         names = _Names()
         for batch in batches:
-            if overflowed or names.ambiguous(batch) is not None:
+            if failed_bytes.overflowed or names.ambiguous(batch) is not None:
                 continue  # read to its end: a task that leaves its input unread costs Spark the worker
-            failed: list[tuple[int, Failure]] = []
-            for at, record in enumerate(records_of(batch)):
-                delivered += 1
-                try:
-                    handler(record)
-                except BaseException as error:  # noqa: BLE001 - whatever it raises fails its record
-                    failure = failure_of(error)
-                    failed.append((at, failure))
-                    failed_bytes += len(record.data) + _weight(failure)
-                    overflowed = failed_bytes > max_failed_bytes
-                    if overflowed:
-                        last_error = failure.error_text
-                        break
-            if failed and not overflowed:
+            if isinstance(handler, ConcurrentCalls):
+                delivered_now, failed = _together(handler, batch, failed_bytes)
+            else:
+                delivered_now, failed = _one_by_one(handler, batch, failed_bytes)
+            delivered += delivered_now
+            if failed and not failed_bytes.overflowed:
                 yield _failures(batch, failed)
         end = {
             "delivered": [delivered],
-            "overflowed": [overflowed],
+            "overflowed": [failed_bytes.overflowed],
             "ambiguous": [names.found],
-            "error": [last_error],
+            "error": [failed_bytes.last_error],
         }
         yield _outcomes({name: pa.array(values) for name, values in end.items()}, 1)
+
+
+class _FailedBytes:
+    """What the failed records of a task weigh. Mutable."""
+
+    def __init__(self, most: float) -> None:
+        self._most = most
+        self._bytes = 0
+        self.overflowed = False
+        self.last_error: str | None = None
+        """Of the record that was one too many."""
+
+    def add(self, record: Record, failure: Failure) -> bool:
+        """Add a record that failed. Returns whether it was one too many."""
+        self._bytes += len(record.data) + _weight(failure)
+        if self._bytes > self._most and not self.overflowed:
+            self.overflowed, self.last_error = True, failure.error_text
+        return self.overflowed
+
+
+def _one_by_one(
+    handler: RecordFunction, batch: pa.RecordBatch, failed_bytes: _FailedBytes
+) -> tuple[int, list[tuple[int, Failure]]]:
+    """Deliver rows until too much has failed. Returns how many, and which failed."""
+    failed: list[tuple[int, Failure]] = []
+    at = -1
+    for at, record in enumerate(records_of(batch)):
+        try:
+            handler(record)
+        except BaseException as error:  # noqa: BLE001 - whatever it raises fails its record
+            failed.append((at, failure_of(error)))
+            if failed_bytes.add(record, failed[-1][1]):
+                break
+    return at + 1, failed
+
+
+def _together(
+    calls: ConcurrentCalls, batch: pa.RecordBatch, failed_bytes: _FailedBytes
+) -> tuple[int, list[tuple[int, Failure]]]:
+    """Deliver rows several at a time; as ``_one_by_one``, but that what is under way then ends first."""
+    records = list(records_of(batch))
+    notes = _StopsAtOverflow(records, failed_bytes)
+    run = notes.run = RecordRun(len(records), RunRules(concurrency=calls.concurrency), notes)
+    calls(run, records, lambda: False)
+    return run.begun, sorted(run.failures.items())
+
+
+class _StopsAtOverflow(NoNotes):
+    """Has a run stop when too much has failed. Mutable."""
+
+    run: RecordRun
+
+    def __init__(self, records: Sequence[Record], failed_bytes: _FailedBytes) -> None:
+        super().__init__(len(records))
+        self._records = records
+        self._failed_bytes = failed_bytes
+
+    def failed(self, at: int, failure: Failure) -> None:
+        """See ``RunNotes``."""
+        if self._failed_bytes.add(self._records[at], failure):
+            self.run.stop()
 
 
 class _Names:

@@ -6,7 +6,7 @@ first); what was not reached is read, or carried, again.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
@@ -90,6 +90,8 @@ class SliceDelivery(ABC):
         """How many records are finished because a later one was handled in their place."""
         self.expired = 0
         """How many records were too old to be delivered."""
+        self.timed_out = 0
+        """Of how many records the handler had not returned in time."""
         self.handling_seconds: float | None = None
         """How long the handler took; None if none is called here."""
         self.failures: list[FailedRecord] = []
@@ -137,7 +139,7 @@ class SliceDelivery(ABC):
     def hold_rest(self, records: Sequence[Record]) -> None:
         """Give back the records of a slice of retries that were not reached."""
         for record in records:
-            self._hold(record)
+            self.hold(record)
 
     def _check_anchor(self, first: Record) -> None:
         self.first = first.sequence
@@ -179,7 +181,7 @@ class SliceDelivery(ABC):
             return self.pass_over
         if age is not None and age.expires(record.arrival_timestamp):
             return self.pass_expired
-        return self._hold if may_wait and self._must_wait(record) else None
+        return self.hold if may_wait and self._must_wait(record) else None
 
     def oldest(self, records: Sequence[Record]) -> float | None:
         """Tell when the record arrived that arrived first; None if none says it."""
@@ -216,8 +218,9 @@ class SliceDelivery(ABC):
     def deliver_run(self, run: Sequence[Record], until: float) -> int:
         """Deliver consecutive records, in order, and enter them into the books. Returns how many."""
 
-    def _hold(self, record: Record) -> None:
-        self.note_failed(record, "", self.count, None, None)
+    def hold(self, record: Record, *, suspected: bool = False) -> None:
+        """Enter a record that is not delivered, or of whose delivery nobody knows how it ended; it comes again."""
+        self.note_failed(record, "", self.count, None, None, suspected=suspected)
         self.pass_over(record)
 
     def note_failed(
@@ -228,6 +231,7 @@ class SliceDelivery(ABC):
         previous: Record | None,
         failure: Failure | None,
         *,
+        suspected: bool = False,
         stand_in: int | None = None,
     ) -> None:
         """Enter a record that was not acked. Without a ``failure`` it was held, for a ``stand_in`` that failed.
@@ -246,10 +250,12 @@ class SliceDelivery(ABC):
                 rejected=failure is not None and failure.rejected,
                 delay_seconds=None if failure is None else failure.delay_seconds,
                 killed_worker=failure is not None and failure.killed_worker,
+                suspected=suspected,
                 stand_in=stand_in,
             )
         )
         raised = None if failure is None else failure.raised
+        self.timed_out += failure is not None and failure.timed_out
         self.unfinished.append(Unfinished(record=record, error=error, raised=raised))
         self._stops_shard = self._settings.order is Order.SHARD
         if self._settings.order is Order.KEY and line is not None:
@@ -306,9 +312,10 @@ class ReplayedDelivery(SliceDelivery):
         work: the slice.
         settings: the rules.
         reached: how many of its records were dealt with.
-        failures: what was said of those that failed, by their index.
+        failures: what was said of those that failed, by their index; None for those that were held.
         stand_ins: of the records that were not handled, by index: that of the one to be handled in their place;
             negative if there was none.
+        suspects: the indexes of those, among the held, that were under way when their worker died.
     """
 
     def __init__(
@@ -316,13 +323,16 @@ class ReplayedDelivery(SliceDelivery):
         work: WorkSlice,
         settings: DeliverySettings,
         reached: int,
-        failures: Mapping[int, Failure],
+        failures: Mapping[int, Failure | None],
         stand_ins: Mapping[int, int] = MappingProxyType({}),
+        *,
+        suspects: Collection[int] = (),
     ) -> None:
         super().__init__(work, settings)
         self._reached = reached
         self._failures = failures
         self._stand_ins = stand_ins
+        self._suspects = suspects
 
     @property
     def room(self) -> bool:
@@ -336,6 +346,9 @@ class ReplayedDelivery(SliceDelivery):
         for at, record in enumerate(run, 1):
             if self.count >= self._reached:
                 return at - 1
+            if self.count in self._failures and self._failures[self.count] is None:
+                self.hold(record, suspected=self.count in self._suspects)
+                continue
             self._enter(record)
             self.pass_over(record)
         return at
@@ -362,5 +375,5 @@ class HeldDelivery(SliceDelivery):
         del until
         part = run[: self._plan.max_failures - len(self.failures)]
         for record in part:
-            self._hold(record)
+            self.hold(record)
         return len(part)

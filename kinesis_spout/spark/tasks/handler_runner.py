@@ -24,10 +24,10 @@ from typing import Final
 from pyspark import SparkContext, TaskContext
 
 from kinesis_spout.errors import HandlerKilledWorker
+from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls
 from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.spark.tasks import journal
-from kinesis_spout.spark.tasks.coalescing.delivery import delivery_to
-from kinesis_spout.spark.tasks.delivery import DeliverySettings, Handler, SliceDelivery
+from kinesis_spout.spark.tasks.concurrent_delivery import AnyHandler, deliver_with
 from kinesis_spout.spark.tasks.jobs import cancel, has_begun, tagged
 from kinesis_spout.spark.tasks.journal import Journal, Remains
 from kinesis_spout.spark.tasks.salvage import lost, salvage
@@ -69,11 +69,11 @@ class _Folder:
         except OSError as error:
             _log.warning("%s cannot be made (%s): a death costs more deliveries", self.path, error)
 
-    def open(self, task: int, attempt: int, slices: int) -> Journal | None:
+    def open(self, task: int, attempt: int, slices: int, *, has_marks: bool = False) -> Journal | None:
         """Begin the journal of a task; None where none can be written."""
         self.make()
         try:
-            return Journal(self.file(task, attempt), slices)
+            return Journal(self.file(task, attempt), slices, has_marks=has_marks)
         except OSError as error:
             _log.warning(
                 "%s: no journal can be written (%s): a death costs more deliveries", self.path, error
@@ -90,7 +90,7 @@ class _Folder:
 class RunSlices:
     """The function that Spark runs over the packed slices. Picklable."""
 
-    def __init__(self, settings: TaskSettings, handler: PickledHandler[Handler], folder: _Folder) -> None:
+    def __init__(self, settings: TaskSettings, handler: PickledHandler[AnyHandler], folder: _Folder) -> None:
         self._settings = settings
         self._handler = handler
         self._folder = folder
@@ -109,12 +109,9 @@ class RunSlices:
 
     def _run(self, pack: Sequence[WorkSlice], task: int) -> Iterator[WorkResult]:
         handler = self._handler.load()
-
-        def deliver(work: WorkSlice, rules: DeliverySettings) -> SliceDelivery:
-            return delivery_to(handler, work, rules)
-
-        notes = self._folder.open(task, 0, len(pack))
-        yield from run_slices(pack, self._settings, deliver, notes)
+        has_marks = isinstance(handler, ConcurrentCalls)
+        notes = self._folder.open(task, 0, len(pack), has_marks=has_marks)
+        yield from run_slices(pack, self._settings, deliver_with(handler), notes)
         if notes is not None:
             notes.close()
             if not self._folder.is_read_here:
@@ -139,7 +136,7 @@ class HandlerRunner:
     """A ``BatchRunner`` for handlers that run on the executors."""
 
     def __init__(
-        self, context: SparkContext, settings: TaskSettings, handler: PickledHandler[Handler]
+        self, context: SparkContext, settings: TaskSettings, handler: PickledHandler[AnyHandler]
     ) -> None:
         self._context = context
         self._settings = settings
@@ -224,7 +221,7 @@ def salvage_job(
             continue
         hangs = cancelled and remains.hangs_since(since)
         blame = f"{_DIED}: {death}" if task == guilty else str(death) if hangs else None
-        results += salvage(pack, remains, settings, blame)
+        results += salvage(pack, remains, settings, blame, hangs=hangs)
     if cancelled and any(found) and not anybody_hangs:
         # Then it is the reading that takes too long: the driver should read these shards.
         return [

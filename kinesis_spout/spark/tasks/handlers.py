@@ -9,6 +9,7 @@ import pyarrow as pa
 from kinesis_spout.handler import Failure, failure_of
 from kinesis_spout.kinesis.read.arrow import batch_of_records
 from kinesis_spout.record import Record
+from kinesis_spout.spark.concurrency.concurrent_calls import refuse_coroutine
 from kinesis_spout.spark.tasks.delivery import Failed
 from kinesis_spout.spark.tasks.journal import UNDER_WAY, SliceNotes
 
@@ -16,7 +17,7 @@ _LOOK_UP_SECONDS: Final = 0.1
 """How often a record handler looks up from its records: whether anybody still waits for them."""
 
 ArrowFunction = Callable[[pa.RecordBatch, "ArrowCollector"], None]
-RecordFunction = Callable[[Any], None]
+RecordFunction = Callable[[Any], object]
 
 
 class RecordHandler:
@@ -36,7 +37,9 @@ class RecordHandler:
         for index, record in enumerate(records, notes.base):
             words[UNDER_WAY] = index
             try:
-                function(scheme(record))
+                returned = function(scheme(record))
+                if returned is not None:
+                    refuse_coroutine(returned)
             except BaseException as error:  # noqa: BLE001 - whatever it raises fails its record
                 failure = failure_of(error)
                 failed.append((index - notes.base, failure))

@@ -5,6 +5,8 @@ numbers: how far each slice has come, and which record is under way. Writing one
 microsecond, and what a process wrote there stays when it dies. Behind it follow entries, each appended in one
 write: the failures as they happen, and the result of every slice that ended.
 
+Where several records are under way at a time, each record of the run has a mark of its own (``record_run``).
+
 The file tells after a death what the task knew: the slices that had ended, those that had not begun,
 and how far the others were. ``salvage`` makes results of that.
 """
@@ -19,22 +21,26 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from kinesis_spout.handler import Failure
+from kinesis_spout.spark.concurrency import record_run
 from kinesis_spout.spark.tasks.coalescing.window import Window
 from kinesis_spout.spark.tasks.work import WorkResult
 
 UNDER_WAY: Final = 0
 """Where the index of the record under way is, among those dealt with in its slice; -1 while there is none."""
-_TOGETHER, _SLICE, _SINCE, _STOP, _ENDED, _PID, _PARENT, _SLICES = range(1, 9)
-_COUNTS: Final = 9
+_TOGETHER, _SLICE, _SINCE, _STOP, _ENDED, _PID, _PARENT, _SLICES, _MARKED_FROM, _MARKS = range(1, 11)
+_COUNTS: Final = 11
 """From here on: how many records each slice has dealt with."""
 _NONE: Final = -1
 _WORD_BYTES: Final = 8
+MARKS: Final = 16_384
+"""The most records of a run; a whole number of words."""
+
+Entry = tuple[int, int | None, Failure | WorkResult | Window | None]
+"""The number of a slice; a record's index in it, and what its handler said (None: it is held); or the result."""
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_Entry = tuple[int, int | None, Failure | WorkResult | Window]
-"""The slice, the index of a record that failed, and what happened."""
 
 _log = logging.getLogger(__name__)
 
@@ -62,10 +68,23 @@ class SliceNotes:
         self.words[_TOGETHER] = rows
         self.words[UNDER_WAY] = self.base + at
 
+    def begin_run(self, base: int, size: int) -> record_run.Marks:
+        """Note that records are handed over several at a time, at most ``MARKS``. Returns their marks."""
+        marks = bytearray(size) if self._journal is None else self._journal.marks
+        marks[:size] = bytes(size)
+        self.words[_MARKED_FROM] = base
+        self.begin(base)
+        return marks
+
     def failed(self, at: int, failure: Failure) -> None:
         """Keep what a handler said of a record, ``at`` after those before."""
         if self._journal is not None:
             self._journal.append((self._number, self.base + at, failure))
+
+    def held(self, at: int) -> None:
+        """Keep that a record is held, ``at`` after those before."""
+        if self._journal is not None:
+            self._journal.append((self._number, self.base + at, None))
 
     def coalesces(self, window: Window) -> None:
         """Keep what stands for what among the records that come next, of which only some are handed over.
@@ -99,22 +118,30 @@ class SliceNotes:
 
 
 class Journal:
-    """The file of one task, while it runs. Mutable; used by the task's own thread only."""
+    """The file of one task, while it runs. Mutable; used by one thread at a time.
 
-    def __init__(self, path: Path, slices: int) -> None:
+    Args:
+        path: the file.
+        slices: how many the task has.
+        has_marks: whether records are handed over several at a time.
+    """
+
+    def __init__(self, path: Path, slices: int, *, has_marks: bool = False) -> None:
         self._path = path
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
-        size = _WORD_BYTES * (_COUNTS + slices)
+        numbers, marks = _WORD_BYTES * (_COUNTS + slices), MARKS if has_marks else 0
+        size = numbers + marks
         os.posix_fallocate(
             self._file, 0, size
         )  # a disk that is full must say so here: a map could only crash
         os.lseek(self._file, 0, os.SEEK_END)
         self._map = mmap.mmap(self._file, size)
         self.words = memoryview(self._map).cast("q")
-        self.words[UNDER_WAY] = _NONE
+        self.marks = memoryview(self._map)[numbers:]
+        self.words[UNDER_WAY], self.words[_MARKS] = _NONE, marks
         self.words[_PID], self.words[_PARENT], self.words[_SLICES] = os.getpid(), os.getppid(), slices
 
-    def append(self, entry: "_Entry") -> None:
+    def append(self, entry: Entry) -> None:
         """Write an entry, in one piece. Where that fails there is no journal any more: half of one would lie."""
         pickled = pickle.dumps(entry, pickle.HIGHEST_PROTOCOL)
         framed = len(pickled).to_bytes(_WORD_BYTES, "little") + pickled
@@ -136,6 +163,7 @@ class Journal:
         """Note that all slices have ended."""
         self.words[_ENDED] = 1
         self.words.release()
+        self.marks.release()
         self._map.close()
         os.close(self._file)
 
@@ -148,8 +176,8 @@ class Remains:
     """Of the slices that had ended, by their index in the task."""
     counts: tuple[int, ...] = ()
     """How many records each slice had dealt with."""
-    failures: dict[int, dict[int, Failure]] = field(default_factory=dict)
-    """By slice, and by the record's index in it."""
+    failures: dict[int, dict[int, Failure | None]] = field(default_factory=dict)
+    """By slice, and by the record's index in it; None: it was held."""
     windows: dict[int, list[Window]] = field(default_factory=dict)
     """Where records were coalesced, by slice. The indices here are then those of ``Windows.index_of``."""
     slice_number: int = 0
@@ -157,6 +185,9 @@ class Remains:
     """The index of the record in whose handler the task was, in the slice above; None: in none."""
     together: int = 1
     """How many records its handler was given together, from that one on."""
+    marked_from: int = 0
+    marks: bytes = b""
+    """How far the records of the slice above had come from that index on, if several were under way at a time."""
     since: float = 0.0
     """When the record under way began, at the earliest; monotonic, and the same for all processes of a machine."""
     parent: int = 0
@@ -164,9 +195,16 @@ class Remains:
     is_over: bool = True
     """Whether nothing is written any more: the task has ended, or its process is gone."""
 
+    @property
+    def suspects(self) -> list[int]:
+        """The indexes of the records in whose handlers the task was, in the slice above, one by one."""
+        failed = self.failures.get(self.slice_number, {})
+        marked = (self.marked_from + at for at, mark in enumerate(self.marks) if mark == record_run.UNDER_WAY)
+        return [at for at in marked if at not in failed]
+
     def hangs_since(self, time: float) -> bool:
-        """Tell whether one record is under way since before a monotonic time."""
-        return self.under_way is not None and self.since < time
+        """Tell whether a record is under way since before a monotonic time."""
+        return (self.under_way is not None or bool(self.suspects)) and self.since < time
 
 
 def read(path: Path) -> Remains | None:
@@ -191,26 +229,33 @@ def ask_to_stop(path: Path) -> None:
 def _parse(content: bytes) -> Remains:
     words = memoryview(content[: len(content) // _WORD_BYTES * _WORD_BYTES]).cast("q")
     slices = words[_SLICES]
+    counts = tuple(words[_COUNTS : _COUNTS + slices])
+    number, marked_from, marks_from = words[_SLICE], words[_MARKED_FROM], _WORD_BYTES * (_COUNTS + slices)
+    entries_from = marks_from + words[_MARKS]
+    marks = content[marks_from:entries_from].rstrip(b"\0")
     remains = Remains(
-        counts=tuple(words[_COUNTS : _COUNTS + slices]),
-        slice_number=words[_SLICE],
+        counts=counts,
+        slice_number=number,
+        marked_from=marked_from,
+        # Once a run is over its marks say nothing more.
+        marks=marks if number < slices and counts[number] == marked_from else b"",
         under_way=None if words[UNDER_WAY] == _NONE else words[UNDER_WAY],
         together=words[_TOGETHER],
         since=words[_SINCE] / 1000,
         parent=words[_PARENT],
         is_over=bool(words[_ENDED]) or not _lives(words[_PID]),
     )
-    for number, index, entry in _entries(content, _WORD_BYTES * (_COUNTS + slices)):
+    for of_slice, index, entry in _entries(content, entries_from):
         if isinstance(entry, WorkResult):
-            remains.results[number] = entry
+            remains.results[of_slice] = entry
         elif isinstance(entry, Window):
-            remains.windows.setdefault(number, []).append(entry)
+            remains.windows.setdefault(of_slice, []).append(entry)
         elif index is not None:
-            remains.failures.setdefault(number, {})[index] = entry
+            remains.failures.setdefault(of_slice, {})[index] = entry
     return remains
 
 
-def _entries(content: bytes, start: int) -> "Iterator[_Entry]":
+def _entries(content: bytes, start: int) -> "Iterator[Entry]":
     """Give the entries. The last one may be torn, where its writer was killed."""
     while start + _WORD_BYTES <= len(content):
         length = int.from_bytes(content[start : start + _WORD_BYTES], "little")

@@ -4,13 +4,17 @@ A slice that had ended keeps its result. Of one that was under way the delivery 
 without calling the handler; a READ slice is fetched again for that. One that had not begun has an empty outcome.
 So nothing is delivered twice but the record that was under way, and that one is blamed, unless the task died of
 something else.
+
+Where several were under way, one of them is to blame and nobody knows which: they are held, and come again one at
+a time. So each of them has one more delivery, and the next death blames one.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from kinesis_spout.handler import Failure
+from kinesis_spout.spark.concurrency.record_run import NOT_BEGUN
 from kinesis_spout.spark.tasks.coalescing.window import Windows
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, ReplayedDelivery, SliceDelivery
 from kinesis_spout.spark.tasks.journal import Remains
@@ -24,13 +28,21 @@ class _Reached:
     """How far a slice had come."""
 
     count: int
-    failures: Mapping[int, Failure]
-    stand_ins: Mapping[int, int]
+    failures: Mapping[int, Failure | None]
+    stand_ins: Mapping[int, int] = field(default_factory=dict)
     suspects: int = 0
+    """How many of the records that follow were under way together."""
+    suspected: Collection[int] = ()
+    """Which of those that were reached were under way, one by one."""
 
 
 def salvage(
-    pack: Sequence[WorkSlice], remains: Remains, settings: TaskSettings, blame: str | None
+    pack: Sequence[WorkSlice],
+    remains: Remains,
+    settings: TaskSettings,
+    blame: str | None,
+    *,
+    hangs: bool = False,
 ) -> list[WorkResult]:
     """Give a result for each slice of a task that died.
 
@@ -40,8 +52,9 @@ def salvage(
         settings: the task's.
         blame: what is said of the record that was under way, if the task died by its own fault; None if something
             else ended it.
+        hangs: whether it was ended because its records took too long: then all that were under way are to blame.
     """
-    unclear = blame is not None and remains.under_way is None
+    unclear = blame is not None and remains.under_way is None and not remains.suspects
     results = []
     for number, work in enumerate(pack):
         known = remains.results.get(number)
@@ -50,7 +63,7 @@ def salvage(
         elif unclear:
             results.append(lost(work))
         else:
-            results.append(_replay(work, _reached(work, number, remains, blame), settings))
+            results.append(_replay(work, _reached(work, number, remains, blame, hangs=hangs), settings))
     return results
 
 
@@ -59,9 +72,11 @@ def lost(work: WorkSlice) -> WorkResult:
     return WorkResult(plan=work.plan, outcome=SliceOutcome(), cursor=work.cursor, lost=True)
 
 
-def _reached(work: WorkSlice, number: int, remains: Remains, blame: str | None) -> _Reached:
+def _reached(work: WorkSlice, number: int, remains: Remains, blame: str | None, *, hangs: bool) -> _Reached:
+    if remains.marks and number == remains.slice_number:
+        return _reached_by_marks(remains, dict(remains.failures.get(number, {})), blame, hangs=hangs)
     windows = Windows(remains.windows.get(number, ()))
-    failures = windows.failures
+    failures: dict[int, Failure | None] = dict(windows.failures)
     failures.update((windows.index_of(at), failed) for at, failed in remains.failures.get(number, {}).items())
     stand_ins = windows.stand_ins
     at = remains.under_way
@@ -78,6 +93,20 @@ def _reached(work: WorkSlice, number: int, remains: Remains, blame: str | None) 
     return _Reached(count=at, failures=failures, stand_ins=stand_ins, suspects=suspects)
 
 
+def _reached_by_marks(
+    remains: Remains, failures: dict[int, Failure | None], blame: str | None, *, hangs: bool
+) -> _Reached:
+    count, suspects = remains.marked_from + len(remains.marks), remains.suspects
+    for at, mark in enumerate(remains.marks, remains.marked_from):
+        if mark == NOT_BEGUN:  # it waited for its key; or it is passed over again
+            failures.setdefault(at, None)
+    if blame is not None and (hangs or len(suspects) == 1):
+        failures |= dict.fromkeys(suspects, Failure(error_text=blame, killed_worker=True))
+        return _Reached(count=count, failures=failures)
+    failures |= dict.fromkeys(suspects)
+    return _Reached(count=count, failures=failures, suspected=() if blame is None else frozenset(suspects))
+
+
 def _replay(work: WorkSlice, reached: _Reached, settings: TaskSettings) -> WorkResult:
     if work.plan.kind is SliceKind.READ and not reached.count:
         return WorkResult(
@@ -85,7 +114,9 @@ def _replay(work: WorkSlice, reached: _Reached, settings: TaskSettings) -> WorkR
         )
 
     def deliver(work: WorkSlice, rules: DeliverySettings) -> SliceDelivery:
-        return ReplayedDelivery(work, rules, reached.count, reached.failures, reached.stand_ins)
+        return ReplayedDelivery(
+            work, rules, reached.count, reached.failures, reached.stand_ins, suspects=reached.suspected
+        )
 
     (result,) = run_slices([work], replace(settings, max_seconds=inf), deliver)
     return replace(result, suspects=reached.suspects)

@@ -158,6 +158,7 @@ def _deliver_carried(work: WorkSlice, delivery: SliceDelivery, until: float) -> 
         delivered=delivery.delivered,
         coalesced=delivery.coalesced,
         expired=delivery.expired,
+        timed_out=delivery.timed_out,
         handling_seconds=delivery.handling_seconds,
     )
 
@@ -280,6 +281,7 @@ class _Read:
             delivered=delivery.delivered,
             coalesced=delivery.coalesced,
             expired=delivery.expired,
+            timed_out=delivery.timed_out,
             handling_seconds=delivery.handling_seconds,
             bytes_read=self._bytes,
             millis_behind_latest=self._millis_behind,

@@ -70,6 +70,8 @@ class WorkResult:
     """How many failures were not: retention had trimmed the record before it could be delivered again."""
     expired: int = 0
     """How many records were too old to be handed to it: skipped, or among the failures."""
+    timed_out: int = 0
+    """Of how many records the handler had not returned in time."""
     handling_seconds: float | None = None
     """How long the handler took for those that were delivered; None if nobody measured it."""
     bytes_read: int = 0

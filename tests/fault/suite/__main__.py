@@ -77,6 +77,11 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def _setting(text: str) -> tuple[str, str | int]:
+    name, value = text.split("=", 1)
+    return name, int(value) if value.isdigit() else value
+
+
 def main() -> int:
     given = arguments()
     plan = Plan(
@@ -90,8 +95,7 @@ def main() -> int:
         session_seconds=given.session_seconds,
         records_per_second=given.records_per_second,
         may_mount=True,
-        settings=dict(each.split("=", 1) for each in given.set)
-        | ({"consumer_mode": "efo"} if given.fan_out else {}),
+        settings=dict(map(_setting, given.set)) | ({"consumer_mode": "efo"} if given.fan_out else {}),
     )
     bypass_proxies()
     folder = given.folder or Path(tempfile.mkdtemp(prefix="kinesis-spout-faults-"))

@@ -363,6 +363,29 @@ class TestDeaths:
         assert [(plan.alone, plan.retries[0].sequence) for plan in plans] == [(False, n(1)), (True, n(2))]
         assert not fresh(slices).alone
 
+    def test_records_that_were_under_way_together_at_a_death_come_again_one_at_a_time(self) -> None:
+        slices = owned()
+        suspects = (failed(at, at + 1, attempt=0, held=True, suspected=True) for at in range(3))
+        settle(slices, fresh(slices), read(1, 5, *suspects, failed(3, 4)))
+        plan = due(slices, 0.0)
+        assert [retry.sequence for retry in plan.retries] == [n(1), n(2), n(3)]
+        assert (plan.alone, plan.portion) == (True, 1)
+        assert not fresh(slices).alone
+
+        guilty = failed(1, 2, killed_worker=True)
+        waits = failed(2, 3, attempt=0, held=True)
+        settle(slices, plan, SliceOutcome(count=3, failures=(guilty, waits)))
+        plan = due(slices, 0.0)
+        assert ([retry.sequence for retry in plan.retries], plan.portion) == ([n(3)], 1)
+        settle(slices, plan, SliceOutcome(count=1))
+        plans = [due(slices, 20.0)]
+        settle(slices, plans[0], SliceOutcome(count=1), now=20.0)
+        plans.append(due(slices, 20.0))
+        assert {plan.retries[0].sequence: (plan.alone, plan.portion) for plan in plans} == {
+            n(2): (True, None),
+            n(4): (False, None),
+        }
+
     def test_all_that_a_dead_slice_may_have_read_is_suspected_until_the_tip(self) -> None:
         slices = owned()
         die(slices, fresh(slices))

@@ -138,6 +138,15 @@ def test_an_order_that_the_door_cannot_keep_is_refused_before_spark_starts(
     assert f"--order: expected unordered with {door}, got 'key'" in err
 
 
+@pytest.mark.parametrize("door", ["--arrow", "--dataframe"])
+def test_a_concurrency_that_the_door_does_not_have_is_refused_before_spark_starts(
+    monkeypatch: pytest.MonkeyPatch, door: str
+) -> None:
+    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", refuses_to_start)
+    _, err = FakeWorld().call("run", "json:loads", door, "--concurrency", "8", *SETTINGS, exit_code=2)
+    assert f"--concurrency: expected 1 with {door}, got 8" in err
+
+
 def test_a_guarantee_that_spark_cannot_give_is_refused_before_it_starts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from kinesis_spout.errors import Throttled
 from kinesis_spout.kinesis.aggregated_record import UserRecord, take_apart
 from kinesis_spout.kinesis.patience import Patience
+from kinesis_spout.kinesis.write.aggregates import AggregatedRecords
 from kinesis_spout.kinesis.write.hash_key_ranges import hash_key
 from kinesis_spout.kinesis.write.put_records import CallLimits, Entry, PutOrder
 from kinesis_spout.kinesis.write.record_putter import RecordPutter
@@ -226,6 +227,7 @@ def test_records_that_go_by_themselves_after_a_contradiction_wait_for_a_shard_th
     kinesis.reshard("s", 4)
     kinesis.lists_old_shards_only = True
     drain(to)
+    assert isinstance(to._records, AggregatedRecords)
     assert to._records._is_contradicted
     calls = len(kinesis.calls)
     until = clock.monotonic() + 20

@@ -27,6 +27,7 @@ from kinesis_spout.errors import (
 from kinesis_spout.kinesis.aggregated_record import take_apart
 from kinesis_spout.kinesis.write.put_records import COMMON_RECORD_BYTES, MAX_RECORD_BYTES, Entry
 from kinesis_spout.queues.producer import Ticket
+from kinesis_spout.queues.spool import SqliteSpool
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.testing import InMemoryDeadLetterSink, ManualClock, SteppedProducer
 from tests.in_memory_kinesis_client import client_error
@@ -269,6 +270,18 @@ def test_a_record_that_the_spool_cannot_take_is_refused() -> None:
     assert (producer.counts().refused, producer.counts().waiting, producer.counts().put) == (2, 0, 2)
 
 
+def test_what_a_killed_producer_left_in_its_spool_is_put_by_the_next(tmp_path: Path) -> None:
+    kinesis = WritableKinesis(s=1)
+    first = SqliteSpool(tmp_path, stream="s")
+    producer = stepped(kinesis, spool=first)
+    put(producer, 5)
+    first.close()  # as its process ends
+    with KinesisProducer("s", client=kinesis.client, spool=SqliteSpool(tmp_path, stream="s")) as second:
+        assert second.put(b"new", "key").result(30)
+    assert kinesis.taken("s") == [b"0", b"1", b"2", b"3", b"4", b"new"]
+    assert (second.counts().recovered, second.counts().sent) == (5, 6)
+
+
 # When the buffer is full
 
 
@@ -368,7 +381,11 @@ def test_many_threads_put_and_everything_is_on_the_stream() -> None:
 def test_in_asyncio_puts_wait_for_room_without_blocking_the_loop() -> None:
     kinesis = WritableKinesis(s=2)
     free = threading.Event()
-    kinesis.before_call = lambda *_: None if free.wait(30) else None
+
+    def wait(*_: Any) -> None:
+        assert free.wait(30)
+
+    kinesis.before_call = wait
 
     async def run() -> None:
         async with KinesisProducer(

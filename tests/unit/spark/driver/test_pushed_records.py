@@ -208,6 +208,26 @@ def test_what_is_read_behind_records_that_were_dropped_is_read_again(pushing: Pu
     assert pushing.diary.payloads == ["a", "b", "c"]
 
 
+def test_the_tip_ends_no_bounded_run_while_records_of_the_shard_wait(
+    pushing: Pushing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = pushing.start(spacing_seconds=NO_REST, max_concurrent_batches=1)
+    hold_first(pushing, running)
+    pushing.push(SECOND, "b")
+    shard, getter = shard_of(running, SECOND), pushing.getters[SECOND]
+    wait_until(lambda: shard.records, "a record waits")
+    ended: list[str] = []
+    monkeypatch.setattr(running.consumer.manager, "ends_at_tip", lambda shard_id, _: ended.append(shard_id))
+    at_tip = Page(records=(), size_bytes=0, millis_behind_latest=0, at_end=False)
+    monkeypatch.setattr(getter, "read", lambda _: at_tip)
+    before = shard.tip_seen_at
+
+    getter.notify()
+    wait_until(lambda: shard.tip_seen_at > before, "an event said that nothing follows on it")
+
+    assert ended == []
+
+
 def test_lost_shards_give_their_bytes_back(pushing: Pushing) -> None:
     running = pushing.start(spacing_seconds=NO_REST, max_concurrent_batches=1)
     hold_first(pushing, running)

@@ -11,6 +11,7 @@ import pickle
 import threading
 from collections.abc import Callable, Collection, Sequence
 from contextlib import closing, suppress
+from copy import copy
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
@@ -29,13 +30,14 @@ from kinesis_spout.ports import ShardGetter
 from kinesis_spout.record import Record
 from kinesis_spout.scheme import resolve
 from kinesis_spout.settings import SpoutConfig
+from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls
 from kinesis_spout.spark.driver.engine import MicroBatchEngine
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
 from kinesis_spout.spark.driver.query import SpoutQuery
 from kinesis_spout.spark.tasks import journal
-from kinesis_spout.spark.tasks.coalescing.delivery import delivery_to
 from kinesis_spout.spark.tasks.coalescing.key import CoalescingKey, order_with
-from kinesis_spout.spark.tasks.delivery import DeliverySettings, Failed, SliceDelivery
+from kinesis_spout.spark.tasks.concurrent_delivery import deliver_with, record_handler
+from kinesis_spout.spark.tasks.delivery import Failed
 from kinesis_spout.spark.tasks.journal import UNDER_WAY, Journal, SliceNotes
 from kinesis_spout.spark.tasks.salvage import salvage
 from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
@@ -58,7 +60,7 @@ if TYPE_CHECKING:
 FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
 NEVER = 1e6
 
-Handle = Callable[[Record], None]
+Handle = Callable[[Record], Any]
 Death = type[HandlerKilledWorker]
 """How a job ends of which nobody knows how far it came."""
 
@@ -124,10 +126,22 @@ class MortalHandler:
         return len(records), failed
 
 
+def _handler(handle: Handle, config: SpoutConfig) -> Handle | ConcurrentCalls:
+    made = record_handler(
+        handle,
+        resolve("raw"),
+        concurrency=config.concurrency,
+        timeout_seconds=config.record_timeout_seconds,
+    )
+    return made if isinstance(made, ConcurrentCalls) else handle
+
+
 class InProcessRunner:
     """A ``BatchRunner`` without Spark. Mutable."""
 
-    def __init__(self, settings: TaskSettings, handle: Handle, *, blind: Death | None = None) -> None:
+    def __init__(
+        self, settings: TaskSettings, handle: Handle | ConcurrentCalls, *, blind: Death | None = None
+    ) -> None:
         self._settings = settings
         self._handle = handle
         self._blind = blind
@@ -168,13 +182,14 @@ class InProcessRunner:
         return not self.refuses_outcomes
 
     def _run_task(self, pack: Sequence[WorkSlice]) -> list[WorkResult]:
-        def deliver(work: WorkSlice, rules: DeliverySettings) -> SliceDelivery:
-            return delivery_to(MortalHandler(self._handle), work, rules)
-
+        handle = self._handle
+        has_marks = isinstance(handle, ConcurrentCalls)
+        # A worker has a copy of its own.
+        deliver = deliver_with(copy(handle) if isinstance(handle, ConcurrentCalls) else MortalHandler(handle))
         with TemporaryDirectory() as folder:
             file = Path(folder, "notes")
             try:
-                with closing(Journal(file, len(pack))) as notes:
+                with closing(Journal(file, len(pack), has_marks=has_marks)) as notes:
                     return list(run_slices(pack, self._settings, deliver, notes))
             except KillsWorker:
                 remains = journal.read(file)
@@ -299,7 +314,7 @@ class EngineWorld:
                 coalescing=coalescing,
                 **(task or {}),
             ),
-            handle,
+            _handler(handle, config),
             blind=blind,
         )
         runner.queueing = queueing

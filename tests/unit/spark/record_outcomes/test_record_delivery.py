@@ -1,3 +1,4 @@
+import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -6,6 +7,7 @@ import pytest
 
 from kinesis_spout import Reject, RetryLater
 from kinesis_spout.record import Record
+from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls
 from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.spark.record_outcomes.record_delivery import (
     OUTCOMES_SCHEMA,
@@ -35,7 +37,7 @@ def batch(*payloads: str, attempt: int | None = None, zone: str = "UTC") -> pa.R
 
 
 def delivered(
-    handler: RecordFunction,
+    handler: RecordFunction | ConcurrentCalls,
     *batches: pa.RecordBatch,
     max_failed_bytes: int | None = None,
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -48,16 +50,16 @@ def delivered(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InPlace(PickledHandler[RecordFunction]):
+class InPlace(PickledHandler[RecordFunction | ConcurrentCalls]):
     """A handler that stays in this process, with the test's own lists in it."""
 
-    function: RecordFunction
+    function: RecordFunction | ConcurrentCalls
 
-    def load(self) -> RecordFunction:
+    def load(self) -> RecordFunction | ConcurrentCalls:
         return self.function
 
 
-def in_place(function: RecordFunction) -> PickledHandler[RecordFunction]:
+def in_place(function: RecordFunction | ConcurrentCalls) -> PickledHandler[RecordFunction | ConcurrentCalls]:
     return InPlace(pickled=b"", digest="", function=function)
 
 
@@ -207,3 +209,32 @@ def test_rows_of_one_aggregate_that_nothing_tells_apart_are_not_delivered(
     assert end["ambiguous"] == "shard:7"
     assert len(seen) < 3
     assert not failures
+
+
+def test_several_rows_are_handled_at_a_time_and_what_failed_comes_back_in_order() -> None:
+    both = threading.Barrier(2, timeout=20)
+
+    def handle(record: Record) -> None:
+        both.wait()
+        if record.data in {b"b", b"c"}:
+            raise ValueError("no")
+
+    calls = ConcurrentCalls(handle, lambda record: record, concurrency=2)
+    failures, end = delivered(calls, batch("a", "b"), batch("c", "d"))
+
+    assert [(row["data"], row["error"]) for row in failures] == [
+        (b"b", "ValueError: no"),
+        (b"c", "ValueError: no"),
+    ]
+    assert end["delivered"] == 4
+
+
+def test_of_several_at_a_time_no_more_begin_when_too_much_has_failed() -> None:
+    async def handle(_: Record) -> None:
+        raise ValueError("no")
+
+    calls = ConcurrentCalls(handle, lambda record: record, concurrency=2)
+    failures, end = delivered(calls, batch(*"abcdefgh"), batch("i"), max_failed_bytes=1_000)
+
+    assert (failures, end["overflowed"], end["error"]) == ([], True, "ValueError: no")
+    assert end["delivered"] <= 4

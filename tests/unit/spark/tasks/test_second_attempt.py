@@ -12,7 +12,7 @@ from pyspark import TaskContext
 
 from kinesis_spout.record import Record
 from kinesis_spout.spark.pickled_handler import PickledHandler
-from kinesis_spout.spark.tasks.delivery import Handler
+from kinesis_spout.spark.tasks.concurrent_delivery import AnyHandler
 from kinesis_spout.spark.tasks.handler_runner import RunSlices, _Folder
 from kinesis_spout.spark.tasks.handlers import RecordHandler
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
@@ -53,7 +53,7 @@ class Machine:
                 file.write(record.data)
             act(record)
 
-        handler = PickledHandler[Handler].of(RecordHandler(handle, lambda record: record))
+        handler = PickledHandler[AnyHandler].of(RecordHandler(handle, lambda record: record))
         self._monkeypatch.setattr(TaskContext, "get", lambda: Attempt(number))
         returned.unlink(missing_ok=True)
         child = os.fork()

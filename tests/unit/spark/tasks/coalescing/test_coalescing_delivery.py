@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from contextlib import closing
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,14 @@ def test_later_records_of_a_key_wait_for_a_record_that_failed_before() -> None:
     delivery, _ = deliver("abab", Recording(), blocked_keys=frozenset("b"))
     assert unfinished(delivery) == [(2, True, None), (4, True, None)]
     assert (delivery.delivered, delivery.coalesced) == (1, 1)
+
+
+def test_what_the_handler_takes_is_measured() -> None:
+    key = CoalescingKey.of("partition_key", "unordered")
+    rules = DeliverySettings(order=Order.KEY, clock=map(float, count()).__next__, coalescing=key)
+    delivery = delivery_to(Recording(), WorkSlice(plan=plan()), rules)
+    delivery.deliver(records("aba"), NEVER)
+    assert delivery.handling_seconds == 1.0
 
 
 def test_a_record_whose_key_is_none_is_always_handled() -> None:

@@ -1,0 +1,265 @@
+"""Which record is handed over next while others are under way: the rules of concurrency, without a thread.
+
+A run is a number of consecutive records. They begin in their order, and at most so many are under way at a time. A
+run ends when all that began have ended; what did not begin by then was not reached, but for two kinds, which are
+*held*:
+
+* With an order of keys a record waits until the one before it of its key has ended, while records of other keys
+  pass it. If that one fails, all that wait for the key are held.
+* When the time is over, records that wait for their key have a moment more. Those that still wait then are held.
+
+So what was reached is a prefix of the run, and of each record in it one knows: it ended, or it is held.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from math import inf
+from typing import Final, Protocol
+
+from kinesis_spout.handler import Failure
+
+NOT_BEGUN: Final = 0
+UNDER_WAY: Final = 1
+ENDED: Final = 2
+
+Marks = memoryview | bytearray
+"""A byte for each record of a run: ``NOT_BEGUN`` (at first), ``UNDER_WAY`` or ``ENDED``."""
+
+MOST_WAITING_FOR_A_KEY: Final = 16
+"""When so many records wait for one key, later records are not looked at: of any key."""
+
+
+class Verdict(Enum):
+    """What becomes of a record when it is its turn."""
+
+    DELIVER = auto()
+    PASS = auto()
+    """It is not handed over, and finished."""
+    UNFINISHED = auto()
+    """It is not handed over, and not finished."""
+
+
+class RunNotes(Protocol):
+    """Told what happens as it happens, so that the death of the process leaves a trace of it."""
+
+    @property
+    def marks(self) -> Marks:
+        """By the record's index in the run."""
+        ...
+
+    def failed(self, at: int, failure: Failure) -> None:
+        """Keep a failure. Told before its record is marked as ended."""
+        ...
+
+    def held(self, at: int) -> None:
+        """Keep that a record is held, although none of its key has failed."""
+        ...
+
+
+class NoNotes:
+    """For runs whose death nobody looks into. Mutable."""
+
+    def __init__(self, size: int) -> None:
+        self.marks = bytearray(size)
+
+    def failed(self, at: int, failure: Failure) -> None:
+        """See ``RunNotes``."""
+
+    def held(self, at: int) -> None:
+        """See ``RunNotes``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRules:
+    """The bounds of a run. Times are monotonic."""
+
+    concurrency: int
+    """At most so many records are under way at a time."""
+    until: float = inf
+    """From then on none begins, but those that wait for their key; the first of a run always begins."""
+    waits_until: float = inf
+    """From then on those do not begin either: they are held."""
+    max_unfinished: int | None = None
+    """So many records may fail, or be held. None begins that could be one too many, for all may fail."""
+    max_deliveries: int | None = None
+    stops_at_failure: bool = False
+    """After a failure none begins."""
+
+
+class RecordRun:
+    """What is under way of a run, what ended, and what begins next. Mutable; its callers share one lock.
+
+    Args:
+        size: the number of records.
+        rules: the bounds.
+        notes: are told what happens.
+        key_of: names the key of a record, by its index; None: it waits for nobody. Without it there are no keys.
+        verdict: is asked once about each record, in order; without it all are delivered.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        rules: RunRules,
+        notes: RunNotes,
+        *,
+        key_of: Callable[[int], str | None] | None = None,
+        verdict: Callable[[int], Verdict] | None = None,
+    ) -> None:
+        self._size = size
+        self._rules = rules
+        self._notes = notes
+        self._marks = notes.marks
+        self._key_of = key_of
+        self._verdict = verdict
+        self._lines: dict[str, deque[int]] = {}
+        """What waits for each key of which a record is under way."""
+        self._ready: deque[int] = deque()
+        """What may begin, for the one before it of its key has ended well."""
+        self._failed_keys: set[str] = set()
+        self._waiting = self._given_up = 0
+        self.reached = 0
+        """How many records, from the first, have begun, wait, or were dealt with otherwise."""
+        self.begun = 0
+        self.ended_count = 0
+        self.under_way: dict[int, float] = {}
+        """When each record that is under way began; the oldest comes first."""
+        self.failures: dict[int, Failure] = {}
+        self.held: list[int] = []
+        self.is_closed = False
+        """Whether no record begins any more, but those that wait for their key."""
+
+    @property
+    def may_give_more(self) -> bool:
+        """Whether a record may begin later, though ``take`` gives none now."""
+        return not self.is_closed and self.reached < self._size
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is under way, and nothing will be."""
+        return not (self.under_way or self._ready or self.may_give_more)
+
+    def take(self, now: float) -> int | None:
+        """Begin the record that comes next; None if none may begin now."""
+        if len(self.under_way) >= self._rules.concurrency:
+            return None
+        self.look_at_time(now)
+        if self._ready:
+            return self._begin(self._ready.popleft(), now)
+        while self.may_give_more:
+            if self._is_full:
+                if not self.under_way:
+                    self.is_closed = True  # nothing will make room
+                return None
+            at = self.reached
+            key = None if self._key_of is None else self._key_of(at)
+            line = None if key is None else self._lines.get(key)
+            if line is not None and len(line) >= MOST_WAITING_FOR_A_KEY:
+                return None
+            self.reached += 1
+            if self._is_dealt_with(at, key):
+                continue
+            if line is not None:
+                line.append(at)
+                self._waiting += 1
+                continue
+            if key is not None:
+                self._lines[key] = deque()
+            return self._begin(at, now)
+        return None
+
+    def ended(self, at: int, failure: Failure | None) -> bool:
+        """Take in how a record ended. False if it is not under way (any more): then nothing changes."""
+        if self.under_way.pop(at, None) is None:
+            return False
+        self.ended_count += 1
+        if failure is not None:
+            self.failures[at] = failure
+            self._notes.failed(at, failure)
+            if self._rules.stops_at_failure:
+                self.is_closed = True
+        self._marks[at] = ENDED
+        if self._key_of is not None:
+            self._free(self._key_of(at), failure)
+        return True
+
+    def overdue(self, began_before: float) -> list[int]:
+        """Name the records under way that began before a time."""
+        found = []
+        for at, began in self.under_way.items():
+            if began >= began_before:
+                break
+            found.append(at)
+        return found
+
+    def look_at_time(self, now: float) -> None:
+        """Let nothing begin that the time does not allow. To be called now and then, also while nothing ends."""
+        if now < self._rules.until or not self.begun:
+            return
+        self.is_closed = True
+        if now >= self._rules.waits_until:
+            self._hold_what_waits()
+
+    def stop(self) -> None:
+        """Let nothing begin any more."""
+        self.is_closed = True
+        self._hold_what_waits()
+
+    @property
+    def _is_full(self) -> bool:
+        rules = self._rules
+        if rules.max_deliveries is not None and self.begun >= rules.max_deliveries:
+            self.is_closed = True
+            return True
+        if rules.max_unfinished is None:
+            return False
+        maybe = len(self.under_way) + self._waiting + len(self.failures) + len(self.held) + self._given_up
+        return maybe >= rules.max_unfinished
+
+    def _is_dealt_with(self, at: int, key: str | None) -> bool:
+        verdict = Verdict.DELIVER if self._verdict is None else self._verdict(at)
+        if verdict is not Verdict.DELIVER:
+            self._given_up += verdict is Verdict.UNFINISHED
+            return True
+        if key is not None and key in self._failed_keys:
+            self.held.append(at)
+            return True
+        return False
+
+    def _begin(self, at: int, now: float) -> int:
+        self._marks[at] = UNDER_WAY
+        self.under_way[at] = now
+        self.begun += 1
+        return at
+
+    def _free(self, key: str | None, failure: Failure | None) -> None:
+        """Let the next record of a key begin, or hold all that wait for it."""
+        if key is None:
+            return
+        line = self._lines[key]
+        if failure is not None:
+            self._failed_keys.add(key)
+            self.held.extend(line)
+            self._waiting -= len(line)
+            del self._lines[key]
+        elif line:
+            self._ready.append(line.popleft())
+            self._waiting -= 1
+        else:
+            del self._lines[key]
+
+    def _hold_what_waits(self) -> None:
+        for at in self._ready:
+            self._hold(at)
+        self._ready.clear()
+        for line in self._lines.values():
+            for at in line:
+                self._hold(at)
+            line.clear()
+        self._waiting = 0
+
+    def _hold(self, at: int) -> None:
+        self.held.append(at)
+        self._notes.held(at)

@@ -1,0 +1,178 @@
+"""The delivery of a slice to a handler that is given several records at a time.
+
+The books are those of ``delivery``. They are written when nothing is under way any more, in the order of the
+records, so nobody downstream can tell that the records ended in another order.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from math import inf
+from typing import Any, Final
+
+from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.handler import Failure
+from kinesis_spout.record import Record
+from kinesis_spout.spark.concurrency.concurrent_calls import (
+    ConcurrentCalls,
+    is_coroutine_function,
+    needs_concurrency,
+)
+from kinesis_spout.spark.concurrency.record_run import Marks, RecordRun, RunRules, Verdict
+from kinesis_spout.spark.tasks.coalescing.delivery import delivery_to
+from kinesis_spout.spark.tasks.delivery import DeliverySettings, Handler, SliceDelivery
+from kinesis_spout.spark.tasks.handlers import RecordHandler
+from kinesis_spout.spark.tasks.journal import MARKS, SliceNotes
+from kinesis_spout.spark.tasks.task import Deliver
+from kinesis_spout.spark.tasks.work import WorkSlice
+from shard_state import Order
+
+_WAIT_SECONDS: Final = 1.0
+"""When the time is over, records that wait for their key have so much more, or a quarter of the time there was."""
+
+_log = logging.getLogger(__name__)
+
+AnyHandler = Handler | ConcurrentCalls
+
+
+def record_handler(
+    function: Callable[[Any], object],
+    scheme: Callable[[Record], Any],
+    *,
+    concurrency: int,
+    timeout_seconds: float | None,
+    coalesces: bool = False,
+) -> AnyHandler:
+    """Give what calls ``function(scheme(record))``: as simply as can be where nothing more is asked for.
+
+    Raises:
+        InvalidConfig: more is asked for, and records are coalesced.
+    """
+    if needs_concurrency(function, concurrency, timeout_seconds):
+        if coalesces:
+            raise InvalidConfig(
+                "coalesce: expected a plain function, `concurrency=1` and no `record_timeout_seconds`, got "
+                f"{'an async def' if is_coroutine_function(function) else 'a function'}, {concurrency} and "
+                f"{timeout_seconds}: records that stand for others are handled one at a time"
+            )
+        if concurrency == 1 and is_coroutine_function(function):
+            _log.info(
+                "the handler is an async def and is given one record at a time: set concurrency for more"
+            )
+        return ConcurrentCalls(function, scheme, concurrency=concurrency, timeout_seconds=timeout_seconds)
+    return RecordHandler(function, scheme)
+
+
+def deliver_with(handler: AnyHandler) -> Deliver:
+    """Give what makes the delivery of a slice to a handler."""
+    if isinstance(handler, ConcurrentCalls):
+        return lambda work, rules: ConcurrentDelivery(work, handler, rules)
+    return lambda work, rules: delivery_to(handler, work, rules)
+
+
+class ConcurrentDelivery(SliceDelivery):
+    """Delivers to the user's handler, several records at a time. Mutable."""
+
+    def __init__(self, work: WorkSlice, calls: ConcurrentCalls, settings: DeliverySettings) -> None:
+        super().__init__(work, settings)
+        self._calls = calls
+        self._notes = settings.notes
+        self.handling_seconds: float = 0.0
+
+    def _runs(self, records: Sequence[Record]) -> Iterator[Sequence[Record]]:
+        """Leave all in one run: what is not delivered must not hold up the records behind it."""
+        yield records
+
+    def deliver_run(self, run: Sequence[Record], until: float) -> int:
+        """See ``SliceDelivery``."""
+        reached = 0
+        while reached < len(run) and self.room and not self._notes.must_stop:
+            part = run[reached : reached + MARKS]
+            dealt_with = self._hand_over(part, until)
+            reached += dealt_with
+            if dealt_with < len(part) or self._settings.clock() >= until:
+                break
+        return reached
+
+    def _hand_over(self, part: Sequence[Record], until: float) -> int:
+        plan, order, notes = self._plan, self._settings.order, self._notes
+        instead: dict[int, Callable[[Record], None]] = {}
+        run = RecordRun(
+            len(part),
+            RunRules(
+                concurrency=min(self._calls.concurrency, plan.portion or self._calls.concurrency),
+                until=until,
+                waits_until=self._waits_until(until),
+                max_unfinished=plan.max_failures - len(self.failures),
+                max_deliveries=1 if plan.probe else None,
+                stops_at_failure=order is Order.SHARD,
+            ),
+            _Notes(notes, notes.begin_run(self.count, len(part))),
+            key_of=(lambda at: part[at].partition_key) if order is Order.KEY else None,
+            verdict=self._verdict(part, instead),
+        )
+        began = self._settings.clock()
+        self._calls(run, part, notes.tick)
+        self.handling_seconds += self._settings.clock() - began
+        self._enter(part, run, instead)
+        notes.reached(self.count)
+        return run.reached
+
+    def _waits_until(self, until: float) -> float:
+        return (
+            inf if until == inf else until + min(_WAIT_SECONDS, max(0.0, until - self._settings.clock()) / 4)
+        )
+
+    def _verdict(
+        self, part: Sequence[Record], instead: dict[int, Callable[[Record], None]]
+    ) -> Callable[[int], Verdict] | None:
+        """Give what decides upon a record when it is its turn, and keeps in ``instead`` how it is entered."""
+        age = self._age if self._age is not None and self._age.expires(self.oldest(part)) else None
+        if not (self._holes or self._attempts or self._blocked or age or self._plan.probe):
+            return None
+
+        def decide(at: int) -> Verdict:
+            record = part[at]
+            record.attempt = self._attempts.get(record.sequence, 0) + 1
+            how = self._instead_of_delivery(record, age, may_wait=True)
+            if how is None:
+                return Verdict.DELIVER
+            instead[at] = how
+            is_finished = how == self.pass_over or (
+                how == self.pass_expired and age is not None and age.skips
+            )
+            return Verdict.PASS if is_finished else Verdict.UNFINISHED
+
+        return decide
+
+    def _enter(
+        self, part: Sequence[Record], run: RecordRun, instead: dict[int, Callable[[Record], None]]
+    ) -> None:
+        """Enter what became of the records, in their order."""
+        base, before = self.count, self.last
+        for at in sorted([*run.failures, *run.held, *instead]):
+            record, failure = part[at], run.failures.get(at)
+            self.count, self.last = base + at, part[at - 1].sequence if at else before
+            if failure is None:
+                instead.get(at, self.hold)(record)
+            else:
+                self.note_failed(record, failure.error_text, self.count, None, failure)
+                self.pass_over(record)
+        self.delivered += run.begun
+        self.count = base + run.reached
+        self.last = part[run.reached - 1].sequence if run.reached else before
+
+
+class _Notes:
+    """Makes the notes of a slice those of a run."""
+
+    def __init__(self, notes: SliceNotes, marks: Marks) -> None:
+        self._notes = notes
+        self.marks = marks
+
+    def failed(self, at: int, failure: Failure) -> None:
+        """See ``RunNotes``."""
+        self._notes.failed(at, failure)
+
+    def held(self, at: int) -> None:
+        """See ``RunNotes``."""
+        self._notes.held(at)

@@ -1,0 +1,21 @@
+"""A few kills of a process with a spool; ``python -m tests.fault.spool_kills`` does as many as you like."""
+
+import subprocess
+import sys
+
+
+def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "tests.fault.spool_kills", "--seed", "3", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_no_record_that_the_spool_took_over_is_lost_when_its_process_is_killed() -> None:
+    done = run("--kills", "5")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " 0 lost; " in done.stdout
+
+
+def test_the_judge_sees_what_a_weaker_policy_loses() -> None:
+    done = run("--kills", "5", "--durability", "interval")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert " 0 lost; " not in done.stdout

@@ -1,0 +1,162 @@
+"""Owners of spools in one folder that append, confirm, recover, end and crash in any order, against a model."""
+
+import shutil
+import tempfile
+from pathlib import Path
+from random import Random
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from kinesis_spout.kinesis.write.put_records import Entry
+from kinesis_spout.queues.spool import Durability, Spool, SqliteSpool
+from kinesis_spout.queues.spool.files.folder import side_files
+from kinesis_spout.testing import InMemorySpool, InMemorySpoolFolder
+
+
+class SpoolOwners(RuleBasedStateMachine):
+    """The model: which records each owner answers for, which of them it was given, and what nobody holds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = 0
+        self.owners: list[Spool] = []
+        self.held: dict[Spool, dict[int, Entry]] = {}
+        """By owner: what it appended or was given, and did not confirm."""
+        self.to_be_given: set[Entry] = set()
+        self.confirmed: set[Entry] = set()
+        """These may come again after a crash."""
+
+    def open_one(self) -> Spool:
+        raise NotImplementedError
+
+    def crash_one(self, spool: Spool) -> None:
+        raise NotImplementedError
+
+    def give(self, entry: Entry) -> None:
+        """Note that a record was given to somebody: once, unless it was confirmed and that was forgotten."""
+        (self.to_be_given if entry in self.to_be_given else self.confirmed).remove(entry)
+
+    @rule()
+    @precondition(lambda self: len(self.owners) < 3)
+    def begin(self) -> None:
+        self.owners.append(self.open_one())
+        self.held[self.owners[-1]] = {}
+
+    @rule(at=st.integers(0, 2), sizes=st.lists(st.sampled_from([0, 10, 5_000]), min_size=1, max_size=5))
+    @precondition(lambda self: self.owners)
+    def append(self, at: int, sizes: list[int]) -> None:
+        spool = self.owners[at % len(self.owners)]
+        for size in sizes:
+            self.begun += 1
+            entry = Entry(str(self.begun), bytes(size))
+            self.held[spool][spool.append(entry)] = entry
+
+    @rule(at=st.integers(0, 2), draws=st.randoms(use_true_random=False))
+    @precondition(lambda self: self.owners)
+    def confirm(self, at: int, draws: Random) -> None:
+        spool = self.owners[at % len(self.owners)]
+        held = self.held[spool]
+        chosen = [number for number in held if draws.random() < 0.5]
+        spool.confirm(chosen)
+        self.confirmed.update(held.pop(number) for number in chosen)
+
+    @rule(at=st.integers(0, 2), limit=st.integers(1, 7))
+    @precondition(lambda self: self.owners)
+    def recover(self, at: int, limit: int) -> None:
+        spool = self.owners[at % len(self.owners)]
+        records = spool.recovered(limit)
+        assert len(records) <= limit
+        order = [int(record.entry.partition_key) for record in records]
+        assert order == sorted(order)
+        for number, entry in records:
+            self.give(entry)
+            assert number not in self.held[spool]
+            self.held[spool][number] = entry
+
+    @rule(at=st.integers(0, 2), closes=st.booleans())
+    @precondition(lambda self: self.owners)
+    def end(self, at: int, closes: bool) -> None:  # noqa: FBT001 - drawn
+        spool = self.owners.pop(at % len(self.owners))
+        if closes:
+            spool.close()
+        else:
+            self.crash_one(spool)
+        self.to_be_given |= set(self.held.pop(spool).values())
+
+    @invariant()
+    def no_record_is_with_two(self) -> None:
+        held = [entry for each in self.held.values() for entry in each.values()]
+        assert len(held) == len(set(held))
+        assert not self.to_be_given & set(held)
+
+    def teardown(self) -> None:
+        for spool in self.owners:
+            spool.close()
+            self.to_be_given |= set(self.held.pop(spool).values())
+        last = self.open_one()
+        while records := last.recovered(5):
+            for number, entry in records:
+                self.give(entry)
+                last.confirm([number])
+        last.close()
+        assert not self.to_be_given
+
+
+class OwnersInMemory(SpoolOwners):
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = InMemorySpoolFolder()
+
+    def open_one(self) -> Spool:
+        return self.folder.open()
+
+    def crash_one(self, spool: Spool) -> None:
+        assert isinstance(spool, InMemorySpool)
+        spool.crash()
+
+
+class OwnersOnDisk(SpoolOwners):
+    def __init__(self) -> None:
+        super().__init__()
+        self.path = Path(tempfile.mkdtemp(prefix="spool-model-"))
+
+    def open_one(self) -> Spool:
+        return SqliteSpool(self.path / "spool", stream="orders", durability=Durability.SYSTEM)
+
+    def crash_one(self, spool: Spool) -> None:
+        """Leave what a killed process does: its files as they are, its log not folded in, its locks free."""
+        assert isinstance(spool, SqliteSpool)
+        spool._stopping.set()
+        spool._work.set()
+        if spool._tidier is not None:
+            spool._tidier.join()
+        inherited = list(spool._inherited._files.values())
+        claims = [spool._claim, *(each.claim for each in inherited)]
+        kept = {
+            file: file.read_bytes()
+            for claim in claims
+            for file in side_files(claim.path)[:2]
+            if file.exists()
+        }
+        for opened in (spool._file, *(each._file for each in inherited)):
+            if opened is not None:
+                opened.close()
+        for file, content in kept.items():
+            file.write_bytes(content)
+        for claim in claims:
+            claim.release()
+        spool._refusal = "killed"
+
+    def teardown(self) -> None:
+        super().teardown()
+        shutil.rmtree(self.path)
+
+
+TestOwnersInMemory = OwnersInMemory.TestCase
+TestOwnersInMemory.settings = settings(deadline=None, max_examples=50, stateful_step_count=30)
+TestOwnersOnDisk = OwnersOnDisk.TestCase
+TestOwnersOnDisk.settings = settings(
+    deadline=None, max_examples=12, stateful_step_count=25, suppress_health_check=[HealthCheck.too_slow]
+)
