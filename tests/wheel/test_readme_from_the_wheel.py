@@ -206,6 +206,7 @@ EXPECTED: dict[str, Callable[[ReadersShell, Block], None]] = {
     "SqliteSpool(": is_quiet,
     'app="cache"': updates_its_cache,
     'app="cache-plain"': updates_its_cache,
+    "KeyedRate(": prints("update apple", "apple has to wait", "update pear"),
     "QueueCoordinator(": prints("tea costs 3", "accepted"),
     "with KinesisProducer(": prints("3 sent"),
     "class CountWords(StatefulBolt)": prints("2"),
