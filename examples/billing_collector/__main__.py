@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from examples.billing_collector.biller import APP, bill, make_tables
 from examples.billing_collector.collector import Collector, recount
-from examples.demo.processes.endpoint import LocalEndpoint, bypass_proxies, choose_engine, own_endpoint
+from examples.demo.processes.endpoint import (
+    LocalEndpoint,
+    bypass_proxies,
+    choose_engine,
+    ends_shards,
+    own_endpoint,
+)
 from examples.demo.producer import make_stream
 from kinesis_spout import SpoutConfig
 from kinesis_spout.settings.producer_config import ProducerSettings
@@ -95,24 +101,32 @@ def main(zookeeper: str | None = None, endpoint_url: str | None = None) -> None:
             aws_access_key_id=at.environment.get("AWS_ACCESS_KEY_ID"),
             aws_secret_access_key=at.environment.get("AWS_SECRET_ACCESS_KEY"),
         )
-        collectors = [Collector(f"collector-{number}", stream, client) for number in range(1, COLLECTORS + 1)]
-        for biller in (first, second):
-            biller.begin(stream, kinesis, zookeeper)
-        collect(collectors, CLICKS)
+        # moto may give two calls at the same time the same sequence number, and lose a record.
+        is_moto = not ends_shards(client, stream)
+        collectors = [
+            Collector(f"collector-{number}", stream, client, 1 if is_moto else 4)
+            for number in range(1, COLLECTORS + 1)
+        ]
+        first.begin(stream, kinesis, zookeeper)
+        collect(collectors, CLICKS, in_turns=is_moto)
+        await_that(lambda: _count(path) > 0, "the first biller bills")
+        second.begin(stream, kinesis, zookeeper)
         await_that(lambda: _count(path) >= COLLECTORS * CLICKS // 2, "half of the clicks are billed")
         first.kill()
         at_kill = _count(path)
-        collect(collectors, CLICKS)
+        collect(collectors, CLICKS, in_turns=is_moto)
         await_that(lambda: _count(path) == 2 * COLLECTORS * CLICKS, "all clicks are billed")
         put = sum(collector.close() for collector in collectors)
         second.kill()
         report(path, collectors, put, at_kill)
 
 
-def collect(collectors: list[Collector], count: int) -> None:
+def collect(collectors: list[Collector], count: int, *, in_turns: bool) -> None:
     """Have every collector take in so many clicks, and wait until they are on the stream."""
     for collector in collectors:
         collector.collect(count)
+        if in_turns:
+            collector.flush()
     for collector in collectors:
         collector.flush()
 

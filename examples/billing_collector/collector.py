@@ -22,15 +22,18 @@ class Collector:
         name: tells its clicks from those of the others.
         stream: where they go.
         client: how it reaches Kinesis.
+        calls_at_once: how many calls may be under way.
     """
 
-    def __init__(self, name: str, stream: str, client: "KinesisClient") -> None:
+    def __init__(self, name: str, stream: str, client: "KinesisClient", calls_at_once: int) -> None:
         self.name = name
         self.clicks: list[str] = []
         """The customer of each click, for the recount."""
         self._tickets: list[Ticket] = []
         self._chance = random.Random(name)
-        self._producer = KinesisProducer(stream, client=client, order="key")
+        self._producer = KinesisProducer(
+            stream, client=client, order="key", max_concurrent_calls=calls_at_once
+        )
 
     def collect(self, count: int) -> None:
         """Take in so many clicks. Nothing here waits for Kinesis."""
