@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _PATIENCE_SECONDS: Final = 60.0
 """How long a record is tried for."""
+_INTERRUPTED_SECONDS: Final = 2.0
+"""How long what was read may take to be sent after Ctrl-C."""
 _LINGER_SECONDS: Final = 0.05
 
 
@@ -76,13 +78,20 @@ def put(
             delivery_timeout_seconds=_PATIENCE_SECONDS,
             close_timeout_seconds=_PATIENCE_SECONDS,
         ) as producer:
-            for partition_key, record in _records(data or (), key, count):
-                producer.put(record, partition_key).add_done_callback(ended)
-                if typed:
-                    producer.flush()
-                if failed:
-                    break
+            try:
+                for partition_key, record in _records(data or (), key, count):
+                    producer.put(record, partition_key).add_done_callback(ended)
+                    if typed:
+                        producer.flush()
+                    if failed:
+                        break
+            except KeyboardInterrupt:
+                producer.close(_INTERRUPTED_SECONDS)
+                note(f"records put before the interruption: {producer.counts().sent:,}")
+                raise
     if failed:
+        if shards:
+            note(f"records put before the failure: {shards.total():,}")
         raise failed[0]
     if json:
         print_json({"put": shards.total(), "shards": dict(sorted(shards.items()))})

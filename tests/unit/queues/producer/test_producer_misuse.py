@@ -121,8 +121,7 @@ def test_a_callback_may_close_the_producer_whose_only_thread_it_is_on() -> None:
     first.add_done_callback(lambda _: producer.close())
     tickets = [first]
     with contextlib.suppress(ProducerClosed):
-        for _ in range(20):
-            tickets.append(producer.put(b"2", "k"))
+        tickets.extend(producer.put(b"2", "k") for _ in range(20))
     assert all(ticket.result(DEADLINE_SECONDS) for ticket in tickets)
     producer.close()
     assert adds_up(producer)
