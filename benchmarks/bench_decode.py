@@ -5,8 +5,9 @@ loopback, which answers with the same body; boto3 by ``client.get_records``, we 
 reads with. boto3's result is still dictionaries; making columns of them would come on top.
 
 *Aggregated*: bodies with the KPL's aggregated records of so many user records each, taken apart to Arrow columns
-and to records, against AWS' own module, which is given what botocore's parser made of them. What a page *without*
-aggregates costs is compared between looking for them and not looking.
+and to records, against AWS' own module, which is given what botocore's parser made of them. *Tracked* adds what
+the tracker does for such a page, handed out and acked as one slice. What a page
+*without* aggregates costs is compared between looking for them and not looking.
 
 Ours is measured first, and the size with a goal before the others: botocore's parser leaves a heap behind that
 no spout ever works on.
@@ -25,11 +26,11 @@ from canned_kinesis import CannedKinesis, aggregated_page_body, page_body, shard
 from figures import Figure, cpu_seconds
 
 from kinesis_spout.kinesis import KinesisShardLister, PollingShardGetter, decode_to_arrow
-from kinesis_spout.kinesis.read.arrow import ArrowForm
+from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowReply, sequence_at
 from kinesis_spout.kinesis.read.page import decode_reply
 from kinesis_spout.kinesis.read.user_records import taken_apart
 from kinesis_spout.testing import ManualClock
-from shard_state import Position
+from shard_state import Checkpoint, InflightRecordTracker, Position, SequenceNumber
 
 RECORDS = 10_000
 GOAL_BYTES = 1024
@@ -37,7 +38,8 @@ GOAL_RATIO = 8.0
 USER_BYTES = 100
 GOAL_PER_CARRIER = 100
 GOAL_USER_RECORD = 1.0
-"""Microseconds of CPU for a user record to Arrow."""
+"""Microseconds of CPU for a user record to Arrow, tracker and all."""
+_TRACKED = "to Arrow and tracked"
 LOOK_RATIO = 0.95
 """Looking for aggregates takes no more than a twentieth of a page without them; it takes a hundredth."""
 
@@ -127,6 +129,7 @@ def _aggregated(per_carrier: int, repeats: int) -> Iterator[Figure]:
     assert form.decode(body).page.batch.num_rows == RECORDS
     assert len(taken_apart(decode_reply(body).records).records) == RECORDS
     to_arrow = cpu_seconds(lambda: form.decode(body), repeats=repeats)
+    tracked = cpu_seconds(lambda: _track(form.decode(body)), repeats=repeats)
     to_records = cpu_seconds(lambda: taken_apart(decode_reply(body).records), repeats=repeats)
     parser: ResponseParser = create_parser("json")
     shape = _reply_shape()
@@ -156,15 +159,32 @@ def _aggregated(per_carrier: int, repeats: int) -> Iterator[Figure]:
     reference = "botocore's parser and aws_kinesis_agg"
     page = f"aggregated, {RECORDS:,} user records of {USER_BYTES} B, {per_carrier:,} in each"
     yield Figure(what=f"{page}: {reference}", value=theirs / RECORDS * 1e6, unit="µs CPU/record")
-    for what, ours in (("to Arrow", to_arrow), ("to records", to_records)):
+    for what, ours in (
+        ("to Arrow", to_arrow),
+        (_TRACKED, tracked),
+        ("to records", to_records),
+    ):
         yield Figure(
             what=f"{page}: {what}",
             value=ours / RECORDS * 1e6,
             unit="µs CPU/record",
             reference=reference,
             ratio=theirs / ours,
-            at_most=GOAL_USER_RECORD if what == "to Arrow" and per_carrier == GOAL_PER_CARRIER else None,
+            at_most=GOAL_USER_RECORD if what == _TRACKED and per_carrier == GOAL_PER_CARRIER else None,
         )
+
+
+def _track(reply: ArrowReply) -> None:
+    """Hand the rows of a page out and ack them, as a slice that comes back without failures."""
+    batch, subs = reply.page.batch, reply.sub_sequence_number
+    assert subs is not None
+    first, last = (
+        SequenceNumber(sequence_at(batch, row).number, subs[row].as_py()) for row in (0, batch.num_rows - 1)
+    )
+    tracker = InflightRecordTracker(Checkpoint(start=Position.trim_horizon()))
+    tracker.emitted_span(first, last, batch.num_rows)
+    tracker.settle(first, ())
+    assert tracker.base == last
 
 
 def _reply_shape() -> Shape:

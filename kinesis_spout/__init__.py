@@ -8,17 +8,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from kinesis_spout.handler import Reject, RetryLater
+    from kinesis_spout.handler import NotNow, Reject, RetryLater
     from kinesis_spout.kinesis_spout import KinesisSpout
     from kinesis_spout.queues.producer import KinesisProducer
     from kinesis_spout.record import Record
     from kinesis_spout.settings import SpoutConfig
 
-__all__ = ["KinesisProducer", "KinesisSpout", "Record", "Reject", "RetryLater", "SpoutConfig"]
+__all__ = ["KinesisProducer", "KinesisSpout", "NotNow", "Record", "Reject", "RetryLater", "SpoutConfig"]
 
 _HOMES: Final = {
     "KinesisProducer": "kinesis_spout.queues.producer",
     "KinesisSpout": "kinesis_spout.kinesis_spout",
+    "NotNow": "kinesis_spout.handler",
     "Record": "kinesis_spout.record",
     "Reject": "kinesis_spout.handler",
     "RetryLater": "kinesis_spout.handler",

@@ -1,7 +1,8 @@
 """What a record handler may say by raising, and how an error is read.
 
-Returning acks the record; whatever it raises fails it, to be retried until the retry limit. Two exceptions say
-more: `Reject` gives the record up at once, `RetryLater` chooses when it is tried again.
+Returning acks the record; whatever it raises fails it, to be retried until the retry limit. Three exceptions say
+more: `Reject` gives the record up at once, `RetryLater` chooses when it is tried again, and so does `NotNow`, for
+a record that was not tried.
 
 "Whatever" is any ``BaseException``: `asyncio.CancelledError`, `SystemExit`, `GeneratorExit`, `KeyboardInterrupt`
 fail the record that the handler was given, like any other. They must: let through, each of them would end the
@@ -64,6 +65,18 @@ class RetryLater(Exception):  # noqa: N818
         return self.reason or f"asked for a retry after {self.seconds:g} s"
 
 
+class NotNow(RetryLater):
+    """Raised by a handler: the record was not tried, for it is not its time yet; give it again after ``seconds``.
+
+    For a target's rate (see ``KeyedRate``), not for errors: it counts neither as an attempt nor for the circuit
+    breaker. A record can be put off a thousand times (counted anew after a restart); from then on it counts like
+    `RetryLater`. So it always does in ``each_record``, and with another guarantee than at_least_once.
+
+    Raises:
+        ValueError: as `RetryLater`.
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class RaisedAt:
     """Where an exception came from. Says nothing of the record: the exceptions' texts are left out."""
@@ -84,6 +97,8 @@ class Failure:
     """Whether the record is given up at once."""
     delay_seconds: float | None = None
     """When to try again, if the handler chose; None leaves it to the back-off."""
+    put_off: bool = False
+    """Whether the handler did not try the record, so that this is no attempt."""
     killed_worker: bool = False
     """Whether the worker died, or hung, while the record was handled. It is retried in a job of its own."""
     timed_out: bool = False
@@ -98,7 +113,11 @@ def failure_of(error: BaseException) -> Failure:
     if isinstance(error, Reject):
         return Failure(error_text=_one_line(_text(error)) or "rejected without a reason", rejected=True)
     if isinstance(error, RetryLater):
-        return Failure(error_text=_one_line(f"RetryLater: {_text(error)}"), delay_seconds=_delay(error))
+        put_off = isinstance(error, NotNow)
+        verdict = "NotNow" if put_off else "RetryLater"
+        return Failure(
+            error_text=_one_line(f"{verdict}: {_text(error)}"), delay_seconds=_delay(error), put_off=put_off
+        )
     text = _text(error)
     return Failure(
         error_text=_one_line(f"{type(error).__name__}: {text}" if text else type(error).__name__),

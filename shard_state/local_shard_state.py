@@ -31,6 +31,10 @@ CONGESTED_SHARE = 0.75
 """Of a cap: above it new reads pause, retries go on (invariant 12)."""
 
 
+MOST_PUT_OFF: Final = 1_000
+"""So often a handler may put a record off before that counts as an attempt: nothing goes round for ever."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
     """How much may be tracked per shard."""
@@ -274,10 +278,12 @@ class LocalShardState:
         rejected: bool = False,
         delay_seconds: float | None = None,
         spare: bool = False,
+        put_off: bool = False,
     ) -> Retry | Exhausted | None:
         """Decide upon a record whose delivery number ``attempt`` failed (or timed out: ``event``).
 
-        With ``spare`` the delivery does not count against the limit: nothing is given up but what is rejected.
+        With ``spare`` the delivery does not count against the limit: nothing is given up but what is rejected. Nor
+        does it with ``put_off``, for ``MOST_PUT_OFF`` deliveries of a record.
 
         Returns:
             When it comes again, or that it must be dead-lettered; None if the report changes nothing: that
@@ -286,7 +292,13 @@ class LocalShardState:
         if not self.is_out(sequence, attempt):
             return None
         decision = self._decide(
-            sequence, attempt, random, rejected=rejected, delay_seconds=delay_seconds, spare=spare
+            sequence,
+            attempt,
+            random,
+            rejected=rejected,
+            delay_seconds=delay_seconds,
+            spare=spare,
+            put_off=put_off,
         )
         self._changed()
         if isinstance(decision, GiveUp):
@@ -475,6 +487,7 @@ class LocalShardState:
             rejected=failure.rejected,
             delay_seconds=failure.delay_seconds,
             spare=spare,
+            put_off=failure.put_off,
         )
 
     def withdraw(self, sequence: SequenceNumber, partition_key: str | None, due_at: float = -inf) -> None:
@@ -579,6 +592,7 @@ class LocalShardState:
             rejected=failure.rejected,
             delay_seconds=failure.delay_seconds,
             spare=spare,
+            put_off=failure.put_off,
         )
 
     def _decide(
@@ -590,9 +604,11 @@ class LocalShardState:
         rejected: bool,
         delay_seconds: float | None,
         spare: bool,
+        put_off: bool,
     ) -> Retry | GiveUp:
         if self._guarantee is not Guarantee.AT_LEAST_ONCE:
             return GiveUp()
+        spare = spare or (put_off and self._spared.get(sequence, 0) < MOST_PUT_OFF)
         if spare and not rejected:
             self._spared[sequence] = self._spared.get(sequence, 0) + 1
         counted = max(1, attempt - self._spared.get(sequence, 0))

@@ -81,13 +81,14 @@ class OutcomeWatch:
         elif self._probe is not None and self._probe[:2] == (shard_id, sequence):
             self._passed()
 
-    def failed(self, delivery: Delivery, now: float, *, rejected: bool) -> bool:
+    def failed(self, delivery: Delivery, now: float, *, rejected: bool, put_off: bool = False) -> bool:
         """Note that a delivery failed.
 
         Args:
             delivery: which.
             now: the time.
             rejected: its handler said that no retry can help, so it was handled.
+            put_off: its handler did not try it: unless it is the probe, that is no outcome.
 
         Returns:
             Whether it is spared.
@@ -98,6 +99,8 @@ class OutcomeWatch:
             else:
                 self._forget_probe()
                 self.breaker.probe_failed(now)
+        elif put_off:
+            pass
         elif rejected:
             self._note(1, [], now)
         else:
@@ -130,8 +133,10 @@ class OutcomeWatch:
             self._probing_slice = None
             self._probe_settled(plan, outcome, reached, len(failed), now)
         else:
-            again = sum(failure.attempt > 1 for failure in failed)
-            deliveries = [Delivery(plan.shard_id, each.sequence, each.attempt) for each in failed]
+            again = sum(failure.attempt > 1 or failure.put_off for failure in failed)
+            deliveries = [
+                Delivery(plan.shard_id, each.sequence, each.attempt) for each in failed if not each.put_off
+            ]
             self._note(reached - again - len(outcome.open_records), deliveries, now)
         return self.breaker.is_open
 

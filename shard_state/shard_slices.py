@@ -47,6 +47,8 @@ class ShardSlices:
         self._retries_out: SlicePlan | None = None
         self._isolation = {True: Isolation(), False: Isolation()}
         """By ``SlicePlan.is_fresh``."""
+        self._fresh_first = False
+        """Whose turn it is where only one delivery may be planned: retries that are always due starve nothing."""
         self._suspects: set[SequenceNumber] = set()
         """Records that were under way, with others, when their worker died, and wait for another delivery."""
 
@@ -75,12 +77,46 @@ class ShardSlices:
         """Whether executors read the shard, as it has a backlog. What is under suspicion the driver carries."""
         return self.backlog and not self._isolation[True].alone
 
-    def plan_retries(self, now: float, most: float = inf) -> SlicePlan | None:
+    def may_plan_retries(self, now: float) -> bool:
+        """Tell whether retries may be planned now."""
+        due = self.next_due
+        return due is not None and due <= now
+
+    def may_plan_fresh(self, carried: int) -> bool:
+        """Tell whether a fresh slice may be planned now; ``carried`` is that of ``plan_fresh``."""
+        if self._fresh_out or not self.state.may_read or not self.state.room:
+            return False
+        return carried > 0 or self.is_for_executors
+
+    def plan_some(
+        self, now: float, carried: int | None, most: float = inf, *, coalesces: bool = False
+    ) -> list[SlicePlan]:
+        """Plan the due retries, then a fresh slice, of at most so many deliveries together.
+
+        Args:
+            now: the time.
+            carried: as in ``plan_fresh``; None: nothing fresh may be planned.
+            most: where both are to be had, fresh records have half of it.
+            coalesces: whether one delivery may be for several records: then slices may have more of them.
+        """
+        fresh = carried is not None and self.may_plan_fresh(carried)
+        for_retries = most
+        if fresh and most < inf and self.may_plan_retries(now):
+            for_retries = most // 2 if self._fresh_first else most - most // 2
+            self._fresh_first = not self._fresh_first
+        retries = self.plan_retries(now, for_retries, coalesces=coalesces) if for_retries else None
+        left = most - (0 if retries is None else retries.most_deliveries)
+        fresh_plan = None
+        if carried is not None and left:
+            fresh_plan = self.plan_fresh(carried, most=left, coalesces=coalesces)
+        return [plan for plan in (retries, fresh_plan) if plan is not None]
+
+    def plan_retries(self, now: float, most: float = inf, *, coalesces: bool = False) -> SlicePlan | None:
         """Plan the due retries, at most so many; None if there are none, or some are out already."""
         if self._retries_out:
             return None
         isolation = self._isolation[False]
-        limit = int(min(isolation.limit(self._limits.retries), most))
+        limit = int(min(isolation.limit(self._limits.retries), inf if coalesces else most))
         retries = self.state.take_retries(now, limit, whole_lines=True, single=isolation.is_convict)
         if not retries:
             return None
@@ -95,27 +131,33 @@ class ShardSlices:
             max_failures=len(retries),
             retries=retries,
             alone=isolation.alone or convict or suspected,
+            deliveries=int(min(most, len(retries))) if coalesces and most < inf else None,
             portion=1 if suspected else isolation.portion,
         )
         return self._retries_out
 
-    def plan_fresh(self, carried: int, *, probe: bool = False) -> SlicePlan | None:
+    def plan_fresh(
+        self, carried: int, *, probe: bool = False, most: float = inf, coalesces: bool = False
+    ) -> SlicePlan | None:
         """Plan the next fresh slice.
 
         Args:
             carried: how many fetched records of the shard the driver holds.
             probe: only one of its records is to be tried, one that never failed where there is one.
+            most: no more deliveries than that.
+            coalesces: as in ``plan_some``.
         """
         isolation = self._isolation[True]
-        room = self.state.room
-        if self._fresh_out or not self.state.may_read or not room:
-            return None
-        if not carried and not self.is_for_executors:
+        if not self.may_plan_fresh(carried):
             return None
         tracker = self.state.tracker
         # What was finished or failed before the restart is passed over, however much that is.
         probe_passes = probe and tracker.restored is not None and self.state.puts_off_the_past
+        allowed = most
+        deliveries = int(allowed) if coalesces and allowed < inf else None
         most = 1 if probe and not probe_passes else self._limits.records
+        if deliveries is None:
+            most = int(min(most, allowed))
         max_failures = self.state.max_failures
         if isolation.alone:
             most = min(most, max_failures)  # If its job dies, all its records are held, to be halved.
@@ -126,13 +168,14 @@ class ShardSlices:
             limit=min(isolation.limit(self._limits.records), carried or most, most),
             position=self.state.position,
             max_failures=max_failures,
-            room=1 if probe_passes else room,
+            room=1 if probe_passes else self.state.room,
             holes=tracker.restored_holes,
             anchor=tracker.anchor if tracker.last_emitted == tracker.base else None,
             attempts=self.state.restored_attempts,
             blocked_keys=self.state.retries.blocked_keys,
             alone=isolation.alone,
             probe=probe_passes,
+            deliveries=deliveries,
             portion=isolation.portion,
             bound=self.state.bound,
         )

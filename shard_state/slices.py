@@ -79,11 +79,20 @@ class SlicePlan:
     """Run it in a job of its own: a job with it died before, and this tells who is to blame."""
     probe: bool = False
     """Only one record is delivered, the first that has no ``attempts``; those before it that have are held."""
+    deliveries: int | None = None
+    """So many of its records may reach the handler, at most: some stand for others. None: each may."""
     portion: int | None = None
     """A handler that takes several records at a time is given no more than that, nor are more under way at a time;
     None: as many as there are."""
     bound: ShardBound | None = None
     """A READ slice ends before the first record that ends the shard for this run; None: there is none."""
+
+    @property
+    def most_deliveries(self) -> int:
+        """So many of its records may reach the handler."""
+        if self.probe:
+            return 1
+        return self.limit if self.deliveries is None else self.deliveries
 
     @property
     def is_fresh(self) -> bool:
@@ -110,6 +119,8 @@ class FailedRecord:
     """The handler said that no retry can help."""
     delay_seconds: float | None = None
     """The handler's own wish for the delay before the next attempt."""
+    put_off: bool = False
+    """The handler did not try it: no attempt, within ``MOST_PUT_OFF``."""
     killed_worker: bool = False
     """The worker died, or hung, while it was handled: it is retried alone."""
     suspected: bool = False

@@ -278,6 +278,7 @@ class StateManager:
         partition_key: str | None = None,
         rejected: bool = False,
         delay_seconds: float | None = None,
+        put_off: bool = False,
         event: RecordEvent = RecordEvent.FAIL,
     ) -> Retry | Exhausted | None:
         """Decide upon a record whose delivery number ``attempt`` failed, under the present ownership.
@@ -288,7 +289,8 @@ class StateManager:
         slices = self._owned.get(shard_id)
         if slices is None or not slices.state.is_out(sequence, attempt):
             return None
-        spare = self._watch.failed(Delivery(shard_id, sequence, attempt), now, rejected=rejected)
+        delivery = Delivery(shard_id, sequence, attempt)
+        spare = self._watch.failed(delivery, now, rejected=rejected, put_off=put_off)
         decision = slices.state.fail(
             sequence,
             now,
@@ -299,6 +301,7 @@ class StateManager:
             rejected=rejected,
             delay_seconds=delay_seconds,
             spare=spare,
+            put_off=put_off,
         )
         self._forgive()
         return decision
@@ -421,6 +424,9 @@ class StateManager:
         carried: Mapping[str, int],
         resting: Collection[str] = (),
         barred: Collection[str] = (),
+        most: int | None = None,
+        *,
+        coalesces: bool = False,
     ) -> list[SlicePlan]:
         """Plan every slice that may go out now: of each shard in turn the due retries, then a fresh slice.
 
@@ -429,21 +435,46 @@ class StateManager:
             carried: how many fetched records the driver holds, by shard.
             resting: shards that an executor must not read yet, for their read limits.
             barred: shards of which nothing may go out yet: a job of theirs died a moment ago.
+            most: so many deliveries may be planned; None: any number. The shards that have something to plan have
+                equal parts, and one part is left over, so that one whose slices take long never has all.
+            coalesces: whether one delivery may be for several records of a slice.
         """
+        if most == 0:
+            return []
         if self._breaker.is_open:
             return self._plan_probe(now, carried, resting, barred)
+        ready = [
+            (shard_id, held)
+            for shard_id in self.turns.round()
+            if shard_id not in barred and not self._rests(shard_id)
+            for held in [self._carried(shard_id, carried, resting)]
+        ]
+        left, part = math.inf, math.inf
+        if most is not None:
+            left, part = most, max(1, most // (1 + self._count_ready(ready, now)))
         plans: list[SlicePlan] = []
-        for shard_id in self.turns.round():
-            slices = self._owned[shard_id]
-            if shard_id in barred or self._rests(shard_id):
-                continue
-            held = carried.get(shard_id, 0)
-            fresh = None if shard_id in resting and not held else slices.plan_fresh(held)
-            planned = [slices.plan_retries(now), fresh]
-            plans.extend(plan for plan in planned if plan is not None)
-            if planned != [None, None]:
+        for shard_id, held in ready:
+            if not left:
+                break
+            planned = self._owned[shard_id].plan_some(now, held, min(left, part), coalesces=coalesces)
+            plans += planned
+            left -= sum(plan.most_deliveries for plan in planned)
+            if planned:
                 self.turns.served(shard_id)
         return plans
+
+    def _count_ready(self, shards: Iterable[tuple[str, int | None]], now: float) -> int:
+        return sum(
+            self._owned[shard_id].may_plan_retries(now)
+            or (held is not None and self._owned[shard_id].may_plan_fresh(held))
+            for shard_id, held in shards
+        )
+
+    @staticmethod
+    def _carried(shard_id: str, carried: Mapping[str, int], resting: Collection[str]) -> int | None:
+        """Tell how many records the driver holds of a shard; None if nothing fresh may be planned of it."""
+        held = carried.get(shard_id, 0)
+        return None if shard_id in resting and not held else held
 
     def _plan_probe(
         self, now: float, carried: Mapping[str, int], resting: Collection[str], barred: Collection[str]

@@ -90,7 +90,15 @@ class SqliteProgress:
 
         Returns:
             False if the record is finished already, or no longer ours: the effect is not done (again).
+
+        Raises:
+            InvalidConfig: the spout has another guarantee: its records are finished before they have an effect.
         """
+        if spout.config.guarantee != "at_least_once":
+            raise InvalidConfig(
+                f"expected `guarantee=at_least_once` with effects in the transaction of the progress, got "
+                f"{spout.config.guarantee!r}: leave the setting out"
+            )
         with self._lock:
             left, sequence = self._left[record.shard_id], record.sequence
             is_first = left.setdefault(sequence, effect) is effect

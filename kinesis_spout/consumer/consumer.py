@@ -35,6 +35,7 @@ from kinesis_spout.handler import RaisedAt
 from kinesis_spout.kinesis.patience import Action, Patience, Reaction, Tries
 from kinesis_spout.life_lines import of_stream
 from kinesis_spout.ports import Attachment, CheckpointWrite, CommitResult
+from kinesis_spout.queues.rates import DeliveryRate
 from kinesis_spout.record import Record
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.shard_positions import resolved_now
@@ -84,6 +85,10 @@ class Consumer:
         self.counters = Counters()
         self.sharers = 1
         """How many streams share `max_buffered_bytes`, this one included; may change at any time."""
+        self.deliveries = ports.deliveries or DeliveryRate(
+            config.max_deliveries_per_second, config.max_total_deliveries_per_second
+        )
+        """What whoever delivers asks. Thread-safe."""
         self._finished_at_commit = 0
         self.last_error: KinesisSpoutError | None = None
         """The last error that is being retried; None once what failed has worked again."""
@@ -329,6 +334,7 @@ class Consumer:
             if commit and self._listener is not None:
                 self._store_the_last()
         finally:
+            self.deliveries.left(self, self.now)
             self._life.stopped(self._fatal, self.counters)
             self._listener = None
             with ExitStack() as closing:
@@ -493,6 +499,7 @@ class Consumer:
         with self.lock:
             self.sharing.take_in(assignment, now)
             self.ports.paces.assigned(self.sharing.ours, self.sharing.shards)
+            self.deliveries.assigned(self, len(self.sharing.ours), self.sharing.shards, now)
             alone = self._companionship.is_alone(self.sharing, now)
             wishes = self.sharing.wishes(now, freed) if alone else []
             is_placed, ours, leaving = self.sharing.is_placed, self.sharing.ours, self.sharing.leaving

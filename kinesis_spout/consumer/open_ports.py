@@ -13,6 +13,7 @@ from kinesis_spout.kinesis import FanOutStream, KinesisClientSettings, KinesisSh
 from kinesis_spout.kinesis.pace import ApplicationBudget, Pace
 from kinesis_spout.kinesis.shard_paces import ShardPaces
 from kinesis_spout.ports import ShardGetter
+from kinesis_spout.queues.rates import DeliveryRate
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.kinesis_client import client_settings as settings_of_client
 from kinesis_spout.settings.zookeeper.place import zookeeper_settings as settings_of_zookeeper
@@ -55,6 +56,7 @@ def ports_of(
     connect: Callable[[], ZooKeeperBackend],
     opened: ExitStack,
     budget: ApplicationBudget,
+    deliveries: DeliveryRate | None = None,
 ) -> Ports:
     """Open the ports of one stream.
 
@@ -63,6 +65,7 @@ def ports_of(
         connect: gives the place of its progress.
         opened: what is open already, and is closed with the ports.
         budget: of the application in this process.
+        deliveries: how often records are delivered of all streams; None: of this one alone, as its settings say.
     """
     aws = client_settings(config)
     client = aws.connect()
@@ -110,6 +113,7 @@ def ports_of(
         dead_letters=dead_letters,
         clock=clock,
         paces=paces,
+        deliveries=deliveries,
         close=opened.pop_all().close,
     )
 

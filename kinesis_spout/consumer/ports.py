@@ -8,6 +8,7 @@ from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.coordination import Coordinator, Group
 from kinesis_spout.kinesis.shard_paces import ShardPaces
 from kinesis_spout.ports import CheckpointStore, DeadLetterSink, ShardGetter, ShardLister
+from kinesis_spout.queues.rates import DeliveryRate
 from shard_state import Position
 
 OpenGetter = Callable[[str, Position], ShardGetter]
@@ -30,6 +31,8 @@ class Ports:
     clock: Clock = field(default_factory=SystemClock)
     paces: ShardPaces = None  # type: ignore[assignment]  # made below: it needs the clock
     """Those that ``open_getter`` gives to its getters; as AWS allows, on ``clock``, unless given."""
+    deliveries: DeliveryRate | None = None
+    """How often records are delivered, of all streams of this process; None: of this one, as its settings say."""
     close: Callable[[], None] = lambda: None
     """Closes what was opened for this consumer, after the coordinator: session, embedded server."""
 

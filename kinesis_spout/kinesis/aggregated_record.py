@@ -78,7 +78,7 @@ class Contents(NamedTuple):
     """None: no user record has one."""
 
 
-def take_apart(data: bytes) -> tuple[UserRecord, ...] | None:
+def take_apart(data: bytes | memoryview) -> tuple[UserRecord, ...] | None:
     """Give the records inside, in order; None if this is an ordinary record. See ``contents``."""
     inside = contents(data)
     if inside is None:
@@ -87,7 +87,7 @@ def take_apart(data: bytes) -> tuple[UserRecord, ...] | None:
     return tuple(map(UserRecord, inside.partition_keys, inside.data, hash_keys))
 
 
-def contents(data: bytes) -> Contents | None:
+def contents(data: bytes | memoryview) -> Contents | None:
     """Give the contents of a record's data; None if this is an ordinary record.
 
     What begins like an aggregated record, but has a wrong digest, message, key or number of a key,
@@ -105,12 +105,16 @@ def contents(data: bytes) -> Contents | None:
         return None
 
 
-def message_in(data: bytes) -> bytes | None:
-    """Give the message that a record's data is a frame for; None if it is none, or has a wrong digest."""
-    if not data.startswith(MAGIC) or len(data) < FRAME_BYTES:
+def message_in(data: bytes | memoryview) -> memoryview | None:
+    """Give the message that a record's data is a frame for; None if it is none, or has a wrong digest.
+
+    It is not copied: the parser does that anyway.
+    """
+    if data[: len(MAGIC)] != MAGIC or len(data) < FRAME_BYTES:
         return None
-    body = data[len(MAGIC) : -_DIGEST_BYTES]
-    return body if _digest(body) == data[-_DIGEST_BYTES:] else None
+    whole = memoryview(data)
+    body = whole[len(MAGIC) : -_DIGEST_BYTES]
+    return body if _digest(body) == whole[-_DIGEST_BYTES:] else None
 
 
 def _contents_of(message: Any) -> Contents | None:
@@ -173,7 +177,7 @@ _SEVEN_BITS: Final = 0x7F
 _MORE_FOLLOW: Final = 0x80
 
 
-def _digest(body: bytes) -> bytes:
+def _digest(body: bytes | memoryview) -> bytes:
     return md5(body, usedforsecurity=False).digest()
 
 

@@ -96,6 +96,8 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     max_buffered_bytes: int
     consumer_mode: Literal["polling", "efo"]
     consumer_name: str | None
+    max_deliveries_per_second: float | None
+    max_total_deliveries_per_second: float | None
     max_pending: int
     max_holes: int
     max_records_per_slice: int

@@ -8,6 +8,7 @@ read ahead, shared evenly by the shards (a page may go beyond its share).
 from collections.abc import Iterable
 from copy import copy
 from functools import partial
+from math import inf
 from typing import Final
 
 from kinesis_spout.consumer.consumer import Consumer
@@ -40,6 +41,9 @@ class BufferedShards:
         self._age: RecordAge | None = None
         """What is too old to be delivered now; None: nothing is."""
         self._is_bounded = consumer.manager.bounds is not None
+        self._rate = consumer.deliveries
+        self._gave_retry = False
+        """Whether the last record given was a retry: within a rate the next is a fresh one, if possible."""
         self.retained = RetainedRecords(lambda: int(_RETAINED_SHARE * self._max_bytes))
 
     # The ownership listener
@@ -89,21 +93,51 @@ class BufferedShards:
                 next call serves the others.
         """
         self.retained.drop_buried(self._is_buried)
+        if not self._rate.is_limited:
+            return self._taken(now)
+        grant = self._rate.granted(self._consumer, now, most=1)
+        taken = None
+        try:
+            if grant.deliveries:
+                taken = self._taken(now)
+        finally:
+            self._rate.ended(grant, int(taken is not None))
+        return taken
+
+    def rate_wait_seconds(self, now: float) -> float:
+        """Say for how long the rates of deliveries let nothing be given; 0.0: they do."""
+        if not self._rate.is_limited:
+            return 0.0
+        due_at = self._rate.due_at(self._consumer, now)
+        return inf if due_at is None else max(0.0, due_at - now)
+
+    def _taken(self, now: float) -> Retained | None:
         self._age = None
         if self._consumer.manager.pause is not None:
             return self._probe(now)  # whose record may be of any age: nothing is given up now
         self._age = RecordAge.of(self._consumer.config, self._consumer.ports.clock.time())
         while (shard_id := self._turns.current(now)) is not None:
             try:
-                taken = self._due_retry(shard_id, now) or self._fresh(shard_id, now)
+                taken = self._next_of(shard_id, now)
             except Exception:
                 self._turns.rest(now)
                 raise
             if taken is not None:
-                self._turns.took_record()
+                if self._rate.is_limited:
+                    self._turns.served(shard_id)  # the few there are go round
+                else:
+                    self._turns.took_record()
                 return taken
             self._turns.rest(now)
         return None
+
+    def _next_of(self, shard_id: str, now: float) -> Retained | None:
+        if self._rate.is_limited and self._gave_retry:
+            self._gave_retry = False
+            return self._fresh(shard_id, now) or self._due_retry(shard_id, now)
+        retry = self._due_retry(shard_id, now)
+        self._gave_retry = retry is not None
+        return retry or self._fresh(shard_id, now)
 
     def all_over(self) -> bool:
         """Tell whether every shard of the stream is over, those of other members too."""

@@ -175,6 +175,8 @@ class RecordSpout:
     def next_tuple(self) -> Emitted | None:
         """Give the next tuple: a due retry, or a fresh record. None if nothing is due now. Never blocks.
 
+        While the rates of deliveries are used up there is none: ``rate_wait_seconds`` says for how long.
+
         Raises:
             SpoutClosed: it was closed, or never activated.
             KinesisSpoutError: one that trying again does not mend. If it is a shard's, the next call serves
@@ -353,6 +355,16 @@ class RecordSpout:
             return copy(consumer.counters)
 
     @property
+    def rate_wait_seconds(self) -> float:
+        """For how long ``next_tuple`` gives nothing as the rates of deliveries are used up; 0.0: they are not.
+
+        Infinite while no shard is assigned to this member of an application that has a rate.
+        """
+        consumer, shards = self._opened()
+        with consumer.lock:
+            return shards.rate_wait_seconds(consumer.now)
+
+    @property
     def uncommitted(self) -> int:
         """How many records are finished and not stored as such: at most so many come again after a kill now."""
         consumer, _ = self._opened()
@@ -452,6 +464,7 @@ class RecordSpout:
                 partition_key=record.partition_key,
                 rejected=failure.rejected,
                 delay_seconds=failure.delay_seconds,
+                put_off=failure.put_off,
                 event=_EVENTS[reason],
             )
             if decision is None:

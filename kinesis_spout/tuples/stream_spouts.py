@@ -162,6 +162,11 @@ class StreamSpouts:
         return spout, rest
 
     @property
+    def rate_wait_seconds(self) -> float:
+        """For how long the rates of deliveries let no stream give anything."""
+        return min((spout.rate_wait_seconds for spout in self.streams.current.values()), default=0.0)
+
+    @property
     def uncommitted(self) -> int:
         """How many records are finished and not stored as such."""
         return sum(spout.uncommitted for spout in self.streams.current.values())

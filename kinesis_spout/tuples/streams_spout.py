@@ -191,6 +191,11 @@ class StreamsSpout(RecordSpout):
         return self._all.view.counters if self.config.is_several else super().counters
 
     @property
+    def rate_wait_seconds(self) -> float:
+        """For how long ``next_tuple`` gives nothing because of the rates of deliveries; see ``RecordSpout``."""
+        return self._all.rate_wait_seconds if self.config.is_several else super().rate_wait_seconds
+
+    @property
     def uncommitted(self) -> int:
         """How many records are finished and not stored as such; see ``RecordSpout``."""
         return self._all.uncommitted if self.config.is_several else super().uncommitted

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from examples.effectively_once.sqlite_progress import SqliteProgress
+from kinesis_spout import SpoutConfig
 from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.errors import InvalidConfig, StoreError, StoreUnavailable, StreamRecreated
 from kinesis_spout.ports import Attachment
@@ -119,6 +120,7 @@ class Spout:
 
     def __init__(self) -> None:
         self.acks = True
+        self.config = SpoutConfig.of(stream="orders", app="billing")
 
     def ack(self, message_id: str) -> bool:
         del message_id
@@ -203,6 +205,14 @@ def test_who_lost_a_shard_stores_neither_progress_nor_effects(place: SqlitePlace
     leave(heir, 1, "heir")
     heir.store.commit([write(A, at(new, 1))])
     assert effects(place) == ["heir"]
+
+
+def test_a_guarantee_that_finishes_records_before_their_effects_is_refused(place: SqlitePlace) -> None:
+    process, _ = owner(place)
+    spout = Spout()
+    spout.config = SpoutConfig.of(stream="orders", app="billing", guarantee="at_most_once")
+    with pytest.raises(InvalidConfig, match="at_most_once"):
+        leave(process, 1, "never", spout)
 
 
 def test_effects_left_under_an_earlier_ownership_are_not_done_under_the_next(place: SqlitePlace) -> None:

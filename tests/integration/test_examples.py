@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SECONDS = 120
 COLUMNS = 80
 
@@ -29,3 +31,13 @@ def test_payments_are_booked_exactly_once_over_kills_in_both_honest_ways(tmp_pat
     shown = output("effectively_once", tmp_path)
     assert shown.count("every account is exact") == 2
     assert shown.count("every account is NOT exact") == 1
+
+
+@pytest.mark.endpoint
+@pytest.mark.zookeeper
+def test_the_bill_is_exact_although_the_biller_is_killed_on_the_way(tmp_path: Path) -> None:
+    assert "its stand-by took over" in output("billing_collector", tmp_path)
+
+
+def test_nothing_is_allocated_twice_over_changes_of_leader(tmp_path: Path) -> None:
+    assert "5 of these writes were refused" in output("work_orders", tmp_path)

@@ -19,13 +19,13 @@ SHARD_ID = "shardId-000000000000"
 CONSUMER = f"""
 import sys, time
 from kinesis_spout.zookeeper import EmbeddedZooKeeper, Paths, ZooKeeperBackend, ZooKeeperSession
-from shard_state import Checkpoint, Position, Shard
+from shard_state import Checkpoint, Position, Shard, StartPositions
 
 start = Position.trim_horizon()
 server = EmbeddedZooKeeper(sys.argv[1]).start()
 session = ZooKeeperSession(server, session_timeout_seconds=2)
 backend = ZooKeeperBackend(session, Paths(app="billing", stream="orders"))
-backend.store.open(1.0, start, [Shard(shard_id="{SHARD_ID}")])
+backend.store.open(1.0, StartPositions(default=start), [Shard(shard_id="{SHARD_ID}")])
 backend.coordinator.join()
 backend.coordinator.acquire("{SHARD_ID}", Checkpoint(start=start))
 print("owns it", flush=True)

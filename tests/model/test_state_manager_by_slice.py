@@ -12,6 +12,7 @@ from hypothesis.stateful import invariant, precondition, rule
 
 from shard_state import (
     Exhausted,
+    Pause,
     SequenceNumber,
     SliceKind,
     SliceLimits,
@@ -100,7 +101,24 @@ class SliceShell(ShellModel):
     @rule()
     def plan(self) -> None:
         before = self.manager.pause
-        plans = self.manager.plan(self.now, {shard_id: len(page) for shard_id, page in self.carried.items()})
+        self.send(self.manager.plan(self.now, self.held), before)
+        assert not self.manager.plan(self.now, self.held)
+        if before is None:
+            self.check_that_everybody_was_served()
+
+    @rule(most=st.integers(0, 6))
+    def plan_a_few(self, most: int) -> None:
+        """Plan within a rate."""
+        before = self.manager.pause
+        plans = self.manager.plan(self.now, self.held, most=most)
+        assert sum(plan.most_deliveries for plan in plans) <= most
+        self.send(plans, before)
+
+    @property
+    def held(self) -> dict[str, int]:
+        return {shard_id: len(page) for shard_id, page in self.carried.items()}
+
+    def send(self, plans: list[SlicePlan], before: Pause | None) -> None:
         if before is not None and plans:
             assert before.probe_at is not None
             assert before.probe_at <= self.now
@@ -121,11 +139,6 @@ class SliceShell(ShellModel):
                     assert plan.alone
                     assert len(plan.retries) == 1
             self.out.append(plan)
-        assert not self.manager.plan(
-            self.now, {shard_id: len(page) for shard_id, page in self.carried.items()}
-        )
-        if before is None:
-            self.check_that_everybody_was_served()
 
     def check_that_everybody_was_served(self) -> None:
         """Every shard that may be read is being read now, whatever the others do (invariant 15)."""

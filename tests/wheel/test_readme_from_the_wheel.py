@@ -78,6 +78,13 @@ def audits(shell: ReadersShell, example: Block) -> None:
         assert "None" not in program.ends(exit_code=None)
 
 
+def pays_each_once(shell: ReadersShell, example: Block) -> None:
+    with shell.runs_example(example.text) as program:
+        program.shows(f"paid {GOOD}").shows(f"paid {NEGATIVE}")
+        program.ctrl_c()
+        assert "paid before" not in program.ends(exit_code=None)
+
+
 def shows_batches(shell: ReadersShell, example: Block) -> None:
     with shell.runs_example(example.text) as program:
         program.shows("|  12.5|").shows("|  -3.0|").shows("|  NULL|")
@@ -189,6 +196,7 @@ EXPECTED: dict[str, Callable[[ReadersShell, Block], None]] = {
     "async def notify(record)": tells_each,
     "spout.foreach_batch(": loads_into_parquet,
     "spout.open()": audits,
+    "ON CONFLICT DO NOTHING": pays_each_once,
     '.writeStream.format("console")': shows_batches,
     '.write.format("kinesis")': writes_again,
     ".foreachBatch(bill_each)": charges_each,
@@ -198,6 +206,7 @@ EXPECTED: dict[str, Callable[[ReadersShell, Block], None]] = {
     "SqliteSpool(": is_quiet,
     'app="cache"': updates_its_cache,
     'app="cache-plain"': updates_its_cache,
+    "KeyedRate(": prints("update apple", "apple has to wait", "update pear"),
     "QueueCoordinator(": prints("tea costs 3", "accepted"),
     "with KinesisProducer(": prints("3 sent"),
     "class CountWords(StatefulBolt)": prints("2"),

@@ -1,4 +1,4 @@
-"""From settings to the real world of several streams, with one session with ZooKeeper and one budget for all.
+"""From settings to the real world of several streams: one session with ZooKeeper, one budget, one rate for all.
 
 Clients of Kinesis are shared by themselves, by those streams that are reached in the same way.
 """
@@ -11,6 +11,7 @@ from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.consumer.streams.streams_ports import History
 from kinesis_spout.kinesis import KinesisStreamDirectory
 from kinesis_spout.kinesis.pace import ApplicationBudget
+from kinesis_spout.queues.rates import DeliveryRate
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.zookeeper import begun_streams, unique_member_name
 
@@ -29,6 +30,9 @@ class JointPorts:
         self._zookeeper = zookeeper_settings(config)
         self._member = unique_member_name()
         self._budget = ApplicationBudget(config.max_total_fetch_bytes_per_second)
+        self._deliveries = DeliveryRate(
+            config.max_deliveries_per_second, config.max_total_deliveries_per_second
+        )
         with ExitStack() as opened:
             self._session = self._zookeeper.session(self._zookeeper.server(opened))
             opened.callback(self._session.close)
@@ -57,6 +61,7 @@ class JointPorts:
                 lambda: self._zookeeper.place(config.stream_name, self._session, self._member),
                 opened,
                 self._budget,
+                self._deliveries,
             )
 
     def close(self) -> None:

@@ -7,13 +7,13 @@ the spellings of awslabs' connector (``kinesis.…``) and of the older qubole on
 from typing import Final
 
 from kinesis_spout.settings.table.connection import CLIENT, PROGRESS, STREAMS
-from kinesis_spout.settings.table.handling import LIMITS, RETRIES
+from kinesis_spout.settings.table.handling import LIMITS, RATES, RETRIES
 from kinesis_spout.settings.table.reading import BATCHES, FETCHES, POSITIONS
 from kinesis_spout.settings.table.writing import WRITES
 
 SETTINGS: Final = {
     option.setting: option
-    for option in (*STREAMS, *PROGRESS, *CLIENT, *POSITIONS, *RETRIES, *FETCHES, *LIMITS)
+    for option in (*STREAMS, *PROGRESS, *CLIENT, *POSITIONS, *RETRIES, *FETCHES, *RATES, *LIMITS)
     if option.is_setting
 }
 """What ``SpoutConfig``, the environment, files and the command line take, by name."""

@@ -6,6 +6,8 @@ from kinesis_spout.settings.option import setting
 from kinesis_spout.settings.table.writing import DEAD_LETTERS
 from kinesis_spout.settings.value_types import MIB, choice, number, seconds, size, whole
 
+_RATE: Final = number(above=0, at_most=1_000_000)
+
 RETRIES: Final = (
     setting("guarantee", choice("at_least_once", "at_most_once", "none"), "at_least_once", has_argument=True,
         doc="When a record counts as finished: once it is acked or dead-lettered; before it is handed out; "
@@ -42,6 +44,15 @@ RETRIES: Final = (
             "for as many as this if it is less."),
 )  # fmt: skip
 """What happens to a record that fails."""
+
+RATES: Final = (
+    setting("max_deliveries_per_second", _RATE, None,
+        doc="How often records are delivered by this consumer, first deliveries and retries together; less than 1 "
+            "is once in several seconds."),
+    setting("max_total_deliveries_per_second", _RATE, None,
+        doc="How often records are delivered by all members of the application together."),
+)  # fmt: skip
+"""How often a handler is called."""
 
 LIMITS: Final = (
     setting("max_pending", whole(1), 20_000, doc="Records per shard that may be emitted and not finished."),

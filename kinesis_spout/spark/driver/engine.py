@@ -31,6 +31,7 @@ from kinesis_spout.errors import HandlerKilledWorker
 from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.record_age import RecordAge
 from kinesis_spout.spark.driver.batch_progress import batch_progress
+from kinesis_spout.spark.driver.delivery_grants import DeliveryGrants
 from kinesis_spout.spark.driver.driver_shard import DriverShard, HeldPages, shard_of
 from kinesis_spout.spark.driver.engine_settings import WORTH_A_JOB_BYTES, EngineSettings
 from kinesis_spout.spark.driver.retry_buffer import RetryBuffer
@@ -44,6 +45,7 @@ from shard_state import SliceKind, SlicePlan
 
 _CANCEL_AGAIN_SECONDS: Final = 0.5
 _LONGEST_WAIT_SECONDS: Final = 1.0
+_SHORTEST_WAIT_SECONDS: Final = 0.001
 _PATIENCE_WHILE_RUNNING: Final = 8.0
 """How many times the gather time records wait for polls while a job runs: one beside it would slow both."""
 _SPACINGS_WHILE_RUNNING: Final = 2.0
@@ -85,6 +87,7 @@ class MicroBatchEngine:
         self._tip = TipPoller(consumer, self._shards, self._held, settings, self._calls.put)
         self._running = RunningBatches(runner, settings, consumer.ports, name, self._ended_batch)
         self._settling = Settling(consumer, self._shards, self._retry_data, self._tip, settings)
+        self._grants = DeliveryGrants(consumer.deliveries, consumer)
         self._thread = threading.Thread(target=self._run, name="kinesis-spout-engine", daemon=True)
         self._counted = Counters()
         """As the newest progress tells it."""
@@ -151,6 +154,9 @@ class MicroBatchEngine:
         said = self.halted_text() if pause is None else pause_text(pause)
         if said is not None:
             message = said[0].upper() + said[1:]
+        elif not running and (rate_due_at := self._grants.due_at) is not None:
+            wait = max(0.0, rate_due_at - self._consumer.now)
+            message = f"Waiting {wait:.1f} s for the rate of deliveries"
         return {
             "message": message,
             "isDataAvailable": any(shard.records for shard in list(self._shards.values())),
@@ -223,6 +229,7 @@ class MicroBatchEngine:
             self._consumer.end_with(error)
             self._leave()
         finally:
+            self._grants.close()
             self._slots.leave(self)
             self._ended.set()
 
@@ -296,6 +303,7 @@ class MicroBatchEngine:
             return False
         plans = self._planned.popleft()
         works = [self._work(plan) for plan in plans if shard_of(plan, self._shards) is not None]
+        self._grants.not_sent([plan for plan in plans if shard_of(plan, self._shards) is None])
         if works:
             self._running.launch(works, now)
             self._tip.rests_until = now + self._settings.spacing_seconds
@@ -332,6 +340,9 @@ class MicroBatchEngine:
     def _next_plan(self, now: float) -> float:
         """Tell when something can be planned, although nothing comes up before."""
         waits = [shard.barred_until for shard in self._shards.values()]
+        if self._grants.due_at is not None:
+            # Also where it is due already: what was left over may not have been granted yet.
+            waits.append(max(self._grants.due_at, now + _SHORTEST_WAIT_SECONDS))
         # The end of a shard's read limits says nothing of a shard that the driver reads.
         waits += [
             shard.read_at
@@ -345,7 +356,7 @@ class MicroBatchEngine:
         return min((at for at in waits if at > now), default=now + _LONGEST_WAIT_SECONDS)
 
     def _plan(self, now: float) -> None:
-        self._tip.arrived_at = None
+        self._tip.arrived_at = self._grants.due_at = None
         shards = self._shards.items()
         letters_bytes, most = self._consumer.letters.size_bytes, self._max_buffered_bytes
         if letters_bytes > most // 2:
@@ -356,7 +367,10 @@ class MicroBatchEngine:
             carried={shard_id: len(shard.records) for shard_id, shard in shards},
             resting={shard_id for shard_id, shard in shards if shard.read_at > now or not may_read},
             barred={shard_id for shard_id, shard in shards if shard.barred_until > now},
+            most=self._grants.ask(now),
+            coalesces=self._settings.coalescing is not None,
         )
+        self._grants.planned(plans, now)
         together: list[SlicePlan] = []
         for plan in plans:
             if plan.alone or self._is_incomplete(plan):
@@ -411,6 +425,7 @@ class MicroBatchEngine:
     def _done(self, batch: Batch, results: list[WorkResult]) -> None:
         self._running.remove(batch)
         self._slots.give_back(self)
+        self._grants.ended(batch.works, results)
         now = self._consumer.now
         is_whole = all(shard_of(work.plan, self._shards) is not None for work in batch.works)
         if not self._runner.settled(batch.tag, is_whole=is_whole):
@@ -438,6 +453,7 @@ class MicroBatchEngine:
     def _failed(self, batch: Batch, error: Exception) -> None:
         self._running.remove(batch)
         self._slots.give_back(self)
+        self._grants.ended(batch.works)
         if self._stopping.is_set():
             return
         if not isinstance(error, HandlerKilledWorker):

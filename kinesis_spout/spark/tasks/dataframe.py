@@ -180,6 +180,7 @@ def _cut(result: WorkResult, rows: list[FoundRow], failures: Mapping[RowId, Fail
                 attempt=record.attempt,
                 partition_key=record.partition_key,
                 rejected=failure.rejected,
+                put_off=failure.put_off,
                 delay_seconds=failure.delay_seconds,
             )
         )

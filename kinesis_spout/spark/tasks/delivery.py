@@ -107,7 +107,7 @@ class SliceDelivery(ABC):
         """Whether more may be delivered: neither the limit nor the bound on failures is reached."""
         if self._stops_shard:
             return False
-        if self._plan.probe and self.delivered:
+        if self.delivered >= self._plan.most_deliveries:
             return False
         return self.count < self._plan.limit and len(self.failures) < self._plan.max_failures
 
@@ -248,6 +248,7 @@ class SliceDelivery(ABC):
                 held=failure is None,
                 partition_key=line,
                 rejected=failure is not None and failure.rejected,
+                put_off=failure is not None and failure.put_off,
                 delay_seconds=None if failure is None else failure.delay_seconds,
                 killed_worker=failure is not None and failure.killed_worker,
                 suspected=suspected,

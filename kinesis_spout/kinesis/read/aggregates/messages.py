@@ -30,7 +30,7 @@ class Messages:
         self.hash_key_counts: list[int] = []
         self.record_counts: list[int] = []
 
-    def add(self, carrier: int, data: bytes) -> bool:
+    def add(self, carrier: int, data: bytes | memoryview) -> bool:
         """Take in a carrier's message. False if the carrier is an ordinary record, as far as one sees here."""
         body = message_in(data)
         if body is None:
@@ -48,8 +48,9 @@ class Messages:
 
     @staticmethod
     def _take(found: Sequence[bytes], into: list[bytes], counts: list[int]) -> None:
-        into.extend(found)
-        counts.append(len(found))
+        values = found[:]  # a list at once, instead of one by one
+        into += values
+        counts.append(len(values))
 
 
 def _outline_class() -> Any:

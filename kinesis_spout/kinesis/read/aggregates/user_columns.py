@@ -61,7 +61,7 @@ def with_user_rows(
     return (_spliced(columns, users) if counts.aggregates else columns), counts
 
 
-def _suspects(data: pa.Array) -> dict[int, bytes]:
+def _suspects(data: pa.Array) -> dict[int, memoryview]:
     """Give the rows that begin like an aggregated record, with their data."""
     if not len(data):
         return {}  # most pages at the tip
@@ -74,17 +74,17 @@ def _suspects(data: pa.Array) -> dict[int, bytes]:
     offsets = np.frombuffer(offsets_buffer, np.int32)[: len(data) + 1]
     # One look for each record, because most pages have none. (For empty ones behind the content: its last byte.)
     rows = np.flatnonzero(content.take(offsets[:-1], mode="clip") == MAGIC[0])
-    whole = memoryview(content_buffer)
+    whole = memoryview(content_buffer).cast("B")  # its bytes are signed otherwise
     values = (
-        (row, whole[start:end].tobytes())
+        (row, whole[start:end])
         for row, start, end in zip(
             rows.tolist(), offsets[rows].tolist(), offsets[rows + 1].tolist(), strict=True
         )
     )
-    return {row: value for row, value in values if value.startswith(MAGIC)}
+    return {row: value for row, value in values if bytes(value[: len(MAGIC)]) == MAGIC}
 
 
-def _gathering(suspects: Mapping[int, bytes]) -> Gathering:
+def _gathering(suspects: Mapping[int, memoryview]) -> Gathering:
     messages = Messages()
     for row, data in suspects.items():
         messages.add(row, data)
@@ -93,7 +93,7 @@ def _gathering(suspects: Mapping[int, bytes]) -> Gathering:
     return gathering if not odd else _written_anew(suspects, odd)
 
 
-def _written_anew(suspects: Mapping[int, bytes], odd: set[int]) -> Gathering:
+def _written_anew(suspects: Mapping[int, memoryview], odd: set[int]) -> Gathering:
     messages = Messages()
     for row, data in suspects.items():
         records = take_apart(data) if row in odd else ()

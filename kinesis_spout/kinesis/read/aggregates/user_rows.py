@@ -5,6 +5,7 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kinesis_spout.kinesis.read.aggregates.messages import Messages
 from kinesis_spout.kinesis.read.aggregates.user_fields import Numbers, UserFields, user_fields
@@ -43,17 +44,17 @@ class Gathering:
         is_odd = fields.is_odd | (fields.key >= self._of_records(messages.key_counts))
         is_odd |= fields.hash_key >= self._of_records(messages.hash_key_counts)
         odd = set(self._of_records(messages.carriers)[is_odd].tolist())
-        for texts, counts in (
-            (messages.keys, messages.key_counts),
-            (messages.hash_keys, messages.hash_key_counts),
+        for found, texts, counts in (
+            (self._keys, messages.keys, messages.key_counts),
+            (self._hash_keys, messages.hash_keys, messages.hash_key_counts),
         ):
-            if not _is_text(texts):
+            if found is None:
                 odd |= {
                     carrier
                     for carrier, start, count in zip(
                         messages.carriers, _before(np.array(counts, np.int64)), counts, strict=True
                     )
-                    if not _is_text(texts[start : start + count])
+                    if _texts(texts[start : start + count]) is None
                 }
         return odd
 
@@ -70,15 +71,21 @@ class Gathering:
 
     def rows(self) -> UserRows:
         """Give the user records. None of their carriers is odd."""
-        messages, fields = self._messages, self._fields
-        keys = pa.array(messages.keys, pa.binary()).cast(pa.string())
         return UserRows(
-            carriers=np.array(messages.carriers, np.int64),
+            carriers=np.array(self._messages.carriers, np.int64),
             counts=self._counts,
             data=self._data(),
-            partition_key=keys.take(pa.array(fields.key + self._first_key)),
+            partition_key=pc.take(self._keys, pa.array(self._fields.key + self._first_key)),
             explicit_hash_key=self._explicit_hash_keys(),
         )
+
+    @cached_property
+    def _keys(self) -> pa.Array | None:
+        return _texts(self._messages.keys)
+
+    @cached_property
+    def _hash_keys(self) -> pa.Array | None:
+        return _texts(self._messages.hash_keys)
 
     @cached_property
     def _fields(self) -> UserFields:
@@ -116,11 +123,10 @@ class Gathering:
         return parts.take(pa.array(np.arange(1, len(offsets), 2, dtype=np.int32)))
 
     def _explicit_hash_keys(self) -> pa.Array:
-        messages, numbers = self._messages, self._fields.hash_key
-        if not messages.hash_keys:
+        numbers = self._fields.hash_key
+        if not self._messages.hash_keys:
             return pa.nulls(len(numbers), pa.string())
-        keys = pa.array(messages.hash_keys, pa.binary()).cast(pa.string())
-        return keys.take(pa.array(numbers + self._first_hash_key, mask=numbers < 0))
+        return pc.take(self._hash_keys, pa.array(numbers + self._first_hash_key, mask=numbers < 0))
 
 
 def _before(counts: Numbers) -> Numbers:
@@ -129,9 +135,9 @@ def _before(counts: Numbers) -> Numbers:
     return sums
 
 
-def _is_text(values: list[bytes]) -> bool:
+def _texts(values: list[bytes]) -> pa.Array | None:
+    """Make a column of UTF-8; None if some of it is none."""
     try:
-        pa.array(values, pa.binary()).cast(pa.string())
+        return pa.array(values, pa.binary()).cast(pa.string())
     except pa.ArrowInvalid:
-        return False
-    return True
+        return None

@@ -57,8 +57,9 @@ class CoalescingDelivery(HandlerDelivery):
             window = window_of(part, self.count, self._key_of, ()) or Window.of_all(len(part), self.count)
         self._notes.coalesces(window)
         handed = window.handed
+        allowed = handed[: self._plan.most_deliveries - self.delivered]
         began = self._settings.clock()
-        delivered, failed = self._call([part[at] for at in handed], until)
+        delivered, failed = self._call([part[at] for at in allowed], until)
         self.handling_seconds += self._settings.clock() - began
         failures = {handed[at]: failure for at, failure in failed}
         stopped = delivered < len(handed) or (bool(failures) and self._settings.order is Order.SHARD)

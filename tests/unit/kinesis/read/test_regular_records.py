@@ -111,6 +111,22 @@ def test_records_larger_than_what_is_worked_on_at_once() -> None:
     ]
 
 
+@pytest.mark.parametrize("extra", range(4))
+def test_large_values_with_and_without_padding_are_what_the_decoder_gives(extra: int) -> None:
+    records = [record(number, bytes([number]) * (9_000 + number + extra)) for number in range(5)]
+
+    columns = taken(body_of([record(9, b""), *records]))
+
+    assert [len(data) for data in columns.data.to_pylist()] == [0, *(9_000 + at + extra for at in range(5))]
+
+
+@pytest.mark.parametrize("end", ["AA==AAAA", "AAA=AAAA", "A===", "====", "AA=A", "AA!A", "AA"])
+def test_large_values_that_are_no_base64_are_left_to_the_decoder(end: str) -> None:
+    good = record(1, bytes(9_000))
+
+    assert regular_columns(body_of([good, {**good, "Data": "A" * 12_000 + end}])) is None
+
+
 def test_members_after_the_records_are_kept() -> None:
     child = {
         "ShardId": "shard-2",

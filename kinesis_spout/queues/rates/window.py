@@ -1,0 +1,80 @@
+"""How much may be done in any span of time: a sliding window, which PyrateLimiter keeps.
+
+The window is one second long and holds the rate of a second. A rate that is no whole number has a longer window:
+that of the next whole number. So in any second there is at most the rate, rounded up, and over time the rate.
+"""
+
+from math import ceil, floor
+
+from pyrate_limiter import InMemoryBucket, Rate, RateItem
+
+_WHO = "deliveries"
+
+
+class Window:
+    """What was done of late. Mutable; not thread-safe. Times are seconds that never go back.
+
+    Args:
+        per_second: more than 0.
+    """
+
+    def __init__(self, per_second: float) -> None:
+        self.per_second = per_second
+        self._rate = _rate(per_second)
+        self._bucket = InMemoryBucket([self._rate])
+        self._newest = 0
+        self._owed = 0
+        """Done, and not in the bucket: it had no room, for the rate had just become less."""
+
+    @property
+    def limit(self) -> int:
+        """The most of any span of time that is as long as the window."""
+        return self._rate.limit
+
+    @property
+    def seconds(self) -> float:
+        """How long the window is."""
+        return self._rate.interval / 1000
+
+    def free(self, now: float) -> int:
+        """Say how much more may be done now."""
+        at = self._at(now)
+        self._bucket.leak(at)
+        room = max(0, self.limit - self._bucket.count())
+        if self._owed and room:
+            paid = min(self._owed, room)
+            self._owed -= paid
+            self._bucket.put(RateItem(_WHO, at, paid))
+            room -= paid
+        return room
+
+    def note(self, count: int, at: float) -> None:
+        """Note that so much was done."""
+        if count and not self._bucket.put(RateItem(_WHO, self._at(at), count)):
+            self._owed += count
+
+    def free_at(self, wanted: int, now: float) -> float:
+        """Say when so much more may be done (at most ``limit``), as far as known: ``now``, or later."""
+        short = wanted - self.free(now)
+        if short <= 0:
+            return now
+        leaves = self._bucket.peek(self._bucket.count() - min(short, self._bucket.count()))
+        if leaves is None:
+            return now + self.seconds
+        return (leaves.timestamp + self._rate.interval + 1) / 1000
+
+    def change(self, per_second: float) -> None:
+        """Go on at another rate; what was done counts as before."""
+        self.per_second = per_second
+        self._rate = _rate(per_second)
+        self._bucket.rates = [self._rate]
+
+    def _at(self, now: float) -> int:
+        # The bucket is in order of time: what is noted late counts as done when the newest before it was.
+        self._newest = max(self._newest, floor(now * 1000))
+        return self._newest
+
+
+def _rate(per_second: float) -> Rate:
+    limit = ceil(per_second)
+    return Rate(limit, max(1, ceil(1000 * limit / per_second)))

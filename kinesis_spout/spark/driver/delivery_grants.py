@@ -1,0 +1,84 @@
+"""What the rates of deliveries leave to the slices of one stream: asked for at planning, paid when a slice ends.
+
+A micro-batch is planned within what is granted, so nothing on an executor has to wait: the driver only plans less,
+or later. Commits, polls and other streams go on meanwhile. What is worth a job is waited for: a quarter of what a
+window holds (``queues.rates.window``), or one.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from kinesis_spout.queues.rates import DeliveryRate
+from kinesis_spout.queues.rates.delivery_rate import Grant
+from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
+from shard_state import SlicePlan
+
+_WORTH_A_JOB: Final = 0.25
+
+_Slice = tuple[str, int, bool]
+
+
+class DeliveryGrants:
+    """Of one stream. Mutable; used by the engine's thread only.
+
+    Args:
+        rate: of the application in this process.
+        stream: who asks.
+    """
+
+    def __init__(self, rate: DeliveryRate, stream: object) -> None:
+        self._rate = rate
+        self._stream = stream
+        self._grant: Grant | None = None
+        self._of: dict[_Slice, Grant] = {}
+        """What was granted to a slice that has not ended: of a shard one that is fresh and one of retries."""
+        self.due_at: float | None = None
+        """When to plan again, as something may wait for it; None: not for the rates."""
+
+    def ask(self, now: float) -> int | None:
+        """Say how many deliveries may be planned now; None: any number. ``planned`` follows."""
+        if not self._rate.is_limited:
+            return None
+        self._grant = self._rate.granted(self._stream, now, worth=_WORTH_A_JOB)
+        return self._grant.deliveries
+
+    def planned(self, plans: Sequence[SlicePlan], now: float) -> None:
+        """Take in what was planned of what was granted last; the rest is free again."""
+        grant, self._grant = self._grant, None
+        if grant is None:
+            return
+        used = 0
+        for plan in plans:
+            used += plan.most_deliveries
+            self._of[_slice(plan)] = Grant(plan.most_deliveries, grant.at)
+        self._rate.ended(Grant(grant.deliveries - used, grant.at), 0)
+        more_may_wait = used == grant.deliveries
+        self.due_at = self._rate.due_at(self._stream, now, worth=_WORTH_A_JOB) if more_may_wait else None
+
+    def not_sent(self, plans: Sequence[SlicePlan]) -> None:
+        """Take in that slices that were planned are not carried out."""
+        for plan in plans:
+            self._end(plan, 0)
+
+    def ended(self, works: Sequence[WorkSlice], results: Sequence[WorkResult] = ()) -> None:
+        """Take in that a batch has ended. What is not known of it counts as delivered."""
+        for result in results:
+            if not result.lost:
+                self._end(result.plan, result.delivered + result.suspects)
+        for work in works:
+            self._end(work.plan, work.plan.most_deliveries)
+
+    def close(self) -> None:
+        """Give back what is out: what runs still counts as delivered now."""
+        for grant in self._of.values():
+            self._rate.ended(grant, grant.deliveries)
+        self._of.clear()
+
+    def _end(self, plan: SlicePlan, delivered: int) -> None:
+        grant = self._of.pop(_slice(plan), None)
+        if grant is not None:
+            self._rate.ended(grant, delivered)
+
+
+def _slice(plan: SlicePlan) -> _Slice:
+    return plan.shard_id, plan.epoch, plan.is_fresh
