@@ -1,6 +1,10 @@
 """``put`` makes records of its arguments, or of the lines that it is given."""
 
 import json
+from collections.abc import Iterator
+from importlib import import_module
+
+import pytest
 
 from tests.unit.cli.fake_world import FakeWorld
 
@@ -55,8 +59,8 @@ def test_an_interruption_says_how_many_records_are_on_the_stream(monkeypatch: py
         yield "k", b"2"
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(put, "_records", interrupted)
+    monkeypatch.setattr(import_module("kinesis_spout.cli.commands.put"), "_records", interrupted)
     world = FakeWorld()
-    _, err = world.call("put", *STREAM, code=130)
+    _, err = world.call("put", *STREAM, exit_code=130)
     assert "records put before the interruption: 2" in err
     assert [data for _, data in world.puts.put] == [b"1", b"2"]
