@@ -42,6 +42,15 @@ def names_several(setting: str) -> bool:
     return "," in setting or is_pattern(setting)
 
 
+def is_same(one: str, other: str) -> bool:
+    """Tell whether two names or ARNs may be of one stream: a name is that of any ARN that ends with it."""
+    return one == other or (name_of(one) == name_of(other) and not (_is_arn(one) and _is_arn(other)))
+
+
+def _is_arn(stream: str) -> bool:
+    return stream.startswith("arn:")
+
+
 def name_of(stream: str) -> str:
     """Give the name of a stream that is named by its name or its ARN."""
     return stream.rpartition("/")[2]

@@ -16,7 +16,9 @@ class InMemorySpoolFolder:
     ``open`` gives a `Spool`; its ``crash`` leaves its records to the others.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, stream: str | None = None) -> None:
+        self.stream = stream
+        """Whose records these are; None: any stream's."""
         self.refuses_for: str | None = None
         """A reason to refuse every record, such as a full disk; None takes them."""
         self._left_over: list[list[Spooled]] = []
@@ -39,6 +41,8 @@ class InMemorySpool:
     """A `Spool` that keeps every record until it is confirmed, as ``Durability.RECORD`` does. Mutable."""
 
     def __init__(self, folder: InMemorySpoolFolder) -> None:
+        self.stream: str | None = folder.stream
+        """Whose records these are."""
         self._folder = folder
         self._number = 0
         self._taken_over = 0

@@ -1,9 +1,10 @@
 """A producer without threads: a test decides what happens when, and what time it is."""
 
+from collections.abc import Callable
 from math import inf
 from typing import Any
 
-from kinesis_spout.queues.producer import KinesisProducer, Ticket
+from kinesis_spout.queues.producer import KinesisProducer
 from kinesis_spout.queues.producer.works import WorkToDo
 from kinesis_spout.testing.clock import ManualClock
 
@@ -42,9 +43,8 @@ class SteppedProducer(KinesisProducer):
     def _begin(self) -> None:
         return None
 
-    def _await_all(self, tickets: list[Ticket], timeout: float | None) -> None:
-        deadline = inf if timeout is None else self.clock.monotonic() + timeout
-        while not all(ticket.done() for ticket in tickets) and self._go_on(deadline):
+    def _await(self, is_over: Callable[[], bool], deadline: float) -> None:
+        while not is_over() and self._go_on(deadline):
             pass
 
     def _await_room(self, size_bytes: int) -> bool:

@@ -38,6 +38,8 @@ def _no_log() -> Iterator[None]:
 class SpoolInMemory:
     """A spool whose content outlives its producers."""
 
+    stream = None
+
     def __init__(self, content: dict[int, Entry]) -> None:
         self.content = content
         self._left = sorted(content)

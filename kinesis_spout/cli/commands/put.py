@@ -18,10 +18,12 @@ from kinesis_spout.settings import SpoutConfig
 if TYPE_CHECKING:
     from kinesis_spout.cli.world import World
     from kinesis_spout.errors import KinesisSpoutError
-    from kinesis_spout.queues.producer import Ticket
+    from kinesis_spout.queues.producer import KinesisProducer, Ticket
 
 _PATIENCE_SECONDS: Final = 60.0
 """How long a record is tried for."""
+_INTERRUPTED_SECONDS: Final = 2.0
+"""How long what was read may take to be sent after Ctrl-C."""
 _LINGER_SECONDS: Final = 0.05
 
 
@@ -68,14 +70,17 @@ def put(
             advance(1)
 
         # One call at a time keeps the order of the lines.
-        with KinesisProducer(
-            config.stream,
-            client=world.client(config),
-            max_concurrent_calls=1,
-            linger_seconds=0 if typed else _LINGER_SECONDS,
-            delivery_timeout_seconds=_PATIENCE_SECONDS,
-            close_timeout_seconds=_PATIENCE_SECONDS,
-        ) as producer:
+        with (
+            KinesisProducer(
+                config.stream,
+                client=world.client(config),
+                max_concurrent_calls=1,
+                linger_seconds=0 if typed else _LINGER_SECONDS,
+                delivery_timeout_seconds=_PATIENCE_SECONDS,
+                close_timeout_seconds=_PATIENCE_SECONDS,
+            ) as producer,
+            _interruption_told(producer),
+        ):
             for partition_key, record in _records(data or (), key, count):
                 producer.put(record, partition_key).add_done_callback(ended)
                 if typed:
@@ -83,12 +88,29 @@ def put(
                 if failed:
                     break
     if failed:
+        if shards:
+            note(f"records put before the failure: {shards.total():,}")
         raise failed[0]
+    _tell(shards, json=json)
+
+
+@contextmanager
+def _interruption_told(producer: "KinesisProducer") -> Iterator[None]:
+    """After Ctrl-C, send what was read for a moment, and say how much is on the stream."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        producer.close(_INTERRUPTED_SECONDS)
+        note(f"records put before the interruption: {producer.counts().sent:,}")
+        raise
+
+
+def _tell(shards: "Counter[str]", *, json: bool) -> None:
     if json:
         print_json({"put": shards.total(), "shards": dict(sorted(shards.items()))})
-    else:
-        where = ", ".join(f"{shard_id} {number:,}" for shard_id, number in sorted(shards.items()))
-        note(f"records put: {shards.total():,}" + (f" ({where})" if where else ""))
+        return
+    where = ", ".join(f"{shard_id} {number:,}" for shard_id, number in sorted(shards.items()))
+    note(f"records put: {shards.total():,}" + (f" ({where})" if where else ""))
 
 
 def _records(data: Sequence[str], key: str | None, count: int) -> Iterator[tuple[str, bytes]]:

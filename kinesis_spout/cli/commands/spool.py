@@ -16,6 +16,7 @@ from kinesis_spout.cli.output import note, print_json, print_table
 from kinesis_spout.cli.settings import STREAM_ONLY, configured
 from kinesis_spout.errors import SpoolError
 from kinesis_spout.settings import SpoutConfig
+from kinesis_spout.settings.streams import is_same
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -122,7 +123,7 @@ def put(
     from kinesis_spout.kinesis.write.record_putter import RecordPutter  # noqa: PLC0415
 
     stream = _check_folder(folder)
-    if config.stream_name != stream.rpartition("/")[2]:
+    if not is_same(config.stream, stream):
         raise WrongArguments(
             f"--stream: expected {stream!r}, whose spool is in {str(folder)!r}, got {config.stream!r}"
         )

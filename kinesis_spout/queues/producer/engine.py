@@ -3,7 +3,7 @@
 import logging
 import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Final
 
@@ -139,28 +139,48 @@ class Engine:
         self._tell()
         return has_room
 
-    def begin_flush(self) -> list[Ticket]:
-        """Let nothing linger, until ``end_flush``. Gives what has not ended."""
+    def begin_flush(self) -> None:
+        """Let nothing linger, until ``end_flush``."""
         with self._lock:
-            return self._outbox.begin_flush()
+            self._outbox.begin_flush()
 
     def end_flush(self) -> None:
         """Let records linger again."""
         with self._lock:
             self._outbox.end_flush()
 
-    def await_end(self, timeout: float) -> None:
-        """Return when something has ended, or so many seconds later."""
+    def not_ended(self) -> list[Ticket]:
+        """Give all that was taken over and has not ended."""
+        with self._lock:
+            return [] if self._is_stopped else self._outbox.not_ended()
+
+    @property
+    def is_recovering(self) -> bool:
+        """Whether the spool may have more of what an earlier producer left."""
+        return not self._is_stopped and self._outbox.is_recovering
+
+    def await_end(self, is_over: Callable[[], bool], timeout: float) -> None:
+        """Return when something is over, or everything, or so many seconds later.
+
+        ``is_over`` is asked whenever records have ended, or the last of an earlier producer's have come.
+        """
         with self._something_ended:
-            self._something_ended.wait(timeout)
+            self._something_ended.wait_for(lambda: self._is_stopped or is_over(), timeout)
 
     def stop(self, reason: str) -> int:
         """Let everything that has not ended fail, and give how much that is."""
         with self._lock:
             self._is_stopped = True
             left = self._outbox.abandon(reason)
+            self._something_ended.notify_all()
         self._tell()
         return left
+
+    def forget(self) -> None:
+        """Be stopped, in a child process. The threads that do the work are its parent's; one may hold the lock."""
+        self._lock = threading.Lock()
+        self._something_ended = threading.Condition(self._lock)
+        self._is_stopped = True
 
     def _put(self, call: Call) -> None:
         work = self._calls.work
@@ -244,7 +264,11 @@ class Engine:
             for number, entry in spooled
         ]
         with self._lock:
+            if self._is_stopped:
+                return  # they stay in the spool
             self._outbox.recovered(tickets)
+            if not tickets:
+                self._something_ended.notify_all()
 
     def _tell(self) -> None:
         """Confirm to the spool what ended, and tell those who want to know."""

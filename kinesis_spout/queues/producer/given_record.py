@@ -53,15 +53,27 @@ def _checked(data: object, partition_key: object, explicit_hash_key: object) -> 
             f"data: expected at most {MAX_RECORD_BYTES} bytes together with the key, got {size_bytes}; split it, "
             "or put it elsewhere and send where it is"
         )
-    return Ticket(copied, str(partition_key), _hash_key(explicit_hash_key), size_bytes)
+    # Of a subclass, such as a StrEnum or a (str, Enum), the text itself: what its ``str`` gives may differ.
+    return Ticket(copied, str.__str__(partition_key), _hash_key(explicit_hash_key), size_bytes)
 
 
 def _hash_key(given: object) -> str | None:
     if given is None:
         return None
-    text = str(given) if isinstance(given, (str, int)) and not isinstance(given, bool) else ""
+    text = ""
+    if isinstance(given, str):
+        text = str.__str__(given)
+    elif isinstance(given, int) and not isinstance(given, bool) and 0 <= given < 1 << 128:
+        text = int.__repr__(given)
     if not is_hash_key(text):
         raise InvalidRecord(
-            f"explicit_hash_key: expected a number from 0 to 2^128 - 1, got {str(given)[:_LONGEST_SHOWN]!r}"
+            f"explicit_hash_key: expected a number from 0 to 2^128 - 1, got {_shown(given)!r}"
         )
     return text
+
+
+def _shown(given: object) -> str:
+    """Show the beginning of what was given. Python refuses to write numbers of thousands of digits."""
+    if isinstance(given, int) and given.bit_length() > 2 * 128:
+        return f"one of {given.bit_length()} bits"
+    return str(given)[:_LONGEST_SHOWN]

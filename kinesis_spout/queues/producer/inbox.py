@@ -62,6 +62,8 @@ class Inbox:
         self._held_bytes = 0
         self._sent = self._failed = self._dropped = self._refused = 0
         self._dead_lettered = self._recovered = 0
+        self._reserved = 0
+        self._is_shut = False
         self.is_closed = False
         """Whether it takes no more. What was reserved may still be added."""
         self.calls = 0
@@ -105,15 +107,19 @@ class Inbox:
         with self._lock:
             self._async_waiters.append(call)
 
-    def add_reserved(self, ticket: Ticket) -> None:
-        """Take over a record that there is room for."""
+    def add_reserved(self, ticket: Ticket) -> bool:
+        """Take over a record that there is room for; False if nobody would ever take it from here."""
         with self._lock:
+            self._use_reserved()
+            if self._is_shut:
+                return False
             self._fresh.append(ticket)
             self._fresh_bytes += ticket.size_bytes
             if len(self._fresh) < self._wake_at and self._fresh_bytes < self._wake_at_bytes:
-                return
+                return True
             self._wake_at = self._wake_at_bytes = inf
         self._ring()
+        return True
 
     def recovered(self, tickets: list[Ticket]) -> None:
         """Count records that come from the spool, room or not."""
@@ -127,6 +133,7 @@ class Inbox:
         with self._lock:
             self._refused += 1
             if reserved_bytes is not None:
+                self._use_reserved()
                 self._release(1, reserved_bytes)
         self._wake_async()
 
@@ -186,6 +193,20 @@ class Inbox:
             self._has_room.notify_all()
         self._wake_async()
 
+    def await_added(self, timeout: float) -> None:
+        """Return when all that was reserved is added or refused, or so many seconds later. It is closed."""
+        with self._lock:
+            self._has_room.wait_for(lambda: not self._reserved, timeout)
+
+    def shut(self) -> list[Ticket]:
+        """Give what came since the last ``take``, and take nothing any more, also not what was reserved."""
+        with self._lock:
+            self.is_closed = self._is_shut = True
+            fresh = list(self._fresh)
+            self._fresh.clear()
+            self._fresh_bytes = 0
+            return fresh
+
     def counts(self) -> ProducerCounts:
         """Count, at one moment."""
         with self._lock:
@@ -212,7 +233,13 @@ class Inbox:
             return False
         self._held += 1
         self._held_bytes += size_bytes
+        self._reserved += 1
         return True
+
+    def _use_reserved(self) -> None:
+        self._reserved -= 1
+        if self.is_closed and not self._reserved:
+            self._has_room.notify_all()
 
     def _release(self, records: int, size_bytes: int) -> None:
         self._held -= records

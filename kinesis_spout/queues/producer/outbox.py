@@ -16,9 +16,7 @@ spool, and is sent again when a producer opens it the next time. So it is tried 
 in a loop.
 """
 
-from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Final, cast
 
@@ -38,7 +36,9 @@ from kinesis_spout.kinesis.write.put_calls import no_such_stream
 from kinesis_spout.kinesis.write.put_records import Puttable
 from kinesis_spout.kinesis.write.record_putter import is_about_its_size
 from kinesis_spout.kinesis.write.waiting_records import refusal_error
+from kinesis_spout.queues.producer.endings import Endings
 from kinesis_spout.queues.producer.inbox import Inbox
+from kinesis_spout.queues.producer.taken_records import TakenRecords
 from kinesis_spout.queues.producer.ticket import GIVEN_UP, IN_CALL, WAITS, Ticket
 from kinesis_spout.queues.producer.works import (
     Burial,
@@ -48,6 +48,7 @@ from kinesis_spout.queues.producer.works import (
     OutboxSettings,
     Recovery,
     WorkToDo,
+    tickets_of,
 )
 
 if TYPE_CHECKING:
@@ -59,16 +60,6 @@ if TYPE_CHECKING:
 FIRST_BACKOFF_SECONDS: Final = 0.2
 BACKOFF_CAP_SECONDS: Final = 5.0
 _FEW_GONE: Final = 1_000
-
-
-@dataclass(slots=True, eq=False)
-class _Taken:
-    """Records that came in together. Mutable."""
-
-    expire_at: float
-    tickets: list[Ticket]
-    ended: int = 0
-    """How many at its beginning have ended."""
 
 
 class Outbox:
@@ -96,9 +87,8 @@ class Outbox:
         self._settings = settings
         self._clock = clock
         self._jitter = jitter
-        self._taken: deque[_Taken] = deque()
-        self._in_taken = 0
-        self._overdue: list[Ticket] = []
+        self._taken = TakenRecords()
+        self._endings = Endings(inbox)
         self._gone = 0
         """How many that have ended are still among those that wait, roughly."""
         self._rows = 0
@@ -116,7 +106,6 @@ class Outbox:
         self._flushes = 0
         self._was_answered = False
         self._last_failure: KinesisSpoutError | None = None
-        self._ended = Ended()
 
     # What the shell asks.
 
@@ -126,7 +115,8 @@ class Outbox:
         if self._must_list and not self._is_listing:
             self._is_listing = True
             return Listing()
-        if self._may_fetch and self._inbox.has_room:
+        if self._may_fetch and (self._inbox.has_room or not self._taken):
+            # What was put meanwhile may fill the buffer, and goes behind: without this it would wait for ever.
             self._is_fetching = True
             return Recovery()
         self._take_in(now)
@@ -142,8 +132,7 @@ class Outbox:
         """When there may be something to do although nothing comes, as monotonic time."""
         due = min([each.repeat_at for each in self._to_repeat], default=inf)
         due = min([due, *(each.repeat_at for each in self._burials if not each.is_under_way)])
-        if self._taken:
-            due = min(due, self._taken[0].expire_at)
+        due = min(due, self._taken.next_expiry)
         if self._open_calls >= self._settings.max_concurrent_calls:
             return due
         if (self._hurries or self._flushes) and self._records.ready_at == -inf:
@@ -162,10 +151,7 @@ class Outbox:
 
     def ended(self) -> Ended:
         """Give what ended since it was asked the last time."""
-        ended = self._ended
-        if ended.count:
-            self._ended = Ended()
-        return ended
+        return self._endings.take()
 
     # What the shell says.
 
@@ -192,7 +178,7 @@ class Outbox:
         reaction = reaction_to(error, Work.CONSUME if self._was_answered else Work.CALL)
         self._last_failure = error
         for each in call.batch:
-            for ticket in _tickets(each):
+            for ticket in tickets_of(each):
                 ticket.tries += 1
         self._inbox.retried += sum(len(each.user_records) for each in call.batch)
         if reaction.action is not Action.RETRY:
@@ -205,8 +191,8 @@ class Outbox:
             return
         call.failures += 1
         call.repeat_at = now + max(reaction.wait_seconds, self._backoff_seconds(call.failures))
-        if self._taken:  # a last time when the time of some is over
-            call.repeat_at = min(call.repeat_at, self._taken[0].expire_at)
+        # A last time when the time of some is over.
+        call.repeat_at = min(call.repeat_at, self._taken.next_expiry)
         self._to_repeat.append(call)
 
     def buried(self, burial: Burial) -> None:
@@ -240,10 +226,9 @@ class Outbox:
 
     # What the producer wants.
 
-    def begin_flush(self) -> list[Ticket]:
-        """Let nothing linger, until ``end_flush``. Gives what has not ended."""
+    def begin_flush(self) -> None:
+        """Let nothing linger, until ``end_flush``."""
         self._flushes += 1
-        return self._not_ended()
 
     def end_flush(self) -> None:
         """Let records linger again."""
@@ -254,7 +239,7 @@ class Outbox:
         self._take_in(self._clock.monotonic())
         records, more_bytes = self._inbox.missing(size_bytes)
         dropped: list[Ticket] = []
-        for ticket in self._waiting_tickets():
+        for ticket in self._taken.waiting():
             if records <= len(dropped) and more_bytes <= 0:
                 break
             dropped.append(ticket)
@@ -265,17 +250,14 @@ class Outbox:
             "the record was dropped, the oldest of a full buffer, for a newer one; raise `max_buffered_records` "
             "or `max_buffered_bytes`, or set `when_full=block`"
         )
-        for ticket in dropped:
-            self._note_end(ticket, error, is_over=True)
-        self._ended.count += len(dropped)
-        self._inbox.ended(dropped=len(dropped), size_bytes=sum(each.size_bytes for each in dropped))
+        self._endings.dropped(dropped, error)
+        self._forget_ended()
         self._leave_out_gone(len(dropped))
         return True
 
     def abandon(self, reason: str) -> int:
         """Let everything that has not ended fail now, and give how much that is. Nothing is asked for after it."""
-        left = self._not_ended()
-        self._inbox.take()
+        left = [*self._not_ended_here(), *self._inbox.shut()]
         in_calls = [ticket for ticket in left if ticket.place == IN_CALL]
         others = [ticket for ticket in left if ticket.place != IN_CALL]
         self._end_all(others, ProducerClosed(f"{reason}; the record was not sent"), is_over=False)
@@ -283,13 +265,21 @@ class Outbox:
         self._end_all(in_calls, ProducerClosed(unknown), is_over=False)
         return len(left)
 
-    def _not_ended(self) -> list[Ticket]:
-        held = [ticket for taken in self._taken for ticket in taken.tickets]
-        held += self._overdue
+    def not_ended(self) -> list[Ticket]:
+        """Give all that was taken over and has not ended."""
+        return [*self._not_ended_here(), *self._inbox.peek()]
+
+    @property
+    def is_recovering(self) -> bool:
+        """Whether the spool may have more of what an earlier producer left."""
+        return self._is_recovering
+
+    def _not_ended_here(self) -> list[Ticket]:
+        held = self._taken.not_ended()
         held += [ticket for burial in self._burials for ticket in burial.tickets]
         # One that is given up may be there twice.
         not_ended = {id(ticket): ticket for ticket in held if not ticket.done()}
-        return [*not_ended.values(), *self._inbox.peek()]
+        return list(not_ended.values())
 
     # How it goes on.
 
@@ -314,8 +304,7 @@ class Outbox:
             row += 1
             ticket.row = row
         self._rows = row
-        self._taken.append(_Taken(now + self._settings.delivery_timeout_seconds, tickets))
-        self._in_taken += len(tickets)
+        self._taken.add(tickets, now + self._settings.delivery_timeout_seconds)
         if self._lingers_until == inf:
             self._lingers_until = now + self._settings.linger_seconds
         self._records.hold_all(tickets)
@@ -332,7 +321,7 @@ class Outbox:
         if not batch:
             return None
         for each in batch:
-            for ticket in _tickets(each):
+            for ticket in tickets_of(each):
                 ticket.place = IN_CALL
         self._open_calls += 1
         self._inbox.calls += 1
@@ -363,18 +352,19 @@ class Outbox:
     def _settle(self, call: Call, results: "Sequence[Result]") -> None:
         settled = self._records.settle(call.batch, results)
         self._open_calls -= 1
-        self._end_sent(settled.taken)
+        self._endings.sent(settled.taken)
+        self._forget_ended()
         if len(settled.taken) < len(call.batch):
             self._note_refusals(call, results)
         for given_up in settled.given_up:
-            lost = [ticket for each in given_up.records for ticket in _tickets(each)]
+            lost = [ticket for each in given_up.records for ticket in tickets_of(each)]
             self._give_up(lost, given_up.error, is_over=False)
         if self._settings.is_ordered or len(settled.taken) < len(call.batch):
             self._hurries |= self._records.has_ready  # what was in a call, or waited for one of its key
         self._expire_overdue()
 
     def _note_refusals(self, call: Call, results: "Sequence[Result]") -> None:
-        tickets = [ticket for each in call.batch for ticket in _tickets(each) if not ticket.done()]
+        tickets = [ticket for each in call.batch for ticket in tickets_of(each) if not ticket.done()]
         for ticket in tickets:
             ticket.place = WAITS
             ticket.tries += 1
@@ -383,34 +373,6 @@ class Outbox:
         if refusal is not None:
             self._last_failure = refusal_error(refusal, "refused")
 
-    def _end_sent(self, taken: "Sequence[tuple[Puttable, Result]]") -> None:
-        ended = self._ended
-        sent = size_bytes = 0
-        for put, answer in taken:
-            if isinstance(put, Ticket):
-                if put.outcome is None:
-                    sent += 1
-                    size_bytes += put.size_bytes
-                    put.outcome = answer
-                    if put.callbacks is not None:
-                        ended.to_tell.append(put)
-                    if put.number_in_spool is not None:
-                        ended.to_confirm.append(put.number_in_spool)
-                continue
-            for sub_sequence_number, ticket in enumerate(_tickets(put)):
-                if ticket.outcome is None:
-                    sent += 1
-                    size_bytes += ticket.size_bytes
-                    ticket.sub_sequence_number = sub_sequence_number
-                    ticket.outcome = answer
-                    if ticket.callbacks is not None:
-                        ended.to_tell.append(ticket)
-                    if ticket.number_in_spool is not None:
-                        ended.to_confirm.append(ticket.number_in_spool)
-        ended.count += sent
-        self._inbox.ended(sent=sent, size_bytes=size_bytes)
-        self._forget_ended()
-
     def _give_up_call(self, call: Call, error: KinesisSpoutError) -> None:
         self._open_calls -= 1
         self._records.done(call.batch)
@@ -418,7 +380,7 @@ class Outbox:
         if isinstance(error, ResourceNotFound):
             error = no_such_stream(error)
         is_over = isinstance(error, KinesisError) and is_about_its_size(call.batch, error)
-        self._give_up([ticket for each in call.batch for ticket in _tickets(each)], error, is_over=is_over)
+        self._give_up([ticket for each in call.batch for ticket in tickets_of(each)], error, is_over=is_over)
 
     def _give_up(self, tickets: Iterable[Ticket], error: KinesisSpoutError, *, is_over: bool) -> None:
         """Let records fail, by way of the dead letters if there are some.
@@ -441,46 +403,23 @@ class Outbox:
         is_over: bool,
         dead_lettered: bool = False,
     ) -> None:
-        count = size_bytes = 0
-        for ticket in tickets:
-            if not ticket.done():
-                count += 1
-                size_bytes += ticket.size_bytes
-                self._note_end(ticket, error, is_over=is_over)
-        if count:
-            self._ended.failures.append((count, error))
-        self._ended.count += count
-        self._inbox.ended(failed=count, dead_lettered=count * dead_lettered, size_bytes=size_bytes)
+        self._endings.failed(tickets, error, is_over=is_over, dead_lettered=dead_lettered)
+        self._forget_ended()
 
-    def _note_end(self, ticket: Ticket, outcome: object, *, is_over: bool) -> None:
-        if ticket.end(outcome):
-            self._ended.to_tell.append(ticket)
-        if is_over and ticket.number_in_spool is not None:
-            self._ended.to_confirm.append(ticket.number_in_spool)
+    def _forget_ended(self) -> None:
+        self._taken.forget_ended(self._inbox.waiting)
 
     # Records whose time is over.
 
     def _expire(self, now: float) -> None:
-        expired: list[Ticket] = []
-        while self._taken and self._taken[0].expire_at <= now:
-            taken = self._taken.popleft()
-            self._in_taken -= len(taken.tickets)
-            for ticket in taken.tickets:
-                if not ticket.is_gone:
-                    (self._overdue if ticket.place == IN_CALL else expired).append(ticket)
-        self._fail_expired(expired)
+        self._fail_expired(self._taken.expire(now))
 
     def _expire_overdue(self) -> None:
-        if self._overdue:
-            left = [ticket for ticket in self._overdue if not ticket.is_gone]
-            self._overdue = [ticket for ticket in left if ticket.place == IN_CALL]
-            expired = [ticket for ticket in left if ticket.place == WAITS]
-            self._fail_expired(expired)
+        self._fail_expired(self._taken.expire_overdue())
 
     def _expire_in_call(self, call: Call) -> None:
         """Let those of a call that failed fail whose time is over."""
-        overdue = set(map(id, self._overdue))
-        expired = [ticket for each in call.batch for ticket in _tickets(each) if id(ticket) in overdue]
+        expired = self._taken.overdue_among(ticket for each in call.batch for ticket in tickets_of(each))
         if expired:
             for ticket in expired:
                 ticket.place = WAITS
@@ -500,32 +439,6 @@ class Outbox:
         self._give_up(expired, error, is_over=False)
         self._leave_out_gone(len(expired))
 
-    def _waiting_tickets(self) -> Iterable[Ticket]:
-        """Give what waits and is in no call, oldest first."""
-        for taken in self._taken:
-            for ticket in taken.tickets[taken.ended :]:
-                if ticket.place == WAITS and not ticket.done():
-                    yield ticket
-
-    def _forget_ended(self) -> None:
-        """Let go of what has ended. A few that have not may keep others that came with them."""
-        while self._taken:
-            taken = self._taken[0]
-            tickets = taken.tickets
-            at = taken.ended
-            while at < len(tickets) and tickets[at].outcome is not None:
-                at += 1
-            taken.ended = at
-            if at < len(tickets):
-                break
-            self._in_taken -= len(tickets)
-            self._taken.popleft()
-        if self._in_taken > 2 * self._inbox.waiting + _FEW_GONE:
-            for taken in self._taken:
-                taken.tickets = [ticket for ticket in taken.tickets if not ticket.done()]
-                taken.ended = 0
-            self._in_taken = sum(len(taken.tickets) for taken in self._taken)
-
     # Records that wait although they have ended.
 
     def _without_gone(self, batch: list[Puttable]) -> list[Puttable]:
@@ -538,7 +451,7 @@ class Outbox:
                 each.user_records = [
                     ticket for ticket in each.user_records if not cast("Ticket", ticket).is_gone
                 ]
-            if all(ticket.is_gone for ticket in _tickets(each)):
+            if all(ticket.is_gone for ticket in tickets_of(each)):
                 self._records.done((each,))
             else:
                 left.append(each)
@@ -547,7 +460,7 @@ class Outbox:
     def _leave_out_gone(self, more: int) -> None:
         self._gone += more
         if self._gone > self._inbox.waiting // 2 + _FEW_GONE:
-            waiting = [ticket for each in self._records.take_back() for ticket in _tickets(each)]
+            waiting = [ticket for each in self._records.take_back() for ticket in tickets_of(each)]
             self._records.hold_all([ticket for ticket in waiting if not ticket.is_gone])
             self._gone = 0
 
@@ -555,8 +468,3 @@ class Outbox:
         return backoff_seconds(
             failures, first=FIRST_BACKOFF_SECONDS, cap=BACKOFF_CAP_SECONDS, jitter=self._jitter
         )
-
-
-def _tickets(put: Puttable) -> Sequence[Ticket]:
-    """Give the tickets that a record carries: the producer holds no others."""
-    return cast("Sequence[Ticket]", put.user_records)

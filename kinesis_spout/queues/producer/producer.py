@@ -7,6 +7,8 @@ import os
 import random
 import threading
 import weakref
+from collections.abc import Callable
+from contextlib import ExitStack
 from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, Unpack
@@ -15,16 +17,18 @@ import msgspec
 
 from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.dead_letters.sink_url import open_sink
-from kinesis_spout.errors import BufferFull, ProducerClosed, SpoolError
+from kinesis_spout.errors import InvalidConfig, ProducerClosed, ProducerError, SpoolError
 from kinesis_spout.queues.producer.engine import Engine
 from kinesis_spout.queues.producer.given_record import ticket_of
 from kinesis_spout.queues.producer.inbox import Inbox, ProducerCounts
+from kinesis_spout.queues.producer.room import Room
 from kinesis_spout.queues.producer.ticket import Ticket
 from kinesis_spout.queues.producer.workers import Workers
 from kinesis_spout.queues.spool import Spool
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.kinesis_client import client_settings
 from kinesis_spout.settings.producer_config import ProducerConfig, ProducerSettings
+from kinesis_spout.settings.streams import is_same
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
@@ -87,6 +91,7 @@ class KinesisProducer:
             url, dead_letters = dead_letters, None
         config_ = self.config = ProducerConfig.of(stream, config, dead_letters=url, **settings)
         aws = client_settings(msgspec.structs.asdict(config_), config_.stream_region)
+        _check_spool(spool, config_.stream)
         client = client or aws.connect()
         self._spool = spool
         self._own_sink: DeadLetterSink | None = None
@@ -104,8 +109,18 @@ class KinesisProducer:
             clock=self._clock,
             jitter=random.random,
         )
+        self._room = self._make_room()
         self._closing = threading.Lock()
         self._workers = self._begin()
+
+    def _make_room(self) -> Room:
+        return Room(
+            self.config,
+            self._inbox,
+            clock=self._clock,
+            drop_oldest=self._engine.drop_oldest,
+            await_room=self._await_room,
+        )
 
     def put(self, data: bytes, partition_key: str, *, explicit_hash_key: str | int | None = None) -> Ticket:
         """Take a record over, and give its ticket at once; see `when_full` for when there is no room.
@@ -125,27 +140,32 @@ class KinesisProducer:
         if self._spool is None and self._inbox.add(ticket):
             return ticket
         if self._spool is None or not self._inbox.reserve(ticket.size_bytes):
-            self._make_room(ticket.size_bytes)
+            self._room.make(ticket.size_bytes)
         self._accept(ticket)
         return ticket
 
     async def put_async(
         self, data: bytes, partition_key: str, *, explicit_hash_key: str | int | None = None
     ) -> Ticket:
-        """Do what `put` does, without blocking the event loop. Raises like `put`."""
+        """Do what `put` does, without blocking the event loop. Raises like `put`.
+
+        When it is cancelled while it waits for room, the record is refused. Later it may be taken over.
+        """
         ticket = ticket_of(data, partition_key, explicit_hash_key)
         if self._spool is None and self._inbox.add(ticket):
             return ticket
         if self._spool is None or not self._inbox.reserve(ticket.size_bytes):
-            await self._make_room_async(ticket.size_bytes)
+            await self._room.make_async(ticket.size_bytes)
         if self._spool is None:
             self._accept(ticket)
         else:
-            await asyncio.to_thread(self._accept, ticket)
+            await self._accept_async(ticket)
         return ticket
 
     def flush(self, timeout: float | None = None) -> None:
         """Return when every record put before this call has ended, one way or another.
+
+        With a spool this includes what an earlier producer left there: it is sent before what is new.
 
         Args:
             timeout: how many seconds at most; None: as long as it takes; ``delivery_timeout_seconds`` bounds that.
@@ -153,15 +173,24 @@ class KinesisProducer:
         Raises:
             TimeoutError: names how many have not ended. They go on.
             SpoolError: the spool could not be read on; what is in it stays there.
+            ProducerError: it is called from a callback of a ticket: those it waits for need that thread.
         """
-        left = self._engine.begin_flush()
+        if self._is_called_back:
+            raise ProducerError(
+                "expected flush outside of a ticket's callback, got it inside, where it would wait for itself; "
+                "flush in a thread of your own"
+            )
+        deadline = inf if timeout is None else self._clock.monotonic() + timeout
+        self._engine.begin_flush()
         self._wake()
         try:
-            self._await_all(left, timeout)
+            self._await(lambda: not self._engine.is_recovering, deadline)
+            left = self._engine.not_ended()
+            self._await(lambda: _have_ended(left), deadline)
         finally:
             self._engine.end_flush()
         waiting = sum(not ticket.done() for ticket in left)
-        if waiting:
+        if waiting or self._engine.is_recovering:
             raise TimeoutError(
                 f"expected all records to end within {timeout} s; {waiting} for {self.config.stream} still wait"
             )
@@ -175,13 +204,24 @@ class KinesisProducer:
     def close(self, timeout: float | None = None) -> None:
         """Take no more, send what waits, and let go of everything. May be called twice.
 
-        What has not ended when the time is over fails with `ProducerClosed`. With a spool it stays there.
+        What has not ended when the time is over fails with `ProducerClosed`. With a spool it stays there. What an
+        earlier producer left in the spool is sent within the same time. From a callback of a ticket it returns at
+        once, and a thread does the rest.
 
         Args:
             timeout: how many seconds at most; None: ``close_timeout_seconds``.
+
+        Raises:
+            SpoolError: the spool could not make durable what it held in memory. All is let go of nevertheless.
         """
         seconds = self.config.close_timeout_seconds if timeout is None else timeout
         self._inbox.close()
+        if self._is_called_back:
+            threading.Thread(target=self._close, args=(seconds,), name="producer closes", daemon=True).start()
+        else:
+            self._close(seconds)
+
+    def _close(self, seconds: float) -> None:
         with self._closing:
             if not self._engine.is_stopped:
                 self._flush_and_stop(seconds)
@@ -231,25 +271,30 @@ class KinesisProducer:
         if self._workers is not None:
             self._workers.wake()
 
-    def _await_all(self, tickets: list[Ticket], timeout: float | None) -> None:
-        deadline = inf if timeout is None else self._clock.monotonic() + timeout
-        while True:
-            while tickets and tickets[-1].done():
-                tickets.pop()
+    def _await(self, is_over: Callable[[], bool], deadline: float) -> None:
+        while not (self._engine.is_stopped or is_over()):
             seconds = deadline - self._clock.monotonic()
-            if not tickets or seconds <= 0 or self._engine.is_stopped:
+            if seconds <= 0:
                 return
-            self._engine.await_end(min(_LOOK_SECONDS, seconds))
+            self._engine.await_end(is_over, min(_LOOK_SECONDS, seconds))
 
     def _await_room(self, size_bytes: int) -> bool:
+        if self._is_called_back:  # it would wait for itself
+            return False
         return self._inbox.reserve_within(size_bytes, self.config.block_timeout_seconds)
+
+    @property
+    def _is_called_back(self) -> bool:
+        return self._workers is not None and self._workers.includes_this_thread
 
     # The end.
 
     def _flush_and_stop(self, seconds: float) -> None:
         stream = self.config.stream
+        deadline = self._clock.monotonic() + seconds
+        self._inbox.await_added(seconds)
         try:
-            self.flush(seconds)
+            self.flush(max(0.0, deadline - self._clock.monotonic()))
         except TimeoutError:
             pass  # what is left is told below
         except SpoolError as error:
@@ -258,66 +303,23 @@ class KinesisProducer:
         if left:
             _log.error("%d records for %s were not sent before their producer was closed", left, stream)
         _open.discard(self)
-        if self._workers is not None:
-            self._workers.join(_JOIN_SECONDS)
-        if self._own_sink is not None:
-            self._own_sink.close()
-        if self._spool is not None:
-            self._spool.close()
+        with ExitStack() as closing:  # each of them, whatever another raises
+            if self._spool is not None:
+                closing.callback(self._spool.close)
+            if self._own_sink is not None:
+                closing.callback(self._own_sink.close)
+            if self._workers is not None:
+                self._workers.join(_JOIN_SECONDS)
 
     def _forget(self) -> None:
         """Be closed, in a child process that has none of the threads. Locks may be held by them for ever."""
         self._inbox = Inbox(1, 1, lambda: None)
         self._inbox.close()
+        self._room = self._make_room()
+        self._engine.forget()
         self._closing = threading.Lock()
 
-    # Room for a record.
-
-    def _make_room(self, size_bytes: int) -> None:
-        if not self._make_room_now(size_bytes) and not (
-            self.config.when_full == "block" and self._await_room(size_bytes)
-        ):
-            self._refuse()
-
-    async def _make_room_async(self, size_bytes: int) -> None:
-        if self._make_room_now(size_bytes):
-            return
-        deadline = self._clock.monotonic() + self.config.block_timeout_seconds
-        loop = asyncio.get_running_loop()
-        while self.config.when_full == "block" and not self._inbox.is_closed:
-            has_room = asyncio.Event()
-
-            def told(event: asyncio.Event = has_room) -> None:
-                try:
-                    loop.call_soon_threadsafe(event.set)
-                except RuntimeError:  # the loop was closed
-                    return
-
-            self._inbox.call_when_there_is_room(told)
-            if self._inbox.reserve(size_bytes):
-                return
-            try:
-                await asyncio.wait_for(has_room.wait(), deadline - self._clock.monotonic())
-            except TimeoutError:
-                break
-        self._refuse()
-
-    def _make_room_now(self, size_bytes: int) -> bool:
-        if self._inbox.is_closed:
-            self._refuse()
-        if self.config.when_full == "drop_oldest":
-            self._engine.drop_oldest(size_bytes)
-        return self._inbox.reserve(size_bytes)
-
-    def _refuse(self) -> None:
-        self._inbox.refuse()
-        if self._inbox.is_closed:
-            raise ProducerClosed(f"the producer of {self.config.stream} is closed: it takes no more records")
-        counts = self._inbox.counts()
-        raise BufferFull(
-            f"expected room for a record, got {counts.waiting} records of {counts.waiting_bytes} bytes that wait "
-            f"for {self.config.stream}; raise `max_buffered_records` or `max_buffered_bytes`, or put less"
-        )
+    # What is taken over.
 
     def _accept(self, ticket: Ticket) -> None:
         """Take over a record that there is room for."""
@@ -327,7 +329,34 @@ class KinesisProducer:
             except BaseException:
                 self._inbox.refuse(ticket.size_bytes)
                 raise
-        self._inbox.add_reserved(ticket)
+        if not self._inbox.add_reserved(ticket):
+            # It was closed meanwhile, and its time was over.
+            ticket.end(
+                ProducerClosed(f"the producer of {self.config.stream} was closed; the record was not sent")
+            )
+            self._inbox.ended(failed=1, size_bytes=ticket.size_bytes)
+
+    async def _accept_async(self, ticket: Ticket) -> None:
+        try:
+            accepting = asyncio.get_running_loop().run_in_executor(None, self._accept, ticket)
+        except BaseException:  # the loop is about to end
+            self._inbox.refuse(ticket.size_bytes)
+            raise
+        await asyncio.shield(accepting)  # who cancels this must not leave room that nobody uses
+
+
+def _check_spool(spool: Spool | None, stream: str) -> None:
+    if spool is not None and spool.stream is not None and not is_same(spool.stream, stream):
+        raise InvalidConfig(
+            f"spool: expected that of stream {stream!r}, got that of {spool.stream!r}; each stream has its own"
+        )
+
+
+def _have_ended(tickets: list[Ticket]) -> bool:
+    """Say whether all have ended; those at the end that have are taken out, to be looked at once."""
+    while tickets and tickets[-1].done():
+        tickets.pop()
+    return not tickets
 
 
 def _close_all() -> None:
@@ -336,7 +365,10 @@ def _close_all() -> None:
         before = producer.counts()
         waiting, failed = before.waiting, before.failed
         if waiting:
-            producer.close(_EXIT_SECONDS)
+            try:
+                producer.close(_EXIT_SECONDS)
+            except Exception as error:  # noqa: BLE001 - others are to be closed, too
+                _log.error("A producer of %s could not be closed: %s", producer.config.stream, error)
             counts = producer.counts()
             _log.warning(
                 "A producer of %s was never closed: of %d records that waited at the end of the program, %d were "

@@ -100,8 +100,16 @@ class Ticket(msgspec.Struct, gc=False, eq=False):
         """
         if self.outcome is None:
             ended = threading.Event()
-            self.add_done_callback(lambda _: ended.set())
-            if not ended.wait(timeout):
+
+            def tell(_: Ticket) -> None:
+                ended.set()
+
+            self.add_done_callback(tell)
+            try:
+                is_over = ended.wait(timeout)
+            finally:
+                self._forget(tell)
+            if not is_over:
                 raise TimeoutError(f"expected the record to end within {timeout} s; it is still waiting")
         if not isinstance(self.outcome, KinesisSpoutError):
             return None
@@ -112,8 +120,9 @@ class Ticket(msgspec.Struct, gc=False, eq=False):
     def add_done_callback(self, callback: Callable[["Ticket"], object]) -> None:
         """Have ``callback(ticket)`` called once when it has ended: at once if it has.
 
-        It is called on a thread of the producer, and should be quick: other records wait for it. What it raises is
-        logged, and changes nothing.
+        It is called on a thread of the producer, and should be quick: other records wait for it. It may put
+        records, and close the producer, neither of which waits there; it must not wait for other tickets. What it
+        raises is logged, and changes nothing.
         """
         with _lock:
             if self.callbacks is None:
@@ -126,8 +135,15 @@ class Ticket(msgspec.Struct, gc=False, eq=False):
         if self.outcome is None:
             loop = asyncio.get_running_loop()
             ended: asyncio.Future[None] = loop.create_future()
-            self.add_done_callback(lambda _: _wake(loop, ended))
-            yield from ended
+
+            def tell(_: Ticket) -> None:
+                _wake(loop, ended)
+
+            self.add_done_callback(tell)
+            try:
+                yield from ended
+            finally:
+                self._forget(tell)
         return self.result()
 
     def __repr__(self) -> str:
@@ -152,8 +168,16 @@ class Ticket(msgspec.Struct, gc=False, eq=False):
                 return
             try:
                 callback(self)
-            except Exception:  # noqa: BLE001 - a user's own; it must not keep others from being told
+            except KeyboardInterrupt:
+                raise
+            except BaseException:  # noqa: BLE001 - a user's own, perhaps `sys.exit`; the others are to be told
                 _log.exception("A callback of a record that was put failed; the record is not concerned")
+
+    def _forget(self, callback: Callable[["Ticket"], object]) -> None:
+        """Call it no more: who asks again and again would leave many."""
+        with _lock:
+            if self.callbacks and callback in self.callbacks:
+                self.callbacks.remove(callback)
 
     @property
     def is_gone(self) -> bool:

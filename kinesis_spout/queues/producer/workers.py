@@ -36,6 +36,11 @@ class Workers:
             self._rings = min(self._rings + 1, len(self._threads))
             self._bell.notify()
 
+    @property
+    def includes_this_thread(self) -> bool:
+        """Whether the caller is one of them: a callback, which must not wait for what they do."""
+        return threading.current_thread() in self._threads
+
     def join(self, timeout: float) -> None:
         """Wake all, and wait until they have ended, for the engine is stopped; no longer than so many seconds."""
         with self._bell:

@@ -1,7 +1,9 @@
 """What an outbox gives to be done, what it decides by, and what it says of records that ended."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
+from typing import cast
 
 from kinesis_spout.errors import KinesisSpoutError
 from kinesis_spout.kinesis.write.put_records import Puttable
@@ -72,3 +74,8 @@ class Ended:
     """What the spool may forget."""
     failures: list[tuple[int, KinesisSpoutError]] = field(default_factory=list)
     """How many failed, and why."""
+
+
+def tickets_of(put: Puttable) -> Sequence[Ticket]:
+    """Give the tickets that a record carries: the producer holds no others."""
+    return cast("Sequence[Ticket]", put.user_records)

@@ -17,6 +17,11 @@ class Spooled(NamedTuple):
 class Spool(Protocol):
     """Keeps records until they are confirmed. Every method may be called from any thread."""
 
+    @property
+    def stream(self) -> str | None:
+        """Whose records these are: a stream's name or ARN; None if the spool does not know."""
+        ...
+
     def append(self, entry: Entry) -> int:
         """Take a record over, and give its number. On return it is as durable as the spool's policy says.
 

@@ -23,6 +23,7 @@ from kinesis_spout.errors import InvalidConfig, SpoolDamaged
 from kinesis_spout.queues.spool.files.file_lock import FileLock
 from kinesis_spout.queues.spool.files.file_system import network_file_system
 from kinesis_spout.queues.spool.files.spool_file import SpoolFile, translated
+from kinesis_spout.settings.streams import is_same
 
 SUFFIX: Final = ".spool"
 _MARK: Final = "stream.json"
@@ -77,7 +78,7 @@ class SpoolFolder:
         if found is None:
             self._mark(stream)
             found = self.stream()
-        if found != stream:
+        if found is None or not is_same(found, stream):
             raise InvalidConfig(
                 f"expected the spool of stream {stream!r} in {str(self.path)!r}, got that of {found!r}; name "
                 "another folder: each stream has its own"

@@ -1,6 +1,10 @@
 """``put`` makes records of its arguments, or of the lines that it is given."""
 
 import json
+from collections.abc import Iterator
+from importlib import import_module
+
+import pytest
 
 from tests.unit.cli.fake_world import FakeWorld
 
@@ -47,3 +51,16 @@ def test_a_record_is_put_as_often_as_asked() -> None:
 def test_the_stream_must_be_given() -> None:
     _, err = FakeWorld().call("put", "a", exit_code=2)
     assert "give it as --stream" in err
+
+
+def test_an_interruption_says_how_many_records_are_on_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> Iterator[tuple[str, bytes]]:
+        yield "k", b"1"
+        yield "k", b"2"
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(import_module("kinesis_spout.cli.commands.put"), "_records", interrupted)
+    world = FakeWorld()
+    _, err = world.call("put", *STREAM, exit_code=130)
+    assert "records put before the interruption: 2" in err
+    assert [data for _, data in world.puts.put] == [b"1", b"2"]
