@@ -64,7 +64,7 @@ def test_a_wrong_value_is_refused_with_what_is_allowed() -> None:
         ("retyr_limit=3", "did you mean retry_limit"),
         ("RETRY_LIMIT=3", r"did you mean retry_limit\?"),
         ("KINESIS_SPOUT_RETRY_LIMIT=3", r"did you mean retry_limit\?"),
-        ("timeout=3", "did you mean session_timeout_seconds or hand_over_timeout_seconds or message_timeout"),
+        ("timeout=3", "did you mean session_timeout_seconds or hand_over_timeout_seconds or record_timeout"),
         ("retry_limit", "=VALUE"),
         ("x=1", "options"),
     ],
