@@ -1,5 +1,8 @@
 """One SparkSession for the whole test run."""
 
+import gc
+import sys
+import warnings
 from collections.abc import Iterator
 from typing import Final
 
@@ -20,6 +23,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if any("spark" in getattr(item, "fixturenames", ()) for item in items):
         for item in items:
             item.add_marker(pytest.mark.filterwarnings(_LEFT_BY_SPARK))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    """Collect those that are left before pytest does, which would end a passed run with an error."""
+    for name in (
+        "last_exc",
+        "last_value",
+        "last_traceback",
+    ):  # of a failed test, whose frames hold more of them
+        setattr(sys, name, None)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "unclosed <socket.socket fd=[0-9]+, family=1,", ResourceWarning)
+        for _ in range(3):
+            gc.collect()
 
 
 @pytest.fixture(scope="session")

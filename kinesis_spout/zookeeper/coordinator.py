@@ -7,6 +7,7 @@ import socket
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from typing import Any
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 from kazoo.protocol.states import EventType, WatchedEvent
@@ -71,7 +72,10 @@ class ZooKeeperCoordinator:
         """Added to on kazoo's thread."""
         self._notices = PauseNotices(session, paths, member)
         self._says = b""
+        self._is_member = False
+        """Whether this process has joined: then its node is to be there in every session."""
         self._joined = False
+        """Whether it is, as far as is known."""
         self._closed = False
         self._shares_session = shares_session
         session.subscribe(self)
@@ -114,7 +118,7 @@ class ZooKeeperCoordinator:
                     continue
                 if stat is None:
                     continue
-            self._joined = True
+            self._is_member = self._joined = True
             return
 
     def say(self, says: bytes) -> None:
@@ -301,13 +305,35 @@ class ZooKeeperCoordinator:
     def session_connected(self, session_id: int) -> None:
         """Register again if a new session took the place of the one we joined in.
 
-        Where it is the same session the node exists and nothing changes. ``acquire`` checks the outcome.
+        Where it is the same session the node exists and nothing changes.
         """
         del session_id
-        if self._closed and self._joined:
+        if not self._is_member:
+            return
+        if self._closed:
             self._client.delete_async(self._paths.member(self._member))
-        elif self._joined:
-            self._client.create_async(self._paths.member(self._member), self._says, ephemeral=True)
+        else:
+            self._make_member_node()
 
     def session_lost(self) -> None:
-        """Nothing to do: the member node went with the session, and the next session makes it again."""
+        """Nothing to do: the member node goes with the session, and the next session makes it again."""
+
+    # On kazoo's threads: nothing here waits for an answer.
+
+    def _make_member_node(self) -> None:
+        path = self._paths.member(self._member)
+        self._client.create_async(path, self._says, ephemeral=True).rawlink(self._made_member_node)
+
+    def _made_member_node(self, made: Any) -> None:
+        """Look at a node that was there before: a server that was away keeps an older session for a while."""
+        if isinstance(made.exception, NodeExistsError):
+            path = self._paths.member(self._member)
+            self._client.exists_async(path, watch=self._member_node_changed).rawlink(self._seen_member_node)
+
+    def _seen_member_node(self, seen: Any) -> None:
+        if seen.successful() and seen.value is None and not self._closed:
+            self._make_member_node()
+
+    def _member_node_changed(self, event: WatchedEvent) -> None:
+        if event.type == EventType.DELETED and not self._closed:
+            self._make_member_node()

@@ -69,3 +69,25 @@ def test_the_session_tells_when_the_application_began_and_on_which_streams(
     assert abs(began - session.clock.time()) < 600
     for backend in backends:
         backend.close()
+
+
+def test_a_member_whose_older_session_outlives_it_is_a_member_again_when_that_has_ended(
+    session: ZooKeeperSession, zookeeper_server: EmbeddedZooKeeper, fresh_root: str
+) -> None:
+    """As after a long outage: the server is back with the old session, which it ends a while later."""
+    orders = begun(session, fresh_root, "orders")
+    member = orders.paths.member("one")
+    older = ZooKeeperSession(zookeeper_server.connect_string, session_timeout_seconds=20.0)
+    older.start()
+    session.client.delete(member)
+    older.client.create(member, b"", ephemeral=True)
+    session_id = session.session_id
+    assert session_id is not None
+    orders.coordinator.session_connected(session_id)
+    wait_until(lambda: bool(session.client._data_watchers.get(member)), "the node is watched")
+    older.close()
+    wait_until(
+        lambda: (stat := session.client.exists(member)) is not None and stat.ephemeralOwner == session_id,
+        "its own session has the node",
+    )
+    orders.close()
