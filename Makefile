@@ -34,7 +34,7 @@ ALONE_TESTS := tests/integration/test_demo.py \
 LAST_ALONE_TESTS := tests/integration/test_demo_topology.py
 MAIN_TESTS := tests/integration $(addprefix --ignore=,$(ALONE_TESTS) $(LAST_ALONE_TESTS))
 BESIDE_TESTS := tests/unit tests/model $(ALONE_TESTS)
-LAST_TESTS := tests/wheel tests/fault tests/contract $(LAST_ALONE_TESTS)
+LAST_TESTS := tests/contract tests/wheel tests/fault $(LAST_ALONE_TESTS)
 ARGS ?=
 CANDIDATES := $(or $(PYTHON),python3.13 python3.12 python3.11 python3)
 
