@@ -4,11 +4,10 @@ from typing import Any, Final, Literal, Self, TypedDict, Unpack
 
 import msgspec
 
-from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.settings import rules
-from kinesis_spout.settings.messages import NotAllowed, shown
+from kinesis_spout.settings.messages import shown
 from kinesis_spout.settings.sources import checked, from_keywords
-from kinesis_spout.settings.spout_config import SpoutConfig
+from kinesis_spout.settings.spout_config import IN_PYTHON, SpoutConfig
 from kinesis_spout.settings.table.connection import CLIENT
 from kinesis_spout.settings.table.producing import PRODUCER_SETTINGS
 
@@ -110,8 +109,8 @@ class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         values = msgspec.structs.asdict(self)
-        rules.check_credentials(values, _IN_PRODUCER)
-        rules.check_dead_letters(self.dead_letters, self.stream, _IN_PRODUCER)
+        rules.check_credentials(values, IN_PYTHON)
+        rules.check_dead_letters(self.dead_letters, self.stream, IN_PYTHON)
         _ = self.stream_region  # found for its check
 
     def __repr__(self) -> str:
@@ -124,19 +123,4 @@ class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def stream_region(self) -> str | None:
         """The region that was set, else that of the ARN or of AWS's endpoint; None leaves the choice to boto3."""
-        return rules.region(msgspec.structs.asdict(self), (self.stream,), _IN_PRODUCER)
-
-
-class _InProducer:
-    """Speaks of settings as keyword arguments: a door of ``rules``."""
-
-    def called(self, setting: str) -> str:
-        """Spell a setting as it is."""
-        return setting
-
-    def refusal(self, setting: str, expected: str, value: Any) -> InvalidConfig:
-        """Give the error to raise about a value."""
-        return NotAllowed(expected).refusal(setting, "", value, secret=setting in _SECRETS)
-
-
-_IN_PRODUCER: Final = _InProducer()
+        return rules.region(msgspec.structs.asdict(self), (self.stream,), IN_PYTHON)
