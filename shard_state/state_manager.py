@@ -33,23 +33,23 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from shard_state.checkpoint import Checkpoint
-from shard_state.circuit_breaker import BreakerNotice, BreakerRule, Pause
-from shard_state.guarantee import Guarantee
-from shard_state.halt import Halt
-from shard_state.inflight_record_tracker import RecordEvent
-from shard_state.known_shards import KnownShards
-from shard_state.life_cycle import ShardEvent, ShardPhase, next_phase
-from shard_state.lineage import Shard
-from shard_state.local_shard_state import Capacity, Emission, LocalShardState
-from shard_state.ordered_retries import Order
-from shard_state.outcome_watch import OutcomeWatch
-from shard_state.retry_policy import Retry, RetryPolicy
-from shard_state.round_robin import RoundRobin
+from shard_state.breaker.circuit_breaker import BreakerNotice, BreakerRule, Pause
+from shard_state.breaker.outcome_watch import OutcomeWatch
+from shard_state.checkpoint.checkpoint import Checkpoint
+from shard_state.local_shard.guarantee import Guarantee
+from shard_state.local_shard.local_shard_state import Capacity, Emission, LocalShardState
+from shard_state.local_shard.shard_slices import ShardSlices, SliceLimits
+from shard_state.retries.ordered_retries import Order
+from shard_state.retries.retry_policy import Retry, RetryPolicy
 from shard_state.run_bounds import RunBounds
 from shard_state.sequence_number import SequenceNumber
-from shard_state.shard_slices import ShardSlices, SliceLimits
-from shard_state.slices import Delivery, Exhausted, Redelivery, SliceOutcome, SlicePlan
+from shard_state.shards.halt import Halt
+from shard_state.shards.known_shards import KnownShards
+from shard_state.shards.life_cycle import ShardEvent, ShardPhase, next_phase
+from shard_state.shards.lineage import Shard
+from shard_state.shards.round_robin import RoundRobin
+from shard_state.slices.slices import Delivery, Exhausted, Redelivery, SliceOutcome, SlicePlan
+from shard_state.tracker.inflight_record_tracker import RecordEvent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

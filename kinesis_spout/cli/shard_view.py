@@ -8,7 +8,7 @@ from typing import Any, Final
 from kinesis_spout.cli.stored_progress import StoredProgress
 from kinesis_spout.errors import CheckpointUnreadable
 from shard_state import Checkpoint, Position, Shard
-from shard_state.lineage import blocking_parents, parents_first
+from shard_state.shards.lineage import blocking_parents, parents_first
 
 
 class ShardState(StrEnum):

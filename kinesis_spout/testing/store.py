@@ -31,7 +31,7 @@ from kinesis_spout.testing.group import InMemoryGroup
 from kinesis_spout.zookeeper.application import Application, check_named, progress_lost, refuse_latest
 from kinesis_spout.zookeeper.tree.chunks import ChunkLimits
 from shard_state import Checkpoint, Shard, StartPositions
-from shard_state.checkpoint import next_ownership
+from shard_state.checkpoint.checkpoint import next_ownership
 from shard_state.errors import InvalidCheckpoint
 
 

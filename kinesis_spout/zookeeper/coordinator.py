@@ -20,7 +20,7 @@ from kinesis_spout.zookeeper.store import ZooKeeperCheckpointStore
 from kinesis_spout.zookeeper.tree.layout import make_layout
 from kinesis_spout.zookeeper.tree.paths import Paths, check_name
 from shard_state import Checkpoint
-from shard_state.checkpoint import next_ownership
+from shard_state.checkpoint.checkpoint import next_ownership
 
 _log = logging.getLogger(__name__)
 

@@ -19,9 +19,9 @@ from shard_state import (
     RecordState,
     SequenceNumber,
 )
-from shard_state.inflight_record_tracker import TRANSITIONS
-from shard_state.restored import within
-from shard_state.span import Carved
+from shard_state.tracker.inflight_record_tracker import TRANSITIONS
+from shard_state.tracker.restored import within
+from shard_state.tracker.span import Carved
 
 IN_FLIGHT, WAITING, EXHAUSTED, FINISHED = RecordState
 UNFINISHED = (IN_FLIGHT, WAITING, EXHAUSTED)

@@ -15,7 +15,7 @@ from kinesis_spout.clock import moment
 from kinesis_spout.settings.messages import NotAllowed
 from kinesis_spout.settings.positions import parse_position, resolved
 from shard_state import SHARD_END, SHARD_START, Checkpoint, Position, Shard
-from shard_state.lineage import parents_first
+from shard_state.shards.lineage import parents_first
 
 _ALLOWED: Final = (
     "trim_horizon, latest, an ISO 8601 time with its zone, seconds since the epoch, or at_sequence_number and the "

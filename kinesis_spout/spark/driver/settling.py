@@ -1,7 +1,8 @@
 """What a batch that has ended means for its records: acked, retried, given up, or planned again.
 
 Where a worker has died, some slices come back with the record that was under way: that one is to blame. Of others
-nobody knows how far they came: they are planned again, and halved if they die alone (``shard_state.isolation``).
+nobody knows how far they came: they are planned again, and halved if they die alone
+(``shard_state.slices.isolation``).
 """
 
 import logging
