@@ -11,8 +11,9 @@ from shard_state.breaker.circuit_breaker import (
     Pause,
 )
 from shard_state.checkpoint.checkpoint import Checkpoint
+from shard_state.local_shard.capacity import Capacity
 from shard_state.local_shard.guarantee import Guarantee
-from shard_state.local_shard.local_shard_state import Capacity, Emission, LocalShardState
+from shard_state.local_shard.local_shard_state import Emission, LocalShardState
 from shard_state.local_shard.shard_slices import SliceLimits
 from shard_state.position import Position, PositionType
 from shard_state.retries.ordered_retries import Order

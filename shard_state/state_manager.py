@@ -36,8 +36,9 @@ from dataclasses import dataclass
 from shard_state.breaker.circuit_breaker import BreakerNotice, BreakerRule, Pause
 from shard_state.breaker.outcome_watch import OutcomeWatch
 from shard_state.checkpoint.checkpoint import Checkpoint
+from shard_state.local_shard.capacity import Capacity
 from shard_state.local_shard.guarantee import Guarantee
-from shard_state.local_shard.local_shard_state import Capacity, Emission, LocalShardState
+from shard_state.local_shard.local_shard_state import Emission, LocalShardState
 from shard_state.local_shard.shard_slices import ShardSlices, SliceLimits
 from shard_state.retries.ordered_retries import Order
 from shard_state.retries.retry_policy import Retry, RetryPolicy

@@ -1,55 +1,33 @@
 """Everything one consumer knows of one shard it owns: what is read, out, waiting, and to be stored.
 
-The tracker says what is finished, the retries say what comes again; this class keeps the two in step, decides
-upon failures by the retry policy, and turns both into the checkpoint. What is *dirty* is kept as a revision
-number: a commit takes a copy and its revision, and acks that arrive while it is under way raise the revision,
-so the shard stays dirty (and is committed again) although that commit succeeds.
+The tracker says what is finished, the retries say what comes again; this class keeps the two in step, and turns
+both into the checkpoint. Which failures are final ``counted_attempts`` decides; what has to be stored
+``stored_progress`` knows.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import takewhile
 from math import ceil, inf
 from typing import Final
 
 from shard_state.checkpoint.checkpoint import Checkpoint
-from shard_state.checkpoint.hole_map import Attempts
 from shard_state.errors import OutOfOrder
-from shard_state.local_shard.guarantee import Claims, Guarantee, handed_out
+from shard_state.local_shard.capacity import CONGESTED_SHARE, Capacity
+from shard_state.local_shard.counted_attempts import CountedAttempts
+from shard_state.local_shard.guarantee import Guarantee
+from shard_state.local_shard.settling import due_times, due_with_stand_in, track_fresh
+from shard_state.local_shard.stored_progress import StoredProgress
 from shard_state.position import Position
 from shard_state.retries.ordered_retries import Order, OrderedRetries
 from shard_state.retries.retry_policy import GiveUp, Retry, RetryPolicy
 from shard_state.run_bounds import ShardBound
-from shard_state.sequence_number import SHARD_END, SequenceNumber
+from shard_state.sequence_number import SequenceNumber
 from shard_state.shards.life_cycle import ShardEvent, ShardPhase, next_phase
 from shard_state.shards.lineage import Shard
 from shard_state.slices.slices import Exhausted, FailedRecord, OpenRecord, Redelivery, SliceOutcome
 from shard_state.tracker.inflight_record_tracker import InflightRecordTracker, RecordEvent
-from shard_state.tracker.span import Carved, RecordState
-
-CONGESTED_SHARE = 0.75
-"""Of a cap: above it new reads pause, retries go on (invariant 12)."""
-
-
-MOST_PUT_OFF: Final = 1_000
-"""So often a handler may put a record off before that counts as an attempt: nothing goes round for ever."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capacity:
-    """How much may be tracked per shard."""
-
-    records: int = 20_000
-    """Handed out and not finished."""
-    holes: int = 2_000
-    """Finished runs beyond the checkpoint, among the records read since the restart. What was restored is not
-    counted: it is bounded already, and reading is what closes it."""
-
-    def __post_init__(self) -> None:
-        if self.records < 1 or self.holes < 1:
-            raise ValueError(
-                f"expected room for at least 1 record and 1 hole, got {self}: nothing could be read"
-            )
+from shard_state.tracker.span import RecordState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,18 +67,14 @@ class LocalShardState:
         self._order = order
         self._timeout_seconds = message_timeout_seconds
         self._guarantee = guarantee
-        self._claims = Claims()
         self.bound = bound
         """Up to where this run reads; None: on and on."""
         self._is_plain = order is Order.UNORDERED and guarantee is Guarantee.AT_LEAST_ONCE and bound is None
         """Whether to hand out a record changes nothing but the tracker."""
-        self._retry = retry
+        self._attempts = CountedAttempts(retry, guarantee)
         self._capacity = capacity
-        self._stored = checkpoint
-        self._revision = 0
-        self._committed_revision = 0
-        self._spared: dict[SequenceNumber, int] = {}
-        """How many deliveries of unfinished records do not count: they failed while nothing was given up."""
+        self._progress = StoredProgress(checkpoint, guarantee)
+        self._claims = self._progress.claims
         self._look_for_bound()
 
     # Reading
@@ -108,7 +82,7 @@ class LocalShardState:
     @property
     def position(self) -> Position:
         """Where the next fresh record comes from."""
-        return self._stored.start.advanced_to(self.tracker.last_emitted)
+        return self._progress.stored.start.advanced_to(self.tracker.last_emitted)
 
     @property
     def room(self) -> int:
@@ -127,7 +101,8 @@ class LocalShardState:
     def restored_attempts(self) -> tuple[tuple[SequenceNumber, int], ...]:
         """The deliveries, before the restart, of records that were not read again yet."""
         return tuple(
-            (sequence, self._counted(count)) for sequence, count in self.tracker.restored_attempts.items()
+            (sequence, self._attempts.within_limit(count))
+            for sequence, count in self.tracker.restored_attempts.items()
         )
 
     @property
@@ -213,9 +188,9 @@ class LocalShardState:
             or self.retries.blocks(partition_key)
         ):
             return self.emit(sequence, partition_key, now)
-        delivered = self._counted(tracker.attempts(sequence))
+        delivered = self._attempts.within_limit(tracker.attempts(sequence))
         tracker.emitted(sequence, attempts=delivered, state=RecordState.WAITING)
-        self.retries.wait(sequence, partition_key, self._put_off(delivered, now, random))
+        self.retries.wait(sequence, partition_key, self._attempts.put_off_until(delivered, now, random))
         self._look_for_bound()
         return Emission(deliver=False, held=True, attempt=delivered)
 
@@ -226,7 +201,7 @@ class LocalShardState:
             self.tracker.emitted(sequence, state=RecordState.FINISHED)
             self._changed()
             return Emission(deliver=False)
-        delivered = self._counted(self.tracker.attempts(sequence))
+        delivered = self._attempts.within_limit(self.tracker.attempts(sequence))
         if self.retries.blocks(partition_key):
             self.tracker.emitted(sequence, attempts=delivered, state=RecordState.WAITING)
             self.retries.hold(sequence, partition_key, now)
@@ -251,7 +226,7 @@ class LocalShardState:
         if self.retries.line_of or self.phase is not _READING:
             self._finished(sequence, now)
         else:
-            self._revision += 1
+            self._progress.revision += 1
         return True
 
     def is_out(self, sequence: SequenceNumber, attempt: int) -> bool:
@@ -291,7 +266,7 @@ class LocalShardState:
         """
         if not self.is_out(sequence, attempt):
             return None
-        decision = self._decide(
+        decision = self._attempts.decide(
             sequence,
             attempt,
             random,
@@ -326,7 +301,7 @@ class LocalShardState:
     def forgive(self, sequence: SequenceNumber) -> None:
         """Let one failure of a record, which counted, not count, unless the record is given up or finished."""
         if self.tracker.state(sequence) in (RecordState.WAITING, RecordState.IN_FLIGHT):
-            self._spared[sequence] = self._spared.get(sequence, 0) + 1
+            self._attempts.spare(sequence)
             self._changed()
 
     def take_retry(self, now: float) -> Redelivery | None:
@@ -394,34 +369,15 @@ class LocalShardState:
         exhausted: list[Exhausted] = []
         if outcome.count:
             assert outcome.first is not None
-            assert outcome.last is not None
             self._before_tracking(outcome.first)
             decided = [
-                (failure, self._decide_failed(failure, random, spare=spare)) for failure in outcome.failures
+                (failure, self._attempts.decide_failed(failure, random, spare=spare))
+                for failure in outcome.failures
             ]
-            carved = [_carved(failure, decision) for failure, decision in decided]
-            carved.extend(map(_in_flight, outcome.open_records))
             past = dict(self.tracker.restored_attempts) if probe else {}
-            due_times = _due_times(decided, now)
-            self.tracker.emitted_span(outcome.first, outcome.last, outcome.count)
-            self.tracker.settle(outcome.first, carved)
-            for failure, decision in decided:
-                if failure.held:
-                    first_of_line = not self.retries.blocks(failure.partition_key)
-                    put_off = failure.sequence in past and first_of_line
-                    due_at = _due_with_stand_in(failure, due_times)
-                    due_at = self._put_off(failure.attempt, now, random) if put_off else due_at
-                    self.retries.hold(failure.sequence, failure.partition_key, due_at)
-                elif isinstance(decision, Retry):
-                    due_at = now + decision.delay_seconds
-                    self.retries.wait(failure.sequence, failure.partition_key, due_at)
-                else:
-                    exhausted.append(self._given_up(failure))
-            for delivery in outcome.open_records:
-                self._start_deadline(delivery.sequence, now)
-                if delivery.attempt > 1:
-                    # As in ``emit``: it failed before the restart, and others had to wait behind it.
-                    self.retries.block(delivery.sequence, delivery.partition_key)
+            track_fresh(self.tracker, outcome, decided)
+            exhausted = self._queue_failures(decided, past, now, random)
+            self._leave_out(outcome.open_records, now)
             self._changed()
         if outcome.at_end:
             self.end_read()
@@ -430,6 +386,42 @@ class LocalShardState:
         self._look_for_bound()
         self._check_all_finished()
         return exhausted
+
+    def _queue_failures(
+        self,
+        decided: Sequence[tuple[FailedRecord, Retry | GiveUp | None]],
+        past: Mapping[SequenceNumber, int],
+        now: float,
+        random: Callable[[], float],
+    ) -> list[Exhausted]:
+        """Let the failed and the held records of a fresh slice wait; returns those that are given up.
+
+        A held record in ``past`` failed before the restart: it waits as after a failure, if nothing of its line is
+        before it.
+        """
+        exhausted: list[Exhausted] = []
+        due = due_times(decided, now)
+        for failure, decision in decided:
+            sequence, key = failure.sequence, failure.partition_key
+            if failure.held:
+                if sequence in past and not self.retries.blocks(key):
+                    due_at = self._attempts.put_off_until(failure.attempt, now, random)
+                else:
+                    due_at = due_with_stand_in(failure, due)
+                self.retries.hold(sequence, key, due_at)
+            elif isinstance(decision, Retry):
+                self.retries.wait(sequence, key, now + decision.delay_seconds)
+            else:
+                exhausted.append(self._given_up(failure))
+        return exhausted
+
+    def _leave_out(self, open_records: Iterable[OpenRecord], now: float) -> None:
+        """Let the time-out of deliveries begin whose slice has settled without an outcome of theirs."""
+        for delivery in open_records:
+            self._start_deadline(delivery.sequence, now)
+            if delivery.attempt > 1:
+                # As in ``emit``: it failed before the restart, and others had to wait behind it.
+                self.retries.block(delivery.sequence, delivery.partition_key)
 
     def settle_retries(
         self,
@@ -454,10 +446,10 @@ class LocalShardState:
             for failure in outcome.failures
             if not failure.held
         ]
-        due_times = _due_times(decided, now)
+        due = due_times(decided, now)
         for failure in outcome.failures:
             if failure.held:
-                due_at = _due_with_stand_in(failure, due_times)
+                due_at = due_with_stand_in(failure, due)
                 self.withdraw(failure.sequence, failure.partition_key, due_at)
         for retry in retries:
             if retry.sequence not in unfinished:
@@ -505,62 +497,26 @@ class LocalShardState:
     @property
     def is_dirty(self) -> bool:
         """Whether the checkpoint has changed since the last successful commit."""
-        return self._revision != self._committed_revision
+        return self._progress.is_dirty
 
     @property
     def revision(self) -> int:
         """What to give back to ``mark_committed`` with the checkpoint taken now."""
-        return self._revision
+        return self._progress.revision
 
     def checkpoint(self, app_instance: str) -> Checkpoint:
         """Take a copy of the progress, to be stored under the epoch of this ownership."""
         if self.phase in (ShardPhase.FINISHED, ShardPhase.OVER):
-            return replace(
-                self._stored, base=SHARD_END, holes=(), attempts=(), anchor=None, app_instance=app_instance
-            )
-        base, anchor = self.tracker.base, self.tracker.anchor
-        if self._guarantee is Guarantee.AT_LEAST_ONCE:
-            holes, attempts = self.tracker.hole_map()
-            attempts = self._without_spared(attempts)
-        else:
-            # Without an anchor, that of the holes is their own: nothing in them may come again.
-            base, holes, attempts = handed_out(self.tracker, self._stored.base)
-            holes, attempts = self._claims.added_to(base, holes, attempts)
-            anchor = None
-        return Checkpoint(
-            start=self._stored.start,
-            base=base,
-            holes=holes,
-            anchor=anchor,
-            attempts=attempts,
-            parents=self._stored.parents,
-            epoch=self.epoch,
-            app_instance=app_instance,
-        )
-
-    def _without_spared(self, attempts: tuple[Attempts, ...]) -> tuple[Attempts, ...]:
-        if not self._spared:
-            return attempts
-        counted = ((sequence, count - self._spared.get(sequence, 0)) for sequence, count in attempts)
-        return tuple((sequence, count) for sequence, count in counted if count > 0)
+            return self._progress.at_end(app_instance)
+        return self._progress.copy(self.tracker, self._attempts, epoch=self.epoch, app_instance=app_instance)
 
     def mark_committed(self, checkpoint: Checkpoint, revision: int) -> None:
         """Note that a copy taken at ``revision`` is stored."""
-        self._stored = checkpoint
-        self._committed_revision = revision
-        self._claims.stored(checkpoint)
+        self._progress.mark_committed(checkpoint, revision)
         if checkpoint.is_shard_end:
             self._step(ShardEvent.END_COMMITTED)
 
     # Inside
-
-    def _counted(self, attempts: int) -> int:
-        """Bound a stored attempt count, so that one delivery more stays within the limit (invariant 4).
-
-        The last delivery of a record may have had no durable outcome: it was out, or its dead letter was not
-        written. Then nobody knows how it ended, and it is made again under the same number.
-        """
-        return attempts if self._retry.limit is None else min(attempts, self._retry.limit)
 
     def _before_tracking(self, sequence: SequenceNumber) -> None:
         if self.phase is not ShardPhase.READING:
@@ -578,48 +534,6 @@ class LocalShardState:
         self.retries.block(failure.sequence, failure.partition_key)
         return self._exhausted(failure.sequence, failure.attempt, rejected=failure.rejected)
 
-    def _decide_failed(
-        self, failure: FailedRecord, random: Callable[[], float], *, spare: bool
-    ) -> Retry | GiveUp | None:
-        if failure.held:
-            return None
-        if failure.expired:
-            return GiveUp()
-        return self._decide(
-            failure.sequence,
-            failure.attempt,
-            random,
-            rejected=failure.rejected,
-            delay_seconds=failure.delay_seconds,
-            spare=spare,
-            put_off=failure.put_off,
-        )
-
-    def _decide(
-        self,
-        sequence: SequenceNumber,
-        attempt: int,
-        random: Callable[[], float],
-        *,
-        rejected: bool,
-        delay_seconds: float | None,
-        spare: bool,
-        put_off: bool,
-    ) -> Retry | GiveUp:
-        if self._guarantee is not Guarantee.AT_LEAST_ONCE:
-            return GiveUp()
-        spare = spare or (put_off and self._spared.get(sequence, 0) < MOST_PUT_OFF)
-        if spare and not rejected:
-            self._spared[sequence] = self._spared.get(sequence, 0) + 1
-        counted = max(1, attempt - self._spared.get(sequence, 0))
-        return self._retry.decide(
-            attempts=counted, random=random(), rejected=rejected, delay_seconds=delay_seconds, spare=spare
-        )
-
-    def _put_off(self, delivered: int, now: float, random: Callable[[], float]) -> float:
-        """Say when a record that was delivered so often before the restart is due, if not now."""
-        return now + self._retry.again(attempts=max(1, delivered), random=random()).delay_seconds
-
     def _exhausted(self, sequence: SequenceNumber, attempts: int, *, rejected: bool) -> Exhausted:
         return Exhausted(
             shard_id=self.shard.shard_id, sequence=sequence, attempts=attempts, rejected=rejected
@@ -636,7 +550,7 @@ class LocalShardState:
 
     def _finished(self, sequence: SequenceNumber, now: float) -> None:
         self.retries.finished(sequence, now)
-        self._spared.pop(sequence, None)
+        self._attempts.spared.pop(sequence, None)
         self._changed()
         self._check_all_finished()
 
@@ -646,41 +560,7 @@ class LocalShardState:
             self._changed()
 
     def _changed(self) -> None:
-        self._revision += 1
+        self._progress.revision += 1
 
     def _step(self, event: ShardEvent) -> None:
         self.phase = next_phase(self.phase, event)
-
-
-def _due_times(decided: Iterable[tuple[FailedRecord, object]], now: float) -> dict[int, float]:
-    """Tell when failed records come again, by their index; not those that do not."""
-    return {
-        failure.index: now + decision.delay_seconds
-        for failure, decision in decided
-        if isinstance(decision, Retry)
-    }
-
-
-def _due_with_stand_in(held: FailedRecord, due_times: Mapping[int, float]) -> float:
-    """Tell when a held record is due: with the failed record that stood for it; otherwise at once."""
-    return -inf if held.stand_in is None else due_times.get(held.stand_in, -inf)
-
-
-def _carved(failure: FailedRecord, decision: Retry | GiveUp | None) -> Carved:
-    return Carved(
-        index=failure.index,
-        sequence=failure.sequence,
-        previous=failure.previous,
-        state=RecordState.EXHAUSTED if isinstance(decision, GiveUp) else RecordState.WAITING,
-        attempts=failure.attempt,
-    )
-
-
-def _in_flight(delivery: OpenRecord) -> Carved:
-    return Carved(
-        index=delivery.index,
-        sequence=delivery.sequence,
-        previous=delivery.previous,
-        state=RecordState.IN_FLIGHT,
-        attempts=delivery.attempt,
-    )
