@@ -21,6 +21,7 @@ from shard_state.retries.retry_policy import GiveUp, Retry, RetryPolicy
 from shard_state.retries.retry_queue import RetryQueue
 from shard_state.run_bounds import RunBounds, ShardBound
 from shard_state.sequence_number import SHARD_END, SHARD_START, SequenceNumber
+from shard_state.shard_status import ShardStatus
 from shard_state.shards.halt import Halt
 from shard_state.shards.life_cycle import ShardPhase
 from shard_state.shards.lineage import Shard
@@ -35,9 +36,9 @@ from shard_state.slices.slices import (
     SlicePlan,
 )
 from shard_state.start_positions import ShardPositions, StartPositions
-from shard_state.state_manager import PendingCommit, ShardStatus, StateManager
-from shard_state.tracker.inflight_record_tracker import InflightRecordTracker, RecordEvent
-from shard_state.tracker.span import RecordState
+from shard_state.state_manager import PendingCommit, StateManager
+from shard_state.tracker.inflight_record_tracker import InflightRecordTracker
+from shard_state.tracker.record_life import RecordEvent, RecordState
 
 __all__ = [
     "SHARD_END",

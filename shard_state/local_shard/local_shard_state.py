@@ -26,8 +26,8 @@ from shard_state.sequence_number import SequenceNumber
 from shard_state.shards.life_cycle import ShardEvent, ShardPhase, next_phase
 from shard_state.shards.lineage import Shard
 from shard_state.slices.slices import Exhausted, FailedRecord, OpenRecord, Redelivery, SliceOutcome
-from shard_state.tracker.inflight_record_tracker import InflightRecordTracker, RecordEvent
-from shard_state.tracker.span import RecordState
+from shard_state.tracker.inflight_record_tracker import InflightRecordTracker
+from shard_state.tracker.record_life import RecordEvent, RecordState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,8 @@ from math import inf
 from shard_state.retries.retry_policy import GiveUp, Retry
 from shard_state.slices.slices import FailedRecord, OpenRecord, SliceOutcome
 from shard_state.tracker.inflight_record_tracker import InflightRecordTracker
-from shard_state.tracker.span import Carved, RecordState
+from shard_state.tracker.record_life import RecordState
+from shard_state.tracker.span import Carved
 
 
 def track_fresh(

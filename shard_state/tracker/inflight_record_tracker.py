@@ -15,21 +15,9 @@ one with k failures O(k log k): the driver never learns of the records in betwee
 
 Records are handed out in two ways, and each has its operations:
 
-* one by one (``emitted``): then ``apply`` moves that record through the table below;
+* one by one (``emitted``): then ``apply`` moves that record through the table of ``record_life``;
 * as a span of many (``emitted_span``): then ``settle`` says, once, which of them failed and which are still
   open; those become records of their own, for ``apply``, and all others are finished.
-
-The states of a record and what may happen to it. Pairs that change nothing are late or duplicate reports:
-defined, harmless, never an exception (invariant 5).
-
-    from, on        ACK        FAIL      TIME_OUT  WITHDRAW  EXHAUST    DEAD_LETTER  REDELIVER
-    IN_FLIGHT       FINISHED   WAITING   WAITING   WAITING   EXHAUSTED  -            -
-    WAITING         FINISHED   -         -         -         EXHAUSTED  -            IN_FLIGHT
-    EXHAUSTED       FINISHED   -         -         -         -          FINISHED     -
-    FINISHED        -          -         -         -         -          -            -
-
-REDELIVER counts an attempt; WITHDRAW takes it back, for a delivery that did not reach the handler. So the
-deliveries that did reach it are numbered 1, 2, 3 …: the attempt tells them apart (invariant 17).
 
 Emitting a record and acking it happen far more often than all else together. ``acked`` therefore is ``apply``
 with ACK written out, without the table: any unfinished record that stands alone becomes finished. A test
@@ -40,48 +28,17 @@ again yet. They are kept beside the list (``restored``) until reading has passed
 both.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from enum import Enum, auto
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from shard_state.checkpoint.checkpoint import Checkpoint, Hole, fits
 from shard_state.errors import OutOfOrder
 from shard_state.sequence_number import SequenceNumber
 from shard_state.tracker.deadlines import Deadlines
+from shard_state.tracker.record_life import TRANSITIONS, RecordEvent, RecordState
 from shard_state.tracker.restored import Restored
-from shard_state.tracker.span import Carved, RecordState, Span
-
-
-class RecordEvent(Enum):
-    """What may be reported of a handed-out record."""
-
-    ACK = auto()
-    FAIL = auto()
-    TIME_OUT = auto()
-    WITHDRAW = auto()
-    EXHAUST = auto()
-    DEAD_LETTER = auto()
-    REDELIVER = auto()
-
-    __hash__ = object.__hash__
-
-
-_S, _E = RecordState, RecordEvent
-
-TRANSITIONS: Final[dict[tuple[RecordState, RecordEvent], RecordState]] = {
-    **{(state, event): state for state in _S for event in _E},
-    (_S.IN_FLIGHT, _E.ACK): _S.FINISHED,
-    (_S.IN_FLIGHT, _E.FAIL): _S.WAITING,
-    (_S.IN_FLIGHT, _E.TIME_OUT): _S.WAITING,
-    (_S.IN_FLIGHT, _E.WITHDRAW): _S.WAITING,
-    (_S.IN_FLIGHT, _E.EXHAUST): _S.EXHAUSTED,
-    (_S.WAITING, _E.ACK): _S.FINISHED,
-    (_S.WAITING, _E.EXHAUST): _S.EXHAUSTED,
-    (_S.WAITING, _E.REDELIVER): _S.IN_FLIGHT,
-    (_S.EXHAUSTED, _E.ACK): _S.FINISHED,
-    (_S.EXHAUSTED, _E.DEAD_LETTER): _S.FINISHED,
-}
-"""Total: every state answers every event. A pair that maps to its own state changes nothing."""
+from shard_state.tracker.span import Carved, Span
+from shard_state.tracker.stored_map import StoredMap, stored_map
 
 # Looked up in the module, not in the enum: there each costs more than to compare two sequence numbers.
 _IN_FLIGHT, _WAITING, _EXHAUSTED, _FINISHED = RecordState
@@ -306,33 +263,13 @@ class InflightRecordTracker:
 
     # The stored form
 
-    def hole_map(self) -> tuple[tuple[Hole, ...], tuple[tuple[SequenceNumber, int], ...]]:
+    def hole_map(self) -> StoredMap:
         """Give the holes and the attempts to be stored with the base."""
-        return self._map(lambda span: span.state is _FINISHED)
+        return stored_map(self._base, self._walk(), self.restored, lambda span: span.state is _FINISHED)
 
-    def hand_out_map(self) -> tuple[tuple[Hole, ...], tuple[tuple[SequenceNumber, int], ...]]:
+    def hand_out_map(self) -> StoredMap:
         """Give the same as if all that was handed out were finished. The first hole may begin at the base."""
-        return self._map(lambda span: span.state is not _WAITING)
-
-    def _map(
-        self, is_done: Callable[[Span], bool]
-    ) -> tuple[tuple[Hole, ...], tuple[tuple[SequenceNumber, int], ...]]:
-        holes: list[Hole] = []
-        attempts: list[tuple[SequenceNumber, int]] = []
-        after = self._base
-        for span in self._walk():
-            if is_done(span):
-                holes.append((after, span.last))
-            elif span.attempts and span.count == 1 and not self._is_first_delivery(span):
-                attempts.append((span.first, span.attempts))
-            after = span.last
-        holes.extend(self.restored_holes)
-        attempts.extend(self.restored_attempts.items())
-        return _merged(holes), tuple(attempts)
-
-    @staticmethod
-    def _is_first_delivery(span: Span) -> bool:
-        return span.state is RecordState.IN_FLIGHT and span.attempts == 1
+        return stored_map(self._base, self._walk(), self.restored, lambda span: span.state is not _WAITING)
 
     # The list
 
@@ -425,13 +362,3 @@ class InflightRecordTracker:
             self.waiting += sign
         elif span.state is _EXHAUSTED:
             self.exhausted += sign
-
-
-def _merged(holes: Sequence[Hole]) -> tuple[Hole, ...]:
-    merged: list[Hole] = []
-    for after, last in holes:
-        if merged and after <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
-        else:
-            merged.append((after, last))
-    return tuple(merged)

@@ -2,22 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
 
 from shard_state.errors import OutOfOrder
 from shard_state.sequence_number import SequenceNumber
-
-
-class RecordState(Enum):
-    """Where a handed-out record stands. Every such record is in exactly one of these (invariant 2)."""
-
-    IN_FLIGHT = auto()
-    WAITING = auto()
-    EXHAUSTED = auto()
-    FINISHED = auto()
-
-    # Members are singletons. Enum's own hash is a Python function, and each event looks one of them up.
-    __hash__ = object.__hash__
+from shard_state.tracker.record_life import RecordState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
