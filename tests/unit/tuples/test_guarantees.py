@@ -12,7 +12,7 @@ from kinesis_spout.testing import (
     SteppedSpout,
     in_memory_ports,
 )
-from kinesis_spout.testing.store import StoreFault
+from kinesis_spout.testing.zookeeper.nodes import StoreFault
 from kinesis_spout.tuples.buffered_shards import MAX_CLAIMED
 from kinesis_spout.tuples.message_id import MessageId
 from kinesis_spout.tuples.record_spout import Emitted

@@ -1,6 +1,7 @@
 from shard_state import SequenceNumber
 from shard_state.tracker.deadlines import Deadlines
-from shard_state.tracker.span import RecordState, Span
+from shard_state.tracker.record_life import RecordState
+from shard_state.tracker.span import Span
 
 
 def delivery(number: int) -> Span:

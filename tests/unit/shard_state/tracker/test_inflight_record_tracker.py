@@ -10,7 +10,7 @@ from shard_state import (
     SequenceNumber,
 )
 from shard_state.errors import OutOfOrder
-from shard_state.tracker.inflight_record_tracker import TRANSITIONS
+from shard_state.tracker.record_life import TRANSITIONS
 from shard_state.tracker.span import Carved
 
 S, E = RecordState, RecordEvent

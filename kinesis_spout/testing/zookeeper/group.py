@@ -1,20 +1,17 @@
 """The port ``Group`` in memory: the members of an ``InMemoryZooKeeper``. The one that took part first leads."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from kinesis_spout.errors import CheckpointUnreadable
+from kinesis_spout.testing.zookeeper.nodes import InMemoryNodes
 from shard_state import Assignment, GroupMember, Halt
 from shard_state.errors import InvalidStoredForm
-
-if TYPE_CHECKING:
-    from kinesis_spout.testing.store import InMemoryZooKeeper
 
 
 class InMemoryGroup:
     """The port ``Group``, for one process of an ``InMemoryZooKeeper``. Mutable, thread-safe."""
 
-    def __init__(self, zookeeper: "InMemoryZooKeeper", member: str) -> None:
+    def __init__(self, zookeeper: InMemoryNodes, member: str) -> None:
         self._zookeeper = zookeeper
         self._member = member
         self._takes_part = False
