@@ -9,7 +9,7 @@ from shard_state import Checkpoint
 from shard_state.checkpoint.checkpoint import next_ownership
 
 if TYPE_CHECKING:
-    from kinesis_spout.zookeeper.application import Application
+    from kinesis_spout.zookeeper.progress.application import Application
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

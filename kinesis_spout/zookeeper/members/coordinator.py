@@ -13,10 +13,10 @@ from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 from kazoo.protocol.states import EventType, WatchedEvent
 
 from kinesis_spout.errors import StoreError, StoreUnavailable
+from kinesis_spout.zookeeper.members.pause_notices import PauseNotices
 from kinesis_spout.zookeeper.ownerships import Ownership, Ownerships
-from kinesis_spout.zookeeper.pause_notices import PauseNotices
+from kinesis_spout.zookeeper.progress.store import ZooKeeperCheckpointStore
 from kinesis_spout.zookeeper.session import ZooKeeperSession
-from kinesis_spout.zookeeper.store import ZooKeeperCheckpointStore
 from kinesis_spout.zookeeper.tree.layout import make_layout
 from kinesis_spout.zookeeper.tree.paths import Paths, check_name
 from shard_state import Checkpoint

@@ -9,9 +9,9 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from kinesis_spout.errors import CheckpointUnreadable
-from kinesis_spout.zookeeper.administration import next_epoch
-from kinesis_spout.zookeeper.application import Application
-from kinesis_spout.zookeeper.attachments import empty, stored_attachments
+from kinesis_spout.zookeeper.progress.administration import next_epoch
+from kinesis_spout.zookeeper.progress.application import Application
+from kinesis_spout.zookeeper.progress.attachments import empty, stored_attachments
 from kinesis_spout.zookeeper.session import ZooKeeperSession
 from kinesis_spout.zookeeper.tree.chunks import ChunkLimits, chunked, operation_bytes
 from kinesis_spout.zookeeper.tree.nodes import Nodes, StoredShard

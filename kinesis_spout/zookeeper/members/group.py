@@ -15,8 +15,8 @@ from kazoo.protocol.states import EventType, WatchedEvent
 
 from kinesis_spout.errors import CheckpointUnreadable, KinesisSpoutError, StoreUnavailable
 from kinesis_spout.term import Term
-from kinesis_spout.zookeeper.election import ZooKeeperElection
-from kinesis_spout.zookeeper.halts import Halts, halt_of
+from kinesis_spout.zookeeper.members.election import ZooKeeperElection
+from kinesis_spout.zookeeper.members.halts import Halts, halt_of
 from kinesis_spout.zookeeper.session import ZooKeeperSession
 from kinesis_spout.zookeeper.tree.paths import Paths, check_name
 from shard_state import Assignment, GroupMember, Halt

@@ -20,17 +20,22 @@ from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotE
 
 from kinesis_spout.errors import ConsumerAlive, StoreUnavailable
 from kinesis_spout.ports import Attachment, CheckpointWrite, CommitResult
-from kinesis_spout.zookeeper.administration import Administration
-from kinesis_spout.zookeeper.application import Application, check_named, progress_lost, refuse_latest
-from kinesis_spout.zookeeper.attachments import Attachments
-from kinesis_spout.zookeeper.beginning import Beginning
 from kinesis_spout.zookeeper.ownerships import Ownership, Ownerships
+from kinesis_spout.zookeeper.progress.administration import Administration
+from kinesis_spout.zookeeper.progress.application import (
+    Application,
+    check_named,
+    progress_lost,
+    refuse_latest,
+)
+from kinesis_spout.zookeeper.progress.attachments import Attachments
+from kinesis_spout.zookeeper.progress.beginning import Beginning
+from kinesis_spout.zookeeper.progress.whole_commit import WholeCommit
 from kinesis_spout.zookeeper.session import ZooKeeperSession
 from kinesis_spout.zookeeper.tree.chunks import ChunkLimits, chunked, operation_bytes
 from kinesis_spout.zookeeper.tree.layout import make_layout
 from kinesis_spout.zookeeper.tree.nodes import Nodes
 from kinesis_spout.zookeeper.tree.paths import Paths
-from kinesis_spout.zookeeper.whole_commit import WholeCommit
 from shard_state import Checkpoint, Shard, StartPositions
 
 _PAUSE_SECONDS = 0.05

@@ -5,11 +5,11 @@ import pytest
 
 from kinesis_spout.errors import CheckpointUnreadable, StreamRecreated
 from kinesis_spout.zookeeper import Application
-from kinesis_spout.zookeeper.application import MAX_DEPLOYMENTS
+from kinesis_spout.zookeeper.progress.application import MAX_DEPLOYMENTS
 from shard_state import Position, SequenceNumber, StartPositions
 from tests.shards import everywhere
 
-GOLDEN = Path(__file__).parents[2] / "golden"
+GOLDEN = Path(__file__).parents[3] / "golden"
 STARTS = [
     Position.trim_horizon(),
     Position.at_timestamp(1_700_000_000.25),

@@ -13,8 +13,8 @@ from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 
 from kinesis_spout.errors import CommitTooLarge, StoreUnavailable
 from kinesis_spout.ports import Attachment, CommitResult
-from kinesis_spout.zookeeper.attachments import Attachments, Fate
 from kinesis_spout.zookeeper.ownerships import Ownership, Ownerships
+from kinesis_spout.zookeeper.progress.attachments import Attachments, Fate
 from kinesis_spout.zookeeper.session import ZooKeeperSession
 from kinesis_spout.zookeeper.tree.chunks import operation_bytes
 from kinesis_spout.zookeeper.tree.paths import Paths
