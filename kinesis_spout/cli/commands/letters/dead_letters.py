@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from kinesis_spout.cli.commands.letter_choice import Choice, ErrorText, OfShard, Reason
-from kinesis_spout.cli.commands.redrive import redrive
+from kinesis_spout.cli.commands.letters.letter_choice import Choice, ErrorText, OfShard, Reason
+from kinesis_spout.cli.commands.letters.redrive import redrive
 from kinesis_spout.cli.each_stream import Streams
 from kinesis_spout.cli.failures import NotFound
 from kinesis_spout.cli.misspelt import check_letters_found

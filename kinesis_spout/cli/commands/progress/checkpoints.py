@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from kinesis_spout.cli.commands.reset_plan import Move, checkpoint_text, parse_target, plan_reset
+from kinesis_spout.cli.commands.progress.reset_plan import Move, checkpoint_text, parse_target, plan_reset
 from kinesis_spout.cli.confirmation import Yes, confirm
 from kinesis_spout.cli.each_stream import Streams
 from kinesis_spout.cli.misspelt import check_begun

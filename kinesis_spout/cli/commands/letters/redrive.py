@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
-from kinesis_spout.cli.commands.letter_choice import Choice, ErrorText, OfShard, Reason
+from kinesis_spout.cli.commands.letters.letter_choice import Choice, ErrorText, OfShard, Reason
 from kinesis_spout.cli.confirmation import Yes, confirm
 from kinesis_spout.cli.failures import NotFound, WrongArguments
 from kinesis_spout.cli.misspelt import check_letters_found

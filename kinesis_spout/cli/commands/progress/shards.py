@@ -8,13 +8,13 @@ import typer
 from rich.console import Console
 from rich.progress import track
 
-from kinesis_spout.cli.commands.reset_plan import checkpoint_text
+from kinesis_spout.cli.commands.progress.reset_plan import checkpoint_text
 from kinesis_spout.cli.each_stream import Streams
-from kinesis_spout.cli.group_view import take_group_view
 from kinesis_spout.cli.misspelt import check_begun
 from kinesis_spout.cli.output import duration, note, print_blank, print_json, print_table
 from kinesis_spout.cli.settings import configured
-from kinesis_spout.cli.shard_view import Backlog, ShardState, ShardView, take_view
+from kinesis_spout.cli.views.group_view import take_group_view
+from kinesis_spout.cli.views.shard_view import Backlog, ShardState, ShardView, take_view
 from kinesis_spout.cli.world import Stream, World
 from kinesis_spout.errors import KinesisError
 from kinesis_spout.settings import SpoutConfig

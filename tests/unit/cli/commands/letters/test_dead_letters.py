@@ -207,7 +207,7 @@ def test_letters_that_come_after_the_question_are_left_alone(monkeypatch: pytest
         questions.append(action)
         world.sink.write([letter(3)])
 
-    monkeypatch.setattr("kinesis_spout.cli.commands.redrive.confirm", answer)
+    monkeypatch.setattr("kinesis_spout.cli.commands.letters.redrive.confirm", answer)
     assert world.json("dead-letters", "redrive", "--all")["redriven"] == 2
     assert questions == ["put 2 letters (2 exhausted) back on their stream"]
     assert [row["sequence_number"] for row in world.json("dead-letters", "list")] == ["3"]

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from kinesis_spout.cli.commands.pause import Shards
+from kinesis_spout.cli.commands.progress.pause import Shards
 from kinesis_spout.cli.each_stream import Streams
 from kinesis_spout.cli.failures import WrongArguments
 from kinesis_spout.cli.misspelt import check_begun

@@ -9,11 +9,11 @@ import typer
 
 from kinesis_spout.cli.each_stream import Streams
 from kinesis_spout.cli.failures import NotFound
-from kinesis_spout.cli.group_view import GroupView, take_group_view
 from kinesis_spout.cli.misspelt import check_begun
 from kinesis_spout.cli.output import note, print_json
 from kinesis_spout.cli.settings import configured
 from kinesis_spout.cli.stored_progress import StoredProgress
+from kinesis_spout.cli.views.group_view import GroupView, take_group_view
 from kinesis_spout.settings import SpoutConfig
 
 if TYPE_CHECKING:
