@@ -1,4 +1,4 @@
-"""One file for each command of ``kinesis-spout``, and what only one command needs; those about one thing in a folder.
+"""One file for each command of ``kinesis-spout``, and what only one command needs; some have a folder together.
 
 Settings, output and errors are the folder above's.
 """

@@ -13,7 +13,7 @@ from kinesis_spout.consumer.owning.companion import Companionship
 from kinesis_spout.consumer.owning.sharing import Sharing, Wish
 from kinesis_spout.consumer.ports import OwnershipListener, Ports
 from kinesis_spout.consumer.read_errors import ReadErrors
-from kinesis_spout.life_lines import of_stream
+from kinesis_spout.logs.life_lines import of_stream
 from kinesis_spout.queues.rates import DeliveryRate
 from shard_state import Position, StateManager
 

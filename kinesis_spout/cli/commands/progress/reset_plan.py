@@ -12,8 +12,8 @@ from typing import Final
 
 from kinesis_spout.cli.failures import NotFound, WrongArguments
 from kinesis_spout.clock import moment
+from kinesis_spout.settings.grammar.positions import parse_position, resolved
 from kinesis_spout.settings.messages import NotAllowed
-from kinesis_spout.settings.positions import parse_position, resolved
 from shard_state import SHARD_END, SHARD_START, Checkpoint, Position, Shard
 from shard_state.shards.lineage import parents_first
 

@@ -20,9 +20,14 @@ from typing import Any, Final, TypeVar
 
 from kinesis_spout.clock import moment
 from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.settings.grammar.positions import (
+    ALLOWED,
+    parse_position,
+    parse_position_of_all_shards,
+    parse_time,
+)
+from kinesis_spout.settings.grammar.value_types import ValueType
 from kinesis_spout.settings.messages import NotAllowed
-from kinesis_spout.settings.positions import ALLOWED, parse_position, parse_position_of_all_shards, parse_time
-from kinesis_spout.settings.value_types import ValueType
 from shard_state import Position, PositionType, RunBounds, ShardPositions, StartPositions
 
 P = TypeVar("P", bound=ShardPositions)
