@@ -1,7 +1,7 @@
 """One task of a bolt: calls the user's object, and keeps the tuples that it holds back."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from time import perf_counter
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from kinesis_spout.topology.components.context import TaskContext
 from kinesis_spout.topology.components.state import KeyValueState
 from kinesis_spout.topology.components.tuples import TICK, Source, Tuple, TupleState
 from kinesis_spout.topology.running.collecting import Collector, Send
+from kinesis_spout.topology.running.tick_clock import Ticks
 from kinesis_spout.topology.running.trees import Trees
 
 _SAMPLE: Final = 64
@@ -32,7 +33,6 @@ class BoltTask:
         conf: the topology's, with the component's own over it.
         collector: already wired.
         trees: of this process.
-        clock: monotonic.
     """
 
     def __init__(
@@ -43,7 +43,6 @@ class BoltTask:
         conf: dict[str, Any],
         collector: Collector,
         trees: Trees,
-        clock: Callable[[], float],
     ) -> None:
         self.context = context
         self.collector = collector
@@ -54,8 +53,9 @@ class BoltTask:
         self._held: list[Tuple] = []
         """Those with a tree that the bolt had not acked or failed when it returned."""
         self._look_through_at = _LOOK_THROUGH
-        self._clock = clock
-        self._ticked_at = clock()
+        self._last_tick = 0
+        self._ticked_in: str | None = None
+        """The micro-batch of that tick."""
         self._is_stateful = isinstance(bolt, StatefulBolt)
         try:
             bolt.prepare(conf, context, collector)
@@ -91,12 +91,12 @@ class BoltTask:
 
         return send
 
-    def tick(self) -> None:
-        """Give the bolt a tick, if it wants one and its time has come. What it raises then fails no tuple."""
-        every = self._bolt.tick_seconds
-        if every is None or self._clock() - self._ticked_at < every:
+    def tick(self, ticks: Ticks) -> None:
+        """Give the bolt a tick, if there is one for it (see ``tick_clock``). What it raises then fails no tuple."""
+        number = ticks.numbers.get(self.context.component, 0)
+        if number <= self._last_tick and self._ticked_in != ticks.batch:
             return
-        self._ticked_at = self._clock()
+        self._last_tick, self._ticked_in = number, ticks.batch
         try:
             self._call(Tuple((), TICK))
         except BaseException as error:  # noqa: BLE001 - no tuple is at stake
