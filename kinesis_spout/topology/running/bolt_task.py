@@ -92,7 +92,7 @@ class BoltTask:
         return send
 
     def tick(self, ticks: Ticks) -> None:
-        """Give the bolt a tick, if there is one for it (see ``tick_clock``). What it raises then fails no tuple."""
+        """Give the bolt a tick, if one is due (see ``tick_clock``). What it raises then fails no tuple."""
         number = ticks.numbers.get(self.context.component, 0)
         if number <= self._last_tick and self._ticked_in != ticks.batch:
             return

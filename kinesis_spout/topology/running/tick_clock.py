@@ -1,8 +1,8 @@
 """When ticks are due, decided in one place for all copies of a bolt.
 
-Whoever starts micro-batches has the clock, and numbers the ticks of each component. A micro-batch carries the newest
-numbers to every task of it, the same ones however often it is run. A task ticks at its end if the number is new to
-it, or if it was new in an earlier run of that very micro-batch: what the tick did to state then is undone.
+Whoever starts micro-batches has the clock, and numbers the ticks of each component. A micro-batch carries the
+newest numbers to all its tasks, the same ones however often it is run. A task ticks at its end if the number is
+new to it, or was new in an earlier run of that very micro-batch: what the tick did to state then is undone.
 
 So each copy of a bolt gets each tick at most once, one that missed a tick gets the newest, and what a tick does to
 state is in the run of the micro-batch that counts.
