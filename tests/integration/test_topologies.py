@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from kinesis_spout.topology import Topology, TopologyBuilder
 from tests.micro_batch_world import DeliveryLog, MicroBatchWorld
-from tests.topology_components import CountWords, LogWords, Numbers, Split
+from tests.topology_components import CountWords, Hangs, LogWords, Numbers, Split
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.endpoint]
 
@@ -114,3 +114,22 @@ def test_a_spout_of_the_users_own_is_told_what_became_of_each_tuple(
     assert sorted(number for number, _ in numbers.acked) == list(range(100))
     assert dict(numbers.failed) == {(7, 1): "log: poisoned", (9, 1): "split: cannot be split"}
     assert dict(numbers.late) == {(8, 1): "log: neither acked nor failed by the end of the micro-batch"}
+
+
+def test_a_bolt_that_never_returns_costs_only_its_record(spark: SparkSession, world: MicroBatchWorld) -> None:
+    world.put(["good one", "good two", "a hang", "good three", "good four"], keys=["of one shard"])
+    builder = TopologyBuilder()
+    builder.set_spout("sentences", world.spout(scheme="text", retry_limit=0), fields=["sentence"])
+    builder.set_bolt("split", Split(), 2).shuffle_grouping("sentences")
+    builder.set_bolt("hangs", Hangs(world.log), 2).fields_grouping("split", ["word"])
+
+    with builder.build("hanging", message_timeout_seconds=1).run(spark) as query:
+        query.processAllAvailable()
+        counters = query.spouts["sentences"].counters
+        print(counters, query.recentProgress)
+
+    [letter] = world.dead_letters()
+    print(letter)
+    assert letter.data == b"a hang"
+    assert letter.error.startswith("hangs: ")
+    print(world.log.counts())
