@@ -116,20 +116,25 @@ def test_a_spout_of_the_users_own_is_told_what_became_of_each_tuple(
     assert dict(numbers.late) == {(8, 1): "log: neither acked nor failed by the end of the micro-batch"}
 
 
-def test_a_bolt_that_never_returns_costs_only_its_record(spark: SparkSession, world: MicroBatchWorld) -> None:
+def test_a_bolt_that_never_returns_costs_one_job_and_only_its_record(
+    spark: SparkSession, world: MicroBatchWorld
+) -> None:
     world.put(["good one", "good two", "a hang", "good three", "good four"], keys=["of one shard"])
     builder = TopologyBuilder()
     builder.set_spout("sentences", world.spout(scheme="text", retry_limit=0), fields=["sentence"])
     builder.set_bolt("split", Split(), 2).shuffle_grouping("sentences")
     builder.set_bolt("hangs", Hangs(world.log), 2).fields_grouping("split", ["word"])
 
-    with builder.build("hanging", message_timeout_seconds=1).run(spark) as query:
+    with builder.build("hanging", message_timeout_seconds=4).run(spark) as query:
         query.processAllAvailable()
         counters = query.spouts["sentences"].counters
-        print(counters, query.recentProgress)
+        components = query.components
 
     [letter] = world.dead_letters()
-    print(letter)
     assert letter.data == b"a hang"
-    assert letter.error.startswith("hangs: ")
-    print(world.log.counts())
+    assert letter.error == "hangs: timed out: the call had not returned after 5 s"
+    assert letter.traceback is not None
+    assert "time.sleep(60)" in letter.traceback
+    assert world.log.counts() == {"good": 4, "one": 1, "two": 1, "three": 1, "four": 1, "a": 1, "hang": 1}
+    assert (counters.acked, counters.timed_out, counters.batches_timed_out) == (4, 1, 0)
+    assert (components["hangs"].acked, components["hangs"].timed_out) == (9, 1)

@@ -258,7 +258,7 @@ class ShellTask:
         self._sent_at = self._clock.monotonic()
 
     def _drain(self, talk: Talk) -> None:
-        """Wait until nothing is pending that is not overdue, all ticks were taken in, and no frame is half there."""
+        """Wait until nothing is pending but what is overdue, ticks are taken in, and no frame is half there."""
         until = self._clock.monotonic() + self._settings.message_timeout_seconds
         looked_at = self._clock.monotonic()
         talk.expect_answer()

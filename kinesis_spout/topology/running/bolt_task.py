@@ -3,14 +3,14 @@
 import logging
 from collections.abc import Sequence
 from time import perf_counter
+from types import CodeType
 from typing import Any, Final
 
 from kinesis_spout.handler import failure_of, failure_saying
-from kinesis_spout.topology.acking import Ending, TreeEnd
 from kinesis_spout.topology.components.bolt import VERDICTS, Bolt, StatefulBolt
 from kinesis_spout.topology.components.context import TaskContext
 from kinesis_spout.topology.components.state import KeyValueState
-from kinesis_spout.topology.components.tuples import TICK, Source, Tuple, TupleState
+from kinesis_spout.topology.components.tuples import TICK, Source, Tuple
 from kinesis_spout.topology.running.collecting import Collector, Send
 from kinesis_spout.topology.running.tick_clock import Ticks
 from kinesis_spout.topology.running.trees import Trees
@@ -118,7 +118,7 @@ class BoltTask:
             if raised is not None:
                 self.collector.fail(tup, raised)
             else:
-                self._timed_out(tup)
+                self.collector.time_out(tup, failure_saying(_NOT_ACKED))
 
     def cleanup(self) -> None:
         """End the bolt."""
@@ -133,15 +133,6 @@ class BoltTask:
         if len(held) >= self._look_through_at:
             held[:] = [each for each in held if not each.state]
             self._look_through_at = max(_LOOK_THROUGH, 2 * len(held))
-
-    def _timed_out(self, tup: Tuple) -> None:
-        tup.state = TupleState.TIMED_OUT
-        self._counts.timed_out += 1
-        end = TreeEnd(
-            ending=Ending.TIMED_OUT, component=self.context.component, failure=failure_saying(_NOT_ACKED)
-        )
-        for root in tup.edges:
-            self._trees.end(root, end)
 
     def _raised(self, error: BaseException, tup: Tuple) -> None:
         counts = self._counts
@@ -158,3 +149,11 @@ class BoltTask:
                 counts.last_error,
                 tup.state.name.lower(),
             )
+
+
+CALLS: Final = frozenset(
+    code
+    for code in (BoltTask.tick.__code__, BoltTask.flush.__code__, *BoltTask.sender.__code__.co_consts)
+    if isinstance(code, CodeType)
+)
+"""The functions in which a call of a component is under way: of ``execute`` (``send``), or of ``flush``."""
