@@ -41,9 +41,9 @@ class Bolt(ABC):
     """
 
     tick_seconds: float | None = None
-    """If set, ``execute`` gets a tick tuple (``tup.is_tick``) after so many seconds, as far as micro-
-    batches allow: at the end of the first one that ends after them; with 0 at the end of every one. A task
-    behind an exchange begins with its first tuple."""
+    """If set, ``execute`` gets a tick tuple (``tup.is_tick``) every so many seconds: at the end of the first
+    micro-batch that begins after them, and while nothing comes at the end of one without tuples that is run for
+    it. With 0 a tick comes at the end of every micro-batch. It is read when the bolt is set."""
     collector: OutputCollector
 
     def declare_output_fields(self) -> OutputFields:

@@ -12,7 +12,7 @@ all. Tuples cost nothing more for this: whose call it is is read from the stack,
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic
 from types import FrameType
@@ -33,12 +33,17 @@ _MADE_FOR_USERS: Final = "kinesis_spout.topology.components."
 
 
 @contextmanager
-def hanging_calls_end(message_timeout_seconds: float) -> Iterator[None]:
-    """Have calls of components end that hang; only on the main thread, and if nobody else uses the signal."""
+def hanging_calls_end(message_timeout_seconds: float, reset_at: Callable[[], float]) -> Iterator[None]:
+    """Have calls of components end that hang; only on the main thread, and if nobody else uses the signal.
+
+    Args:
+        message_timeout_seconds: a call may take a little longer than this.
+        reset_at: tells when a component last began a time-out anew; monotonic. The call at hand counts from there.
+    """
     if threading.current_thread() is not threading.main_thread() or not _signal_is_ours():
         yield
         return
-    watch = _Watch(message_timeout_seconds)
+    watch = _Watch(message_timeout_seconds, reset_at)
     _watches.append(watch)
     threading.Thread(target=watch.watch, name="kinesis-spout-hanging-calls", daemon=True).start()
     try:
@@ -51,7 +56,8 @@ def hanging_calls_end(message_timeout_seconds: float) -> Iterator[None]:
 class _Watch:
     """Looks at the main thread, on a thread of its own. Mutable."""
 
-    def __init__(self, message_timeout_seconds: float) -> None:
+    def __init__(self, message_timeout_seconds: float, reset_at: Callable[[], float]) -> None:
+        self._reset_at = reset_at
         self._look_seconds = message_timeout_seconds / _LOOKS
         self._most_seconds = message_timeout_seconds * _LONGER
         self._main = threading.main_thread().ident or 0
@@ -71,7 +77,7 @@ class _Watch:
         call = _call_in(sys._current_frames().get(self._main))  # noqa: SLF001 - there is no other way to ask
         if call is not self.call:
             self.call, self._since = call, now
-        return call is not None and now - self._since >= self._most_seconds
+        return call is not None and now - max(self._since, self._reset_at()) >= self._most_seconds
 
     def interrupt(self, frame: FrameType | None) -> None:
         """Raise in the call that hangs; not if it has returned by now. If it is in code of ours, the next time."""

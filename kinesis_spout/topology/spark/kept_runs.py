@@ -44,7 +44,8 @@ class ShippedProgram:
             StageRun(self._pickled.load()(), stage, partition, monotonic), StateParts(self._state or "")
         )
         try:
-            with hanging_calls_end(kept.run.program.timeout_seconds):
+            run = kept.run
+            with hanging_calls_end(run.program.timeout_seconds, lambda: run.trees.reset_at):
                 yield kept
         except BaseException:
             kept.run.close()

@@ -11,12 +11,15 @@ import pytest
 from kinesis_spout.topology import BasicBolt, BatchBolt, Bolt, TopologyBuilder, Tuple
 from kinesis_spout.topology.acking import Ending
 from kinesis_spout.topology.local import LocalResult
+from kinesis_spout.topology.spark import hanging_calls
 from kinesis_spout.topology.spark.hanging_calls import hanging_calls_end
 from tests.topology_components import Sentences
 
 TIMEOUT_SECONDS = 0.1
 HANGS: dict[str, Callable[[], None]] = {}
 """What is called at a word. Here, as each task of a bolt is a copy."""
+RESET_AT = [0.0]
+"""When the time-out of a tree was begun anew."""
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +48,7 @@ def run(last: Bolt, *words: str) -> LocalResult:
     builder.set_spout("words", Sentences())
     builder.set_bolt("first", Upper()).shuffle_grouping("words")
     builder.set_bolt("last", last).shuffle_grouping("first")
-    with hanging_calls_end(TIMEOUT_SECONDS):
+    with hanging_calls_end(TIMEOUT_SECONDS, lambda: RESET_AT[0]):
         return builder.build().run_local([[word] for word in words])
 
 
@@ -102,6 +105,16 @@ def test_calls_that_return_may_take_the_whole_time_together() -> None:
     assert len(run(Upper(), "a", "b", "c", "d").acked) == 4
 
 
+def test_a_call_that_begins_the_time_out_of_its_tuple_anew_may_go_on() -> None:
+    def goes_on() -> None:
+        for _ in range(20):
+            time.sleep(TIMEOUT_SECONDS / 10)
+            RESET_AT[0] = time.monotonic()
+
+    HANGS["a"] = goes_on
+    assert run(Upper(), "a").acked == [["a"]]
+
+
 def test_a_signal_that_comes_too_late_does_no_harm_and_a_handler_of_the_users_stays() -> None:
     run(Upper(), "a")
     signal.raise_signal(signal.SIGUSR2)
@@ -116,16 +129,16 @@ def test_a_signal_that_comes_too_late_does_no_harm_and_a_handler_of_the_users_st
 
 
 def test_on_another_thread_nothing_is_looked_at() -> None:
-    threads: list[str] = []
+    watches: list[object] = [None]
 
     def look() -> None:
-        with hanging_calls_end(TIMEOUT_SECONDS):
-            threads.extend(each.name for each in threading.enumerate())
+        with hanging_calls_end(TIMEOUT_SECONDS, lambda: 0.0):
+            watches[:] = hanging_calls._watches
 
     thread = threading.Thread(target=look)
     thread.start()
     thread.join()
-    assert "kinesis-spout-hanging-calls" not in threads
+    assert watches == []
 
 
 def _nothing() -> None:
