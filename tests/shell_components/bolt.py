@@ -152,7 +152,13 @@ def never_hears(message: Message, word: str) -> None:
     upper(message, word)
 
 
+def emits_on_ticks(message: Message, word: str) -> None:
+    upper(message, word)
+
+
 def on_tick(message: Message) -> None:
+    if sys.argv[1] == "emits_on_ticks":
+        emit(message, ["tick"])
     for each in _held:
         emit(each, [len(_held)])
         ack(each)
