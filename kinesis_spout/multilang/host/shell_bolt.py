@@ -28,7 +28,7 @@ from kinesis_spout.topology.components.collector import OutputCollector
 from kinesis_spout.topology.components.context import TaskContext
 from kinesis_spout.topology.components.output import OutputFields, declared_streams
 from kinesis_spout.topology.components.tuples import Tuple
-from kinesis_spout.topology.running.program import SHELL_HOST
+from kinesis_spout.topology.running.program import SHELL_HOMES, SHELL_HOST
 
 DEFAULT_MAX_PENDING: Final = 100
 DEFAULT_TIMEOUT_SECONDS: Final = 30.0
@@ -62,6 +62,8 @@ class ShellBolt(Bolt):
     Raises:
         InvalidConfig: a setting is not allowed.
     """
+
+    has_home = True
 
     def __init__(
         self,
@@ -105,7 +107,7 @@ class ShellBolt(Bolt):
         super().prepare(conf, context, collector)
         clock = SystemClock()
         child = self._shell.child_settings()
-        keeper = keeper_of(conf, clock)
+        keeper = keeper_of(conf, context, clock)
         key = self._shell.key(conf, context)
         own = {
             SUBPROCESS_TIMEOUT: self._shell.timeout_seconds,
@@ -187,9 +189,10 @@ class ShellSettings:
         Raises:
             InvalidConfig: something is not here.
         """
-        folder = None if self._resources is None else str(find_resources(self._resources))
-        settings = ChildSettings(command=self.command, folder=folder, environment=self._environment)
-        check_command(settings)
+        settings = ChildSettings(
+            command=self.command, resources=self._resources, environment=self._environment
+        )
+        check_command(settings, None if self._resources is None else str(find_resources(self._resources)))
         return settings
 
     @staticmethod
@@ -203,7 +206,9 @@ class ShellSettings:
         )
 
 
-def keeper_of(conf: Mapping[str, Any], clock: Clock) -> Keeper:
+def keeper_of(conf: Mapping[str, Any], context: TaskContext, clock: Clock) -> Keeper:
     """Give what owns the processes: the machine's host process where ``host_conf`` names it, else this process."""
     host = conf.get(SHELL_HOST)
-    return Children(clock) if host is None else HostedChildren(str(host))
+    if host is None:
+        return Children(clock)
+    return HostedChildren(str(host), conf.get(SHELL_HOMES, {}).get(context.component))

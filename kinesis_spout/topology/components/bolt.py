@@ -36,6 +36,9 @@ class Bolt(ABC):
     """If set, ``execute`` gets a tick tuple (``tup.is_tick``) after so many seconds, as far as micro-
     batches allow: at the end of the first one that ends after them; with 0 at the end of every one. A task
     behind an exchange begins with its first tuple."""
+    has_home: ClassVar[bool] = False
+    """Whether each of its tasks has something on one machine that it must come back to, as the process of a
+    ``ShellBolt``. It says so to who runs it; leave it in bolts of your own."""
     collector: OutputCollector
 
     def declare_output_fields(self) -> OutputFields:

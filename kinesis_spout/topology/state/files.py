@@ -31,7 +31,7 @@ _ROWS: Final = 64 * 1024
 _KEY_BYTES: Final = 24
 _OPTIONS: Final = {"compression": "lz4"}
 _WITHOUT_FOLDERS: Final = frozenset({"s3", "gcs", "abfs"})
-"""Stores of objects: a folder there is an object of its own, which nobody needs, and costs a request for each level."""
+"""Stores of objects: a folder there is an object of its own, which nobody needs. Each level costs a request."""
 _COLUMNS: Final = [pa.field("key", pa.large_binary(), nullable=False), pa.field("value", pa.large_binary())]
 
 Key = Any
@@ -181,8 +181,8 @@ def _opened(address: str) -> tuple[Any, str]:
     if has_password:
         raise InvalidConfig(
             "expected the address of keyed state to be without credentials, got one with a password before the @; "
-            "give them to driver and executors by the environment, as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
-            "or by the role of the machines"
+            "give them to driver and executors by their environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY), or "
+            "by the role of the machines"
         )
     try:
         filesystem, root = fs.FileSystem.from_uri(address)

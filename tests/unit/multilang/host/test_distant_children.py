@@ -1,0 +1,126 @@
+"""A child stays on its machine, and serves workers of others there. A machine has a temporary folder of its own."""
+
+import logging
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from kinesis_spout.multilang import ShellBolt
+from kinesis_spout.multilang.host import host_conf
+from kinesis_spout.topology.homes import Homes
+from kinesis_spout.topology.local import LocalTopology
+from kinesis_spout.topology.running.program import SHELL_HOMES
+from tests.shell_topology import shell_bolt, topology, words
+from tests.unit.multilang.host.test_host_process import host_processes
+from tests.zookeeper_server import wait_until
+
+
+@dataclass
+class Machines:
+    application: str
+    homes: Homes
+    monkeypatch: pytest.MonkeyPatch
+    folders: dict[str, str] = field(default_factory=dict)
+
+    def go_to(self, address: str) -> None:
+        """Have what connects from now on be on another machine."""
+        if address not in self.folders:
+            self.folders[address] = tempfile.mkdtemp(prefix="ks-", dir="/tmp")
+        self.monkeypatch.setenv("SPARK_LOCAL_IP", address)
+        self.monkeypatch.setattr("tempfile.tempdir", self.folders[address])
+
+    @contextmanager
+    def on(self, address: str, bolt: ShellBolt) -> Iterator[LocalTopology]:
+        self.go_to(address)
+        conf = {**host_conf(self.application), SHELL_HOMES: {"shell": self.homes.address}}
+        with topology(bolt, conf=conf) as local:
+            yield local
+
+    def lose(self, address: str) -> None:
+        lost = [
+            pid
+            for pid in host_processes(self.application)
+            if self.folders[address].encode() in _command_of(pid)
+        ]
+        for pid in lost:
+            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not set(lost) & set(host_processes(self.application)), "the machine is lost")
+
+
+@pytest.fixture
+def machines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machines]:
+    homes = Homes("127.0.0.1", "127.0.0.1")
+    made = Machines(f"test-{os.urandom(6).hex()}", homes, monkeypatch)
+    yield made
+    homes.close()
+    for address in made.folders:
+        made.lose(address)
+        shutil.rmtree(made.folders[address])
+
+
+def _command_of(pid: int) -> bytes:
+    with open(f"/proc/{pid}/cmdline", "rb") as file:
+        return file.read()
+
+
+def counting() -> ShellBolt:
+    return shell_bolt("counts", fields=("word", "seen", "pid"))
+
+
+def emitted(local: LocalTopology, *every: str) -> list[list[Any]]:
+    result = local.run(words(*every))
+    assert not result.reasons
+    return [list(values) for values in result.emitted["shell"]["default"]]
+
+
+def test_a_child_counts_for_workers_of_every_machine_until_its_own_is_lost(
+    machines: Machines, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        machines.on("127.0.0.3", counting()) as one,
+        machines.on("127.0.0.4", counting()) as other,
+    ):
+        machines.go_to("127.0.0.3")
+        seen = emitted(one, "a", "b")
+        machines.go_to("127.0.0.4")
+        # More than a pipe has room for, and a frame that is longer than what is sent at a time.
+        seen += emitted(other, *"cd" * 200, "e" * 3_000_000)
+        seen += emitted(one, "f")
+        seen += emitted(other, "g")
+        assert [number for _, number, _ in seen] == list(range(1, 406))
+        assert len({pid for *_, pid in seen}) == 1
+        assert len(host_processes(machines.application)) == 2
+
+        machines.lose("127.0.0.3")
+        with caplog.at_level(logging.WARNING, "kinesis_spout.topology.homes"):
+            again = emitted(other, "h", "i")
+    assert [number for _, number, _ in again] == [1, 2]
+    assert any("127.0.0.3" in said and "a new process starts on 127.0.0.4" in said for said in caplog.messages)
+
+
+def test_a_child_of_another_machine_that_dies_is_said_with_its_last_words_and_replaced_there(
+    machines: Machines,
+) -> None:
+    with machines.on("127.0.0.3", shell_bolt("dies")) as one:
+        assert emitted(one, "a") == [["A"]]
+    with machines.on("127.0.0.4", shell_bolt("dies")) as other:
+        result = other.run(words("b", "poison"))
+        assert emitted(other, "c") == [["C"]]
+    assert "exit code 3" in result.reasons[0]
+    assert "cannot stand poison" in result.reasons[0]
+
+
+
+
+def test_what_a_component_is_told_has_no_key(machines: Machines) -> None:
+    with machines.on("127.0.0.3", shell_bolt("context", fields=("conf", "context", "folder", "colour"))) as one:
+        ((conf, *_),) = emitted(one, "a")
+    assert not [name for name in conf if "homes" in name]
+    assert repr(machines.homes.address.key) not in repr(conf)
