@@ -181,8 +181,8 @@ def _opened(address: str) -> tuple[Any, str]:
     if has_password:
         raise InvalidConfig(
             "expected the address of keyed state to be without credentials, got one with a password before the @; "
-            "give them to driver and executors by their environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY), or "
-            "by the role of the machines"
+            "give them to driver and executors by environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY), or by "
+            "the role of the machines"
         )
     try:
         filesystem, root = fs.FileSystem.from_uri(address)

@@ -204,8 +204,8 @@ class HostServer:
                     self._distant[place] = KeyedServer(*place, self._serve_distant_worker, "distant workers")
             except OSError as error:
                 return Invalid(
-                    error=f"expected to listen at {greet.host}, which is this machine's SPARK_LOCAL_IP, or else the "
-                    f"address by which it reaches Spark's driver; got {error}"
+                    error=f"expected to listen at {greet.host}, which is SPARK_LOCAL_IP of this machine, or else "
+                    f"the address by which it reaches Spark's driver; got {error}"
                 )
             return Greeting(port=self._distant[place].port)
 

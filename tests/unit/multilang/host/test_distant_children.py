@@ -1,4 +1,4 @@
-"""A child stays on its machine, and serves workers of others there. A machine has a temporary folder of its own."""
+"""A child stays on its machine, and serves workers of others there. A machine has temporary files of its own."""
 
 import logging
 import os
@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -66,8 +67,7 @@ def machines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machines]:
 
 
 def _command_of(pid: int) -> bytes:
-    with open(f"/proc/{pid}/cmdline", "rb") as file:
-        return file.read()
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 def counting() -> ShellBolt:
@@ -102,7 +102,9 @@ def test_a_child_counts_for_workers_of_every_machine_until_its_own_is_lost(
         with caplog.at_level(logging.WARNING, "kinesis_spout.topology.homes"):
             again = emitted(other, "h", "i")
     assert [number for _, number, _ in again] == [1, 2]
-    assert any("127.0.0.3" in said and "a new process starts on 127.0.0.4" in said for said in caplog.messages)
+    assert any(
+        "127.0.0.3" in said and "a new process starts on 127.0.0.4" in said for said in caplog.messages
+    )
 
 
 def test_a_child_of_another_machine_that_dies_is_said_with_its_last_words_and_replaced_there(
@@ -117,10 +119,10 @@ def test_a_child_of_another_machine_that_dies_is_said_with_its_last_words_and_re
     assert "cannot stand poison" in result.reasons[0]
 
 
-
-
 def test_what_a_component_is_told_has_no_key(machines: Machines) -> None:
-    with machines.on("127.0.0.3", shell_bolt("context", fields=("conf", "context", "folder", "colour"))) as one:
+    with machines.on(
+        "127.0.0.3", shell_bolt("context", fields=("conf", "context", "folder", "colour"))
+    ) as one:
         ((conf, *_),) = emitted(one, "a")
     assert not [name for name in conf if "homes" in name]
     assert repr(machines.homes.address.key) not in repr(conf)

@@ -57,7 +57,9 @@ def test_a_driver_that_is_gone_is_an_error_that_says_what_is_expected() -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     client = HomesClient(replace(Homes("127.0.0.1", "127.0.0.1").address, port=port))
-    with pytest.raises(ConnectionError, match=rf"127\.0\.0\.1:{port}, which knows on which machine.*any port"):
+    with pytest.raises(
+        ConnectionError, match=rf"127\.0\.0\.1:{port}, which knows on which machine.*any port"
+    ):
         client.ask(question(ONE))
 
 
