@@ -23,8 +23,8 @@ def find_resources(resources: str | os.PathLike[str], roots: Sequence[Path] | No
 
     Args:
         resources: a path that exists here; or the name of something that was shipped with the job, of which only
-            the last part counts ("resources" for ``--archives resources.zip#resources`` and for ``addFile`` of a
-            folder of that name).
+            the last part counts ("resources" for ``--archives resources.zip#resources``, "resources.zip" without
+            the second name and for ``--files``).
         roots: the folders to look in; None: ``shipped_to()``.
 
     Raises:
@@ -40,8 +40,8 @@ def find_resources(resources: str | os.PathLike[str], roots: Sequence[Path] | No
             return _unpacked(place)
     raise InvalidConfig(
         f"resources: expected a folder or an archive, but there is none at {' or '.join(map(str, places))}; give "
-        "a path that exists on every machine, or ship it with the job (spark.archives, or "
-        "spark.sparkContext.addFile(folder, recursive=True)) and give its name"
+        "a path that exists on every machine, or ship it with the job (--archives resources.zip#resources, or "
+        'spark.sparkContext.addArchive("resources.zip#resources")) and give its name'
     )
 
 

@@ -159,7 +159,8 @@ def homes_of(context: "SparkContext") -> Homes | None:
             host = conf.get("spark.driver.host")
             assert host is not None  # Spark sets it
             listen_at = conf.get("spark.driver.bindAddress") or host
-            _of_application[context.applicationId] = Homes(listen_at, host)
+            # Spark writes IPv6 addresses as URLs have them.
+            _of_application[context.applicationId] = Homes(listen_at.strip("[]"), host.strip("[]"))
         return _of_application[context.applicationId]
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from kinesis_spout.structured.pages.page_handshake import HANDSHAKE_SECONDS, introduce, welcome
 
-_KEEPALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
+_KEEPALIVE: Final = (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 4))
 _log = logging.getLogger(__name__)
 
 
@@ -87,7 +87,7 @@ class _Server(socketserver.ThreadingTCPServer):
 
 
 def _end_when_the_machine_is_gone(connected: socket.socket) -> None:
-    """Have the system notice, within two minutes, that nobody is there who could close the connection."""
+    """Have the system notice, within a minute, that nobody is there who could close the connection."""
     connected.settimeout(None)
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

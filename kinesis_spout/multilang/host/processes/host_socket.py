@@ -200,10 +200,11 @@ def _received(connected: socket.socket) -> tuple[bytes | None, list[int]]:
     (size,) = _LENGTH.unpack(data)
     if size > _MAX_BYTES:
         raise ConnectionError(f"expected a message of at most {_MAX_BYTES} bytes, got {size}")
-    body = b""
-    while len(body) < size:
-        body += _some(connected, size - len(body))
-    return body, descriptors
+    parts: list[bytes] = []
+    while size:
+        parts.append(_some(connected, size))
+        size -= len(parts[-1])
+    return b"".join(parts), descriptors
 
 
 def _some(connected: socket.socket, size: int) -> bytes:

@@ -119,6 +119,21 @@ def test_a_child_of_another_machine_that_dies_is_said_with_its_last_words_and_re
     assert "cannot stand poison" in result.reasons[0]
 
 
+def test_a_child_runs_in_what_the_job_brought_to_its_machine_whoever_asks(
+    machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each executor has a folder of its own for what a job brings, also two on one machine."""
+    seen = []
+    for executor, address in enumerate(("127.0.0.3", "127.0.0.3", "127.0.0.4")):
+        brought = tmp_path / str(executor) / "resources"
+        brought.mkdir(parents=True)
+        monkeypatch.chdir(brought.parent)
+        bolt = shell_bolt("context", fields=("conf", "context", "folder", "colour"), resources="resources")
+        with machines.on(address, bolt) as local:
+            seen += [values[2] for values in emitted(local, "a")]
+    assert seen == [str(tmp_path / "0/resources")] * 3
+
+
 def test_what_a_component_is_told_has_no_key(machines: Machines) -> None:
     with machines.on(
         "127.0.0.3", shell_bolt("context", fields=("conf", "context", "folder", "colour"))
