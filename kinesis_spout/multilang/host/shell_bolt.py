@@ -41,8 +41,8 @@ class ShellBolt(Bolt):
     Every task has a process of its own, which it keeps from micro-batch to micro-batch, also when Spark takes
     another Python worker, or another machine: what the component remembers of its keys is there. On Spark the
     processes belong to one host process on each machine; they end with the application. When the machine is lost,
-    or the process dies, the task begins with a new process, as in Storm. A task whose tuples come by a grouping that
-    stays, such as ``shuffle_grouping``, has a process on each machine.
+    or the process dies, the task begins with a new process, as in Storm. After a grouping that leaves tuples where
+    they are, such as ``shuffle_grouping``, a task has a process on each machine.
 
     A process that dies, says nothing for the time-out while it owes an answer, or says what cannot be true, is
     started again with back-off. The tuples that it had fail; the reason has the end of its standard error. A stray

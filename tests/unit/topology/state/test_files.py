@@ -80,6 +80,10 @@ def test_files_of_an_s3_endpoint_are_written_read_and_deleted(monkeypatch: pytes
         assert keys_in("state") == [f"some/folder/{path}"]
         content = files.read(place(), name)
         assert dict(zip(content.keys, content.values, strict=True)) == ROWS
+        with monkeypatch.context() as environment:
+            environment.setenv("AWS_ENDPOINT_URL", endpoint)
+            by_environment = StateFiles("s3://state/some/folder?region=eu-west-1")
+            assert by_environment.read(place(), name).after == ("0-x",)
         assert files.size_bytes([path, "gone"]) > 0
         assert files.modified("counts/0f").keys() == {path}
         files.delete(path)
