@@ -151,7 +151,7 @@ class HostedChildren:
             return here, is_new
         assert here.machine is not None
         lost: Machine | None = None
-        task = _keys.encode(key).hex()
+        task = _keys.encode(key).decode()
         while True:
             home = self._homes.ask(Question(task=task, name=str(key), asking=here.machine, lost=lost))
             if home == here.machine:
@@ -170,7 +170,7 @@ class HostedChildren:
         """Connect to the host process of this machine, which is started if there is none. Raises OSError."""
         host, key_bytes = None, b""
         if self._homes is not None:
-            host = os.environ.get("SPARK_LOCAL_IP") or self._homes.host_here()
+            host = _named_by_spark() or self._homes.host_here()
             key_bytes = self._homes.address.key
         greet = Greet(
             lives_with=_lives_with(),
@@ -195,6 +195,7 @@ class _Host:
         self.machine = machine
         self._socket = connected
         self._is_here = connected.family == socket.AF_UNIX
+        self._lost: OSError | None = None
 
     def ask(self, request: Request, wait_seconds: float = 0.0) -> tuple[Answer, list[int]]:
         """Ask, and wait for the answer, which may take so much longer.
@@ -202,12 +203,15 @@ class _Host:
         Raises:
             OSError: the host process is gone, or its machine. So the next call says, too.
         """
+        if self._lost is not None:
+            raise self._lost
         try:
             if not self._is_here:
                 self._socket.settimeout(wait_seconds + _ANSWER_SECONDS)
             send(self._socket, request)
             return receive_answer(self._socket)
-        except OSError:
+        except OSError as error:
+            self._lost = error
             self._socket.close()  # an answer that comes late would be taken for the next one
             raise
 
@@ -246,6 +250,12 @@ class _Host:
             return answer.written, answer.data
 
         return exchange
+
+
+def _named_by_spark() -> str | None:
+    """Give the address that Spark uses on this machine, if one was set that tells it from others."""
+    named = os.environ.get("SPARK_LOCAL_IP")
+    return None if named in {"", "0.0.0.0", "::"} else named  # noqa: S104 - not to listen there
 
 
 def _lives_with() -> int:

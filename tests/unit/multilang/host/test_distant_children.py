@@ -119,6 +119,32 @@ def test_a_child_of_another_machine_that_dies_is_said_with_its_last_words_and_re
     assert "cannot stand poison" in result.reasons[0]
 
 
+def test_a_machine_that_is_lost_amid_tuples_fails_those_that_its_child_had(machines: Machines) -> None:
+    bolt = shell_bolt("kills_its_owner")
+    with machines.on("127.0.0.3", bolt) as one:
+        assert emitted(one, "a") == [["A"]]
+    with machines.on("127.0.0.4", bolt) as other:
+        result = other.run(words("b", "poison", "c"))
+        assert emitted(other, "d") == [["D"]]
+    # What it had said of the first one was still with it.
+    assert len(result.reasons) == 3
+    for reason in result.reasons:
+        assert "its output has ended; the host process of shell components, which owned it, is gone" in reason
+        assert "Connection" in reason
+
+
+@pytest.mark.parametrize("named", ["", "0.0.0.0", "::"])
+def test_a_machine_without_an_address_of_its_own_is_known_by_that_which_faces_the_driver(
+    machines: Machines, caplog: pytest.LogCaptureFixture, named: str
+) -> None:
+    with machines.on(named, counting()) as one:
+        emitted(one, "a")
+    machines.lose(named)
+    with machines.on("127.0.0.4", counting()) as other:
+        emitted(other, "b")
+    assert any("127.0.0.1:" in said and "starts on 127.0.0.4" in said for said in caplog.messages)
+
+
 def test_a_child_runs_in_what_the_job_brought_to_its_machine_whoever_asks(
     machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
