@@ -3,7 +3,8 @@
 It is started as ``python -m kinesis_spout.multilang.host.processes.host_process FOLDER`` by the first Python
 worker that needs it, and ends a few seconds after the last executor of the application on this machine: each
 worker names the process that lives as long as its executor. Workers of other machines, whose tasks have their
-processes here, come over TCP; while they are connected it stays. A thread for each worker; none for a tuple.
+processes here, come over TCP; for them it waits longer until there is an executor again. A thread for each worker;
+none for a tuple.
 """
 
 import contextlib
@@ -47,7 +48,9 @@ from kinesis_spout.topology.homes import KeyedServer
 from kinesis_spout.workers.worker_log import print_log_lines
 
 LINGER_SECONDS: Final = 5.0
-"""How long it stays when nobody needs it: between two executors, and before the first worker has greeted."""
+"""How long it stays without an executor: between two, and before the first worker has greeted."""
+USED_LINGER_SECONDS: Final = 60.0
+"""The same while workers of other machines are connected: Spark starts another executor for one that was lost."""
 
 _LOOK_SECONDS: Final = 0.5
 _READ_BYTES: Final = 1024 * 1024
@@ -79,8 +82,10 @@ class HostServer:
         """Serve until nobody is left. Ends the children."""
         threading.Thread(target=self._accept, name="accept", daemon=True).start()
         needed_at = time.monotonic()
-        while time.monotonic() - needed_at < LINGER_SECONDS:
-            if self._is_needed():
+        while time.monotonic() - needed_at < (
+            USED_LINGER_SECONDS if self._distant_workers else LINGER_SECONDS
+        ):
+            if self._has_executors():
                 needed_at = time.monotonic()
             if self._stopped.wait(_LOOK_SECONDS):
                 break
@@ -95,19 +100,23 @@ class HostServer:
         """Have ``serve`` return soon."""
         self._stopped.set()
 
-    def _is_needed(self) -> bool:
+    def _has_executors(self) -> bool:
         with self._lock:
             ended = [pid for pid, each in self._executors.items() if not _lives(pid, each.watched)]
             for pid in ended:
                 watched = self._executors.pop(pid).watched
                 if watched is not None:
                     os.close(watched)
-            return bool(self._executors or self._distant_workers)
+            return bool(self._executors)
 
     def _find(self, resources: str) -> Path:
         """Find what the job has brought to any executor that lives; to the one that came last, if possible."""
         with self._lock:
             executors = list(self._executors.values())
+        if not executors:
+            raise InvalidConfig(
+                f"resources: expected an executor on this machine to have {resources!r}, but the last one has ended"
+            )
         return find_resources(resources, [root for each in reversed(executors) for root in each.shipped_to])
 
     def _accept(self) -> None:

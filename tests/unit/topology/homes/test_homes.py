@@ -4,11 +4,12 @@ import logging
 import pickle
 import socket
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 
-from kinesis_spout.topology.homes import Homes, HomesClient, Machine, Question
+from kinesis_spout.topology.homes import Homes, HomesClient, Machine, Question, homes_of
 
 ONE, OTHER, THIRD = (Machine("127.0.0.1", port) for port in (1, 2, 3))
 
@@ -61,6 +62,38 @@ def test_a_driver_that_is_gone_is_an_error_that_says_what_is_expected() -> None:
         ConnectionError, match=rf"127\.0\.0\.1:{port}, which knows on which machine.*any port"
     ):
         client.ask(question(ONE))
+
+
+@dataclass
+class Application:
+    """What is asked of a SparkContext."""
+
+    applicationId: str  # noqa: N815 - Spark's name
+    master: str = "spark://127.0.0.2:7077"
+    conf: dict[str, str] = field(default_factory=lambda: {"spark.driver.host": "127.0.0.1"})
+
+    def getConf(self) -> dict[str, str]:  # noqa: N802 - Spark's name
+        return self.conf
+
+
+def test_an_application_has_one_place_to_ask_as_long_as_it_is_the_driver_s() -> None:
+    one: Any = Application("app-1")
+    homes = homes_of(one)
+    assert homes is not None
+    assert homes_of(one) is homes
+    other: Any = Application("app-2")
+    later = homes_of(other)
+    assert later is not None
+    assert later.address.key != homes.address.key
+    with pytest.raises(ConnectionError):
+        HomesClient(homes.address).ask(question(ONE))
+    later.close()
+
+
+@pytest.mark.parametrize("master", ["local", "local[*]", "local[2]"])
+def test_an_application_of_one_machine_has_nobody_to_ask(master: str) -> None:
+    local: Any = Application("app-3", master=master)
+    assert homes_of(local) is None
 
 
 def test_the_key_travels_and_is_never_shown(homes: Homes) -> None:
