@@ -115,7 +115,7 @@ class HostServer:
             executors = list(self._executors.values())
         if not executors:
             raise InvalidConfig(
-                f"resources: expected an executor on this machine to have {resources!r}, but the last one has ended"
+                f"resources: expected an executor on this machine with {resources!r}, but the last one has ended"
             )
         return find_resources(resources, [root for each in reversed(executors) for root in each.shipped_to])
 

@@ -4,7 +4,9 @@ import logging
 import os
 import shutil
 import signal
+import socket
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,10 +17,20 @@ import pytest
 
 from kinesis_spout.multilang import ShellBolt
 from kinesis_spout.multilang.host import host_conf
-from kinesis_spout.topology.homes import Homes
+from kinesis_spout.multilang.host.processes import host_process
+from kinesis_spout.multilang.host.processes.child_process import ChildSettings
+from kinesis_spout.multilang.host.processes.host_process import HostServer
+from kinesis_spout.multilang.host.processes.host_socket import (
+    AskLease,
+    Greet,
+    Greeting,
+    receive_answer,
+    send,
+)
+from kinesis_spout.topology.homes import Homes, Machine, connect
 from kinesis_spout.topology.local import LocalTopology
 from kinesis_spout.topology.running.program import SHELL_HOMES
-from tests.shell_topology import shell_bolt, topology, words
+from tests.shell_topology import KEY, shell_bolt, topology, words
 from tests.unit.multilang.host.test_host_process import host_processes
 from tests.zookeeper_server import wait_until
 
@@ -124,13 +136,45 @@ def test_a_machine_that_is_lost_amid_tuples_fails_those_that_its_child_had(machi
     with machines.on("127.0.0.3", bolt) as one:
         assert emitted(one, "a") == [["A"]]
     with machines.on("127.0.0.4", bolt) as other:
-        result = other.run(words("b", "poison", "c"))
-        assert emitted(other, "d") == [["D"]]
-    # What it had said of the first one was still with it.
-    assert len(result.reasons) == 3
+        result = other.run(words("poison", "b"))
+        assert emitted(other, "c") == [["C"]]
+    assert len(result.reasons) == 2
     for reason in result.reasons:
         assert "its output has ended; the host process of shell components, which owned it, is gone" in reason
         assert "Connection" in reason
+
+
+def test_without_an_executor_it_stays_as_long_as_a_worker_of_another_machine_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_process, "LINGER_SECONDS", 0.6)
+    are_gone, looked = threading.Event(), threading.Semaphore(0)
+
+    def has_executors(_: HostServer) -> bool:
+        if are_gone.is_set():
+            looked.release()
+        return not are_gone.is_set()
+
+    monkeypatch.setattr(HostServer, "_has_executors", has_executors)
+    with socket.socket(socket.AF_UNIX) as listening, socket.socket(socket.AF_UNIX) as worker:
+        listening.bind(str(tmp_path / "s"))
+        listening.listen()
+        serving = threading.Thread(target=HostServer(listening).serve)
+        worker.connect(str(tmp_path / "s"))
+        send(worker, Greet(lives_with=os.getpid(), shipped_to=(), host="127.0.0.1", key=b"key"))
+        serving.start()
+        greeting, _ = receive_answer(worker)
+        assert isinstance(greeting, Greeting)
+        assert greeting.port is not None
+        with connect(Machine("127.0.0.1", greeting.port), b"key") as distant:
+            send(distant, AskLease(key=KEY, settings=ChildSettings(command=("cat",)), wait_seconds=1.0))
+            receive_answer(distant)
+            are_gone.set()
+            for _ in range(4):  # longer than without
+                assert looked.acquire(timeout=20)
+            assert serving.is_alive()
+        serving.join(timeout=20)
+        assert not serving.is_alive()
 
 
 @pytest.mark.parametrize("named", ["", "0.0.0.0", "::"])
