@@ -53,6 +53,13 @@ def is_killed(message: Message, word: str) -> None:
     upper(message, word)
 
 
+def kills_its_owner(message: Message, word: str) -> None:
+    if word == "poison":
+        os.kill(os.getppid(), signal.SIGKILL)
+        return
+    upper(message, word)
+
+
 def hangs(message: Message, word: str) -> None:
     if word == "poison":
         time.sleep(_FOREVER)

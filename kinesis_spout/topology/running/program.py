@@ -14,6 +14,9 @@ from kinesis_spout.topology.topology_conf import TopologyConf
 
 SHELL_HOST: Final = "kinesis_spout.shell.host"
 """The name in a component's conf of who shares the processes of shell components; see ``multilang.host``."""
+SHELL_HOMES: Final = "kinesis_spout.shell.homes"
+"""The name in the conf of where to ask on which machine a process is, by component: a ``HomesAddress`` for each
+whose tuples come by an exchange. Without it a task has its process on the machine where it runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
