@@ -4,7 +4,6 @@ A block is bytes and a few words about them, so that whoever only passes it on d
 costs a third of what it costs alone.
 """
 
-import io
 import pickle
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -151,28 +150,16 @@ class Parcel:
         self.edges[:] = array("Q", compress(self.edges, fit))
 
 
-class _Packer(pickle.Pickler):
-    """Notes whether it has met an object of a class that Python does not pickle by itself. Mutable."""
-
-    has_met_object = False
-
-    def reducer_override(self, _: object) -> Any:
-        """Called for such objects only."""
-        self.has_met_object = True
-        return NotImplemented
-
-
 def _packed(values: Any) -> bytes:
-    """Pickle values that can be unpickled: with objects of classes that is tried.
+    """Pickle values that can be unpickled. Those that may be objects of classes are unpickled to see.
 
     Raises:
         Whatever their classes raise.
     """
-    file = io.BytesIO()
-    packer = _Packer(file, pickle.HIGHEST_PROTOCOL)
-    packer.dump(values)
-    packed = file.getvalue()
-    if packer.has_met_object:
+    packed = pickle.dumps(values, pickle.HIGHEST_PROTOCOL)
+    if (
+        pickle.STACK_GLOBAL in packed
+    ):  # It names a class; or some text has that byte, which costs a look in vain.
         pickle.loads(packed)  # noqa: S301 - our own, made a moment ago
     return packed
 

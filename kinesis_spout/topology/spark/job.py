@@ -86,7 +86,7 @@ class TopologyJobs:
         """Have every block go to the partition that it is for.
 
         For bytes Spark takes Kryo by itself, and each task sets up serializers of its own: a third of what its
-        threads do in a small job. Java's serializer has no such set-up, and all it writes here are arrays of bytes.
+        threads do in a small job. Java's serializer has no such set-up, and all it writes are arrays of bytes.
         """
         exchanged = blocks.partitionBy(partitions, _as_told)
         shuffled = exchanged._jrdd.rdd().dependencies().head().rdd()  # noqa: SLF001 - see _java_serializer

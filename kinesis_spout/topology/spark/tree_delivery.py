@@ -3,7 +3,7 @@
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, chain
+from itertools import accumulate, chain, count, repeat
 from random import getrandbits
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -237,16 +237,13 @@ class TreeDelivery(SliceDelivery):
 
     def deliver_run(self, run: Sequence[Record], until: float) -> int:
         """See ``SliceDelivery``."""
-        clock, refused, ackers, acker = self._settings.clock, bool(self._refused), self._ackers, self._acker
-        # Random ids of 64 bits but for the last few, which say whose they are.
-        bits = 64 - ackers.bit_length()
+        clock, refused = self._settings.clock, bool(self._refused)
         emit, to_values, base = self._spout.emit_root, self._to_values, self.count
         open_here = array("Q")
         add_root, add_open = self._opened.roots.append, open_here.append
         may_open = self._most_open - len(self.failures) - len(self._opened.roots)
         at = 0
-        for at, record in enumerate(run):
-            root = (getrandbits(bits) + 1) * ackers + acker if ackers else 0
+        for at, (record, root) in enumerate(zip(run, self._roots(), strict=False)):
             error: BaseException | None = None
             try:
                 if refused:
@@ -269,6 +266,18 @@ class TreeDelivery(SliceDelivery):
         self.count += at + 1
         self.last = run[at].sequence
         return at + 1
+
+    def _roots(self) -> Iterator[int]:
+        """Give the roots of a run: one after the other from a random one, which costs less than to draw each.
+
+        A root must be another than those of all trees at the same time; only edges must be random.
+        """
+        ackers = self._ackers
+        if not ackers:
+            return repeat(0)
+        # 64 bits but for those that say whose they are, and one, so that those that follow fit in.
+        first = (getrandbits(63 - ackers.bit_length()) + 1) * ackers + self._acker
+        return count(first, ackers)
 
     def _refuse(self, record: Record) -> None:
         """Raise the end that the tree of a record had before, if it is not to be run."""
