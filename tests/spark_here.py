@@ -22,7 +22,7 @@ class SparkHere(SparkContext):
 
     def __init__(self) -> None:
         # Nothing of a real one is begun.
-        self._jsc = self
+        self._jsc = self._jvm = _Java()
         self.jobs: list[str] = []
         """The tags of those that were run."""
         self._one_job = threading.Lock()
@@ -59,10 +59,21 @@ class SparkHere(SparkContext):
             return [row for part in parts() for row in part]
 
 
+class _Java:
+    """The side of Java, of which nothing is here: whatever is set there changes nothing."""
+
+    def __getattr__(self, name: str) -> "_Java":
+        return self
+
+    def __call__(self, *_: object) -> "_Java":
+        return self
+
+
 class RowsHere:
     """As much of an ``RDD``."""
 
     def __init__(self, context: SparkHere, parts: Callable[[], list[Part]]) -> None:
+        self._jrdd = _Java()
         self._context = context
         self._parts = parts
 

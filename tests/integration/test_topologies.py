@@ -125,7 +125,7 @@ def test_a_bolt_that_never_returns_costs_one_job_and_only_its_record(
     builder.set_bolt("hangs", Hangs(world.log), 2).fields_grouping("split", ["word"])
 
     world.put(["good one"])
-    with builder.build("hanging", message_timeout_seconds=4).run(spark) as query:
+    with builder.build("hanging", message_timeout_seconds=8).run(spark) as query:
         query.processAllAvailable()  # The workers have begun: that takes longer on a busy machine than the rest.
         world.put(["good two", "a hang", "good three", "good four"], keys=["of one shard"])
         query.processAllAvailable()
@@ -134,7 +134,7 @@ def test_a_bolt_that_never_returns_costs_one_job_and_only_its_record(
 
     [letter] = world.dead_letters()
     assert letter.data == b"a hang"
-    assert letter.error == "hangs: timed out: the call had not returned after 5 s"
+    assert letter.error == "hangs: timed out: the call had not returned after 10 s"
     assert letter.traceback is not None
     assert "time.sleep(60)" in letter.traceback
     assert world.log.counts() == {"good": 4, "one": 1, "two": 1, "three": 1, "four": 1, "a": 1, "hang": 1}
