@@ -1,6 +1,7 @@
 """The examples of the documentation that need neither Spark nor a server. The others are run from the wheel."""
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -66,11 +67,23 @@ def test_the_example_of_logging_shows_what_info_says() -> None:
     assert re.fullmatch(rf"{time} INFO kinesis_spout\.consumer\.lifecycle: started: \.\.\.\n", done.stderr)
 
 
+SETTINGS = {"KINESIS_SPOUT_STREAM": "sentences", "KINESIS_SPOUT_APP": "word-count"}
+PICTURE = DOCS / "assets/word-count.svg"
+COUNTS = {
+    "sentences": ComponentCounts(emitted=10_000, acked=9_997, failed=3, completing_seconds=9_997 * 0.084),
+    "split": ComponentCounts(
+        executed=10_000, emitted=63_112, acked=9_997, failed=3, sampled=1, sampled_seconds=2.4e-5
+    ),
+    "count": ComponentCounts(executed=63_112, acked=63_112, sampled=1, sampled_seconds=3e-6),
+}
+"""What the picture shows that the page of topologies has."""
+
+
 @pytest.fixture
 def word_count(monkeypatch: pytest.MonkeyPatch) -> Topology:
     """The sample topology, with the settings that its page shows."""
-    monkeypatch.setenv("KINESIS_SPOUT_STREAM", "sentences")
-    monkeypatch.setenv("KINESIS_SPOUT_APP", "word-count")
+    for name, value in SETTINGS.items():
+        monkeypatch.setenv(name, value)
     return sample_topology.word_count().build("word_count")
 
 
@@ -97,12 +110,7 @@ def test_the_page_of_topologies_shows_what_is_explained_and_drawn(word_count: To
     page = (DOCS / "how-to/topologies.md").read_text()
     assert word_count.explain() in page
     assert f"```mermaid\n{word_count.mermaid()}```" in page
-    counts = {
-        "sentences": ComponentCounts(emitted=10_000),
-        "split": ComponentCounts(executed=10_000, emitted=63_112, acked=9_997, failed=3),
-        "count": ComponentCounts(executed=63_112, acked=63_112, sampled=1, sampled_seconds=3e-6),
-    }
-    assert (DOCS / "assets/word-count.svg").read_text() == word_count.svg(counts), "draw it again"
+    assert PICTURE.read_text() == word_count.svg(COUNTS), "python -m tests.unit.test_documentation draws it"
 
 
 def test_the_settings_that_secure_zookeeper_are_valid() -> None:
@@ -176,3 +184,8 @@ def test_a_sample_handler_is_the_one_that_its_page_shows(handler: str, page: str
         if f"def {handler}(" in block
     )
     assert body_of(sample, handler) == body_of(shown, handler)
+
+
+if __name__ == "__main__":
+    os.environ |= SETTINGS
+    PICTURE.write_text(sample_topology.word_count().build("word_count").svg(COUNTS))

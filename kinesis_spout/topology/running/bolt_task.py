@@ -6,7 +6,7 @@ from time import perf_counter
 from typing import Any, Final
 
 from kinesis_spout.handler import failure_of, failure_saying
-from kinesis_spout.topology.acking import Ending, TreeEnd
+from kinesis_spout.topology.acking import TreeEnd
 from kinesis_spout.topology.components.bolt import VERDICTS, Bolt, StatefulBolt
 from kinesis_spout.topology.components.context import TaskContext
 from kinesis_spout.topology.components.state import KeyValueState
@@ -137,9 +137,7 @@ class BoltTask:
     def _timed_out(self, tup: Tuple) -> None:
         tup.state = TupleState.TIMED_OUT
         self._counts.timed_out += 1
-        end = TreeEnd(
-            ending=Ending.TIMED_OUT, component=self.context.component, failure=failure_saying(_NOT_ACKED)
-        )
+        end = TreeEnd.after_time_out(failure_saying(_NOT_ACKED), self.context.component)
         for root in tup.edges:
             self._trees.end(root, end)
 
