@@ -25,7 +25,7 @@ def count_rows(counts: ComponentCounts, *, is_spout: bool) -> list[tuple[str, st
 
 
 def latency_text(counts: ComponentCounts) -> str | None:
-    """Say how long a call of ``execute`` took on average, or a spout's tuple until it was acked; None without any."""
+    """Say how long a call of ``execute`` took on average, or a spout's tuple until its ack; None without any."""
     latency_ms = counts.complete_latency_ms or counts.latency_ms
     if not latency_ms:
         return None
