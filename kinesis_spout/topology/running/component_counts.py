@@ -41,7 +41,7 @@ class ComponentCounts:
     sampled_seconds: float = 0.0
     """What these took together, with the bolts that they called in the same process."""
     completing_seconds: float = 0.0
-    """Of a spout: what its acked tuples took together, each from the start of its micro-batch to the end of its tree."""
+    """Of a spout: what its acked tuples took together, each until its tree was done."""
     last_error: str = ""
     metrics: dict[str, Metric] = field(default_factory=dict)
     """What it reported of itself, by name."""
