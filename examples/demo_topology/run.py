@@ -64,6 +64,10 @@ def run_demo(settings: DemoSettings, directory: Path, display: Display) -> Outco
     started = time.monotonic()
     sentences = Sentences(settings.sentences, settings.seed)
     with ExitStack() as opened:
+        display.event(
+            f"to do: count the words of {settings.sentences:,} sentences, in a topology of the bolts split and count; "
+            "some fail on purpose, and processes are killed"
+        )
         stage = opened.enter_context(set_stage(directory, display, shards=_SHARDS))
         endpoint = stage.endpoint
         producer = opened.enter_context(

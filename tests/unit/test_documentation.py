@@ -14,7 +14,9 @@ from typing import Any
 import msgspec
 import pytest
 
+import kinesis_spout.topology
 from examples.topologies import word_count as sample_topology
+from kinesis_spout import multilang
 from kinesis_spout.cli.runs.snapshot import Snapshot
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.settings import SpoutConfig
@@ -22,8 +24,10 @@ from kinesis_spout.spark import KinesisProgress
 from kinesis_spout.spark.driver.batch_progress import batch_progress
 from kinesis_spout.structured.source_progress import SourceProgress
 from kinesis_spout.testing import run
-from kinesis_spout.topology import Topology
+from kinesis_spout.topology import Topology, topology_conf
+from kinesis_spout.topology.graph import builder
 from kinesis_spout.topology.running.component_counts import ComponentCounts
+from kinesis_spout.topology.spark import query
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -111,6 +115,19 @@ def test_the_page_of_topologies_shows_what_is_explained_and_drawn(word_count: To
     assert word_count.explain() in page
     assert f"```mermaid\n{word_count.mermaid()}```" in page
     assert PICTURE.read_text() == word_count.svg(COUNTS), "python -m tests.unit.test_documentation draws it"
+
+
+def test_what_the_table_for_users_of_storm_names_exists() -> None:
+    page = (DOCS / "how-to/migrate.md").read_text()
+    table = page.partition("## From Storm")[2].partition("\n## ")[0]
+    rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| ")]
+    names = [name for row in rows for name in re.findall(r"`([A-Za-z][\w.]*)`", row[1])]
+    assert len(names) > 35
+    places = (kinesis_spout.topology, multilang, builder, topology_conf, query, kinesis_spout)
+    for name in names:
+        outer, _, inner = name.partition(".")
+        (found,) = {getattr(place, outer) for place in places if hasattr(place, outer)}
+        assert not inner or hasattr(found, inner) or inner in found.__annotations__, name
 
 
 def test_the_settings_that_secure_zookeeper_are_valid() -> None:
