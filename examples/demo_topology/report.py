@@ -35,9 +35,7 @@ def print_report(console: Console, outcome: Outcome) -> None:
         )
         console.print(Text(verdict, style="bold green"), width=width)
     if outcome.directory is None:
-        console.print(
-            "The topology is examples/topologies/word_count_state.py; next: docs/how-to/topologies.md"
-        )
+        console.print("Next: examples/topologies/word_count_state.py, and docs/how-to/topologies.md")
         console.print("To look at state, dead letters and logs: make demo-topology ARGS=--keep")
     else:
         console.print(Text(f"State, dead letters and logs are in {outcome.directory}"), soft_wrap=True)

@@ -65,8 +65,8 @@ def run_demo(settings: DemoSettings, directory: Path, display: Display) -> Outco
     sentences = Sentences(settings.sentences, settings.seed)
     with ExitStack() as opened:
         display.event(
-            f"to do: count the words of {settings.sentences:,} sentences, in a topology of the bolts split and count; "
-            "some fail on purpose, and processes are killed"
+            f"to do: count the words of {settings.sentences:,} sentences, in a topology of the bolts split and "
+            "count; some fail on purpose, and processes are killed"
         )
         stage = opened.enter_context(set_stage(directory, display, shards=_SHARDS))
         endpoint = stage.endpoint
