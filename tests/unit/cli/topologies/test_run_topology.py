@@ -173,6 +173,17 @@ def test_a_progress_file_that_cannot_be_written_is_refused_before_spark_starts(
 
 
 @pytest.mark.usefixtures("query")
+def test_a_topology_that_cannot_run_is_refused_before_spark_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    spark = QuietSpark()
+    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", spark.start)
+    monkeypatch.setenv("KINESIS_SPOUT_ORDER", "shard")
+    _, err = run(exit_code=2)
+    assert err.startswith("error: wired:words: ")
+    assert "next: mend it in its module" in err
+    assert spark.names == []
+
+
+@pytest.mark.usefixtures("query")
 def test_the_application_of_spark_is_named_after_the_query(monkeypatch: pytest.MonkeyPatch) -> None:
     spark = QuietSpark()
     monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", spark.start)
