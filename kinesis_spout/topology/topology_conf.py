@@ -6,7 +6,6 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from kinesis_spout.errors import InvalidConfig
-from kinesis_spout.settings.messages import shown
 
 _Seconds = Annotated[float, msgspec.Meta(gt=0)]
 _Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -58,6 +57,6 @@ class TopologyConf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
                 msgspec.convert({name: value}, cls)
             except msgspec.ValidationError as error:
                 raise InvalidConfig(
-                    f"option {name} of a topology: expected {_ALLOWED[name]}, got {shown(value)}"
+                    f"option {name} of a topology: expected {_ALLOWED[name]}, got {value!r}"
                 ) from error
         return msgspec.convert(options, cls)

@@ -23,7 +23,7 @@ def check(*spouts: KinesisSpout | Spout, **options: Any) -> None:
     builder = TopologyBuilder()
     bolt = builder.set_bolt("count", Keeps())
     for number, spout in enumerate(spouts):
-        fields = {"fields": ["sentence"]} if isinstance(spout, KinesisSpout) else {}
+        fields: dict[str, Any] = {"fields": ["sentence"]} if isinstance(spout, KinesisSpout) else {}
         builder.set_spout(f"spout {number}", spout, **fields)
         bolt.fields_grouping(f"spout {number}", ["sentence"])
     check_runnable(builder.build("words", **options))
