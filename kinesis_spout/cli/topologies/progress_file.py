@@ -61,16 +61,15 @@ def newest_counts(path: Path, components: Collection[str]) -> Mapping[str, "Comp
     for line in reversed(_last_lines(path)):
         try:
             progress: Any = json.loads(line)
-            if isinstance(progress, dict) and "components" in progress:
-                counts = {
-                    name: ComponentCounts.from_told(told) for name, told in progress["components"].items()
-                }
-                _check_topology(path, counts, components)
-                return counts
+            if not isinstance(progress, dict) or "components" not in progress:
+                continue
+            counts = {name: ComponentCounts.from_told(told) for name, told in progress["components"].items()}
         except (ValueError, TypeError, AttributeError) as error:
             raise WrongArguments(
                 f"--progress: expected a file that `topology run --progress` has written, got {path}: {error}"
             ) from error
+        _check_topology(path, counts, components)
+        return counts
     raise NotFound(
         f"{path}: no micro-batch has ended yet; `topology run --progress {path}` adds a line for each that does"
     )
