@@ -19,8 +19,9 @@ class OutputCollector(Protocol):
         """Emit a tuple to all who subscribe to a stream.
 
         Args:
-            values: a list or tuple with as many as the stream has fields. Not to be changed afterwards: it may
-                still be on its way.
+            values: a list or tuple with as many as the stream has fields. A list may be used again afterwards.
+                What is in it must not be changed: it may still be on its way. Behind an exchange every value must
+                be one that can be pickled and unpickled; otherwise the tuple's trees fail.
             anchors: the tuples that it came from, neither acked nor failed yet. It becomes part of their trees:
                 when it fails, or is not done in time, so do they. Without anchors nobody waits for it, and
                 nobody retries it.
@@ -108,7 +109,7 @@ class SpoutOutputCollector(Protocol):
         """Emit a tuple.
 
         Args:
-            values: as many as the stream has fields.
+            values: a list or tuple with as many as the stream has fields; a list may be used again afterwards.
             message_id: what ``ack`` or ``fail`` is called with in the end; hashable. Without it the tuple is not
                 tracked.
             stream: as declared.

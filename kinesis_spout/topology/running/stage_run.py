@@ -192,7 +192,7 @@ class StageRun:
             chosen: list[Choose] = []
             tasks: dict[int, Send] = {}
             for route in self._plan.routes[component, name]:
-                targets = self._targets(route, source)
+                targets = self._targets(route, source, collector)
                 if route.fused:
                     to_all += targets
                 elif stream.direct:
@@ -207,17 +207,17 @@ class StageRun:
                 len(stream.fields), direct=stream.direct, to_all=to_all, chosen=chosen, tasks=tasks
             )
 
-    def _targets(self, route: Route, source: Source) -> list[Target]:
+    def _targets(self, route: Route, source: Source, collector: Collector) -> list[Target]:
         """Give the tasks that a route may lead to: of a fused one, the one that is here."""
         tasks = self._graph.tasks[route.target]
         if route.fused:
             at_hand = self._partition % len(tasks)
             return [(tasks[at_hand], self._task(route.target, at_hand).sender(source))]
-        return [(task, self._posting(route.target, at, source)) for at, task in enumerate(tasks)]
+        return [(task, self._posting(route.target, at, source, collector)) for at, task in enumerate(tasks)]
 
-    def _posting(self, component: str, index: int, source: Source) -> Send:
+    def _posting(self, component: str, index: int, source: Source, collector: Collector) -> Send:
         outbox = self.outbox
-        parcel = outbox.parcel(component, index, source)
+        parcel = outbox.parcel(component, index, source, collector.refused)
         add_values, add_root, add_edge = parcel.values.append, parcel.roots.append, parcel.edges.append
         in_parcel = parcel.values
 

@@ -64,7 +64,8 @@ class GatheringCollector:
                 f"{where}, stream {stream!r}: expected {len(declared.fields)} values, as many as fields are "
                 f"declared, got {len(values)}"
             )
-        self.gathered.append((values, message_id, stream))
+        kept = values if isinstance(values, tuple) else list(values)  # The spout may use its list again.
+        self.gathered.append((kept, message_id, stream))
 
     def report_error(self, error: BaseException) -> None:
         """See ``SpoutOutputCollector``."""

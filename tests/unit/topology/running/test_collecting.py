@@ -6,7 +6,7 @@ import pytest
 
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.testing import ManualClock
-from kinesis_spout.topology import Topology, TopologyBuilder, Tuple
+from kinesis_spout.topology import Stream, Topology, TopologyBuilder, Tuple
 from kinesis_spout.topology.acking import Ending
 from kinesis_spout.topology.running.bolt_task import _LOOK_THROUGH
 from kinesis_spout.topology.running.component_counts import ComponentCounts
@@ -127,6 +127,48 @@ def test_what_is_emitted_without_anchors_fails_nobody() -> None:
     result = builder.build().run_local(singles(4))
     assert len(result.acked) == 4
     assert result.counts["sink"].failed == 2
+
+
+@pytest.mark.parametrize(
+    ("way", "far"),
+    [
+        ("emit", False),
+        ("emit", True),
+        ("emit_telling_tasks", False),
+        ("emit_telling_tasks", True),
+        ("emit_direct", True),
+    ],
+)
+def test_a_list_may_be_used_again_once_it_is_emitted(*, way: str, far: bool) -> None:
+    def reuses(bolt: Scripted, tup: Tuple) -> None:
+        row = [0]
+        for number in range(3):
+            row[0] = number
+            if way == "emit_direct":
+                bolt.collector.emit_direct(bolt.context.tasks["sink"][0], row, tup)
+            else:
+                getattr(bolt.collector, way)(row, tup)
+        bolt.collector.ack(tup)
+
+    def acks_all(bolt: Scripted, tup: Tuple) -> None:
+        see("flushed", 0, tup.values)
+        bolt.collector.ack(tup)
+
+    builder = begin()
+    direct = way == "emit_direct"
+    builder.set_bolt(
+        "bolt", Scripted(reuses, {"default": Stream(("value",), direct=direct)})
+    ).shuffle_grouping("numbers")
+    sink = builder.set_bolt("sink", Scripted(holds, at_flush=acks_all))
+    if direct:
+        sink.direct_grouping("bolt")
+    elif far:
+        sink.global_grouping("bolt")
+    else:
+        sink.shuffle_grouping("bolt")
+    result = builder.build().run_local(singles(1))
+    assert result.emitted["bolt"]["default"] == [[0], [1], [2]]
+    assert given("flushed") == [(0,), (1,), (2,)]
 
 
 @pytest.mark.parametrize("script", [fails_odd, holds])
