@@ -7,22 +7,33 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 from pyspark import SparkContext, TaskContext
 
 Part = list[Any]
 
 
+class _Java:
+    """The side of Java, of which nothing is here: whatever is set there changes nothing."""
+
+    def __getattr__(self, name: str) -> "_Java":
+        return self
+
+    def __call__(self, *_: object) -> "_Java":
+        return self
+
+
 class SparkHere(SparkContext):
     """Mutable; runs one job at a time."""
 
+    _jvm: ClassVar[Any] = _Java()
     defaultParallelism = 2  # noqa: N815 - Spark's
     applicationId = "application-here"  # noqa: N815
 
     def __init__(self) -> None:
         # Nothing of a real one is begun.
-        self._jsc = self._jvm = _Java()
+        self._jsc = _Java()
         self.jobs: list[str] = []
         """The tags of those that were run."""
         self._one_job = threading.Lock()
@@ -57,16 +68,6 @@ class SparkHere(SparkContext):
         with self._one_job:
             self.jobs.append(self._tag)
             return [row for part in parts() for row in part]
-
-
-class _Java:
-    """The side of Java, of which nothing is here: whatever is set there changes nothing."""
-
-    def __getattr__(self, name: str) -> "_Java":
-        return self
-
-    def __call__(self, *_: object) -> "_Java":
-        return self
 
 
 class RowsHere:
