@@ -86,14 +86,18 @@ class OutputCollector(Protocol):
         ...
 
     def reset_timeout(self, tup: Tuple) -> None:
-        """Give the tuple's trees the whole message time-out again, from now, as ``is_overdue`` of this process."""
+        """Give the tuple's trees the whole message time-out again, from now, in this task of Spark.
+
+        Only ``is_overdue`` here goes by it: after an exchange trees have the whole time-out in any case. The call
+        that is under way may then take the whole time-out from now, too; see ``message_timeout_seconds``.
+        """
         ...
 
     def is_overdue(self, tup: Tuple) -> bool:
         """Tell whether the message time-out of one of a tuple's trees is over: no use in waiting any longer.
 
-        It is counted from the beginning of the micro-batch in this process. The tree itself times out when the
-        micro-batch ends.
+        It is counted from the beginning of this task of Spark, so anew after each exchange. It says when a bolt
+        should wait no longer, and ends no tree: one that completes before its micro-batch ends is done.
         """
         ...
 

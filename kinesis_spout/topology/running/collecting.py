@@ -14,7 +14,7 @@ from typing import Any, Final
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.handler import Failure, failure_of, failure_saying
 from kinesis_spout.topology.acking import Ending, TreeEnd
-from kinesis_spout.topology.components.bolt import FailedException
+from kinesis_spout.topology.components.bolt import CallHangs, FailedException
 from kinesis_spout.topology.components.output import DEFAULT_STREAM
 from kinesis_spout.topology.components.tuples import Tuple, TupleState
 from kinesis_spout.topology.running.component_counts import ComponentCounts
@@ -191,9 +191,21 @@ class Collector:
         if tup.state:
             self.counts.acked_twice += 1
             return
+        if isinstance(reason, CallHangs):
+            self.time_out(tup, reason.failure)
+            return
         tup.state = _FAILED
         self.counts.failed += 1
-        end = TreeEnd(ending=Ending.FAILED, component=self._component, failure=_failure(reason))
+        self._end(tup, Ending.FAILED, _failure(reason))
+
+    def time_out(self, tup: Tuple, failure: Failure) -> None:
+        """Say that it is no use any more to wait for a tuple, which is neither acked nor failed."""
+        tup.state = TupleState.TIMED_OUT
+        self.counts.timed_out += 1
+        self._end(tup, Ending.TIMED_OUT, failure)
+
+    def _end(self, tup: Tuple, ending: Ending, failure: Failure) -> None:
+        end = TreeEnd(ending=ending, component=self._component, failure=failure)
         for root in tup.edges:
             self._trees.end(root, end)
 

@@ -20,6 +20,7 @@ from kinesis_spout.spark.tasks.jobs import tagged
 from kinesis_spout.topology.running.blocks import Block, CountsBlock
 from kinesis_spout.topology.running.component_counts import ComponentCounts
 from kinesis_spout.topology.running.program import Program
+from kinesis_spout.topology.running.tick_clock import Ticks
 from kinesis_spout.topology.spark.kept_runs import ShippedProgram
 from kinesis_spout.topology.spark.stages import Keyed, LaterStage, run_acker
 from kinesis_spout.topology.spark.witness import Seen, contradict
@@ -52,7 +53,13 @@ class TopologyJobs:
             return {component: replace(counts) for component, counts in self._counts.items()}
 
     def run(
-        self, tag: str, packs: Sequence[Any], first: FirstStage, state: StateManifest | None = None
+        self,
+        tag: str,
+        packs: Sequence[Any],
+        first: FirstStage,
+        *,
+        ticks: Ticks,
+        state: StateManifest | None = None,
     ) -> list[Block]:
         """Run a job, and give what came out of it.
 
@@ -60,6 +67,7 @@ class TopologyJobs:
             tag: to cancel it by.
             packs: one element for each task of the first stage.
             first: the first stage.
+            ticks: that come at the end of the others.
             state: what the bolts with state begin with.
 
         Raises:
@@ -69,7 +77,7 @@ class TopologyJobs:
         with tagged(self._context, tag):
             travelling: RDD[Keyed] = self._context.parallelize(packs, len(packs)).mapPartitions(first)
             for stage in range(1, len(program.plan.stages)):
-                later = LaterStage(shipped=self.shipped, stage=stage, state=state)
+                later = LaterStage(shipped=self.shipped, stage=stage, state=state, ticks=ticks)
                 travelling = self._exchanged(travelling, program.partitions).mapPartitions(later)
             if program.plan.exchanges and program.ackers:
                 found = self._exchanged(travelling, program.ackers).mapPartitions(run_acker).collect()

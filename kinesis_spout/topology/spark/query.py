@@ -5,7 +5,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -19,8 +19,9 @@ from kinesis_spout.spark.tasks.task import TaskSettings
 from kinesis_spout.topology.components.spout import Spout
 from kinesis_spout.topology.graph.component_graph import Component
 from kinesis_spout.topology.graph.plan import context_of
+from kinesis_spout.topology.homes import homes_of
 from kinesis_spout.topology.running.component_counts import ComponentCounts
-from kinesis_spout.topology.running.program import SHELL_HOST, Program, program_of
+from kinesis_spout.topology.running.program import SHELL_HOMES, SHELL_HOST, Program, program_of
 from kinesis_spout.topology.spark.keyed_state import KeyedState
 from kinesis_spout.topology.spark.own_spout import OwnSpoutQuery
 from kinesis_spout.topology.spark.runner import TopologyRunner
@@ -237,6 +238,15 @@ def _state(topology: "Topology", program: Program) -> KeyedState | None:
     return KeyedState(topology.name, topology.options.state, parallelism)
 
 
+def _with_homes(topology: "Topology", program: Program, context: "SparkContext") -> Program:
+    """Tell bolts whose keys must find the same task again where to ask for its machine, if there are several."""
+    having = [name for name in program.plan.exchanged if topology.graph[name].made_of.has_home]
+    homes = homes_of(context) if having else None
+    if homes is None:
+        return program
+    return replace(program, conf={**program.conf, SHELL_HOMES: dict.fromkeys(having, homes.address)})
+
+
 def _start_own(
     topology: "Topology", component: Component, context: "SparkContext", program: Program, name: str
 ) -> RunningSpout:
@@ -268,6 +278,7 @@ def _start(
         conf={**started, **topology.conf},
         parallelism=context.defaultParallelism,
     )
+    program = _with_homes(topology, program, context)
     state = _state(topology, program)
     spout = component.made_of
     if isinstance(spout, Spout):

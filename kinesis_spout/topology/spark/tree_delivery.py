@@ -354,7 +354,8 @@ def with_failed(result: WorkResult, failed: Sequence[FailedTree]) -> WorkResult:
         unfinished.append(UnfinishedRecord(record=record, error=tree.end.reason, raised=failure.raised))
     failures.sort(key=lambda each: each.index)
     outcome = replace(result.outcome, failures=tuple(failures))
-    return replace(result, outcome=outcome, unfinished=tuple(unfinished))
+    timed_out = result.timed_out + sum(tree.end.failure.timed_out for tree in failed)
+    return replace(result, outcome=outcome, unfinished=tuple(unfinished), timed_out=timed_out)
 
 
 def _failed(number: int, record: Record, before: str | None, end: TreeEnd) -> FailedTree:

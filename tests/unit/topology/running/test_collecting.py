@@ -351,6 +351,34 @@ def test_a_tree_is_overdue_when_the_message_time_out_is_over_and_not_when_it_was
     assert not collector.is_overdue(first)
 
 
+NOW = [0.0]
+"""The time, in seconds. Here, as bolts are copies."""
+
+
+def takes_29_seconds(bolt: Scripted, tup: Tuple) -> None:
+    NOW[0] += 29
+    see("overdue", 0, [bolt.collector.is_overdue(tup)])
+    if bolt.context.component == "bolt":
+        bolt.collector.emit([tup[0]], tup)
+    bolt.held.append(tup)
+
+
+def acks_100_seconds_later(bolt: Scripted, tup: Tuple) -> None:
+    NOW[0] += 100
+    see("overdue", 0, [bolt.collector.is_overdue(tup)])
+    bolt.collector.ack(tup)
+
+
+def test_after_an_exchange_a_tree_has_the_whole_time_out_again_and_one_that_completes_late_is_done() -> None:
+    builder = one_bolt(takes_29_seconds, at_flush=acks)
+    last = Scripted(takes_29_seconds, at_flush=acks_100_seconds_later)
+    builder.set_bolt("sink", last).fields_grouping("bolt", ["value"])
+    result = builder.build(message_timeout_seconds=30).local(lambda: NOW[0]).run(singles(1))
+
+    assert given("overdue") == [(False,), (False,), (True,)]
+    assert len(result.acked) == 1
+
+
 def test_a_reason_is_one_line_whatever_it_was_given_as() -> None:
     reasons = ["two\nlines", "", 5, None, "x" * 5_000]
 
