@@ -14,15 +14,26 @@ from pyspark import SparkContext, TaskContext
 Part = list[Any]
 
 
+class JvmHere:
+    """Whatever is asked of the JVM. That is only how it is to write blocks, and here nothing is written."""
+
+    def __getattr__(self, _: str) -> "JvmHere":
+        return self
+
+    def __call__(self, *_: object) -> "JvmHere":
+        return self
+
+
 class SparkHere(SparkContext):
     """Mutable; runs one job at a time."""
 
     defaultParallelism = 2  # noqa: N815 - Spark's
     applicationId = "application-here"  # noqa: N815
+    _jvm = JvmHere()
 
     def __init__(self) -> None:
         # Nothing of a real one is begun.
-        self._jsc = self
+        self._jsc = JvmHere()
         self.jobs: list[str] = []
         """The tags of those that were run."""
         self._one_job = threading.Lock()
@@ -61,6 +72,8 @@ class SparkHere(SparkContext):
 
 class RowsHere:
     """As much of an ``RDD``."""
+
+    _jrdd = JvmHere()
 
     def __init__(self, context: SparkHere, parts: Callable[[], list[Part]]) -> None:
         self._context = context
