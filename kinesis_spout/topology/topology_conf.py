@@ -1,7 +1,7 @@
 """The options of a topology: what ``TopologyBuilder.build`` takes."""
 
 from difflib import get_close_matches
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -10,6 +10,13 @@ from kinesis_spout.errors import InvalidConfig
 _Seconds = Annotated[float, msgspec.Meta(gt=0)]
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 _Positive = Annotated[int, msgspec.Meta(ge=1)]
+_ALLOWED: Final = {
+    "message_timeout_seconds": "a number of seconds above 0",
+    "ackers": "a whole number from 0, or None",
+    "partitions": "a whole number from 1, or None",
+    "max_spout_pending": "a whole number from 1",
+    "state": 'an address such as "/var/lib/app/state", or None',
+}
 
 
 class TopologyConf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -46,7 +53,11 @@ class TopologyConf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
                     f"expected an option of a topology ({', '.join(cls.__struct_fields__)}), got {name!r}{hint}; "
                     "what your components read goes into conf={...}"
                 )
-        try:
-            return msgspec.convert(options, cls)
-        except msgspec.ValidationError as error:
-            raise InvalidConfig(f"options of a topology {options!r}: {error}") from error
+        for name, value in options.items():
+            try:
+                msgspec.convert({name: value}, cls)
+            except msgspec.ValidationError as error:
+                raise InvalidConfig(
+                    f"option {name} of a topology: expected {_ALLOWED[name]}, got {value!r}"
+                ) from error
+        return msgspec.convert(options, cls)
