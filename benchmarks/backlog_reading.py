@@ -24,8 +24,10 @@ from unpaced import UnpacedKinesis
 
 PAGE: Final = 10_000
 REFERENCE: Final = "boto3"
+ASYNC: Final = "async-kinesis"
 RUST: Final = "kcl-rs"
-PACKAGES: Final = {"async-kinesis": "async-kinesis==3.0.1", RUST: "kcl-rs==0.1.4"}
+BYTEWAX: Final = "bytewax"
+PACKAGES: Final = {ASYNC: "async-kinesis==3.0.1", RUST: "kcl-rs==0.1.4", BYTEWAX: "bytewax==0.21.1"}
 """From PyPI, into an environment of their own: their dependencies contradict ours."""
 DEADLINE_SECONDS: Final = 600.0
 _SCRIPT: Final = Path(__file__).with_name("source_clients.py")

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from backlog_reading import (
+    ASYNC,
     PACKAGES,
     REFERENCE,
     RUST,
@@ -75,7 +76,7 @@ def figures(*, quick: bool) -> Iterator[Figure]:
     shards = (8,) if quick else SHARDS
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
         place = Path(directory)
-        python, missing = other_environment(place / "environment", list(PACKAGES))
+        python, missing = other_environment(place / "environment", [ASYNC, RUST])
         beside = stack.enter_context(other_services())
         kinesis = stack.enter_context(CannedKinesis(beside))
         zookeeper = stack.enter_context(EmbeddedZooKeeper(place / "zookeeper"))

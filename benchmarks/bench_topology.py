@@ -8,7 +8,6 @@ Every row is checked: the spout acked exactly the records that were sent, and ea
 tuples as it must.
 """
 
-import importlib.util
 import subprocess
 import sys
 import tempfile
@@ -19,7 +18,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from backlog_reading import DEADLINE_SECONDS, Cost, Load, cost_of, let_processes_import_benchmarks
+from backlog_reading import (
+    BYTEWAX,
+    DEADLINE_SECONDS,
+    Cost,
+    Load,
+    cost_of,
+    let_processes_import_benchmarks,
+    other_environment,
+)
 from canned_kinesis import CannedKinesis
 from figures import Figure, ProcessTree, Step
 from local_spark import local_session, spark_processes, spout_config
@@ -146,21 +153,29 @@ def figures(*, quick: bool, only: Sequence[str] = ()) -> Iterator[Figure | Step]
                 costs[what] = cost_of(reading, kinesis, f"way{at}", part)
             yield _figure(what, way, costs)
 
-    for way, what in PEERS.items():
-        if not only or any(word in what for word in only):
+    peers = {way: what for way, what in PEERS.items() if not only or any(word in what for word in only)}
+    if peers:
+        yield from _beside(peers, 200_000 if quick else 1_000_000)
+
+
+def _beside(peers: Mapping[str, str], tuples: int) -> Iterator[Figure | Step]:
+    with tempfile.TemporaryDirectory() as name:
+        yield Step(f"installing {BYTEWAX}")
+        python, missing = other_environment(Path(name), [BYTEWAX])
+        for way, what in peers.items():
             yield Step(what)
-            yield _peer(way, what, 200_000 if quick else 1_000_000)
+            note, cpu_micros = "tuples in memory, no stream is read; nothing is acked", None
+            if missing:
+                note = missing[BYTEWAX]
+            else:
+                cpu_micros = _cpu_seconds_of_peer(python, way, tuples) * 1e6 / tuples
+            yield Figure(what=what, value=cpu_micros, unit="CPU s/million records", note=note)
 
 
-def _peer(way: str, what: str, tuples: int) -> Figure:
-    note, cpu_seconds = "tuples in memory, no stream is read; nothing is acked", None
-    if importlib.util.find_spec("bytewax") is None:
-        note = "bytewax is not installed"
-    else:
-        command = [sys.executable, str(Path(__file__).parent / "bytewax_flow.py"), way, str(tuples)]
-        done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=DEADLINE_SECONDS)
-        cpu_seconds = float(done.stdout) * 1e6 / tuples
-    return Figure(what=what, value=cpu_seconds, unit="CPU s/million records", note=note)
+def _cpu_seconds_of_peer(python: Path, way: str, tuples: int) -> float:
+    command = [str(python), str(Path(__file__).parent / "bytewax_flow.py"), way, str(tuples)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=DEADLINE_SECONDS)
+    return float(done.stdout)
 
 
 def _figure(what: str, way: Way, costs: Mapping[str, Cost]) -> Figure:
