@@ -59,10 +59,12 @@ class PartitionState:
 
     def items(self) -> Iterator[tuple[Any, Any]]:
         """See ``KeyValueState``."""
+        # A copy: what is put by whoever goes through them must not come a second time.
+        changes = dict(self.changes)
         for key, pickled in self.stored.items():
-            if key not in self.changes:
+            if key not in changes:
                 yield key, pickle.loads(pickled)  # noqa: S301 - written by the user's own bolt
-        for key, value in self.changes.items():
+        for key, value in changes.items():
             if value is not DELETED:
                 yield key, value
 

@@ -1,5 +1,7 @@
 """The state as a bolt sees it, within a micro-batch and after it."""
 
+import pickle
+
 import pytest
 
 from kinesis_spout.errors import InvalidConfig
@@ -23,6 +25,20 @@ def test_a_value_of_none_is_a_value() -> None:
     state = PartitionState(0, 1)
     state.put("a", None)
     assert (state.get("a", 7), "a" in state) == (None, True)
+
+
+def test_keys_that_are_put_or_deleted_while_all_are_gone_through_come_once_as_they_were() -> None:
+    state = PartitionState(0, 1)
+    state.stored = {key: pickle.dumps(value) for key, value in {"a": 1, "b": 2}.items()}
+    state.put("c", 3)
+    seen = []
+    for key, value in state.items():
+        seen.append((key, value))
+        state.put(key, value + 10)
+        state.put(f"new {key}", value)
+        state.delete("b")
+    assert sorted(seen) == [("a", 1), ("b", 2), ("c", 3)]
+    assert dict(state.items()) == {"a": 11, "c": 13, "new a": 1, "new b": 2, "new c": 3}
 
 
 def test_one_value_and_a_tuple_of_it_are_the_same_key() -> None:
