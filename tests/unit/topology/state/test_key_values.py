@@ -1,5 +1,6 @@
 """The state as a bolt sees it, within a micro-batch and after it."""
 
+import math
 import pickle
 
 import pytest
@@ -78,3 +79,11 @@ def test_keys_that_cannot_be_grouped_by_are_refused() -> None:
 def test_a_key_is_of_the_task_that_fields_grouping_sends_its_tuples_to() -> None:
     assert task_of("a", 8) == task_of(("a",), 8)
     assert task_of(1, 8) == task_of(1.0, 8) == task_of(True, 8)
+
+
+def test_nan_is_no_key_because_it_is_never_found_again() -> None:
+    state = PartitionState(0, 1)
+    for key in (math.nan, ("a", math.nan)):
+        with pytest.raises(InvalidConfig, match="expected a key that is equal to itself, got"):
+            state.put(key, 1)
+    assert dict(state.items()) == {}
