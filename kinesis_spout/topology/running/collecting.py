@@ -14,7 +14,7 @@ from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.handler import Failure, failure_of, failure_saying
 from kinesis_spout.topology.acking import Ending, TreeEnd
 from kinesis_spout.topology.components.bolt import FailedException
-from kinesis_spout.topology.components.output import DEFAULT_STREAM
+from kinesis_spout.topology.components.output import DEFAULT_STREAM, check_values
 from kinesis_spout.topology.components.tuples import Tuple, TupleState
 from kinesis_spout.topology.running.component_counts import ComponentCounts
 from kinesis_spout.topology.running.trees import Trees
@@ -232,12 +232,7 @@ class Collector:
         if output.direct is not direct:
             way = "emit_direct, because the stream is" if output.direct else "emit, because the stream is not"
             raise InvalidConfig(f"{where}: expected {way} declared as direct")
-        if not isinstance(values, Sequence) or isinstance(values, (str, bytes, bytearray)):
-            raise InvalidConfig(f"{where}: expected a list or tuple of values, got {type(values).__name__}")
-        if len(values) != output.size:
-            raise InvalidConfig(
-                f"{where}: expected {output.size} values, as many as fields are declared, got {len(values)}"
-            )
+        check_values(where, values, output.size)
         return output
 
     def _open(self, anchors: Tuple | Sequence[Tuple]) -> Sequence[Tuple]:

@@ -63,6 +63,12 @@ class ComponentCounts:
         for name, metric in other.metrics.items():
             self.metrics.setdefault(name, Metric()).add(metric)
 
+    def copy(self) -> Self:
+        """Give counts of their own, with the same numbers."""
+        copied = type(self)()
+        copied.add(self)
+        return copied
+
     def report(self, name: str, value: Any) -> None:
         """Take in what the component reports of itself."""
         self.metrics.setdefault(name, Metric()).report(value)

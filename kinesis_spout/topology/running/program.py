@@ -38,6 +38,10 @@ class Program:
         """The bolts that keep state."""
         return [name for name in self.plan.stage_of if self.graph[name].is_stateful]
 
+    def conf_of(self, component: str) -> dict[str, Any]:
+        """Give what a component is given: the topology's conf, with its own over it."""
+        return {**self.conf, **self.graph[component].conf}
+
     def new_bolt(self, component: str) -> Bolt:
         """Make a copy of a bolt, for one task."""
         bolt: Bolt = cloudpickle.loads(self.bolts[component])

@@ -22,7 +22,7 @@ from kinesis_spout.handler import failure_of
 from kinesis_spout.spark.tasks.jobs import cancel
 from kinesis_spout.topology.acking import Ending, TreeEnd
 from kinesis_spout.topology.components.context import TaskContext
-from kinesis_spout.topology.components.output import DEFAULT_STREAM, Stream
+from kinesis_spout.topology.components.output import DEFAULT_STREAM, Stream, check_values
 from kinesis_spout.topology.components.spout import Spout
 from kinesis_spout.topology.running.component_counts import ComponentCounts
 from kinesis_spout.topology.running.program import Program
@@ -58,11 +58,7 @@ class GatheringCollector:
                 ", ".join(sorted(name for name, each in self._streams.items() if not each.direct)) or "none"
             )
             raise InvalidConfig(f"{where}: expected a stream that it declares ({known}), got {stream!r}")
-        if len(values) != len(declared.fields):
-            raise InvalidConfig(
-                f"{where}, stream {stream!r}: expected {len(declared.fields)} values, as many as fields are "
-                f"declared, got {len(values)}"
-            )
+        check_values(f"{where}, stream {stream!r}", values, len(declared.fields))
         self.gathered.append((values, message_id, stream))
 
     def report_error(self, error: BaseException) -> None:
@@ -119,7 +115,7 @@ class OwnSpoutQuery:
             Whatever the spout raises; it is closed then.
         """
         try:
-            self._spout.open(dict(self._program.conf), self._context, self._collector)
+            self._spout.open(self._program.conf_of(self._context.component), self._context, self._collector)
             self._spout.activate()
         except BaseException:
             self._spout.close()
