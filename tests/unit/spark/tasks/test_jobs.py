@@ -53,6 +53,24 @@ def test_a_python_error_is_a_broken_handler_whatever_its_words(last_line: str) -
     assert "installed" in str(error)
 
 
+def test_an_error_is_told_with_its_notes_and_not_the_one_that_led_to_it() -> None:
+    first = f'{PYTHON}  File "x.py", line 1, in get\n    open(path)\n    ^^^^\nFileNotFoundError: no such file\n'
+    text = (
+        f"{ABORTED}: {first}\nThe above exception was the direct cause of the following exception:\n\n"
+        'Traceback (most recent call last):\n  File "y.py", line 2, in load\n    raise StateUnreadable(path)\n'
+        "kinesis_spout.errors.StateUnreadable: /state/3.arrow: no such file. Restore it from a backup\n"
+        "raised by prepare of component 'count', task 3\n\n"
+        "\tat org.apache.spark.api.python.BasePythonRunner.handle\n\nDriver stacktrace:"
+    )
+    error = translate(PySparkRuntimeError(text))
+
+    assert isinstance(error, HandlerBroken)
+    said = "StateUnreadable: /state/3.arrow: no such file. Restore it from a backup raised by prepare of component"
+    assert said in str(error)
+    for other in ("FileNotFoundError", "Driver", "org.apache"):
+        assert other not in str(error)
+
+
 def test_a_python_error_as_pyspark_gives_it_is_a_broken_handler() -> None:
     text = "An exception was thrown from the Python worker: No module named 'cancelled_orders'"
 
