@@ -1,14 +1,18 @@
 """The options of a topology: what ``TopologyBuilder.build`` takes."""
 
 from difflib import get_close_matches
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from kinesis_spout.errors import InvalidConfig
 
-_Seconds = Annotated[float, msgspec.Meta(gt=0)]
-_Count = Annotated[int, msgspec.Meta(ge=0)]
+MOST_TASKS: Final = 10_000
+"""Of a bolt, of the ackers, and of an exchange. Each task keeps a block for each task behind an exchange."""
+
+_Seconds = Annotated[float, msgspec.Meta(gt=0, le=1_000_000)]
+_Ackers = Annotated[int, msgspec.Meta(ge=0, le=MOST_TASKS)]
+_Partitions = Annotated[int, msgspec.Meta(ge=1, le=MOST_TASKS)]
 _Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
@@ -18,11 +22,11 @@ class TopologyConf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     message_timeout_seconds: _Seconds = 30.0
     """How long the tree of a tuple may take, counted in each task from the beginning of the micro-batch there. See
     ``OutputCollector.is_overdue``; a job of Spark that takes much longer is cancelled, and its records retried."""
-    ackers: _Count | None = None
+    ackers: _Ackers | None = None
     """How many tasks share the trees that do not end where they began; None: one for each partition of an
-    exchange. 0 acks each record when its tuple is emitted: then nobody retries what fails, and state keeps
-    what it did."""
-    partitions: _Positive | None = None
+    exchange. 0 acks each record when its tuple is emitted: then nobody retries what fails. Not with state,
+    which could not be exact then."""
+    partitions: _Partitions | None = None
     """Of an exchange: at most so many tasks of Spark run the bolts after it. None: as many as the bolts there have
     tasks, and no more than Spark runs at a time."""
     max_spout_pending: _Positive = 1_000

@@ -1,11 +1,12 @@
 """What a builder refuses: one error, which names what is wrong."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import Any
 
 import pytest
 
+from kinesis_spout import KinesisSpout
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.topology import KeyValueState, StatefulBolt, Stream, TopologyBuilder, Tuple
 from tests.scripted_topology import Declared, Scripted, acks, begin
@@ -17,6 +18,23 @@ class Counts(StatefulBolt):
 
     def execute(self, tup: Tuple) -> None:
         self.collector.ack(tup)
+
+
+class First:
+    """A grouping that chooses the first task."""
+
+    def choose_tasks(self, tasks: Sequence[int], values: Sequence[Any]) -> Sequence[int]:
+        del values
+        return tasks[:1]
+
+
+class LooksLikeOne:
+    def next_tuple(self) -> None:
+        raise AssertionError("it is no spout")
+
+
+def kinesis() -> KinesisSpout:
+    return KinesisSpout(stream="s", app="a")
 
 
 class Often(Scripted):
@@ -107,11 +125,51 @@ WRONG: dict[str, tuple[Callable[[TopologyBuilder], Any], str]] = {
     ),
     "a class for a spout": (
         lambda to: to.set_spout("s", Declared),  # type: ignore[arg-type]
-        r"spout 's': expected a KinesisSpout or a Spout of your own, got the class Declared",
+        r"spout 's': expected a KinesisSpout or a Spout of your own, .* got the class Declared",
     ),
     "a bolt for a spout": (
         lambda to: to.set_spout("s", Scripted()),  # type: ignore[arg-type]
-        r"spout 's': expected a KinesisSpout or a Spout of your own, got Scripted",
+        r"spout 's': expected a KinesisSpout or a Spout of your own, .* got Scripted",
+    ),
+    "what only looks like a spout": (
+        lambda to: to.set_spout("s", LooksLikeOne()),  # type: ignore[arg-type]
+        r"spout 's': .* a subclass of kinesis_spout.topology.Spout, got LooksLikeOne",
+    ),
+    "no fields of a KinesisSpout": (
+        lambda to: to.set_spout("s", kinesis(), fields=[]),
+        r"spout 's': expected the names of what its scheme makes of a record.* got \[\]",
+    ),
+    "the fields of a KinesisSpout as text": (
+        lambda to: to.set_spout("s", kinesis(), fields="line"),
+        r"spout 's': expected the names of what its scheme makes of a record.* got 'line'",
+    ),
+    "streams of a KinesisSpout": (
+        lambda to: to.set_spout("s", kinesis(), fields={"other": ["line"]}),  # type: ignore[arg-type]
+        r"spout 's': expected the names of what its scheme makes of a record.* got {'other'",
+    ),
+    "conf of a spout that is none": (
+        lambda to: to.set_spout("s", Declared(), conf=5),  # type: ignore[arg-type]
+        r"spout 's': expected a mapping as in conf={\"name\": value}, got 5",
+    ),
+    "conf of a bolt that is none": (
+        lambda to: to.set_bolt("a", Scripted(), conf=["x"]),  # type: ignore[arg-type]
+        r"bolt 'a': expected a mapping as in conf=.* got \['x'\]",
+    ),
+    "too many tasks": (
+        lambda to: to.set_bolt("a", Scripted(), 10_001),
+        r"bolt 'a': expected a parallelism of 1 or more, at most 10,000, got 10001",
+    ),
+    "a class for a custom grouping": (
+        lambda to: to.set_bolt("a", Scripted()).custom_grouping("numbers", First),  # type: ignore[arg-type]
+        r"expected a custom grouping .* got the class First, not an object of it",
+    ),
+    "a component instead of its id": (
+        lambda to: to.set_bolt("a", Scripted()).shuffle_grouping(["numbers"]),  # type: ignore[arg-type]
+        r"expected the id of a component, and of a stream .* got \['numbers'\], 'default'",
+    ),
+    "fields in place of a stream": (
+        lambda to: to.set_bolt("a", Scripted()).shuffle_grouping("numbers", ["value"]),  # type: ignore[arg-type]
+        r"expected the id of a component, and of a stream .* got 'numbers', \['value'\]",
     ),
     "fields for a spout that declares its own": (
         lambda to: to.set_spout("s", Declared(), fields=["a"]),
@@ -119,7 +177,7 @@ WRONG: dict[str, tuple[Callable[[TopologyBuilder], Any], str]] = {
     ),
     "no tasks": (
         lambda to: to.set_bolt("a", Scripted(), 0),
-        r"bolt 'a': expected a parallelism of 1 or more, got 0",
+        r"bolt 'a': expected a parallelism of 1 or more, at most 10,000, got 0",
     ),
     "a parallelism that is no number": (lambda to: to.set_bolt("a", Scripted(), True), r"got True"),
     "ticks before their time": (
@@ -178,6 +236,10 @@ def test_a_topology_needs_a_spout() -> None:
         ({"partitions": 0}, r"'partitions': 0.*>= 1"),
         ({"message_timeout_seconds": 0}, r"'message_timeout_seconds': 0.*> 0"),
         ({"max_spout_pending": "many"}, r"'max_spout_pending': 'many'.*Expected `int`, got `str`"),
+        ({"message_timeout_seconds": float("inf")}, r"'message_timeout_seconds': inf.*<= 1000000"),
+        ({"partitions": 10**9}, r"'partitions': 1000000000.*<= 10000"),
+        ({"ackers": 10**9}, r"'ackers': 1000000000.*<= 10000"),
+        ({"conf": 5}, r"topology: expected a mapping as in conf=.* got 5"),
         ({"name": ""}, r"expected a name for the topology, got ''"),
     ],
 )
