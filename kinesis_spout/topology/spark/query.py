@@ -25,6 +25,7 @@ from kinesis_spout.topology.spark.keyed_state import KeyedState
 from kinesis_spout.topology.spark.own_spout import OwnSpoutQuery
 from kinesis_spout.topology.spark.runner import TopologyRunner
 from kinesis_spout.topology.spark.spout_values import SpoutValues
+from kinesis_spout.zookeeper.tree.paths import check_name
 from shard_state import Pause
 
 if TYPE_CHECKING:
@@ -189,14 +190,15 @@ class TopologyQuery:
 
 
 def start_topology(topology: "Topology", spark: "SparkSession", name: str) -> TopologyQuery:
-    """Start every spout of a topology. See ``Topology.run``."""
+    """Start every spout of a topology, once all of them are known to be right. See ``Topology.run``."""
     context = classic_context(spark)
-    for component in topology.graph.spouts:
-        _check(component)
+    programs = {component.name: _program(topology, component, context) for component in topology.graph.spouts}
+    state = _state(topology)
     started: dict[str, RunningSpout] = {}
     try:
         for component in topology.graph.spouts:
-            started[component.name] = _start(topology, component, spark, context, name)
+            start = _start_own if isinstance(component.made_of, Spout) else _start
+            started[component.name] = start(topology, component, programs[component.name], spark, name, state)
     except BaseException:
         for spout in started.values():
             spout.query.stop()
@@ -204,47 +206,63 @@ def start_topology(topology: "Topology", spark: "SparkSession", name: str) -> To
     return TopologyQuery(topology, name, started)
 
 
-def _check(component: Component) -> None:
+def _program(topology: "Topology", component: Component, context: "SparkContext") -> Program:
     if isinstance(component.made_of, KinesisSpout):
         component.made_of.refuse_order("a topology")
+    started = {"storm.id": f"{topology.name}-{uuid.uuid4()}", SHELL_HOST: context.applicationId}
+    program = program_of(
+        topology.name,
+        topology.graph,
+        component.name,
+        options=topology.options,
+        conf={**started, **topology.conf},
+        parallelism=context.defaultParallelism,
+    )
+    program.check_travels()
+    return program
 
 
-def _state(topology: "Topology", program: Program) -> KeyedState | None:
-    if not program.stateful:
+def _state(topology: "Topology") -> KeyedState | None:
+    parallelism = {each.name: each.parallelism for each in topology.graph if each.is_stateful}
+    if not parallelism:
         return None
+    where, first = f"topology {topology.name!r}", next(iter(parallelism))
     if topology.options.state is None:
         raise InvalidConfig(
-            f"topology {topology.name!r}: expected the option state, an address for the state of "
-            f'{", ".join(program.stateful)}, got none; as in build(..., state="file:///var/lib/app/state")'
+            f"{where}: expected the option state, an address for the state of {', '.join(parallelism)}, got none; "
+            'as in build(..., state="file:///var/lib/app/state")'
         )
-    if not program.ackers:
+    if topology.options.ackers == 0:
         raise InvalidConfig(
-            f"topology {topology.name!r}: expected ackers with the state of {program.stateful[0]!r}, got none: "
-            "without them nobody knows which records failed"
+            f"{where}: expected ackers with the state of {first!r}, got none: without them nobody knows which "
+            "records failed"
         )
     spouts = topology.graph.spouts
+    needed = f"as {first!r} keeps state that is stored with the progress of its spout"
+    if len(spouts) > 1:
+        raise InvalidConfig(f"{where}: expected one spout, {needed}, got {len(spouts)}")
     if isinstance(spouts[0].made_of, Spout):
         raise InvalidConfig(
-            f"topology {topology.name!r}: expected a KinesisSpout, as {program.stateful[0]!r} keeps state that is "
-            f"stored with the progress of its spout, got {type(spouts[0].made_of).__name__}"
+            f"{where}: expected a KinesisSpout, {needed}, got {type(spouts[0].made_of).__name__}"
         )
-    if len(spouts) > 1:
-        raise InvalidConfig(
-            f"topology {topology.name!r}: expected one spout, as {program.stateful[0]!r} keeps state that is "
-            f"stored with the progress of its spout, got {len(spouts)}"
-        )
-    parallelism = {component: topology.graph[component].parallelism for component in program.stateful}
+    check_name("the topology's name, under which its state is stored,", topology.name)
     return KeyedState(topology.name, topology.options.state, parallelism)
 
 
 def _start_own(
-    topology: "Topology", component: Component, context: "SparkContext", program: Program, name: str
+    topology: "Topology",
+    component: Component,
+    program: Program,
+    spark: "SparkSession",
+    name: str,
+    state: KeyedState | None,
 ) -> RunningSpout:
+    assert state is None, "state needs a KinesisSpout"
     options = topology.options
     query = OwnSpoutQuery(
         component.made_of,
         context_of(topology.graph, topology.name, component, 0, time.time),
-        context,
+        classic_context(spark),
         program=program,
         streams=dict(component.streams),
         max_pending=options.max_spout_pending,
@@ -256,22 +274,14 @@ def _start_own(
 
 
 def _start(
-    topology: "Topology", component: Component, spark: "SparkSession", context: "SparkContext", name: str
+    topology: "Topology",
+    component: Component,
+    program: Program,
+    spark: "SparkSession",
+    name: str,
+    state: KeyedState | None,
 ) -> RunningSpout:
-    options = topology.options
-    started = {"storm.id": f"{topology.name}-{uuid.uuid4()}", SHELL_HOST: context.applicationId}
-    program = program_of(
-        topology.name,
-        topology.graph,
-        component.name,
-        options=options,
-        conf={**started, **topology.conf},
-        parallelism=context.defaultParallelism,
-    )
-    state = _state(topology, program)
-    spout = component.made_of
-    if isinstance(spout, Spout):
-        return _start_own(topology, component, context, program, name)
+    options, spout = topology.options, component.made_of
     config = msgspec.structs.replace(
         spout.config, message_timeout_seconds=_JOB_TIMEOUTS * options.message_timeout_seconds
     )

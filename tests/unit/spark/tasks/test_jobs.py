@@ -54,7 +54,9 @@ def test_a_python_error_is_a_broken_handler_whatever_its_words(last_line: str) -
 
 
 def test_an_error_is_told_with_its_notes_and_not_the_one_that_led_to_it() -> None:
-    first = f'{PYTHON}  File "x.py", line 1, in get\n    open(path)\n    ^^^^\nFileNotFoundError: no such file\n'
+    first = (
+        f'{PYTHON}  File "x.py", line 1, in get\n    open(path)\n    ^^^^\nFileNotFoundError: no such file\n'
+    )
     text = (
         f"{ABORTED}: {first}\nThe above exception was the direct cause of the following exception:\n\n"
         'Traceback (most recent call last):\n  File "y.py", line 2, in load\n    raise StateUnreadable(path)\n'

@@ -86,7 +86,10 @@ def test_a_tuple_that_cannot_be_grouped_fails_and_the_others_go_on() -> None:
     run.begin()
     opened, refused = emitted(
         run,
-        [GivenTuple(number, values, "default", True) for number, values in enumerate([("a",), ([],), ("b",)])],
+        [
+            GivenTuple(number, values, "default", True)
+            for number, values in enumerate([("a",), ([],), ("b",)])
+        ],
     )
     assert sorted(opened.values()) == [0, 2]
     assert [(number, end.reason.partition(":")[0]) for number, end in refused.items()] == [(1, "mine")]

@@ -255,6 +255,8 @@ def test_a_value_that_cannot_be_pickled_is_an_error_that_names_bolt_and_key(file
     names = batch(partition, (), a=1)
     partition.load(names)
     partition.state.put("b", threading.Lock())
-    with pytest.raises(InvalidConfig, match=r"bolt '.*': expected values .* got lock for the key 'b': TypeError"):
+    with pytest.raises(
+        InvalidConfig, match=r"bolt '.*': expected values .* got lock for the key 'b': TypeError"
+    ):
         partition.end_batch()
     assert content(partition, names) == {"a": 1}
