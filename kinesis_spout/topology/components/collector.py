@@ -80,8 +80,8 @@ class OutputCollector(Protocol):
     def report_metric(self, name: str, value: Any) -> None:
         """Show a value in the query's progress, under ``metrics`` of the component.
 
-        Its reports are counted, the numbers among them summed, over all tasks, and the newest is shown: as JSON has
-        it, or as text.
+        Its reports are counted, the numbers among them summed, over all tasks, and the newest is shown, as JSON
+        has it or as text.
         """
         ...
 
@@ -122,7 +122,7 @@ class SpoutOutputCollector(Protocol):
     def report_metric(self, name: str, value: Any) -> None:
         """Show a value in the query's progress, under ``metrics`` of the component.
 
-        Its reports are counted, the numbers among them summed, over all tasks, and the newest is shown: as JSON has
-        it, or as text.
+        Its reports are counted, the numbers among them summed, over all tasks, and the newest is shown, as JSON
+        has it or as text.
         """
         ...

@@ -110,8 +110,8 @@ class TopologyBuilder:
             conf: of this component, over the topology's.
 
         Raises:
-            InvalidConfig: the id is taken, that is no spout, the fields of a ``KinesisSpout`` are no names, or fields
-                are given for a ``Spout``.
+            InvalidConfig: the id is taken, that is no spout, the fields of a ``KinesisSpout`` are no names, or
+                fields are given for a ``Spout``.
         """
         streams = _streams_of(name, spout, fields)
         own_conf = _conf(f"spout {name!r}", conf)

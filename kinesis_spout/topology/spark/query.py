@@ -197,8 +197,11 @@ def start_topology(topology: "Topology", spark: "SparkSession", name: str) -> To
     started: dict[str, RunningSpout] = {}
     try:
         for component in topology.graph.spouts:
-            start = _start_own if isinstance(component.made_of, Spout) else _start
-            started[component.name] = start(topology, component, programs[component.name], spark, name, state)
+            program = programs[component.name]
+            if isinstance(component.made_of, Spout):
+                started[component.name] = _start_own(topology, component, program, context, name)
+            else:
+                started[component.name] = _start(topology, component, program, spark, name, state=state)
     except BaseException:
         for spout in started.values():
             spout.query.stop()
@@ -250,19 +253,13 @@ def _state(topology: "Topology") -> KeyedState | None:
 
 
 def _start_own(
-    topology: "Topology",
-    component: Component,
-    program: Program,
-    spark: "SparkSession",
-    name: str,
-    state: KeyedState | None,
+    topology: "Topology", component: Component, program: Program, context: "SparkContext", name: str
 ) -> RunningSpout:
-    assert state is None, "state needs a KinesisSpout"
     options = topology.options
     query = OwnSpoutQuery(
         component.made_of,
         context_of(topology.graph, topology.name, component, 0, time.time),
-        classic_context(spark),
+        context,
         program=program,
         streams=dict(component.streams),
         max_pending=options.max_spout_pending,
@@ -279,6 +276,7 @@ def _start(
     program: Program,
     spark: "SparkSession",
     name: str,
+    *,
     state: KeyedState | None,
 ) -> RunningSpout:
     options, spout = topology.options, component.made_of

@@ -104,13 +104,10 @@ class PartitionState:
 
     def _read(self, key: Any, pickled: bytes) -> Any:
         try:
-            return pickle.loads(pickled)  # noqa: S301 - written by the user's own bolt
-        except Exception as error:
-            self.unreadable = StateUnreadable(
-                f"the value that is stored for the key {key!r} cannot be read: {type(error).__name__}: {error}. "
-                "Values are pickled: deploy the classes that they are of, under the names that they had"
-            )
-            raise self.unreadable from error
+            return read_value(key, pickled)
+        except StateUnreadable as error:
+            self.unreadable = error
+            raise
 
     def _own(self, key: Any) -> Any:
         """Give a key as it is kept.
@@ -134,13 +131,28 @@ class PartitionState:
         return own
 
 
+def read_value(key: Any, pickled: bytes) -> Any:
+    """Give a stored value.
+
+    Raises:
+        StateUnreadable: its class is not there any more, or refuses; names the key.
+    """
+    try:
+        return pickle.loads(pickled)  # noqa: S301 - written by the user's own bolt
+    except Exception as error:
+        raise StateUnreadable(
+            f"the value that is stored for the key {key!r} cannot be read: {type(error).__name__}: {error}. "
+            "Values are pickled: deploy the classes that they are of, under the names that they had"
+        ) from error
+
+
 def _pickled(component: str, key: Any, value: Any) -> bytes:
     try:
         return pickle.dumps(value, PICKLE_PROTOCOL)
     except Exception as error:
         raise InvalidConfig(
-            f"bolt {component!r}: expected values of its state that can be pickled, got {type(value).__name__} for "
-            f"the key {key!r}: {type(error).__name__}: {error}; put plain values"
+            f"bolt {component!r}: expected values of its state that can be pickled, got {type(value).__name__} "
+            f"for the key {key!r}: {type(error).__name__}: {error}; put plain values"
         ) from error
 
 

@@ -3,11 +3,9 @@
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from pyspark import SparkContext
-
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.topology import SpoutOutputCollector, Stream, TaskContext, TopologyBuilder
 from kinesis_spout.topology.graph.plan import context_of
@@ -17,6 +15,9 @@ from kinesis_spout.topology.running.stage_run import StageRun
 from kinesis_spout.topology.spark.given_tuples import GivenTuple, emitted
 from kinesis_spout.topology.spark.own_spout import GatheringCollector, OwnSpoutQuery
 from tests.scripted_topology import Declared, Scripted, acks
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 
 class Silent(Declared):

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 class NotToBeOpened(Declared):
     def open(self, conf: Mapping[str, Any], context: TaskContext, collector: SpoutOutputCollector) -> None:
+        del conf, context, collector
         raise AssertionError("the topology is refused, so nothing of it may start")
 
 

@@ -242,7 +242,7 @@ def test_a_value_that_cannot_be_read_ends_the_micro_batch_and_not_the_record_tha
     monkeypatch.delattr(f"{__name__}.Renamed")
     partition = worker(files)
     partition.load(names)
-    with pytest.raises(StateUnreadable, match="stored for the key 'a'.*AttributeError.*Renamed.*deploy"):
+    with pytest.raises(StateUnreadable, match=r"stored for the key 'a'.*AttributeError.*Renamed.*deploy"):
         partition.state.get("a")
     partition.state.put("b", 2)
     with pytest.raises(StateUnreadable, match="stored for the key 'a'"):
