@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.topology import SpoutOutputCollector, Stream, TaskContext, TopologyBuilder
 from kinesis_spout.topology.graph.plan import context_of
