@@ -34,11 +34,16 @@ def _bytes_of(part: Any) -> bytes:
     if part is None:
         return b"n"
     if isinstance(part, (int, float)):
-        is_whole = isinstance(part, int) or part.is_integer()
-        return b"i" + str(int(part)).encode() if is_whole else b"f" + part.hex().encode()
+        return _of_number(part)
     if isinstance(part, tuple):
         return b"t" + b"".join(len(each).to_bytes(4, "big") + each for each in map(_bytes_of, part))
     return _bytes_of(_of_numpy(part))
+
+
+def _of_number(part: float) -> bytes:
+    if isinstance(part, int) or part.is_integer():
+        return b"i" + str(int(part)).encode()
+    return b"f" + part.hex().encode()
 
 
 def _of_numpy(part: Any) -> Any:

@@ -1,6 +1,7 @@
 """What a component has done."""
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Self
 
@@ -95,3 +96,12 @@ class ComponentCounts:
             "lastError": self.last_error,
             "metrics": {name: metric.told() for name, metric in self.metrics.items()},
         }
+
+
+def added(counts: Iterable[Mapping[str, ComponentCounts]]) -> dict[str, ComponentCounts]:
+    """Add what the same components have counted in several places."""
+    together: dict[str, ComponentCounts] = defaultdict(ComponentCounts)
+    for each in counts:
+        for component, of_component in each.items():
+            together[component].add(of_component)
+    return dict(together)

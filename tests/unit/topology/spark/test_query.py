@@ -1,117 +1,73 @@
-"""What is found out before any spout of a topology is started."""
+"""The handle of a topology has what those of the other doors have. Its spouts run in this process."""
 
-from collections.abc import Callable, Mapping, Sequence
-from threading import Lock
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from kinesis_spout import KinesisSpout
 from kinesis_spout.errors import InvalidConfig
-from kinesis_spout.topology import (
-    KeyValueState,
-    SpoutOutputCollector,
-    StatefulBolt,
-    TaskContext,
-    TopologyBuilder,
-)
-from kinesis_spout.topology import Tuple as TupleOfBolt
-from kinesis_spout.topology.spark import query
-from tests.scripted_topology import Declared, Scripted
+from kinesis_spout.spark.driver.query import SpoutQuery
+from kinesis_spout.topology.spark.query import RunningSpout, TopologyQuery
+from tests.unit.spark.streams.test_streams_query import World
+from tests.zookeeper_server import wait_until
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from kinesis_spout.topology import Topology
+
+OF_THE_ENGINE = {"runs_handler", "share_memory"}
+"""What the engine asks of a query, and no user."""
 
 
-class NotToBeOpened(Declared):
-    def open(self, conf: Mapping[str, Any], context: TaskContext, collector: SpoutOutputCollector) -> None:
-        del conf, context, collector
-        raise AssertionError("the topology is refused, so nothing of it may start")
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = World()
+    yield world
+    world.close()
 
 
-class Counts(StatefulBolt):
-    def init_state(self, state: KeyValueState) -> None:
-        self.state = state
-
-    def execute(self, tup: TupleOfBolt) -> None:
-        self.collector.ack(tup)
-
-
-class Held:
-    """A grouping that has what cannot be pickled."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-
-    def choose_tasks(self, tasks: Sequence[int], values: Sequence[Any]) -> Sequence[int]:
-        del values
-        return tasks[:1]
+def topology_of(world: World, **names: str) -> TopologyQuery:
+    """Give a handle on the queries of streams, by the ids of the spouts that they stand for."""
+    world.create(*names.values())
+    streams = world.start(list(names.values()))
+    wait_until(lambda: set(streams.streams) == set(names.values()), "all streams are read")
+    spouts = {spout: RunningSpout(streams.streams[name], dict) for spout, name in names.items()}
+    return TopologyQuery(cast("Topology", None), "words", spouts)
 
 
-def with_own_spout() -> TopologyBuilder:
-    builder = TopologyBuilder()
-    builder.set_spout("mine", NotToBeOpened())
-    builder.set_bolt("sink", Scripted()).shuffle_grouping("mine")
-    return builder
+def test_it_has_everything_that_the_query_of_a_spout_has() -> None:
+    missing = {name for name in vars(SpoutQuery) if not name.startswith("_")} - set(dir(TopologyQuery))
+    assert missing == OF_THE_ENGINE
 
 
-def with_state(builder: TopologyBuilder | None = None) -> TopologyBuilder:
-    builder = builder or TopologyBuilder()
-    builder.set_spout("lines", KinesisSpout(stream="s", app="a"), fields=["line"])
-    builder.set_bolt("count", Counts()).fields_grouping("lines", ["line"])
-    return builder
+def test_it_speaks_for_its_only_spout(world: World) -> None:
+    query = topology_of(world, lines="orders")
+    world.put("orders", "a", "b")
+    world.until_handled("orders", "b")
+    wait_until(lambda: query.counters.acked == 2, "both are finished")
+    assert (query.failures, query.last_error, query.pause, query.resume()) == ({}, None, None, False)
+    assert (query.isActive, query.is_done) == (True, False)
+    with pytest.raises(InvalidConfig, match="expected a timeout of more than 0 seconds, got 0"):
+        query.awaitTermination(0)
+    assert [shard.shard_id for shard in query.shards()] == [
+        shard.shard_id for shard in query.spouts["lines"].shards()
+    ]
 
 
-def with_held_grouping() -> TopologyBuilder:
-    builder = with_own_spout()
-    builder.set_bolt("chosen", Scripted()).custom_grouping("mine", Held())
-    return builder
+def test_it_speaks_for_several_spouts_and_names_their_shards_after_them(world: World) -> None:
+    query = topology_of(world, first="orders", second="returns")
+    world.put("orders", "a")
+    world.put("returns", "b", "c")
+    wait_until(lambda: query.counters.acked == 3, "all are finished")
+    shards = {shard.shard_id for shard in query.shards()}
+    assert {shard.partition("/")[0] for shard in shards} == {"first", "second"}
+    with pytest.raises(
+        InvalidConfig, match=r"expected a shard as spout/shardId, of one of first, second, got 'x'"
+    ):
+        query.pause_shards("x")
 
-
-def with_held_conf() -> TopologyBuilder:
-    builder = with_own_spout()
-    builder.set_bolt("held", Scripted(), conf={"lock": Lock()}).shuffle_grouping("mine")
-    return builder
-
-
-@pytest.mark.parametrize(
-    ("make", "options", "message"),
-    [
-        (
-            lambda: with_state(with_own_spout()),
-            {"state": "/x"},
-            "expected one spout, as 'count' keeps state .* got 2",
-        ),
-        (with_state, {}, "expected the option state, an address for the state of count, got none"),
-        (with_state, {"state": "/x", "ackers": 0}, "expected ackers with the state of 'count', got none"),
-        (
-            with_state,
-            {"state": "/x", "name": "a/b"},
-            "the topology's name, .*='a/b' cannot be a name in ZooKeeper",
-        ),
-        (with_state, {"state": "relative"}, "expected the address of keyed state to be an absolute path"),
-        (
-            with_held_grouping,
-            {},
-            "bolt 'chosen', its custom grouping: expected an object that can be pickled",
-        ),
-        (with_held_conf, {}, "the conf of 'held': expected an object that can be pickled, got TypeError"),
-        (
-            with_own_spout,
-            {"conf": {"lock": Lock()}},
-            "the conf of the topology: expected an object that can be",
-        ),
-    ],
-)
-def test_what_cannot_run_is_refused_before_any_spout_is_started(
-    make: Callable[[], TopologyBuilder],
-    options: dict[str, Any],
-    message: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    context = SimpleNamespace(applicationId="app", defaultParallelism=2)
-    monkeypatch.setattr(query, "classic_context", lambda _: context)
-    topology = make().build(**options)
-    with pytest.raises(InvalidConfig, match=message):
-        topology.run(cast("SparkSession", None))
+    (of_second,) = (shard for shard in shards if shard.startswith("second/"))
+    query.pause_shards(of_second)
+    wait_until(lambda: query.paused_shards == {of_second}, "the shard is paused")
+    assert query.paused_by_operator is not None
+    assert query.resume_shards()
+    wait_until(lambda: not query.paused_shards, "it goes on")
