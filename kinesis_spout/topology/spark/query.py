@@ -97,7 +97,7 @@ class TopologyQuery:
 
     @property
     def status(self) -> dict[str, Any]:
-        """What the topology is doing now, or how it ended; of several spouts, of one that has ended, or is busy."""
+        """What the topology is doing now, or how it ended; of several spouts, of one that ended or is busy."""
         if self._ended is not None:
             return self._ended.status
         running = [query.status for query in self._queries.values() if query.isActive]
