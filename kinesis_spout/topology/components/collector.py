@@ -8,7 +8,11 @@ from kinesis_spout.topology.components.tuples import Tuple
 
 
 class OutputCollector(Protocol):
-    """Given to a bolt by ``prepare``. Only to be used on the thread that calls the bolt."""
+    """Given to a bolt by ``prepare``. To be used in ``execute`` and ``flush`` only, on the thread that calls them.
+
+    A bolt with threads of its own waits for them in ``flush``, and acks there. What another thread acks may get
+    lost: then its record fails, and is delivered again.
+    """
 
     def emit(
         self,

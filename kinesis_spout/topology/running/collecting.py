@@ -6,7 +6,7 @@ first, so a grouping that raises has sent it to nobody.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import getrandbits
 from typing import Any, Final
 
@@ -237,9 +237,8 @@ class Collector:
 
     def _open(self, anchors: Tuple | Sequence[Tuple]) -> Sequence[Tuple]:
         """Give the anchors of a tuple, once it is sure that they can be."""
-        many = (anchors,) if isinstance(anchors, Tuple) else anchors
-        if many and not isinstance(many, (tuple, list)):
-            many = tuple(many)
+        is_one = isinstance(anchors, Tuple) or not isinstance(anchors, Iterable)
+        many = (anchors,) if is_one else anchors if isinstance(anchors, (tuple, list)) else tuple(anchors)
         for anchor in many:
             if not isinstance(anchor, Tuple):
                 raise InvalidConfig(
@@ -247,7 +246,11 @@ class Collector:
                     f"{type(anchor).__name__}"
                 )
             if anchor.state:
-                said = anchor.state.name.lower().replace("_", " ")
+                said = (
+                    "timed out"
+                    if anchor.state is TupleState.TIMED_OUT
+                    else f"was {anchor.state.name.lower()}"
+                )
                 raise InvalidConfig(
                     f"component {self._component!r}: expected an anchor that is neither acked nor failed, got "
                     f"one that {said} before: emit first, then ack"

@@ -90,6 +90,13 @@ WRONG: dict[str, tuple[Callable[[TopologyBuilder], Any], str]] = {
         ),
         r"bolt 'b': expected direct_grouping, because it is declared as direct, got shuffle on 'a', stream 'pick'",
     ),
+    "a direct stream of a spout": (
+        lambda to: (
+            to.set_spout("s", Declared(DIRECT)),
+            to.set_bolt("b", Scripted()).direct_grouping("s", "pick"),
+        ),
+        r"bolt 'b': expected a direct stream of a bolt, because a spout cannot choose tasks, got 's', stream 'pick'",
+    ),
     "a direct grouping on a stream that is not": (
         lambda to: to.set_bolt("a", Scripted()).direct_grouping("numbers"),
         r"bolt 'a': expected another grouping, because no stream.*got direct on 'numbers', stream 'default'",
