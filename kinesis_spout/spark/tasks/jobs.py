@@ -7,6 +7,7 @@ cannot help, and blaming records would dead-letter the stream. So that is an err
 """
 
 import logging
+import secrets
 from collections.abc import Sequence
 from itertools import dropwhile, takewhile
 from typing import Final, Protocol
@@ -107,6 +108,14 @@ class tagged:  # noqa: N801 - a context manager, used like a function
                 self._context.removeJobTag(self._tag)
             raise translated from error
         self._context.removeJobTag(self._tag)
+
+
+def tags_of(name: str) -> str:
+    """Give what the tags of a query's jobs begin with: other queries' do not, also where they have the same name.
+
+    A cancel meets all jobs under a tag. Spark takes no comma in one.
+    """
+    return f"{name.replace(',', ' ')}-{secrets.token_hex(3)}"
 
 
 def has_begun(context: SparkContext, tag: str) -> bool:

@@ -237,8 +237,11 @@ class Collector:
 
     def _open(self, anchors: Tuple | Sequence[Tuple]) -> Sequence[Tuple]:
         """Give the anchors of a tuple, once it is sure that they can be."""
-        is_one = isinstance(anchors, Tuple) or not isinstance(anchors, Iterable)
-        many = (anchors,) if is_one else anchors if isinstance(anchors, (tuple, list)) else tuple(anchors)
+        many: Sequence[Tuple]
+        if isinstance(anchors, Tuple) or not isinstance(anchors, Iterable):
+            many = (anchors,)
+        else:
+            many = anchors if isinstance(anchors, (tuple, list)) else tuple(anchors)
         for anchor in many:
             if not isinstance(anchor, Tuple):
                 raise InvalidConfig(

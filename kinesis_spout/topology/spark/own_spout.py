@@ -19,7 +19,7 @@ from pyspark import SparkContext
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.errors import HandlerKilledWorker, InvalidConfig
 from kinesis_spout.handler import failure_of
-from kinesis_spout.spark.tasks.jobs import cancel
+from kinesis_spout.spark.tasks.jobs import cancel, tags_of
 from kinesis_spout.topology.acking import Ending, TreeEnd
 from kinesis_spout.topology.components.context import TaskContext
 from kinesis_spout.topology.components.output import DEFAULT_STREAM, Stream, check_values
@@ -96,6 +96,7 @@ class OwnSpoutQuery:
         self._max_pending = max_pending
         self._job_timeout = job_timeout_seconds
         self._name = name
+        self._tags = tags_of(f"{name}-{context.component}")
         self._run_id = str(uuid.uuid4())
         self._stopping = threading.Event()
         self._ended = threading.Event()
@@ -241,7 +242,7 @@ class OwnSpoutQuery:
         self._batches += 1
         self._idle_since = None
         self.counters.delivered += len(gathered)
-        ends = self._run_job(gathered, f"{self._name}-{self._context.component}-{number}")
+        ends = self._run_job(gathered, f"{self._tags}-{number}")
         for at, (_, message_id, _) in enumerate(gathered):
             if message_id is None:
                 continue

@@ -8,7 +8,14 @@ from py4j.protocol import Py4JNetworkError
 from pyspark.errors import AnalysisException, PySparkRuntimeError, PythonException
 
 from kinesis_spout.errors import HandlerKilledWorker, InvalidConfig
-from kinesis_spout.spark.tasks.jobs import HandlerBroken, SparkGone, cancel, classic_context, translate
+from kinesis_spout.spark.tasks.jobs import (
+    HandlerBroken,
+    SparkGone,
+    cancel,
+    classic_context,
+    tags_of,
+    translate,
+)
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -105,6 +112,12 @@ def test_a_module_that_only_the_handler_needs_is_no_matter_of_the_python() -> No
     )
 
     assert "PYSPARK_PYTHON" not in str(error)
+
+
+def test_queries_of_the_same_name_have_other_tags_so_that_a_cancel_meets_one_of_them() -> None:
+    assert tags_of("billing") != tags_of("billing")
+    assert tags_of("billing").startswith("billing-")
+    assert "," not in tags_of("orders, returns")
 
 
 def test_what_spark_itself_refuses_is_broken() -> None:

@@ -43,6 +43,12 @@ class Often(Scripted):
 
 DIRECT = {"pick": Stream(("value",), direct=True)}
 
+
+def direct_from_spout(to: TopologyBuilder) -> None:
+    to.set_spout("s", Declared(DIRECT))
+    to.set_bolt("b", Scripted()).direct_grouping("s", "pick")
+
+
 WRONG: dict[str, tuple[Callable[[TopologyBuilder], Any], str]] = {
     "an unknown component": (
         lambda to: to.set_bolt("a", Scripted()).shuffle_grouping("numbrs"),
@@ -91,10 +97,7 @@ WRONG: dict[str, tuple[Callable[[TopologyBuilder], Any], str]] = {
         r"bolt 'b': expected direct_grouping, because it is declared as direct, got shuffle on 'a', stream 'pick'",
     ),
     "a direct stream of a spout": (
-        lambda to: (
-            to.set_spout("s", Declared(DIRECT)),
-            to.set_bolt("b", Scripted()).direct_grouping("s", "pick"),
-        ),
+        direct_from_spout,
         r"bolt 'b': expected a direct stream of a bolt, because a spout cannot .* got 's', stream 'pick'",
     ),
     "a direct grouping on a stream that is not": (
