@@ -12,6 +12,9 @@ from kinesis_spout.topology.running.stage_run import StageRun
 from kinesis_spout.topology.spark.state_parts import StateParts
 
 _MOST_KEPT: Final = 64
+_IDLE_SECONDS: Final = 900.0
+"""A run that was not used for so long is given up, with its bolts and its state, when a task of any topology ends
+here: its topology was stopped, or its tasks have gone to other workers."""
 
 Key = tuple[str, int, int]
 
@@ -21,6 +24,8 @@ class KeptRun(NamedTuple):
 
     run: StageRun
     parts: StateParts
+    used_at: float = 0.0
+    """Monotonic."""
 
 
 class ShippedProgram:
@@ -47,9 +52,11 @@ class ShippedProgram:
         except BaseException:
             kept.run.close()
             raise
-        if len(_kept) >= _MOST_KEPT:
-            _kept.pop(next(iter(_kept))).run.close()
-        _kept[key] = kept
+        now = monotonic()
+        idle = sum(other.used_at < now - _IDLE_SECONDS for other in _kept.values())
+        for oldest in list(_kept)[: max(idle, len(_kept) + 1 - _MOST_KEPT)]:
+            _kept.pop(oldest).run.close()
+        _kept[key] = kept._replace(used_at=now)
 
 
 class _Loaded:
