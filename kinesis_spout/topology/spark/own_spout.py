@@ -17,7 +17,7 @@ from typing import Any, Final
 from pyspark import SparkContext
 
 from kinesis_spout.consumer.counters import Counters
-from kinesis_spout.errors import HandlerKilledWorker, InvalidConfig
+from kinesis_spout.errors import HandlerKilledWorker, InvalidConfig, KinesisSpoutError
 from kinesis_spout.handler import failure_of
 from kinesis_spout.spark.tasks.jobs import cancel, tags_of
 from kinesis_spout.topology.acking import Ending, TreeEnd
@@ -37,6 +37,10 @@ _JOIN_SECONDS: Final = 30.0
 _RECENT_PROGRESS: Final = 100
 
 _log: Final = logging.getLogger(__name__)
+
+
+class SpoutHangs(KinesisSpoutError):  # noqa: N818 - what happened
+    """A spout of the user's own does not return from a call."""
 
 
 class GatheringCollector:
@@ -191,13 +195,24 @@ class OwnSpoutQuery:
             raise self._error
 
     def stop(self) -> None:
-        """End: what runs may end, then the spout is deactivated and closed. May be called twice."""
+        """End: what runs may end, then the spout is deactivated and closed. May be called twice.
+
+        Raises:
+            SpoutHangs: the spout does not return from a call, so that nobody can end it.
+        """
         self._stopping.set()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(_JOIN_SECONDS)
+            until = monotonic() + _JOIN_SECONDS
             while self._thread.is_alive():
-                cancel(self._spark, self._tag)
-                self._thread.join(1.0)
+                if self._tag:
+                    cancel(self._spark, self._tag)
+                elif monotonic() >= until:
+                    raise SpoutHangs(
+                        f"spout {self._context.component!r} has not returned from a call for {_JOIN_SECONDS:g} s: "
+                        "expected calls that do not block, in which it emits nothing when there is nothing"
+                    )
+                self._thread.join(min(1.0, _JOIN_SECONDS))
 
     # The spout's own thread
 

@@ -1,5 +1,6 @@
 """A spout of the user's own: what it is given, what it may emit, and what is counted of it. No job is run."""
 
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,8 +14,9 @@ from kinesis_spout.topology.graph.plan import context_of
 from kinesis_spout.topology.running.blocks import CountsBlock
 from kinesis_spout.topology.running.component_counts import ComponentCounts
 from kinesis_spout.topology.running.stage_run import StageRun
+from kinesis_spout.topology.spark import own_spout
 from kinesis_spout.topology.spark.given_tuples import GivenTuple, emitted
-from kinesis_spout.topology.spark.own_spout import GatheringCollector, OwnSpoutQuery
+from kinesis_spout.topology.spark.own_spout import GatheringCollector, OwnSpoutQuery, SpoutHangs
 from tests.scripted_topology import Declared, Scripted, acks
 
 if TYPE_CHECKING:
@@ -31,6 +33,18 @@ class Silent(Declared):
 
     def next_tuple(self) -> None:
         pass
+
+
+class Blocks(Declared):
+    """Does not return when it is asked for a tuple."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.called, self.released = threading.Event(), threading.Event()
+
+    def next_tuple(self) -> None:
+        self.called.set()
+        self.released.wait()
 
 
 def two_stages(spout: Declared, **conf: Any) -> TopologyBuilder:
@@ -73,6 +87,20 @@ def test_what_a_spout_reports_counts_once_however_often_it_is_asked_for() -> Non
         for _ in range(3):
             counts = query.counts["mine"]
             assert (counts.emitted, counts.metrics["opened"].count) == (5, 1)
+
+
+def test_a_spout_that_blocks_is_told_when_it_is_stopped_instead_of_waited_for_without_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(own_spout, "_JOIN_SECONDS", 0.05)
+    spout = Blocks()
+    with running(spout) as query:
+        assert spout.called.wait(10)
+        with pytest.raises(SpoutHangs, match=r"spout 'mine' has not returned from a call for 0\.05 s"):
+            query.stop()
+        spout.released.set()
+        query.awaitTermination(10)
+    assert not query.isActive
 
 
 @pytest.mark.parametrize("values", ["a", {"value": 1}, {1}, 5, (each for each in "a"), (1, 2)])
