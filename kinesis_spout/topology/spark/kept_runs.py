@@ -24,8 +24,6 @@ class KeptRun(NamedTuple):
 
     run: StageRun
     parts: StateParts
-    used_at: float = 0.0
-    """Monotonic."""
 
 
 class ShippedProgram:
@@ -44,6 +42,7 @@ class ShippedProgram:
     def stage(self, stage: int, partition: int) -> Iterator[KeptRun]:
         """Give this worker's run of a stage. A micro-batch that does not end in order is the run's last."""
         key = (self._pickled.digest, stage, partition)
+        _used_at.pop(key, None)
         kept = _kept.pop(key, None) or KeptRun(
             StageRun(self._pickled.load()(), stage, partition, monotonic), StateParts(self._state or "")
         )
@@ -53,10 +52,11 @@ class ShippedProgram:
             kept.run.close()
             raise
         now = monotonic()
-        idle = sum(other.used_at < now - _IDLE_SECONDS for other in _kept.values())
+        idle = sum(used_at < now - _IDLE_SECONDS for used_at in _used_at.values())
         for oldest in list(_kept)[: max(idle, len(_kept) + 1 - _MOST_KEPT)]:
+            del _used_at[oldest]
             _kept.pop(oldest).run.close()
-        _kept[key] = kept._replace(used_at=now)
+        _kept[key], _used_at[key] = kept, now
 
 
 class _Loaded:
@@ -73,3 +73,5 @@ class _Loaded:
 
 _kept: Final[dict[Key, KeptRun]] = {}
 """Those that were used last come last."""
+_used_at: Final[dict[Key, float]] = {}
+"""When each of them was used last; monotonic."""
