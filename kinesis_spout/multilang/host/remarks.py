@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kinesis_spout.clock import Clock
-from kinesis_spout.life_lines import Pace
+from kinesis_spout.logs.life_lines import Pace
 from kinesis_spout.multilang.junk import Junk
 from kinesis_spout.multilang.messages import Log, Metrics, log_level
 

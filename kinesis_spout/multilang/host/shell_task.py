@@ -109,6 +109,7 @@ class ShellTask:
         self._forgotten = 0
         self._ticks: set[str] = set()
         self._ticked_at = 0.0
+        self._last_tick = 0
         self._is_proven = False
 
     # What the bolt is called with
@@ -147,9 +148,13 @@ class ShellTask:
             self._attempt(self._exchange)
 
     def tick(self) -> None:
-        """Tell the child that time has passed; not one that has no tuple yet in this micro-batch."""
-        if self._talk is not None:
-            self._send_tick(self._talk)
+        """Tell the child that time has passed; ``finish`` waits for what it says to that.
+
+        Raises:
+            InvalidConfig: the child cannot be started.
+            ComponentFailed: there is no child for it now.
+        """
+        self._send_tick(self._talk or self._begin(None))
 
     def finish(self) -> None:
         """Wait until nothing is pending, or what is has no use any more; and give the child back."""
@@ -162,11 +167,12 @@ class ShellTask:
 
     # The child
 
-    def _begin(self, tup: Tuple) -> Talk:
+    def _begin(self, tup: Tuple | None) -> Talk:
+        """Get a child: for a tuple until that is overdue; without one there must be one soon."""
         while True:
             lease = self._keeper.lease(self._settings.key, self._settings.child, LOOK_SECONDS)
             if isinstance(lease, NotYet):
-                if self._collector.is_overdue(tup):
+                if tup is None or self._collector.is_overdue(tup):
                     raise ComponentFailed(lease.reason)
                 continue
             talk = self._talk = Talk(
@@ -179,6 +185,7 @@ class ShellTask:
                 component=self._settings.key.component,
             )
             self._first = self._issued = self._taken = self._forgotten = lease.number * _IDS
+            self._last_tick = self._taken
             self._unsent = self._held = 0
             self._ticks.clear()
             self._beat = None
@@ -251,18 +258,19 @@ class ShellTask:
         self._sent_at = self._clock.monotonic()
 
     def _drain(self, talk: Talk) -> None:
-        """Wait until nothing is pending that is not overdue, and no frame is half sent or half received."""
+        """Wait until nothing is pending but what is overdue, ticks are taken in, and no frame is half there."""
         until = self._clock.monotonic() + self._settings.message_timeout_seconds
         looked_at = self._clock.monotonic()
         talk.expect_answer()
         talk.push()
-        while self._pending:
+        while self._pending or self._taken < self._last_tick:
             if len(self._pending) - self._held > self._settings.max_pending // 2:
                 self._clock.sleep(self._nap_seconds)
             self._wait(talk)
             now = self._clock.monotonic()
             if now >= until:
                 self._forget(list(self._pending))
+                self._last_tick = self._taken
             elif now - looked_at >= LOOK_SECONDS:
                 looked_at = now
                 self._forget([each for each, tup in self._pending.items() if self._collector.is_overdue(tup)])
@@ -274,7 +282,7 @@ class ShellTask:
     def _wait(self, talk: Talk) -> None:
         """Listen, tick and feel the pulse once."""
         every = self._settings.tick_seconds
-        if every is not None:
+        if every is not None and self._pending:
             every = max(every, _LEAST_TICK_SECONDS)
             if self._clock.monotonic() - self._ticked_at >= every:
                 self._send_tick(talk)
@@ -299,7 +307,7 @@ class ShellTask:
 
     def _send_tick(self, talk: Talk) -> None:
         self._ticked_at = self._clock.monotonic()
-        self._issued += 1
+        self._last_tick = self._issued = self._issued + 1
         self._ticks.add(str(self._issued))
         talk.say(tick(str(self._issued), round(self._settings.tick_seconds or 0)))
 

@@ -26,6 +26,7 @@ from kinesis_spout.topology.components.output import DEFAULT_STREAM, Stream, che
 from kinesis_spout.topology.components.spout import Spout
 from kinesis_spout.topology.running.component_counts import ComponentCounts
 from kinesis_spout.topology.running.program import Program
+from kinesis_spout.topology.running.tick_clock import TickClock
 from kinesis_spout.topology.spark.given_tuples import FirstStageOfTuples, GivenTuple
 from kinesis_spout.topology.spark.job import TopologyJobs
 from kinesis_spout.topology.spark.stages import EndedTuples
@@ -63,7 +64,8 @@ class GatheringCollector:
             )
             raise InvalidConfig(f"{where}: expected a stream that it declares ({known}), got {stream!r}")
         check_values(f"{where}, stream {stream!r}", values, len(declared.fields))
-        self.gathered.append((values, message_id, stream))
+        kept = values if isinstance(values, tuple) else list(values)  # The spout may use its list again.
+        self.gathered.append((kept, message_id, stream))
 
     def report_error(self, error: BaseException) -> None:
         """See ``SpoutOutputCollector``."""
@@ -96,6 +98,7 @@ class OwnSpoutQuery:
         self._spark = spark
         self._program = program
         self._jobs = TopologyJobs(spark, program, None)
+        self._ticks = TickClock(program.ticks, monotonic())
         self._collector = GatheringCollector(context.component, streams)
         self._max_pending = max_pending
         self._job_timeout = job_timeout_seconds
@@ -224,8 +227,11 @@ class OwnSpoutQuery:
                 if gathered:
                     self._run_batch(gathered)
                     rest = _SHORTEST_REST
+                    continue
+                self._idle_since = monotonic()
+                if self._is_tick_due:
+                    self._run_job([])
                 else:
-                    self._idle_since = monotonic()
                     self._stopping.wait(rest)
                     rest = min(_LONGEST_REST, 2 * rest)
             self._spout.deactivate()
@@ -252,12 +258,16 @@ class OwnSpoutQuery:
         self._collector.gathered = []
         return gathered
 
+    @property
+    def _is_tick_due(self) -> bool:
+        due_at = self._ticks.due_at
+        return due_at is not None and due_at <= monotonic()
+
     def _run_batch(self, gathered: list[tuple[Sequence[Any], Any, str]]) -> None:
         began, number = monotonic(), self._batches
-        self._batches += 1
         self._idle_since = None
         self.counters.delivered += len(gathered)
-        ends = self._run_job(gathered, f"{self._tags}-{number}")
+        ends = self._run_job(gathered)
         for at, (_, message_id, _) in enumerate(gathered):
             if message_id is None:
                 continue
@@ -287,22 +297,27 @@ class OwnSpoutQuery:
             }
         )
 
-    def _run_job(self, gathered: list[tuple[Sequence[Any], Any, str]], tag: str) -> dict[int, TreeEnd]:
+    def _run_job(self, gathered: list[tuple[Sequence[Any], Any, str]]) -> dict[int, TreeEnd]:
+        """Run tuples as one job, with the ticks that are due; without tuples it is for the ticks alone."""
+        tag = f"{self._tags}-{self._batches}"
+        self._batches += 1
+        self._ticks.advance(monotonic())
+        ticks = self._ticks.ticks(tag)
         given = [
             GivenTuple(at, values, stream, message_id is not None)
             for at, (values, message_id, stream) in enumerate(gathered)
         ]
-        tasks = min(len(given), self._spark.defaultParallelism)
+        tasks = max(1, min(len(given), self._spark.defaultParallelism))
         self._tag = tag
         guard = threading.Timer(self._job_timeout, cancel, (self._spark, tag))
         guard.daemon = True
         guard.start()
         try:
-            found = self._jobs.run(
-                tag, [given[at::tasks] for at in range(tasks)], FirstStageOfTuples(shipped=self._jobs.shipped)
-            )
+            first = FirstStageOfTuples(shipped=self._jobs.shipped, ticks=ticks)
+            found = self._jobs.run(tag, [given[at::tasks] for at in range(tasks)], first, ticks=ticks)
         except HandlerKilledWorker as error:
             # Nobody knows which tuple is to blame: the spout decides what comes again.
+            _log.warning("micro-batch %s died: %s", tag, error)
             return dict.fromkeys(range(len(given)), _died(error, self._stopping.is_set()))
         finally:
             guard.cancel()

@@ -2,6 +2,7 @@
 
 import time
 import uuid
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -13,8 +14,9 @@ from kinesis_spout.spark.tasks.task import TaskSettings
 from kinesis_spout.topology.components.spout import Spout
 from kinesis_spout.topology.graph.component_graph import Component
 from kinesis_spout.topology.graph.plan import context_of
+from kinesis_spout.topology.homes import homes_of
 from kinesis_spout.topology.running.component_counts import added
-from kinesis_spout.topology.running.program import SHELL_HOST, Program, program_of
+from kinesis_spout.topology.running.program import SHELL_HOMES, SHELL_HOST, Program, program_of
 from kinesis_spout.topology.spark.keyed_state import KeyedState
 from kinesis_spout.topology.spark.own_spout import OwnSpoutQuery
 from kinesis_spout.topology.spark.query import RunningSpout, TopologyQuery
@@ -65,7 +67,16 @@ def _program(topology: "Topology", component: Component, context: "SparkContext"
         parallelism=context.defaultParallelism,
     )
     program.check_travels()
-    return program
+    return _with_homes(topology, program, context)
+
+
+def _with_homes(topology: "Topology", program: Program, context: "SparkContext") -> Program:
+    """Tell bolts whose keys must find the same task again where to ask for its machine, if there are several."""
+    having = [name for name in program.plan.exchanged if topology.graph[name].made_of.has_home]
+    homes = homes_of(context) if having else None
+    if homes is None:
+        return program
+    return replace(program, conf={**program.conf, SHELL_HOMES: dict.fromkeys(having, homes.address)})
 
 
 def _state(topology: "Topology") -> KeyedState | None:

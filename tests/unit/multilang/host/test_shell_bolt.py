@@ -199,6 +199,19 @@ def test_a_batch_that_is_held_back_for_a_tick_may_be_larger_than_what_may_wait()
     assert max(held for (held,) in emitted(result)) > 10
 
 
+def test_a_component_gets_a_tick_and_is_heard_although_there_are_no_tuples() -> None:
+    with topology(shell_bolt("emits_on_ticks", tick_seconds=0)) as local:
+        results = [local.run([]), local.run(words("a")), local.run([])]
+    assert [emitted(result) for result in results] == [[["tick"]], [["A"], ["tick"]], [["tick"]]]
+    assert [result.counts["shell"].errors for result in results] == [0, 0, 0]
+
+
+def test_a_component_that_cannot_start_for_a_tick_is_reported_and_fails_no_tuple() -> None:
+    result = run(shell_bolt("dies_at_once", tick_seconds=0))
+    assert result.counts["shell"].errors
+    assert "no such module" in result.counts["shell"].last_error
+
+
 def test_what_a_component_keeps_for_ever_times_out_and_does_not_harm_the_next_batch() -> None:
     with topology(shell_bolt("acks_late"), message_timeout_seconds=1) as local:
         first = local.run(words("a"))

@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import pytest
 
@@ -18,9 +18,7 @@ from kinesis_spout.topology.spark import own_spout
 from kinesis_spout.topology.spark.given_tuples import GivenTuple, emitted
 from kinesis_spout.topology.spark.own_spout import GatheringCollector, OwnSpoutQuery, SpoutHangs
 from tests.scripted_topology import Declared, Scripted, acks
-
-if TYPE_CHECKING:
-    from pyspark import SparkContext
+from tests.spark_here import SparkHere
 
 
 class Silent(Declared):
@@ -60,7 +58,7 @@ def running(spout: Declared, **conf: Any) -> Iterator[OwnSpoutQuery]:
     query = OwnSpoutQuery(
         spout,
         context_of(topology.graph, topology.name, topology.graph["mine"], 0, time.time),
-        cast("SparkContext", None),
+        SparkHere(),
         program=topology._programs(2)["mine"],
         streams=dict(topology.graph["mine"].streams),
         max_pending=10,
