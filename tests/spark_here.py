@@ -7,7 +7,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 from pyspark import SparkContext, TaskContext
 
@@ -29,7 +29,7 @@ class SparkHere(SparkContext):
 
     defaultParallelism = 2  # noqa: N815 - Spark's
     applicationId = "application-here"  # noqa: N815
-    _jvm: Any = JvmHere()
+    _jvm: ClassVar[Any] = JvmHere()
 
     def __init__(self) -> None:
         # Nothing of a real one is begun.
