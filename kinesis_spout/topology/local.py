@@ -92,7 +92,7 @@ class LocalTopology:
         After an error, also one of a grouping or of ``prepare``, state is as before, and the bolts are new.
         """
         program = self._program(spout)
-        batch = list(tuples)
+        batch, began = list(tuples), self._clock()
         ticks = self._ticks_now(program)
         self._counts = defaultdict(ComponentCounts)
 
@@ -108,6 +108,13 @@ class LocalTopology:
             self._forget_changes()
             self.close()
             raise
+        timed_out = sum(end.failure.timed_out for end in ends.values())
+        self._counts[program.plan.spout].add_trees(
+            acked=len(batch) - len(ends),
+            failed=len(ends) - timed_out,
+            timed_out=timed_out,
+            seconds=self._clock() - began,
+        )
         return LocalResult(
             acked=[values for number, values in enumerate(batch) if number not in ends],
             failed=[(batch[number], end) for number, end in sorted(ends.items())],

@@ -10,10 +10,19 @@ from kinesis_spout.errors import InvalidConfig
 MOST_TASKS: Final = 10_000
 """Of a bolt, of the ackers, and of an exchange. Each task keeps a block for each task behind an exchange."""
 
-_Seconds = Annotated[float, msgspec.Meta(gt=0, le=1_000_000)]
+_MOST_SECONDS: Final = 1_000_000
+
+_Seconds = Annotated[float, msgspec.Meta(gt=0, le=_MOST_SECONDS)]
 _Ackers = Annotated[int, msgspec.Meta(ge=0, le=MOST_TASKS)]
 _Partitions = Annotated[int, msgspec.Meta(ge=1, le=MOST_TASKS)]
 _Positive = Annotated[int, msgspec.Meta(ge=1)]
+_ALLOWED: Final = {
+    "message_timeout_seconds": f"a number of seconds above 0, at most {_MOST_SECONDS:,}",
+    "ackers": f"a whole number from 0 to {MOST_TASKS:,}, or None",
+    "partitions": f"a whole number from 1 to {MOST_TASKS:,}, or None",
+    "max_spout_pending": "a whole number from 1",
+    "state": 'an address such as "/var/lib/app/state", or None',
+}
 
 
 class TopologyConf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -50,7 +59,11 @@ class TopologyConf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
                     f"expected an option of a topology ({', '.join(cls.__struct_fields__)}), got {name!r}{hint}; "
                     "what your components read goes into conf={...}"
                 )
-        try:
-            return msgspec.convert(options, cls)
-        except msgspec.ValidationError as error:
-            raise InvalidConfig(f"options of a topology {options!r}: {error}") from error
+        for name, value in options.items():
+            try:
+                msgspec.convert({name: value}, cls)
+            except msgspec.ValidationError as error:
+                raise InvalidConfig(
+                    f"option {name} of a topology: expected {_ALLOWED[name]}, got {value!r}"
+                ) from error
+        return msgspec.convert(options, cls)

@@ -44,6 +44,11 @@ def test_a_record_is_done_when_its_whole_tree_is(spark: SparkSession, world: Mic
     assert components["split"].executed == 203 + 3
     assert (components["split"].failed, components["log"].failed, components["log"].timed_out) == (2, 2, 2)
     assert query.spouts["sentences"].counters.acked == 200
+    assert list(components) == ["sentences", "split", "log"]
+    spout = components["sentences"]
+    assert (spout.emitted, spout.acked, spout.failed, spout.timed_out) == (206, 200, 4, 2)
+    assert query.spouts["sentences"].counters.timed_out == 2
+    assert spout.complete_latency_ms > components["split"].latency_ms > 0
 
 
 def test_user_records_of_one_aggregate_are_acked_retried_and_given_up_one_by_one(
@@ -114,6 +119,9 @@ def test_a_spout_of_the_users_own_is_told_what_became_of_each_tuple(
     assert sorted(number for number, _ in numbers.acked) == list(range(100))
     assert dict(numbers.failed) == {(7, 1): "log: poisoned", (9, 1): "split: cannot be split"}
     assert dict(numbers.late) == {(8, 1): "log: neither acked nor failed by the end of the micro-batch"}
+    spout = query.components["numbers"]
+    assert (spout.emitted, spout.acked, spout.failed, spout.timed_out) == (103, 100, 2, 1)
+    assert spout.complete_latency_ms > 0
 
 
 def test_a_bolt_that_never_returns_costs_one_job_and_only_its_record(

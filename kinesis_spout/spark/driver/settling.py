@@ -135,13 +135,12 @@ class Settling:
     def _count(self, result: WorkResult, exhausted: int) -> None:
         counters = self._consumer.counters
         expired = sum(failure.expired for failure in result.outcome.failures)
-        failed = sum(not failure.held for failure in result.outcome.failures) - expired
         counters.expired += result.expired
         counters.skipped += result.expired - expired
         counters.delivered += result.delivered
         counters.coalesced += result.coalesced
-        counters.acked += result.delivered - (failed - result.gone)
-        counters.retried += failed - (exhausted - expired)
+        counters.acked += result.delivered - result.failed
+        counters.retried += result.failed + result.gone - (exhausted - expired)
         counters.timed_out += result.timed_out
         counters.bytes_read += result.bytes_read
         self._consumer.sharing.read_bytes[result.plan.shard_id] += result.bytes_read

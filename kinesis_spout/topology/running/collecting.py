@@ -196,16 +196,15 @@ class Collector:
             return
         tup.state = _FAILED
         self.counts.failed += 1
-        self._end(tup, Ending.FAILED, _failure(reason))
+        self._end(tup, TreeEnd(ending=Ending.FAILED, component=self._component, failure=_failure(reason)))
 
     def time_out(self, tup: Tuple, failure: Failure) -> None:
         """Say that it is no use any more to wait for a tuple, which is neither acked nor failed."""
         tup.state = TupleState.TIMED_OUT
         self.counts.timed_out += 1
-        self._end(tup, Ending.TIMED_OUT, failure)
+        self._end(tup, TreeEnd.after_time_out(failure, self._component))
 
-    def _end(self, tup: Tuple, ending: Ending, failure: Failure) -> None:
-        end = TreeEnd(ending=ending, component=self._component, failure=failure)
+    def _end(self, tup: Tuple, end: TreeEnd) -> None:
         for root in tup.edges:
             self._trees.end(root, end)
 

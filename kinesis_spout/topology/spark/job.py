@@ -100,6 +100,13 @@ class TopologyJobs:
         shuffled.setSerializer(self._serializer)
         return exchanged
 
+    def add_trees(self, *, acked: int, failed: int, timed_out: int, seconds: float) -> None:
+        """Count how the spout's trees ended in a micro-batch that took so many seconds."""
+        with self._lock:
+            self._counts[self._program.plan.spout].add_trees(
+                acked=acked, failed=failed, timed_out=timed_out, seconds=seconds
+            )
+
     def _add(self, blocks: Iterable[CountsBlock]) -> None:
         with self._lock:
             for block in blocks:

@@ -268,6 +268,7 @@ class OwnSpoutQuery:
         self._idle_since = None
         self.counters.delivered += len(gathered)
         ends = self._run_job(gathered)
+        self._count(gathered, ends, monotonic() - began)
         for at, (_, message_id, _) in enumerate(gathered):
             if message_id is None:
                 continue
@@ -296,6 +297,15 @@ class OwnSpoutQuery:
                 },
             }
         )
+
+    def _count(
+        self, gathered: list[tuple[Sequence[Any], Any, str]], ends: dict[int, TreeEnd], seconds: float
+    ) -> None:
+        tracked = {at for at, (_, message_id, _) in enumerate(gathered) if message_id is not None}
+        ended = [end for at, end in ends.items() if at in tracked]
+        timed_out = sum(end.failure.timed_out for end in ended)
+        acked, failed = len(tracked) - len(ended), len(ended) - timed_out
+        self._collector.counts.add_trees(acked=acked, failed=failed, timed_out=timed_out, seconds=seconds)
 
     def _run_job(self, gathered: list[tuple[Sequence[Any], Any, str]]) -> dict[int, TreeEnd]:
         """Run tuples as one job, with the ticks that are due; without tuples it is for the ticks alone."""
@@ -331,5 +341,6 @@ class OwnSpoutQuery:
 
 
 def _died(error: HandlerKilledWorker, stopping: bool) -> TreeEnd:  # noqa: FBT001 - says how it is worded
-    ending = Ending.TIMED_OUT if stopping or "cancel" in str(error) else Ending.FAILED
-    return TreeEnd(ending=ending, component="", failure=failure_of(error))
+    if stopping or "cancel" in str(error):
+        return TreeEnd.after_time_out(failure_of(error))
+    return TreeEnd(ending=Ending.FAILED, component="", failure=failure_of(error))

@@ -184,8 +184,12 @@ class TopologyQuery:
 
     @property
     def components(self) -> dict[str, ComponentCounts]:
-        """What each component has done since the start: executed, emitted, acked, failed, latency."""
-        return added(spout.counts() for spout in self._spouts.values())
+        """What each component has done since the start, in the order of the flow.
+
+        Executed, emitted, acked, failed, timed out, latency; of a spout, the tuples that it emitted.
+        """
+        counts = added(spout.counts() for spout in self._spouts.values())
+        return {name: counts.get(name, ComponentCounts()) for name in self._topology.graph.order}
 
     @property
     def lastProgress(self) -> dict[str, Any] | None:  # noqa: N802

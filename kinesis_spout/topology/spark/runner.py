@@ -74,8 +74,9 @@ class TopologyRunner:
     def run(self, tag: str, packs: Packs) -> list[WorkResult]:
         """See ``BatchRunner``. Without slices there is one task of the first stage, which only ticks."""
         packs, ticks = packs or [[]], self.ticks.ticks(tag)
+        began = monotonic()
         if self._state is None:
-            return _results(self._run(tag, packs, {}, None, ticks))
+            return self._told(_results(self._run(tag, packs, {}, None, ticks)), began)
         manifest = self._state.begin()
         found: list[Block] = []
 
@@ -91,7 +92,20 @@ class TopologyRunner:
             raise HandlerRaised(str(error)) from error
         updates = [block.update for block in found if isinstance(block, UpdateBlock)]
         self._changes[tag] = (manifest, updates)
-        return _results(found)
+        return self._told(_results(found), began)
+
+    def _told(self, results: list[WorkResult], began: float) -> list[WorkResult]:
+        """Count the ends of the records' trees."""
+        delivered = sum(result.delivered for result in results)
+        failed = sum(result.failed for result in results)
+        timed_out = sum(result.timed_out for result in results)
+        self._jobs.add_trees(
+            acked=delivered - failed,
+            failed=failed - timed_out,
+            timed_out=timed_out,
+            seconds=monotonic() - began,
+        )
+        return results
 
     def settled(self, tag: str, *, is_whole: bool) -> bool:
         """See ``BatchRunner``. State that records have changed which do not count does not count either."""

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from kinesis_spout.errors import InvalidConfig
-from kinesis_spout.kinesis_spout import KinesisSpout
 from kinesis_spout.spark.tasks.jobs import classic_context
 from kinesis_spout.spark.tasks.task import TaskSettings
 from kinesis_spout.topology.components.spout import Spout
 from kinesis_spout.topology.graph.component_graph import Component
 from kinesis_spout.topology.graph.plan import context_of
 from kinesis_spout.topology.homes import homes_of
+from kinesis_spout.topology.runnable import check_runnable
 from kinesis_spout.topology.running.component_counts import added
 from kinesis_spout.topology.running.program import SHELL_HOMES, SHELL_HOST, Program, program_of
 from kinesis_spout.topology.spark.keyed_state import KeyedState
@@ -22,7 +21,6 @@ from kinesis_spout.topology.spark.own_spout import OwnSpoutQuery
 from kinesis_spout.topology.spark.query import RunningSpout, TopologyQuery
 from kinesis_spout.topology.spark.runner import TopologyRunner
 from kinesis_spout.topology.spark.spout_values import SpoutValues
-from kinesis_spout.zookeeper.tree.paths import check_name
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -37,6 +35,7 @@ _JOB_TIMEOUTS: Final = 3.0
 def start_topology(topology: "Topology", spark: "SparkSession", name: str) -> TopologyQuery:
     """Start every spout of a topology, once all of them are known to be right. See ``Topology.run``."""
     context = classic_context(spark)
+    check_runnable(topology)
     programs = {component.name: _program(topology, component, context) for component in topology.graph.spouts}
     state = _state(topology)
     started: dict[str, RunningSpout] = {}
@@ -55,8 +54,6 @@ def start_topology(topology: "Topology", spark: "SparkSession", name: str) -> To
 
 
 def _program(topology: "Topology", component: Component, context: "SparkContext") -> Program:
-    if isinstance(component.made_of, KinesisSpout):
-        component.made_of.refuse_order("a topology")
     started = {"storm.id": f"{topology.name}-{uuid.uuid4()}", SHELL_HOST: context.applicationId}
     program = program_of(
         topology.name,
@@ -83,26 +80,7 @@ def _state(topology: "Topology") -> KeyedState | None:
     parallelism = {each.name: each.parallelism for each in topology.graph if each.is_stateful}
     if not parallelism:
         return None
-    where, first = f"topology {topology.name!r}", next(iter(parallelism))
-    if topology.options.state is None:
-        raise InvalidConfig(
-            f"{where}: expected the option state, an address for the state of {', '.join(parallelism)}, got none; "
-            'as in build(..., state="file:///var/lib/app/state")'
-        )
-    if topology.options.ackers == 0:
-        raise InvalidConfig(
-            f"{where}: expected ackers with the state of {first!r}, got none: without them nobody knows which "
-            "records failed"
-        )
-    spouts = topology.graph.spouts
-    needed = f"as {first!r} keeps state that is stored with the progress of its spout"
-    if len(spouts) > 1:
-        raise InvalidConfig(f"{where}: expected one spout, {needed}, got {len(spouts)}")
-    if isinstance(spouts[0].made_of, Spout):
-        raise InvalidConfig(
-            f"{where}: expected a KinesisSpout, {needed}, got {type(spouts[0].made_of).__name__}"
-        )
-    check_name("the topology's name, under which its state is stored,", topology.name)
+    assert topology.options.state is not None, "it was checked"
     return KeyedState(topology.name, topology.options.state, parallelism)
 
 

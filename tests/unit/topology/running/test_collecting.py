@@ -234,6 +234,8 @@ def test_a_tuple_that_a_bolt_forgets_times_out_there_and_not_as_a_fail(*, exchan
     assert ends[2].reason == "forgetful: neither acked nor failed by the end of the micro-batch"
     counts = result.counts["forgetful"]
     assert (counts.failed, counts.timed_out) == (1, 1)
+    spout = result.counts["numbers"]
+    assert (spout.emitted, spout.acked, spout.failed, spout.timed_out) == (4, 2, 1, 1)
 
 
 def test_a_fail_counts_before_a_time_out_in_another_task() -> None:

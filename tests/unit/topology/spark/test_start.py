@@ -81,7 +81,7 @@ def with_held_conf() -> TopologyBuilder:
         (
             lambda: with_state(with_own_spout()),
             {"state": "/x"},
-            "expected one spout, as 'count' keeps state .* got 2",
+            "expected a KinesisSpout, as 'count' keeps state .* got NotToBeOpened",
         ),
         (with_state, {}, "expected the option state, an address for the state of count, got none"),
         (with_state, {"state": "/x", "ackers": 0}, "expected ackers with the state of 'count', got none"),
