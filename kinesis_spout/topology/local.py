@@ -3,7 +3,6 @@
 Stages, exchanges and ackers are those that run on Spark; only the way between them is shorter.
 """
 
-import pickle
 import time
 from array import array
 from collections import defaultdict
@@ -23,7 +22,7 @@ from kinesis_spout.topology.running.program import Program
 from kinesis_spout.topology.running.stage_run import StageRun
 from kinesis_spout.topology.running.tick_clock import TickClock, Ticks
 from kinesis_spout.topology.running.verdicts import Unfinished, decide, decide_here
-from kinesis_spout.topology.state.key_values import DELETED, PartitionState
+from kinesis_spout.topology.state.key_values import PartitionState
 
 Values = Sequence[Any]
 Emitted = Mapping[str, Mapping[str, Sequence[Values]]]
@@ -86,7 +85,8 @@ class LocalTopology:
             stream: of that spout.
 
         Raises:
-            InvalidConfig: no such spout or stream, or a tuple has another number of values than fields.
+            InvalidConfig: no such spout or stream, a tuple has another number of values than fields, or a bolt
+                has put a value into its state that cannot be pickled.
             NeverClean: in each of several runs other tuples failed after they had changed state.
 
         After an error, also one of a grouping or of ``prepare``, state is as before, and the bolts are new.
@@ -103,11 +103,11 @@ class LocalTopology:
 
         try:
             ends = run_until_clean(attempt)
+            self._keep_changes()
         except BaseException:
             self._forget_changes()
             self.close()
             raise
-        self._keep_changes()
         timed_out = sum(end.failure.timed_out for end in ends.values())
         self._counts[program.plan.spout].add_trees(
             acked=len(batch) - len(ends),
@@ -213,17 +213,14 @@ class LocalTopology:
         return self._states.setdefault((component, index), PartitionState(index, parallelism))
 
     def _keep_changes(self) -> None:
-        for state in self._states.values():
-            for key, value in state.changes.items():
-                if value is DELETED:
-                    state.stored.pop(key, None)
-                else:
-                    state.stored[key] = pickle.dumps(value)
+        changed = [(state, state.changed(component)) for (component, _), state in self._states.items()]
+        for state, changes in changed:
+            state.apply(changes)
         self._forget_changes()
 
     def _forget_changes(self) -> None:
         for state in self._states.values():
-            state.changes.clear()
+            state.forget_changes()
 
     def _add_counts(self, blocks: Iterable[object]) -> None:
         for block in blocks:

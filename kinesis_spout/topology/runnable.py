@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.kinesis_spout import KinesisSpout
+from kinesis_spout.zookeeper.tree.paths import check_name
 
 if TYPE_CHECKING:
     from kinesis_spout.topology.topology import Topology
@@ -42,3 +43,4 @@ def _check_state(topology: "Topology", stateful: list[str]) -> None:
         )
     if len(spouts) > 1:
         raise InvalidConfig(f"{where}: expected one spout, {kept}, got {len(spouts)}")
+    check_name("the topology's name, under which its state is stored,", topology.name)

@@ -84,7 +84,7 @@ class Topology:
             InvalidConfig: a spout is set up in a way that a topology cannot run; the error says which and why.
             KinesisSpoutError: what goes wrong at the start is raised here.
         """
-        from kinesis_spout.topology.spark.query import start_topology  # noqa: PLC0415 - tests need no Spark
+        from kinesis_spout.topology.spark.start import start_topology  # noqa: PLC0415 - tests need no Spark
 
         return start_topology(self, spark, name or self.name)
 

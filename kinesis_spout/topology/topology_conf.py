@@ -7,13 +7,19 @@ import msgspec
 
 from kinesis_spout.errors import InvalidConfig
 
-_Seconds = Annotated[float, msgspec.Meta(gt=0)]
-_Count = Annotated[int, msgspec.Meta(ge=0)]
+MOST_TASKS: Final = 10_000
+"""Of a bolt, of the ackers, and of an exchange. Each task keeps a block for each task behind an exchange."""
+
+_MOST_SECONDS: Final = 1_000_000
+
+_Seconds = Annotated[float, msgspec.Meta(gt=0, le=_MOST_SECONDS)]
+_Ackers = Annotated[int, msgspec.Meta(ge=0, le=MOST_TASKS)]
+_Partitions = Annotated[int, msgspec.Meta(ge=1, le=MOST_TASKS)]
 _Positive = Annotated[int, msgspec.Meta(ge=1)]
 _ALLOWED: Final = {
-    "message_timeout_seconds": "a number of seconds above 0",
-    "ackers": "a whole number from 0, or None",
-    "partitions": "a whole number from 1, or None",
+    "message_timeout_seconds": f"a number of seconds above 0, at most {_MOST_SECONDS:,}",
+    "ackers": f"a whole number from 0 to {MOST_TASKS:,}, or None",
+    "partitions": f"a whole number from 1 to {MOST_TASKS:,}, or None",
     "max_spout_pending": "a whole number from 1",
     "state": 'an address such as "/var/lib/app/state", or None',
 }
@@ -26,11 +32,11 @@ class TopologyConf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """How long a bolt should wait for anything, counted in each task from the beginning of the micro-batch there;
     see ``OutputCollector.is_overdue``. A call of a bolt that takes a quarter longer is interrupted, and its tuple
     times out. A job of Spark that takes three times as long is cancelled, and its records are retried."""
-    ackers: _Count | None = None
+    ackers: _Ackers | None = None
     """How many tasks share the trees that do not end where they began; None: one for each partition of an
-    exchange. 0 acks each record when its tuple is emitted: then nobody retries what fails, and state keeps
-    what it did."""
-    partitions: _Positive | None = None
+    exchange. 0 acks each record when its tuple is emitted: then nobody retries what fails. Not with state,
+    which could not be exact then."""
+    partitions: _Partitions | None = None
     """Of an exchange: at most so many tasks of Spark run the bolts after it. None: as many as the bolts there have
     tasks, and no more than Spark runs at a time."""
     max_spout_pending: _Positive = 1_000

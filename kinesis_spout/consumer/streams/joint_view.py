@@ -1,12 +1,11 @@
 """What is told of several streams together: sums, the first that says something, shards with their stream."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Generic, Protocol, TypeVar
 
 from kinesis_spout.consumer.counters import Counters
-from kinesis_spout.consumer.streams.stream_set import StreamSet
 from kinesis_spout.errors import InvalidConfig
 from shard_state import Pause, ShardStatus
 
@@ -53,13 +52,34 @@ class OneStream(Protocol):
 
 
 S = TypeVar("S", bound=OneStream)
+S_co = TypeVar("S_co", bound=OneStream, covariant=True)
+
+
+class Streams(Protocol[S_co]):
+    """The streams that are looked at: a ``StreamSet``, or the spouts of a topology."""
+
+    @property
+    def current(self) -> Mapping[str, S_co]:
+        """Those that are read now, by their names."""
+        ...
+
+    @property
+    def gone(self) -> Mapping[str, BaseException]:
+        """Those that are deleted, and how that was noticed."""
+        ...
 
 
 class JointView(Generic[S]):
-    """Looks at the streams of a set. Mutable: it remembers what was counted of streams that are gone."""
+    """Looks at streams. Mutable: it remembers what was counted of streams that are gone.
 
-    def __init__(self, streams: StreamSet[S]) -> None:
+    Args:
+        streams: which.
+        called: what their names are called in messages.
+    """
+
+    def __init__(self, streams: Streams[S], called: str = "stream") -> None:
         self._streams = streams
+        self._called = called
         self._past: list[Counters] = []
 
     def left(self, stream: S) -> None:
@@ -123,7 +143,8 @@ class JointView(Generic[S]):
             name, _, of_one = shard_id.partition("/")
             if name not in streams or not of_one:
                 raise InvalidConfig(
-                    f"expected a shard as stream/shardId, of one of {', '.join(sorted(streams))}, got {shard_id!r}"
+                    f"expected a shard as {self._called}/shardId, of one of "
+                    f"{', '.join(sorted(streams)) or 'none'}, got {shard_id!r}"
                 )
             addressed.setdefault(name, []).append(of_one)
         return [(streams[name], of_one) for name, of_one in addressed.items()]

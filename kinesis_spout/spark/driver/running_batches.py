@@ -11,7 +11,7 @@ from kinesis_spout.handler import failure_of
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
 from kinesis_spout.spark.driver.packing import HandlingTime, pack
 from kinesis_spout.spark.driver.reread import Reread, read_missing
-from kinesis_spout.spark.tasks.jobs import BatchRunner, HandlerBroken
+from kinesis_spout.spark.tasks.jobs import BatchRunner, HandlerBroken, tags_of
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from shard_state import SliceKind, SliceOutcome
 
@@ -57,7 +57,7 @@ class RunningBatches:
         self._runner = runner
         self._settings = settings
         self._ports = ports
-        self._name = name
+        self._tags = tags_of(name)
         self._ended = ended
         self._batches: dict[int, Batch] = {}
         self.launched = 0
@@ -79,7 +79,7 @@ class RunningBatches:
         """Run slices as one batch; without slices it is for the runner's ticks."""
         number = self.launched
         self.launched += 1
-        batch = Batch(number=number, tag=f"{self._name}-{number}", works=works, started=now)
+        batch = Batch(number=number, tag=f"{self._tags}-{number}", works=works, started=now)
         self._batches[number] = batch
         self._threads.submit(self._run, batch)
 

@@ -7,7 +7,9 @@ cannot help, and blaming records would dead-letter the stream. So that is an err
 """
 
 import logging
+import secrets
 from collections.abc import Sequence
+from itertools import dropwhile, takewhile
 from typing import Final, Protocol
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
@@ -36,6 +38,7 @@ _SPARK_GONE: Final = (
     "SparkContext was stopped",
 )
 _ROWS_GONE: Final = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
+_TRACEBACK: Final = "Traceback (most recent call last):"
 _PYTHON_ERROR: Final = "org.apache.spark.api.python.PythonException"
 
 _log = logging.getLogger(__name__)
@@ -125,6 +128,14 @@ class tagged:  # noqa: N801 - a context manager, used like a function
         self._context.removeJobTag(self._tag)
 
 
+def tags_of(name: str) -> str:
+    """Give what the tags of a query's jobs begin with: other queries' do not, also where they have the same name.
+
+    A cancel meets all jobs under a tag. Spark takes no comma in one.
+    """
+    return f"{name.replace(',', ' ')}-{secrets.token_hex(3)}"
+
+
 def has_begun(context: SparkContext, tag: str) -> bool:
     """Tell whether any task of the jobs under a tag has begun."""
     tracker = context.statusTracker()
@@ -197,6 +208,17 @@ def _headline(text: str) -> str:
 
 
 def _last_python_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(("\t", " "))]
-    python = [line for line in lines if "Error" in line and not line.startswith(("org.", "py4j."))]
-    return (python or lines or ["no reason given"])[-1][:500]
+    """Give what the last traceback ends with: the error that was raised, not one that led to it; and its notes."""
+    _, found, after = text.rpartition(_TRACEBACK)
+    if found:
+        lines = dropwhile(lambda line: not line.strip() or line.startswith(" "), after.splitlines())
+        said = " ".join(line.strip() for line in takewhile(_is_said, lines))
+        if said:
+            return said[:500]
+    lines_of_all = [line.strip() for line in text.splitlines() if _is_said(line) and not line.startswith(" ")]
+    python = [line for line in lines_of_all if "Error" in line and not line.startswith(("org.", "py4j."))]
+    return (python or lines_of_all or ["no reason given"])[-1][:500]
+
+
+def _is_said(line: str) -> bool:
+    return bool(line.strip()) and not line.startswith("\t")

@@ -81,7 +81,7 @@ class Bolt(ABC):
 class BasicBolt(Bolt):
     """A bolt whose tuples are anchored and acked by themselves: write ``process`` and emit with ``emit``.
 
-    The tuple is acked when ``process`` returns, and fails when it raises.
+    The tuple is acked when ``process`` returns, unless that failed it, and fails when it raises.
     """
 
     _given: Tuple | tuple[()] = ()
@@ -101,7 +101,7 @@ class BasicBolt(Bolt):
             self.process(tup)
         finally:
             self._given = ()
-        if not tup.is_tick:
+        if not tup.state and not tup.is_tick:
             self.collector.ack(tup)
 
 

@@ -8,7 +8,11 @@ from kinesis_spout.topology.components.tuples import Tuple
 
 
 class OutputCollector(Protocol):
-    """Given to a bolt by ``prepare``. Only to be used on the thread that calls the bolt."""
+    """Given to a bolt by ``prepare``. To be used in ``execute`` and ``flush`` only, on the thread that calls them.
+
+    A bolt with threads of its own waits for them in ``flush``, and acks there. What another thread acks may get
+    lost: then its record fails, and is delivered again.
+    """
 
     def emit(
         self,
@@ -81,7 +85,8 @@ class OutputCollector(Protocol):
     def report_metric(self, name: str, value: Any) -> None:
         """Show a value in the query's progress, under ``metrics`` of the component.
 
-        Its reports are counted, the numbers among them summed, over all tasks, and the newest is shown.
+        Its reports are counted, the numbers among them summed, over all tasks, and the newest is shown, as JSON
+        has it or as text.
         """
         ...
 
@@ -126,6 +131,7 @@ class SpoutOutputCollector(Protocol):
     def report_metric(self, name: str, value: Any) -> None:
         """Show a value in the query's progress, under ``metrics`` of the component.
 
-        Its reports are counted, the numbers among them summed, over all tasks, and the newest is shown.
+        Its reports are counted, the numbers among them summed, over all tasks, and the newest is shown, as JSON
+        has it or as text.
         """
         ...

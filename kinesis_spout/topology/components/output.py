@@ -43,6 +43,25 @@ def are_field_names(fields: object) -> TypeGuard[Sequence[str]]:
     return all(isinstance(field, str) and field for field in fields)
 
 
+def check_values(where: str, values: object, size: int) -> None:
+    """Make sure that a tuple can have these values.
+
+    Args:
+        where: the component and the stream, for messages.
+        values: what was emitted.
+        size: as many as fields are declared.
+
+    Raises:
+        InvalidConfig: it is no list or tuple, or has another number of values.
+    """
+    if not isinstance(values, Sequence) or isinstance(values, (str, bytes, bytearray)):
+        raise InvalidConfig(f"{where}: expected a list or tuple of values, got {type(values).__name__}")
+    if len(values) != size:
+        raise InvalidConfig(
+            f"{where}: expected {size} values, as many as fields are declared, got {len(values)}"
+        )
+
+
 def _stream(component: str, name: object, declared: Sequence[str] | Stream) -> Stream:
     if not isinstance(name, str) or not name or name.startswith("__"):
         raise InvalidConfig(

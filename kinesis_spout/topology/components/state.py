@@ -31,5 +31,8 @@ class KeyValueState(Protocol):
     def __contains__(self, key: Any) -> bool: ...
 
     def items(self) -> Iterator[tuple[Any, Any]]:
-        """Give every key of this task with its value, in no particular order; do not change it meanwhile."""
+        """Give every key of this task with its value as it is now, each once, in no particular order.
+
+        Keys may be put and deleted meanwhile; that does not show here.
+        """
         ...

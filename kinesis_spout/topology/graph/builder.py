@@ -15,7 +15,7 @@ from kinesis_spout.topology.components.spout import Spout
 from kinesis_spout.topology.components.windowed_bolt import WindowedBolt, windows_of
 from kinesis_spout.topology.graph.component_graph import Component, ComponentGraph, Subscription
 from kinesis_spout.topology.graph.grouping import CustomGrouping, Grouping, GroupingKind
-from kinesis_spout.topology.topology_conf import TopologyConf
+from kinesis_spout.topology.topology_conf import MOST_TASKS, TopologyConf
 
 if TYPE_CHECKING:
     from kinesis_spout.kinesis_spout import KinesisSpout
@@ -68,15 +68,20 @@ class BoltDeclarer:
         """Your own grouping chooses the tasks.
 
         Raises:
-            InvalidConfig: it has no ``choose_tasks``.
+            InvalidConfig: it is a class, or has no ``choose_tasks``.
         """
-        if not callable(getattr(grouping, "choose_tasks", None)):
+        if isinstance(grouping, type) or not callable(getattr(grouping, "choose_tasks", None)):
             raise InvalidConfig(
-                f"expected a custom grouping with choose_tasks(tasks, values), got {type(grouping).__name__}"
+                f"expected a custom grouping with choose_tasks(tasks, values), got {_kind(grouping)}"
             )
         return self._add(component, stream, Grouping(kind=GroupingKind.CUSTOM, custom=grouping))
 
     def _add(self, component: str, stream: str, grouping: Grouping) -> Self:
+        if not isinstance(component, str) or not isinstance(stream, str):
+            raise InvalidConfig(
+                "expected the id of a component, and of a stream of it unless that is the default one, got "
+                f"{component!r}, {stream!r}"
+            )
         self.inputs.append(Subscription(component=component, stream=stream, grouping=grouping))
         return self
 
@@ -105,20 +110,11 @@ class TopologyBuilder:
             conf: of this component, over the topology's.
 
         Raises:
-            InvalidConfig: the id is taken, that is no spout, or fields are given for a ``Spout``.
+            InvalidConfig: the id is taken, that is no spout, the fields of a ``KinesisSpout`` are no names, or
+                fields are given for a ``Spout``.
         """
-        streams: OutputFields = fields
-        if isinstance(spout, type) or not hasattr(spout, "next_tuple"):
-            raise InvalidConfig(
-                f"spout {name!r}: expected a KinesisSpout or a Spout of your own, got {_kind(spout)}"
-            )
-        if isinstance(spout, Spout):
-            if fields is not _DEFAULT_SPOUT_FIELDS:
-                raise InvalidConfig(
-                    f"spout {name!r}: expected fields only for a KinesisSpout, got {fields!r}; a Spout of your "
-                    "own names them in declare_output_fields"
-                )
-            streams = spout.declare_output_fields()
+        streams = _streams_of(name, spout, fields)
+        own_conf = _conf(f"spout {name!r}", conf)
 
         def component() -> Component:
             return Component(
@@ -127,7 +123,7 @@ class TopologyBuilder:
                 is_spout=True,
                 parallelism=1,
                 streams=declared_streams(name, streams),
-                conf=dict(conf or {}),
+                conf=own_conf,
             )
 
         self._set(name, component)
@@ -148,19 +144,22 @@ class TopologyBuilder:
             What says where its tuples come from.
 
         Raises:
-            InvalidConfig: the id is taken, that is no bolt, the parallelism is below 1, the bolt's
+            InvalidConfig: the id is taken, that is no bolt, the parallelism is below 1 or too large, the bolt's
                 ``tick_seconds`` are negative, or its windows are not as ``WindowedBolt`` says.
         """
         if not isinstance(bolt, Bolt):
             raise InvalidConfig(f"bolt {name!r}: expected a Bolt, got {_kind(bolt)}")
-        if isinstance(parallelism, bool) or not isinstance(parallelism, int) or parallelism < 1:
-            raise InvalidConfig(f"bolt {name!r}: expected a parallelism of 1 or more, got {parallelism!r}")
+        is_number = isinstance(parallelism, int) and not isinstance(parallelism, bool)
+        if not is_number or not 1 <= parallelism <= MOST_TASKS:
+            raise InvalidConfig(
+                f"bolt {name!r}: expected a parallelism of 1 or more, at most {MOST_TASKS:,}, got {parallelism!r}"
+            )
         every = bolt.tick_seconds
         if every is not None and (not isinstance(every, (int, float)) or not every >= 0):
             raise InvalidConfig(f"bolt {name!r}: expected tick_seconds of 0 or more, or None, got {every!r}")
         if isinstance(bolt, WindowedBolt):
             windows_of(bolt, name)
-        declarer = BoltDeclarer()
+        declarer, own_conf = BoltDeclarer(), _conf(f"bolt {name!r}", conf)
 
         def component() -> Component:
             return Component(
@@ -169,7 +168,7 @@ class TopologyBuilder:
                 is_spout=False,
                 parallelism=parallelism,
                 streams=declared_streams(name, bolt.declare_output_fields()),
-                conf=dict(conf or {}),
+                conf=own_conf,
                 inputs=tuple(declarer.inputs),
                 is_stateful=isinstance(bolt, StatefulBolt),
             )
@@ -196,13 +195,13 @@ class TopologyBuilder:
             options: see ``TopologyConf``.
 
         Raises:
-            InvalidConfig: the name is none; and see ``ComponentGraph`` and ``TopologyConf``.
+            InvalidConfig: the name or the conf is none; and see ``ComponentGraph`` and ``TopologyConf``.
         """
         from kinesis_spout.topology.topology import Topology  # noqa: PLC0415 - the wiring itself needs no runner
 
         if not isinstance(name, str) or not name:
             raise InvalidConfig(f"expected a name for the topology, got {name!r}")
-        return Topology(name, self.graph(), TopologyConf.of(options), dict(conf or {}))
+        return Topology(name, self.graph(), TopologyConf.of(options), _conf("topology", conf))
 
     def _set(
         self, name: str, component: Callable[[], Component], declarer: BoltDeclarer | None = None
@@ -214,10 +213,41 @@ class TopologyBuilder:
         self._components[name] = (component, declarer or BoltDeclarer())
 
 
+def _streams_of(name: str, spout: object, fields: Sequence[str]) -> OutputFields:
+    from kinesis_spout.kinesis_spout import KinesisSpout  # noqa: PLC0415 - the wiring itself needs no AWS
+
+    if isinstance(spout, Spout):
+        if fields is not _DEFAULT_SPOUT_FIELDS:
+            raise InvalidConfig(
+                f"spout {name!r}: expected fields only for a KinesisSpout, got {fields!r}; a Spout of your "
+                "own names them in declare_output_fields"
+            )
+        return spout.declare_output_fields()
+    if not isinstance(spout, KinesisSpout):
+        raise InvalidConfig(
+            f"spout {name!r}: expected a KinesisSpout or a Spout of your own, a subclass of "
+            f"kinesis_spout.topology.Spout, got {_kind(spout)}"
+        )
+    if not fields or not are_field_names(fields):
+        raise InvalidConfig(
+            f"spout {name!r}: expected the names of what its scheme makes of a record, as in "
+            f'fields=["line"], got {fields!r}'
+        )
+    return fields
+
+
 def _by_fields(kind: GroupingKind, fields: Sequence[str]) -> Grouping:
     if not fields or not are_field_names(fields):
         raise InvalidConfig(f'expected the fields to group by, as in ["word"], got {fields!r}')
     return Grouping(kind=kind, fields=tuple(fields))
+
+
+def _conf(where: str, conf: object) -> dict[str, Any]:
+    if conf is None:
+        return {}
+    if not isinstance(conf, Mapping):
+        raise InvalidConfig(f'{where}: expected a mapping as in conf={{"name": value}}, got {conf!r}')
+    return dict(conf)
 
 
 def _kind(given: object) -> str:

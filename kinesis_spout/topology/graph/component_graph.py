@@ -110,6 +110,11 @@ class ComponentGraph:
                 f"{where}: expected a grouping on a stream that {source.name!r} declares "
                 f"({', '.join(sorted(source.streams)) or 'none'}), got {subscription.stream!r}"
             )
+        if stream.direct and source.is_spout:
+            raise InvalidConfig(
+                f"{where}: expected a direct stream of a bolt, because a spout cannot choose tasks, got "
+                f"{source.name!r}, stream {subscription.stream!r}"
+            )
         grouping = subscription.grouping
         missing = [field for field in grouping.fields if field not in stream.fields]
         if missing:

@@ -15,7 +15,7 @@ from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.handler import Failure, failure_of, failure_saying
 from kinesis_spout.topology.acking import Ending, TreeEnd
 from kinesis_spout.topology.components.bolt import CallHangs, FailedException
-from kinesis_spout.topology.components.output import DEFAULT_STREAM
+from kinesis_spout.topology.components.output import DEFAULT_STREAM, check_values
 from kinesis_spout.topology.components.tuples import Tuple, TupleState
 from kinesis_spout.topology.running.component_counts import ComponentCounts
 from kinesis_spout.topology.running.trees import Trees
@@ -260,19 +260,16 @@ class Collector:
         if output.direct is not direct:
             way = "emit_direct, because the stream is" if output.direct else "emit, because the stream is not"
             raise InvalidConfig(f"{where}: expected {way} declared as direct")
-        if not isinstance(values, Sequence) or isinstance(values, (str, bytes, bytearray)):
-            raise InvalidConfig(f"{where}: expected a list or tuple of values, got {type(values).__name__}")
-        if len(values) != output.size:
-            raise InvalidConfig(
-                f"{where}: expected {output.size} values, as many as fields are declared, got {len(values)}"
-            )
+        check_values(where, values, output.size)
         return output
 
     def _open(self, anchors: Tuple | Sequence[Tuple]) -> Sequence[Tuple]:
         """Give the anchors of a tuple, once it is sure that they can be."""
-        many = (anchors,) if isinstance(anchors, Tuple) else anchors
-        if many and not isinstance(many, (tuple, list)):
-            many = tuple(many)
+        many: Sequence[Tuple]
+        if isinstance(anchors, Tuple) or not isinstance(anchors, Iterable):
+            many = (anchors,)
+        else:
+            many = anchors if isinstance(anchors, (tuple, list)) else tuple(anchors)
         for anchor in many:
             if not isinstance(anchor, Tuple):
                 raise InvalidConfig(
@@ -280,7 +277,11 @@ class Collector:
                     f"{type(anchor).__name__}"
                 )
             if anchor.state:
-                said = anchor.state.name.lower().replace("_", " ")
+                said = (
+                    "timed out"
+                    if anchor.state is TupleState.TIMED_OUT
+                    else f"was {anchor.state.name.lower()}"
+                )
                 raise InvalidConfig(
                     f"component {self._component!r}: expected an anchor that is neither acked nor failed, got "
                     f"one that {said} before: emit first, then ack"

@@ -1,6 +1,7 @@
 """What a component has done."""
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Self
 
@@ -73,6 +74,12 @@ class ComponentCounts:
         for name, metric in other.metrics.items():
             self.metrics.setdefault(name, Metric()).add(metric)
 
+    def copy(self) -> Self:
+        """Give counts of their own, with the same numbers."""
+        copied = type(self)()
+        copied.add(self)
+        return copied
+
     def add_trees(self, *, acked: int, failed: int, timed_out: int, seconds: float) -> None:
         """Add how the trees of a spout ended in a micro-batch that took so many seconds."""
         self.acked += acked
@@ -112,3 +119,12 @@ class ComponentCounts:
             "lastError": self.last_error,
             "metrics": {name: metric.told() for name, metric in self.metrics.items()},
         }
+
+
+def added(counts: Iterable[Mapping[str, ComponentCounts]]) -> dict[str, ComponentCounts]:
+    """Add what the same components have counted in several places."""
+    together: dict[str, ComponentCounts] = defaultdict(ComponentCounts)
+    for each in counts:
+        for component, of_component in each.items():
+            together[component].add(of_component)
+    return dict(together)

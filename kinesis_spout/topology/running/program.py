@@ -43,6 +43,22 @@ class Program:
         """The bolts that keep state."""
         return [name for name in self.plan.stage_of if self.graph[name].is_stateful]
 
+    def conf_of(self, component: str) -> dict[str, Any]:
+        """Give what a component is given: the topology's conf, with its own over it."""
+        return {**self.conf, **self.graph[component].conf}
+
+    def check_travels(self) -> None:
+        """Make sure that what the topology is wired and configured with gets to other processes.
+
+        Raises:
+            InvalidConfig: names what cannot be pickled.
+        """
+        _pickled("the conf of the topology", self.conf)
+        for component in self.graph:
+            _pickled(f"the conf of {component.name!r}", component.conf)
+            for subscription in component.inputs:
+                _pickled(f"bolt {component.name!r}, its custom grouping", subscription.grouping.custom)
+
     def new_bolt(self, component: str) -> Bolt:
         """Make a copy of a bolt, for one task."""
         bolt: Bolt = cloudpickle.loads(self.bolts[component])
@@ -82,7 +98,11 @@ def program_of(
             "topology.message.timeout.secs": options.message_timeout_seconds,
             **conf,
         },
-        bolts={component: _pickled(graph, component) for component in plan.stage_of if component != spout},
+        bolts={
+            component: _pickled(f"bolt {component!r}", graph[component].made_of)
+            for component in plan.stage_of
+            if component != spout
+        },
         timeout_seconds=options.message_timeout_seconds,
         ticks=_ticks(graph, plan),
         partitions=partitions,
@@ -95,12 +115,12 @@ def _ticks(graph: ComponentGraph, plan: Plan) -> dict[str, float]:
     return {name: bolt.tick_seconds for name, bolt in bolts.items() if bolt.tick_seconds is not None}
 
 
-def _pickled(graph: ComponentGraph, component: str) -> bytes:
+def _pickled(what: str, made: object) -> bytes:
     try:
-        pickled: bytes = cloudpickle.dumps(graph[component].made_of)  # type: ignore[no-untyped-call]
+        pickled: bytes = cloudpickle.dumps(made)  # type: ignore[no-untyped-call]
     except Exception as error:
         raise InvalidConfig(
-            f"bolt {component!r}: expected an object that can be pickled, got {type(error).__name__}: {error}; "
+            f"{what}: expected an object that can be pickled, got {type(error).__name__}: {error}; "
             "open connections and files in prepare, not in __init__"
         ) from error
     return pickled

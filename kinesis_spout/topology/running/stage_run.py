@@ -178,7 +178,7 @@ class StageRun:
             task = BoltTask(
                 program.new_bolt(component),
                 context=context_of(graph, program.topology, made, index, self._wall_clock),
-                conf={**program.conf, **made.conf},
+                conf=program.conf_of(component),
                 collector=collector,
                 trees=self.trees,
             )

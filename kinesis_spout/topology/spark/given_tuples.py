@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from random import getrandbits
 from typing import Any
 
+from kinesis_spout.handler import failure_of
+from kinesis_spout.topology.acking import Ending, TreeEnd
 from kinesis_spout.topology.running.blocks import OpenTrees
 from kinesis_spout.topology.running.stage_run import StageRun
 from kinesis_spout.topology.running.tick_clock import NO_TICKS, Ticks
@@ -42,23 +44,36 @@ class FirstStageOfTuples:
         with self.shipped.stage(0, partition) as (run, _):
             for pack in packs:
                 run.begin(ticks=self.ticks)
-                opened = _emitted(run, pack)
+                opened, refused = emitted(run, pack)
                 run.finish()
                 yield from run.outbox.take()
+                yield partition, EndedTuples(ends=refused)
                 yield from _decided(run, opened, partition)
             if run.program.plan.exchanges:
                 yield from Witness(0, partition).told(run.program)
         set_aside_imports()
 
 
-def _emitted(run: StageRun, pack: Sequence[GivenTuple]) -> dict[int, int]:
-    """Emit tuples; give the numbers of those whose trees are open, by root."""
+def emitted(run: StageRun, pack: Sequence[GivenTuple]) -> tuple[dict[int, int], dict[int, TreeEnd]]:
+    """Emit tuples of a spout.
+
+    Returns:
+        The numbers of those whose trees are open, by root; and how those ended that nobody was given, because a
+        grouping raised.
+    """
     opened: dict[int, int] = {}
+    refused: dict[int, TreeEnd] = {}
     for given in pack:
         root = (getrandbits(64) or 1) if given.is_tracked and run.program.ackers else 0
-        if run.spout.emit_root(given.values, root, given.stream):
-            opened[root] = given.number
-    return opened
+        try:
+            if run.spout.emit_root(given.values, root, given.stream):
+                opened[root] = given.number
+        except BaseException as error:  # noqa: BLE001 - whatever a grouping raises fails its tuple
+            run.spout.report_error(error)
+            refused[given.number] = TreeEnd(
+                ending=Ending.FAILED, component=run.program.plan.spout, failure=failure_of(error)
+            )
+    return opened, refused
 
 
 def _decided(run: StageRun, opened: Mapping[int, int], partition: int) -> Iterator[Keyed]:

@@ -10,7 +10,6 @@ decides its trees by itself.
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 from pyspark import RDD, SparkContext
@@ -50,7 +49,7 @@ class TopologyJobs:
     def counts(self) -> dict[str, ComponentCounts]:
         """What the components have done since the start. A copy."""
         with self._lock:
-            return {component: replace(counts) for component, counts in self._counts.items()}
+            return {component: counts.copy() for component, counts in self._counts.items()}
 
     def run(
         self,

@@ -13,6 +13,9 @@ from kinesis_spout.topology.spark.hanging_calls import hanging_calls_end
 from kinesis_spout.topology.spark.state_parts import StateParts
 
 _MOST_KEPT: Final = 64
+_IDLE_SECONDS: Final = 900.0
+"""A run that was not used for so long is given up, with its bolts and its state, when a task of any topology ends
+here: its topology was stopped, or its tasks have gone to other workers."""
 
 Key = tuple[str, int, int]
 
@@ -40,6 +43,7 @@ class ShippedProgram:
     def stage(self, stage: int, partition: int) -> Iterator[KeptRun]:
         """Give this worker's run of a stage. A micro-batch that does not end in order is the run's last."""
         key = (self._pickled.digest, stage, partition)
+        _used_at.pop(key, None)
         kept = _kept.pop(key, None) or KeptRun(
             StageRun(self._pickled.load()(), stage, partition, monotonic), StateParts(self._state or "")
         )
@@ -50,9 +54,12 @@ class ShippedProgram:
         except BaseException:
             kept.run.close()
             raise
-        if len(_kept) >= _MOST_KEPT:
-            _kept.pop(next(iter(_kept))).run.close()
-        _kept[key] = kept
+        now = monotonic()
+        idle = sum(used_at < now - _IDLE_SECONDS for used_at in _used_at.values())
+        for oldest in list(_kept)[: max(idle, len(_kept) + 1 - _MOST_KEPT)]:
+            del _used_at[oldest]
+            _kept.pop(oldest).run.close()
+        _kept[key], _used_at[key] = kept, now
 
 
 class _Loaded:
@@ -69,3 +76,5 @@ class _Loaded:
 
 _kept: Final[dict[Key, KeptRun]] = {}
 """Those that were used last come last."""
+_used_at: Final[dict[Key, float]] = {}
+"""When each of them was used last; monotonic."""

@@ -17,12 +17,12 @@ from typing import Any, Final
 from pyspark import SparkContext
 
 from kinesis_spout.consumer.counters import Counters
-from kinesis_spout.errors import HandlerKilledWorker, InvalidConfig
+from kinesis_spout.errors import HandlerKilledWorker, InvalidConfig, KinesisSpoutError
 from kinesis_spout.handler import failure_of
-from kinesis_spout.spark.tasks.jobs import cancel
+from kinesis_spout.spark.tasks.jobs import cancel, tags_of
 from kinesis_spout.topology.acking import Ending, TreeEnd
 from kinesis_spout.topology.components.context import TaskContext
-from kinesis_spout.topology.components.output import DEFAULT_STREAM, Stream
+from kinesis_spout.topology.components.output import DEFAULT_STREAM, Stream, check_values
 from kinesis_spout.topology.components.spout import Spout
 from kinesis_spout.topology.running.component_counts import ComponentCounts
 from kinesis_spout.topology.running.program import Program
@@ -38,6 +38,10 @@ _JOIN_SECONDS: Final = 30.0
 _RECENT_PROGRESS: Final = 100
 
 _log: Final = logging.getLogger(__name__)
+
+
+class SpoutHangs(KinesisSpoutError):  # noqa: N818 - what happened
+    """A spout of the user's own does not return from a call."""
 
 
 class GatheringCollector:
@@ -59,11 +63,7 @@ class GatheringCollector:
                 ", ".join(sorted(name for name, each in self._streams.items() if not each.direct)) or "none"
             )
             raise InvalidConfig(f"{where}: expected a stream that it declares ({known}), got {stream!r}")
-        if len(values) != len(declared.fields):
-            raise InvalidConfig(
-                f"{where}, stream {stream!r}: expected {len(declared.fields)} values, as many as fields are "
-                f"declared, got {len(values)}"
-            )
+        check_values(f"{where}, stream {stream!r}", values, len(declared.fields))
         kept = values if isinstance(values, tuple) else list(values)  # The spout may use its list again.
         self.gathered.append((kept, message_id, stream))
 
@@ -103,6 +103,7 @@ class OwnSpoutQuery:
         self._max_pending = max_pending
         self._job_timeout = job_timeout_seconds
         self._name = name
+        self._tags = tags_of(f"{name}-{context.component}")
         self._run_id = str(uuid.uuid4())
         self._stopping = threading.Event()
         self._ended = threading.Event()
@@ -122,7 +123,7 @@ class OwnSpoutQuery:
             Whatever the spout raises; it is closed then.
         """
         try:
-            self._spout.open(dict(self._program.conf), self._context, self._collector)
+            self._spout.open(self._program.conf_of(self._context.component), self._context, self._collector)
             self._spout.activate()
         except BaseException:
             self._spout.close()
@@ -197,13 +198,24 @@ class OwnSpoutQuery:
             raise self._error
 
     def stop(self) -> None:
-        """End: what runs may end, then the spout is deactivated and closed. May be called twice."""
+        """End: what runs may end, then the spout is deactivated and closed. May be called twice.
+
+        Raises:
+            SpoutHangs: the spout does not return from a call, so that nobody can end it.
+        """
         self._stopping.set()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(_JOIN_SECONDS)
+            until = monotonic() + _JOIN_SECONDS
             while self._thread.is_alive():
-                cancel(self._spark, self._tag)
-                self._thread.join(1.0)
+                if self._tag:
+                    cancel(self._spark, self._tag)
+                elif monotonic() >= until:
+                    raise SpoutHangs(
+                        f"spout {self._context.component!r} has not returned from a call for {_JOIN_SECONDS:g} s: "
+                        "expected calls that do not block, in which it emits nothing when there is nothing"
+                    )
+                self._thread.join(min(1.0, _JOIN_SECONDS))
 
     # The spout's own thread
 
@@ -297,7 +309,7 @@ class OwnSpoutQuery:
 
     def _run_job(self, gathered: list[tuple[Sequence[Any], Any, str]]) -> dict[int, TreeEnd]:
         """Run tuples as one job, with the ticks that are due; without tuples it is for the ticks alone."""
-        tag = f"{self._name}-{self._context.component}-{self._batches}"
+        tag = f"{self._tags}-{self._batches}"
         self._batches += 1
         self._ticks.advance(monotonic())
         ticks = self._ticks.ticks(tag)

@@ -1,40 +1,23 @@
-"""A running topology: how it is started, and the handle on it, shaped like PySpark's ``StreamingQuery``."""
+"""The handle on a running topology, shaped like PySpark's ``StreamingQuery``; ``start`` gives it."""
 
-import time
 import uuid
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Self
 
-import msgspec
-
+from kinesis_spout.consumer.counters import Counters
+from kinesis_spout.consumer.streams.joint_view import JointView, of_stream
+from kinesis_spout.errors import InvalidConfig, KinesisSpoutError
 from kinesis_spout.spark.driver.query import SpoutQuery
-from kinesis_spout.spark.tasks.jobs import classic_context
-from kinesis_spout.spark.tasks.task import TaskSettings
-from kinesis_spout.topology.components.spout import Spout
-from kinesis_spout.topology.graph.component_graph import Component
-from kinesis_spout.topology.graph.plan import context_of
-from kinesis_spout.topology.homes import homes_of
-from kinesis_spout.topology.runnable import check_runnable
-from kinesis_spout.topology.running.component_counts import ComponentCounts
-from kinesis_spout.topology.running.program import SHELL_HOMES, SHELL_HOST, Program, program_of
-from kinesis_spout.topology.spark.keyed_state import KeyedState
+from kinesis_spout.topology.running.component_counts import ComponentCounts, added
 from kinesis_spout.topology.spark.own_spout import OwnSpoutQuery
-from kinesis_spout.topology.spark.runner import TopologyRunner
-from kinesis_spout.topology.spark.spout_values import SpoutValues
-from shard_state import Pause
+from shard_state import Pause, ShardStatus
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
     from kinesis_spout.topology.topology import Topology
 
-_JOB_TIMEOUTS: Final = 3.0
-"""A job may take so many message time-outs, for a tree's may be reset. What hangs longer is cancelled."""
 _LOOK_SECONDS: Final = 0.05
 
 
@@ -44,6 +27,14 @@ class RunningSpout:
 
     query: SpoutQuery | OwnSpoutQuery
     counts: Callable[[], Mapping[str, ComponentCounts]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Spouts:
+    """The ``KinesisSpout``s, as a ``JointView`` looks at them."""
+
+    current: Mapping[str, SpoutQuery]
+    gone: Mapping[str, BaseException] = field(default_factory=dict)
 
 
 class TopologyQuery:
@@ -57,6 +48,7 @@ class TopologyQuery:
         self._name = name
         self._spouts = dict(spouts)
         self._run_id = str(uuid.uuid4())
+        self._view = JointView(_Spouts(self.spouts), "spout")
 
     @property
     def id(self) -> str:
@@ -105,13 +97,82 @@ class TopologyQuery:
 
     @property
     def status(self) -> dict[str, Any]:
-        """What the topology is doing now, or how it ended; of several spouts, of one that has ended."""
-        return (self._ended or next(iter(self._queries.values()))).status
+        """What the topology is doing now, or how it ended; of several spouts, of one that ended or is busy."""
+        if self._ended is not None:
+            return self._ended.status
+        running = [query.status for query in self._queries.values() if query.isActive]
+        # One may have ended a moment ago.
+        each = running or [query.status for query in self._queries.values()]
+        return next((status for status in each if status["isTriggerActive"]), each[0])
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every spout has come up to its `until`; see ``SpoutQuery``. One of your own has no end."""
+        return all(isinstance(query, SpoutQuery) and query.is_done for query in self._queries.values())
+
+    @property
+    def counters(self) -> Counters:
+        """What happened since the start, of all spouts."""
+        return Counters.total(query.counters for query in self._queries.values())
+
+    @property
+    def failures(self) -> dict[str, int]:
+        """How often records failed with each kind of exception, by its type and the line that raised it."""
+        return self._view.failures
+
+    @property
+    def last_error(self) -> KinesisSpoutError | None:
+        """An error that is being retried, of any spout."""
+        error = self._view.last_error
+        return error if isinstance(error, KinesisSpoutError) else None
 
     @property
     def pause(self) -> Pause | None:
         """Why deliveries pause, of the first spout whose do; None while none does."""
-        return next((query.pause for query in self._queries.values() if query.pause is not None), None)
+        return self._view.pause
+
+    def resume(self) -> bool:
+        """End the pauses of all spouts now; False if there is none."""
+        return self._view.resume()
+
+    def pause_shards(self, *shard_ids: str) -> None:
+        """Pause shards for all members of the application, as an operator does; all shards if none is named.
+
+        See ``SpoutQuery``. With several spouts a shard is named as ``spout/shardId``.
+        """
+        if self._only is not None:
+            self._only.pause_shards(*shard_ids)
+        else:
+            self._view.pause_shards(shard_ids)
+
+    def resume_shards(self, *shard_ids: str) -> bool:
+        """End such pauses; see ``pause_shards``."""
+        if self._only is not None:
+            return self._only.resume_shards(*shard_ids)
+        return self._view.resume_shards(shard_ids)
+
+    @property
+    def paused_by_operator(self) -> str | None:
+        """What an operator has paused of the first spout of which something is; None if nothing."""
+        said = (query.paused_by_operator for query in self.spouts.values())
+        return next((text for text in said if text is not None), None)
+
+    @property
+    def paused_shards(self) -> frozenset[str]:
+        """The shards that an operator has paused; see ``pause_shards`` for their names."""
+        return self._view.paused_shards if self._only is None else self._only.paused_shards
+
+    def shards(self) -> list[ShardStatus]:
+        """Every known shard, parents before children; see ``pause_shards`` for their names."""
+        if self._only is not None:
+            return self._only.shards()
+        return [shard for name, query in self.spouts.items() for shard in of_stream(name, query.shards())]
+
+    @property
+    def _only(self) -> SpoutQuery | None:
+        """The ``KinesisSpout``, if there is one and not several: its shards need no other names."""
+        queries = list(self.spouts.values())
+        return queries[0] if len(queries) == 1 else None
 
     def mermaid(self) -> str:
         """Draw the topology with the components' counts as they are now; see ``Topology.mermaid``."""
@@ -127,7 +188,7 @@ class TopologyQuery:
 
         Executed, emitted, acked, failed, timed out, latency; of a spout, the tuples that it emitted.
         """
-        counts = _added(spout.counts() for spout in self._spouts.values())
+        counts = added(spout.counts() for spout in self._spouts.values())
         return {name: counts.get(name, ComponentCounts()) for name in self._topology.graph.order}
 
     @property
@@ -157,7 +218,12 @@ class TopologyQuery:
         return next((error for error in errors if error is not None), None)
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802
-        """Wait until the topology ends: with the first of its spouts that does, or with the last that is done."""
+        """Wait until the topology ends: with the first of its spouts that does, or with the last that is done.
+
+        See ``SpoutQuery``.
+        """
+        if timeout is not None and timeout <= 0:
+            raise InvalidConfig(f"expected a timeout of more than 0 seconds, got {timeout!r}")
         until = None if timeout is None else monotonic() + timeout
         while True:
             for query in self._queries.values():
@@ -190,96 +256,3 @@ class TopologyQuery:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-
-def start_topology(topology: "Topology", spark: "SparkSession", name: str) -> TopologyQuery:
-    """Start every spout of a topology. See ``Topology.run``."""
-    context = classic_context(spark)
-    check_runnable(topology)
-    started: dict[str, RunningSpout] = {}
-    try:
-        for component in topology.graph.spouts:
-            started[component.name] = _start(topology, component, spark, context, name)
-    except BaseException:
-        for spout in started.values():
-            spout.query.stop()
-        raise
-    return TopologyQuery(topology, name, started)
-
-
-def _state(topology: "Topology", program: Program) -> KeyedState | None:
-    if not program.stateful:
-        return None
-    assert topology.options.state is not None, "it was checked"
-    parallelism = {component: topology.graph[component].parallelism for component in program.stateful}
-    return KeyedState(topology.name, topology.options.state, parallelism)
-
-
-def _with_homes(topology: "Topology", program: Program, context: "SparkContext") -> Program:
-    """Tell bolts whose keys must find the same task again where to ask for its machine, if there are several."""
-    having = [name for name in program.plan.exchanged if topology.graph[name].made_of.has_home]
-    homes = homes_of(context) if having else None
-    if homes is None:
-        return program
-    return replace(program, conf={**program.conf, SHELL_HOMES: dict.fromkeys(having, homes.address)})
-
-
-def _start_own(
-    topology: "Topology", component: Component, context: "SparkContext", program: Program, name: str
-) -> RunningSpout:
-    options = topology.options
-    query = OwnSpoutQuery(
-        component.made_of,
-        context_of(topology.graph, topology.name, component, 0, time.time),
-        context,
-        program=program,
-        streams=dict(component.streams),
-        max_pending=options.max_spout_pending,
-        job_timeout_seconds=_JOB_TIMEOUTS * options.message_timeout_seconds,
-        name=name,
-    )
-    query.start()
-    return RunningSpout(query, lambda: query.counts)
-
-
-def _start(
-    topology: "Topology", component: Component, spark: "SparkSession", context: "SparkContext", name: str
-) -> RunningSpout:
-    options = topology.options
-    started = {"storm.id": f"{topology.name}-{uuid.uuid4()}", SHELL_HOST: context.applicationId}
-    program = program_of(
-        topology.name,
-        topology.graph,
-        component.name,
-        options=options,
-        conf={**started, **topology.conf},
-        parallelism=context.defaultParallelism,
-    )
-    program = _with_homes(topology, program, context)
-    state = _state(topology, program)
-    spout = component.made_of
-    if isinstance(spout, Spout):
-        return _start_own(topology, component, context, program, name)
-    config = msgspec.structs.replace(
-        spout.config, message_timeout_seconds=_JOB_TIMEOUTS * options.message_timeout_seconds
-    )
-    fields = next(iter(component.streams.values())).fields
-    runners: list[TopologyRunner] = []
-
-    def runner(context: "SparkContext", settings: TaskSettings) -> TopologyRunner:
-        made = TopologyRunner(
-            context, settings, program=program, to_values=SpoutValues(spout.scheme, fields), state=state
-        )
-        runners.append(made)  # one for each stream
-        return made
-
-    query = spout.start_batches(spark, runner, name, door="topology", config=config, companion=state)
-    return RunningSpout(query, lambda: _added(runner.counts for runner in runners))
-
-
-def _added(counts: Iterable[Mapping[str, ComponentCounts]]) -> dict[str, ComponentCounts]:
-    together: dict[str, ComponentCounts] = defaultdict(ComponentCounts)
-    for each in counts:
-        for component, of_component in each.items():
-            together[component].add(of_component)
-    return dict(together)

@@ -348,6 +348,7 @@ def with_failed(result: WorkResult, failed: Sequence[FailedTree]) -> WorkResult:
                 attempt=record.attempt,
                 partition_key=record.partition_key,
                 rejected=failure.rejected,
+                put_off=failure.put_off,
                 delay_seconds=failure.delay_seconds,
             )
         )

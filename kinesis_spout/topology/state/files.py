@@ -21,10 +21,10 @@ import pyarrow as pa
 from pyarrow import fs, ipc
 
 from kinesis_spout.errors import InvalidConfig, StateUnavailable, StateUnreadable
+from kinesis_spout.topology.state.key_values import PICKLE_PROTOCOL
 from kinesis_spout.topology.state.manifest import PartitionPlace, StateManifest
 
 FORMAT: Final = 1
-PICKLE_PROTOCOL: Final = 5
 _METADATA: Final = b"kinesis-spout-state"
 _ROWS: Final = 64 * 1024
 """Of each record batch of a file."""

@@ -5,12 +5,13 @@ each time: so whatever is done to it in place is forgotten with the micro-batch,
 """
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.errors import InvalidConfig, StateUnreadable
 from kinesis_spout.topology.graph.stable_hash import stable_hash
 
+PICKLE_PROTOCOL: Final = 5
 DELETED: Final = object()
 _ABSENT: Final = object()
 
@@ -22,7 +23,7 @@ class PartitionState:
     tuple itself.
     """
 
-    __slots__ = ("_index", "_parallelism", "changes", "stored")
+    __slots__ = ("_index", "_parallelism", "changes", "stored", "unreadable")
 
     def __init__(self, index: int, parallelism: int) -> None:
         self._index = index
@@ -31,6 +32,8 @@ class PartitionState:
         """Keys, with their pickled values."""
         self.changes: dict[Any, Any] = {}
         """What this micro-batch has put, by key; ``DELETED`` where it has deleted."""
+        self.unreadable: StateUnreadable | None = None
+        """Why a stored value could not be read. It fails no record: the micro-batch must not count."""
 
     def get(self, key: Any, default: Any = None) -> Any:
         """See ``KeyValueState``."""
@@ -38,7 +41,7 @@ class PartitionState:
         if value is _ABSENT:
             pickled = self.stored.get(key)
             if pickled is not None:
-                return pickle.loads(pickled)  # noqa: S301 - written by the user's own bolt
+                return self._read(key, pickled)
             own = self._own(key)
             return self.get(own, default) if own is not key else default
         return default if value is DELETED else value
@@ -59,20 +62,65 @@ class PartitionState:
 
     def items(self) -> Iterator[tuple[Any, Any]]:
         """See ``KeyValueState``."""
+        # A copy: what is put by whoever goes through them must not come a second time.
+        changes = dict(self.changes)
         for key, pickled in self.stored.items():
-            if key not in self.changes:
-                yield key, pickle.loads(pickled)  # noqa: S301 - written by the user's own bolt
-        for key, value in self.changes.items():
+            if key not in changes:
+                yield key, self._read(key, pickled)
+        for key, value in changes.items():
             if value is not DELETED:
                 yield key, value
+
+    def changed(self, component: str) -> dict[Any, bytes | None]:
+        """Pickle what is not as it is stored; None for keys that are deleted.
+
+        Args:
+            component: whose state it is, for messages.
+
+        Raises:
+            InvalidConfig: a value cannot be pickled.
+            StateUnreadable: the bolt asked for a value that cannot be read, whatever it did then.
+        """
+        if self.unreadable is not None:
+            raise self.unreadable
+        changed: dict[Any, bytes | None] = {}
+        for key, value in self.changes.items():
+            pickled = None if value is DELETED else _pickled(component, key, value)
+            if self.stored.get(key) != pickled:
+                changed[key] = pickled
+        return changed
+
+    def apply(self, changed: Mapping[Any, bytes | None]) -> None:
+        """Take changes into what is stored."""
+        for key, pickled in changed.items():
+            if pickled is None:
+                self.stored.pop(key, None)
+            else:
+                self.stored[key] = pickled
+
+    def forget_changes(self) -> None:
+        """Begin a micro-batch, or one that is run again."""
+        self.changes, self.unreadable = {}, None
+
+    def _read(self, key: Any, pickled: bytes) -> Any:
+        try:
+            return read_value(key, pickled)
+        except StateUnreadable as error:
+            self.unreadable = error
+            raise
 
     def _own(self, key: Any) -> Any:
         """Give a key as it is kept.
 
         Raises:
-            InvalidConfig: it is another task's.
+            InvalidConfig: it is another task's, or NaN, which is equal to no key, not even to itself.
         """
         own = kept_key(key)
+        if any(part != part for part in (own if isinstance(own, tuple) else (own,))):  # noqa: PLR0124
+            raise InvalidConfig(
+                f"expected a key that is equal to itself, got {key!r}: NaN would be a new key each time; put the "
+                "tuples that have none under a key of your choice, such as None"
+            )
         index = task_of(own, self._parallelism)
         if index != self._index:
             raise InvalidConfig(
@@ -81,6 +129,31 @@ class PartitionState:
                 "value or a tuple of several; a single value that is a tuple itself is written (value,)"
             )
         return own
+
+
+def read_value(key: Any, pickled: bytes) -> Any:
+    """Give a stored value.
+
+    Raises:
+        StateUnreadable: its class is not there any more, or refuses; names the key.
+    """
+    try:
+        return pickle.loads(pickled)  # noqa: S301 - written by the user's own bolt
+    except Exception as error:
+        raise StateUnreadable(
+            f"the value that is stored for the key {key!r} cannot be read: {type(error).__name__}: {error}. "
+            "Values are pickled: deploy the classes that they are of, under the names that they had"
+        ) from error
+
+
+def _pickled(component: str, key: Any, value: Any) -> bytes:
+    try:
+        return pickle.dumps(value, PICKLE_PROTOCOL)
+    except Exception as error:
+        raise InvalidConfig(
+            f"bolt {component!r}: expected values of its state that can be pickled, got {type(value).__name__} "
+            f"for the key {key!r}: {type(error).__name__}: {error}; put plain values"
+        ) from error
 
 
 def kept_key(key: Any) -> Any:

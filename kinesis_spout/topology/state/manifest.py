@@ -108,14 +108,14 @@ class StateManifest:
 
     def with_updates(self, updates: Sequence[StateUpdate]) -> "StateManifest":
         """Give the manifest after a micro-batch. Components must be known."""
-        components = dict(self.components)
+        names = {update.component for update in updates}
+        changed = {name: dict(self.components[name].files) for name in names}
         for update in updates:
-            state = components[update.component]
-            files = {**state.files, update.index: update.files}
+            changed[update.component][update.index] = update.files
             if not update.files:
-                del files[update.index]
-            components[update.component] = replace(state, files=files)
-        return replace(self, components=components)
+                del changed[update.component][update.index]
+        states = {name: replace(self.components[name], files=files) for name, files in changed.items()}
+        return replace(self, components={**self.components, **states})
 
     def with_component(
         self, component: str, parallelism: int, updates: Iterable[StateUpdate]

@@ -1,18 +1,16 @@
 """One task's part of a state on an executor: loaded, changed by a micro-batch, and written."""
 
-import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kinesis_spout.topology.state.compaction import Merge, StateFile, catch_up, merge_of
 from kinesis_spout.topology.state.files import (
-    PICKLE_PROTOCOL,
     FileContent,
     Rows,
     StateFiles,
     payload_bytes_of,
 )
-from kinesis_spout.topology.state.key_values import DELETED, PartitionState
+from kinesis_spout.topology.state.key_values import PartitionState
 from kinesis_spout.topology.state.manifest import PartitionPlace, StateUpdate
 
 
@@ -48,10 +46,10 @@ class StatePartition:
             StateUnreadable: a file is gone or damaged.
             StateUnavailable: retriable.
         """
-        self.state.changes = {}
+        self.state.forget_changes()
         written, self._written = self._written, None
         if written is not None and _names(written.files) == tuple(files):
-            self._apply(written.changes)
+            self.state.apply(written.changes)
             self._held = written.files
             return
         read: dict[str, FileContent] = {}
@@ -69,7 +67,7 @@ class StatePartition:
         if not step.keeps_memory:
             self.state.stored = {}
         for content in contents:
-            self._apply(dict(zip(content.keys, content.values, strict=True)))
+            self.state.apply(dict(zip(content.keys, content.values, strict=True)))
         for name, content in read.items():
             known[name] = _described(name, content)
         # A file that was merged elsewhere, and not read here, is not known: the list is then read as a whole.
@@ -79,11 +77,12 @@ class StatePartition:
         """Write what the micro-batch has changed, durably; None if it has changed nothing.
 
         Raises:
+            InvalidConfig, StateUnreadable: see ``PartitionState.changed``.
             StateUnavailable: retriable.
         """
         held = self._held
         assert held is not None, "load comes first"
-        changes = self._changed()
+        changes = self.state.changed(self._place.component)
         if not changes:
             return None
         merge = merge_of(held, changes, payload_bytes_of(changes))
@@ -103,30 +102,12 @@ class StatePartition:
         self._written = _Written(files=files, changes=changes)
         return StateUpdate(component=self._place.component, index=self._place.index, files=_names(files))
 
-    def _changed(self) -> Rows:
-        """Pickle what is not as it is stored; None for keys that are deleted."""
-        stored = self.state.stored
-        changed: dict[object, bytes | None] = {}
-        for key, value in self.state.changes.items():
-            pickled = None if value is DELETED else pickle.dumps(value, PICKLE_PROTOCOL)
-            if stored.get(key) != pickled:
-                changed[key] = pickled
-        return changed
-
     def _rows(self, changes: Rows, merge: Merge) -> Rows:
         stored = self.state.stored
         if merge.keeps:
             return {key: changes[key] if key in changes else stored.get(key) for key in merge.keys}
         whole = {**stored, **changes}
         return {key: value for key, value in whole.items() if value is not None}
-
-    def _apply(self, changes: Rows) -> None:
-        stored = self.state.stored
-        for key, value in changes.items():
-            if value is None:
-                stored.pop(key, None)
-            else:
-                stored[key] = value
 
     def _read(self, name: str, read: dict[str, FileContent]) -> FileContent:
         if name not in read:

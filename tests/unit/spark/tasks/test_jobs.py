@@ -8,7 +8,14 @@ from py4j.protocol import Py4JNetworkError
 from pyspark.errors import AnalysisException, PySparkRuntimeError, PythonException
 
 from kinesis_spout.errors import HandlerKilledWorker, InvalidConfig
-from kinesis_spout.spark.tasks.jobs import HandlerBroken, SparkGone, cancel, classic_context, translate
+from kinesis_spout.spark.tasks.jobs import (
+    HandlerBroken,
+    SparkGone,
+    cancel,
+    classic_context,
+    tags_of,
+    translate,
+)
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -53,6 +60,26 @@ def test_a_python_error_is_a_broken_handler_whatever_its_words(last_line: str) -
     assert "installed" in str(error)
 
 
+def test_an_error_is_told_with_its_notes_and_not_the_one_that_led_to_it() -> None:
+    first = (
+        f'{PYTHON}  File "x.py", line 1, in get\n    open(path)\n    ^^^^\nFileNotFoundError: no such file\n'
+    )
+    text = (
+        f"{ABORTED}: {first}\nThe above exception was the direct cause of the following exception:\n\n"
+        'Traceback (most recent call last):\n  File "y.py", line 2, in load\n    raise StateUnreadable(path)\n'
+        "kinesis_spout.errors.StateUnreadable: /state/3.arrow: no such file. Restore it from a backup\n"
+        "raised by prepare of component 'count', task 3\n\n"
+        "\tat org.apache.spark.api.python.BasePythonRunner.handle\n\nDriver stacktrace:"
+    )
+    error = translate(PySparkRuntimeError(text))
+
+    assert isinstance(error, HandlerBroken)
+    said = "StateUnreadable: /state/3.arrow: no such file. Restore it from a backup raised by prepare of component"
+    assert said in str(error)
+    for other in ("FileNotFoundError", "Driver", "org.apache"):
+        assert other not in str(error)
+
+
 def test_a_python_error_as_pyspark_gives_it_is_a_broken_handler() -> None:
     text = "An exception was thrown from the Python worker: No module named 'cancelled_orders'"
 
@@ -85,6 +112,12 @@ def test_a_module_that_only_the_handler_needs_is_no_matter_of_the_python() -> No
     )
 
     assert "PYSPARK_PYTHON" not in str(error)
+
+
+def test_queries_of_the_same_name_have_other_tags_so_that_a_cancel_meets_one_of_them() -> None:
+    assert tags_of("billing") != tags_of("billing")
+    assert tags_of("billing").startswith("billing-")
+    assert "," not in tags_of("orders, returns")
 
 
 def test_what_spark_itself_refuses_is_broken() -> None:

@@ -54,6 +54,17 @@ class TestABasicBolt:
         ]
         assert all(end.ending is Ending.FAILED for _, end in result.failed)
 
+    def test_leaves_a_tuple_as_it_is_that_process_has_failed_itself(self) -> None:
+        class Fails(BasicBolt):
+            def process(self, tup: Tuple) -> None:
+                self.collector.fail(tup, "by itself")
+
+        builder = begin()
+        builder.set_bolt("fails", Fails()).shuffle_grouping("numbers")
+        result = builder.build().run_local(singles(1))
+        assert result.reasons == ["fails: by itself"]
+        assert (result.counts["fails"].failed, result.counts["fails"].acked_twice) == (1, 0)
+
     def test_passes_verdicts_on_to_the_record(self) -> None:
         failures = {values[0]: end.failure for values, end in picky(5).failed}
         assert [failures[number].rejected for number in (1, 2, 3, 4)] == [False, True, False, False]

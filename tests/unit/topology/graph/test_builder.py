@@ -1,11 +1,12 @@
 """What a builder refuses: one error, which names what is wrong."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import Any
 
 import pytest
 
+from kinesis_spout import KinesisSpout
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.topology import KeyValueState, StatefulBolt, Stream, TopologyBuilder, Tuple
 from tests.scripted_topology import Declared, Scripted, acks, begin
@@ -19,11 +20,34 @@ class Counts(StatefulBolt):
         self.collector.ack(tup)
 
 
+class First:
+    """A grouping that chooses the first task."""
+
+    def choose_tasks(self, tasks: Sequence[int], values: Sequence[Any]) -> Sequence[int]:
+        del values
+        return tasks[:1]
+
+
+class LooksLikeOne:
+    def next_tuple(self) -> None:
+        raise AssertionError("it is no spout")
+
+
+def kinesis() -> KinesisSpout:
+    return KinesisSpout(stream="s", app="a")
+
+
 class Often(Scripted):
     tick_seconds = -1.0
 
 
 DIRECT = {"pick": Stream(("value",), direct=True)}
+
+
+def direct_from_spout(to: TopologyBuilder) -> None:
+    to.set_spout("s", Declared(DIRECT))
+    to.set_bolt("b", Scripted()).direct_grouping("s", "pick")
+
 
 WRONG: dict[str, tuple[Callable[[TopologyBuilder], Any], str]] = {
     "an unknown component": (
@@ -72,6 +96,10 @@ WRONG: dict[str, tuple[Callable[[TopologyBuilder], Any], str]] = {
         ),
         r"bolt 'b': expected direct_grouping, because it is declared as direct, got shuffle on 'a', stream 'pick'",
     ),
+    "a direct stream of a spout": (
+        direct_from_spout,
+        r"bolt 'b': expected a direct stream of a bolt, because a spout cannot .* got 's', stream 'pick'",
+    ),
     "a direct grouping on a stream that is not": (
         lambda to: to.set_bolt("a", Scripted()).direct_grouping("numbers"),
         r"bolt 'a': expected another grouping, because no stream.*got direct on 'numbers', stream 'default'",
@@ -107,11 +135,51 @@ WRONG: dict[str, tuple[Callable[[TopologyBuilder], Any], str]] = {
     ),
     "a class for a spout": (
         lambda to: to.set_spout("s", Declared),  # type: ignore[arg-type]
-        r"spout 's': expected a KinesisSpout or a Spout of your own, got the class Declared",
+        r"spout 's': expected a KinesisSpout or a Spout of your own, .* got the class Declared",
     ),
     "a bolt for a spout": (
         lambda to: to.set_spout("s", Scripted()),  # type: ignore[arg-type]
-        r"spout 's': expected a KinesisSpout or a Spout of your own, got Scripted",
+        r"spout 's': expected a KinesisSpout or a Spout of your own, .* got Scripted",
+    ),
+    "what only looks like a spout": (
+        lambda to: to.set_spout("s", LooksLikeOne()),  # type: ignore[arg-type]
+        r"spout 's': .* a subclass of kinesis_spout.topology.Spout, got LooksLikeOne",
+    ),
+    "no fields of a KinesisSpout": (
+        lambda to: to.set_spout("s", kinesis(), fields=[]),
+        r"spout 's': expected the names of what its scheme makes of a record.* got \[\]",
+    ),
+    "the fields of a KinesisSpout as text": (
+        lambda to: to.set_spout("s", kinesis(), fields="line"),
+        r"spout 's': expected the names of what its scheme makes of a record.* got 'line'",
+    ),
+    "streams of a KinesisSpout": (
+        lambda to: to.set_spout("s", kinesis(), fields={"other": ["line"]}),  # type: ignore[arg-type]
+        r"spout 's': expected the names of what its scheme makes of a record.* got {'other'",
+    ),
+    "conf of a spout that is none": (
+        lambda to: to.set_spout("s", Declared(), conf=5),  # type: ignore[arg-type]
+        r"spout 's': expected a mapping as in conf={\"name\": value}, got 5",
+    ),
+    "conf of a bolt that is none": (
+        lambda to: to.set_bolt("a", Scripted(), conf=["x"]),  # type: ignore[arg-type]
+        r"bolt 'a': expected a mapping as in conf=.* got \['x'\]",
+    ),
+    "too many tasks": (
+        lambda to: to.set_bolt("a", Scripted(), 10_001),
+        r"bolt 'a': expected a parallelism of 1 or more, at most 10,000, got 10001",
+    ),
+    "a class for a custom grouping": (
+        lambda to: to.set_bolt("a", Scripted()).custom_grouping("numbers", First),  # type: ignore[arg-type]
+        r"expected a custom grouping .* got the class First, not an object of it",
+    ),
+    "a component instead of its id": (
+        lambda to: to.set_bolt("a", Scripted()).shuffle_grouping(["numbers"]),  # type: ignore[arg-type]
+        r"expected the id of a component, and of a stream .* got \['numbers'\], 'default'",
+    ),
+    "fields in place of a stream": (
+        lambda to: to.set_bolt("a", Scripted()).shuffle_grouping("numbers", ["value"]),  # type: ignore[arg-type]
+        r"expected the id of a component, and of a stream .* got 'numbers', \['value'\]",
     ),
     "fields for a spout that declares its own": (
         lambda to: to.set_spout("s", Declared(), fields=["a"]),
@@ -119,7 +187,7 @@ WRONG: dict[str, tuple[Callable[[TopologyBuilder], Any], str]] = {
     ),
     "no tasks": (
         lambda to: to.set_bolt("a", Scripted(), 0),
-        r"bolt 'a': expected a parallelism of 1 or more, got 0",
+        r"bolt 'a': expected a parallelism of 1 or more, at most 10,000, got 0",
     ),
     "a parallelism that is no number": (lambda to: to.set_bolt("a", Scripted(), True), r"got True"),
     "ticks before their time": (
@@ -174,17 +242,30 @@ def test_a_topology_needs_a_spout() -> None:
     ("options", "message"),
     [
         ({"acker": 1}, r"expected an option of a topology .* got 'acker'; did you mean 'ackers'"),
-        ({"ackers": -1}, "option ackers of a topology: expected a whole number from 0, or None, got -1"),
+        (
+            {"ackers": -1},
+            "option ackers of a topology: expected a whole number from 0 to 10,000, or None, got -1",
+        ),
         (
             {"partitions": 0},
-            "option partitions of a topology: expected a whole number from 1, or None, got 0",
+            "option partitions of a topology: expected a whole number from 1 to 10,000, or None, got 0",
         ),
         (
             {"message_timeout_seconds": 0},
-            "option message_timeout_seconds .*a number of seconds above 0, got 0",
+            "option message_timeout_seconds .*a number of seconds above 0, at most 1,000,000, got 0",
         ),
         ({"max_spout_pending": "many"}, "option max_spout_pending .*a whole number from 1, got 'many'"),
         ({"state": 5}, "option state of a topology: expected an address such as .*, or None, got 5"),
+        (
+            {"message_timeout_seconds": float("inf")},
+            "option message_timeout_seconds .*a number of seconds above 0, at most 1,000,000, got inf",
+        ),
+        (
+            {"partitions": 10**9},
+            "option partitions .*a whole number from 1 to 10,000, or None, got 1000000000",
+        ),
+        ({"ackers": 10**9}, "option ackers .*a whole number from 0 to 10,000, or None, got 1000000000"),
+        ({"conf": 5}, "topology: expected a mapping as in conf=.* got 5"),
         ({"name": ""}, r"expected a name for the topology, got ''"),
     ],
 )

@@ -1,6 +1,8 @@
 """Anchors, acks and fails: what a bolt says, and what that means for the spout's tuples."""
 
+from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -245,6 +247,33 @@ def test_a_fail_counts_before_a_time_out_in_another_task() -> None:
     builder.set_bolt("bolt", Scripted(only_last_fails), 3).all_grouping("numbers")
     (end,) = [end for _, end in builder.build().run_local(singles(1)).failed]
     assert end.ending is Ending.FAILED
+
+
+@pytest.mark.parametrize(
+    ("anchors", "message"),
+    [
+        (lambda _: None, "expected tuples that execute was given as anchors, got NoneType"),
+        (lambda _: "stream", "expected tuples that execute was given as anchors, got str"),
+        (lambda tup: [tup, 5], "expected tuples that execute was given as anchors, got int"),
+    ],
+)
+def test_anchors_that_are_no_tuples_are_refused(anchors: Callable[[Tuple], Any], message: str) -> None:
+    result = (
+        one_bolt(lambda bolt, tup: bolt.collector.emit(("x",), anchors(tup))).build().run_local(singles(1))
+    )
+    assert [message in reason for reason in result.reasons] == [True]
+    assert result.counts["bolt"].emitted == 0
+
+
+def test_an_anchor_that_was_acked_is_refused_and_so_is_nothing_that_is_iterable() -> None:
+    def acks_first(bolt: Scripted, tup: Tuple) -> None:
+        bolt.collector.emit(("x",), deque([tup]))
+        bolt.collector.ack(tup)
+        with pytest.raises(InvalidConfig, match="got one that was acked before: emit first, then ack"):
+            bolt.collector.emit(("x",), tup)
+
+    result = one_bolt(acks_first).build().run_local(singles(1))
+    assert (len(result.acked), result.counts["bolt"].errors) == (1, 0)
 
 
 def test_what_a_bolt_says_of_a_tuple_after_its_time_out_comes_too_late() -> None:

@@ -2,8 +2,10 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from enum import StrEnum
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kinesis_spout.errors import InvalidConfig
@@ -11,6 +13,7 @@ from kinesis_spout.topology import Stream, Tuple
 from kinesis_spout.topology.graph.builder import BoltDeclarer
 from kinesis_spout.topology.graph.stable_hash import stable_hash
 from kinesis_spout.topology.local import LocalResult
+from kinesis_spout.topology.state import PartitionState
 from tests.scripted_topology import (
     SEEN,
     Scripted,
@@ -97,6 +100,33 @@ def test_a_key_that_has_no_lasting_hash_fails_its_tuple_with_the_type_named() ->
         "expected to group by str, bytes, int, float, None, or tuples of these, got list" in result.reasons[0]
     )
     assert result.reasons[0].startswith("pass: ")
+
+
+class Letter(StrEnum):
+    A = "a"
+
+
+@pytest.mark.parametrize(
+    "equal",
+    [
+        (1, 1.0, True, np.int64(1), np.uint8(1), np.float32(1), np.bool_(True)),
+        (0, -0.0, False, np.float64(-0.0)),
+        (0.5, np.float64(0.5), np.float16(0.5)),
+        (2**53, float(2**53), np.int64(2**53)),
+        ("a", np.str_("a"), Letter.A),
+        (b"a", bytearray(b"a"), np.bytes_(b"a")),
+        ((1, "a"), (True, np.str_("a")), (np.int32(1), "a")),
+    ],
+)
+def test_keys_that_python_calls_equal_come_to_the_same_task_and_have_one_state(
+    equal: tuple[Any, ...],
+) -> None:
+    assert len({stable_hash((each,)) for each in equal}) == 1
+    state = PartitionState(0, 1)
+    keys = [(each,) if isinstance(each, tuple) else each for each in equal if not isinstance(each, bytearray)]
+    for key in keys:
+        state.put(key, state.get(key, 0) + 1)
+    assert list(dict(state.items()).values()) == [len(keys)]
 
 
 def test_a_partial_key_goes_to_one_of_two_tasks_and_is_balanced_between_them() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kinesis_spout.handler import Failure, Reject
+from kinesis_spout.handler import Failure, NotNow, Reject, RetryLater, failure_of
 from kinesis_spout.ports import Page
 from kinesis_spout.record import Record
 from kinesis_spout.spark.tasks.delivery import DeliverySettings
@@ -17,7 +17,13 @@ from kinesis_spout.topology.running.blocks import OpenTrees
 from kinesis_spout.topology.running.stage_run import StageRun
 from kinesis_spout.topology.running.verdicts import Unfinished
 from kinesis_spout.topology.spark import tree_delivery
-from kinesis_spout.topology.spark.tree_delivery import RecordId, TreeDelivery, failed_trees, with_failed
+from kinesis_spout.topology.spark.tree_delivery import (
+    FailedTree,
+    RecordId,
+    TreeDelivery,
+    failed_trees,
+    with_failed,
+)
 from shard_state import Order, Position, Redelivery, SequenceNumber, SliceKind, SliceOutcome, SlicePlan
 from tests.topology_components import Sentences, Split
 
@@ -283,6 +289,28 @@ def test_failed_trees_are_cut_out_of_the_outcome_in_the_order_of_the_slice() -> 
     errors = {each.record.sequence_number: each.error for each in merged.unfinished}
     assert errors["1"] == errors["3"] == "split: cannot be split"
     assert merged.outcome.count == 4
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected"),
+    [
+        (Reject("broken"), {"rejected": True, "put_off": False, "delay_seconds": None}),
+        (RetryLater(3), {"rejected": False, "put_off": False, "delay_seconds": 3.0}),
+        (NotNow(3), {"rejected": False, "put_off": True, "delay_seconds": 3.0}),
+        (ValueError("bad"), {"rejected": False, "put_off": False, "delay_seconds": None}),
+    ],
+)
+def test_what_a_bolt_says_by_raising_means_what_it_means_for_a_handler(
+    raised: Exception, expected: dict[str, Any]
+) -> None:
+    (record,) = records("a")
+    outcome = SliceOutcome(first=record.sequence, last=record.sequence, count=1)
+    end = TreeEnd(ending=Ending.FAILED, component="split", failure=failure_of(raised))
+    failed = FailedTree(index=0, record=record, previous=None, end=end)
+
+    (failure,) = with_failed(WorkResult(plan=plan(), outcome=outcome), [failed]).outcome.failures
+
+    assert {name: getattr(failure, name) for name in expected} == expected
 
 
 def test_without_failed_trees_the_outcome_is_as_it_was() -> None:

@@ -1,5 +1,8 @@
 """The state as a bolt sees it, within a micro-batch and after it."""
 
+import math
+import pickle
+
 import pytest
 
 from kinesis_spout.errors import InvalidConfig
@@ -23,6 +26,20 @@ def test_a_value_of_none_is_a_value() -> None:
     state = PartitionState(0, 1)
     state.put("a", None)
     assert (state.get("a", 7), "a" in state) == (None, True)
+
+
+def test_keys_that_are_put_or_deleted_while_all_are_gone_through_come_once_as_they_were() -> None:
+    state = PartitionState(0, 1)
+    state.stored = {key: pickle.dumps(value) for key, value in {"a": 1, "b": 2}.items()}
+    state.put("c", 3)
+    seen = []
+    for key, value in state.items():
+        seen.append((key, value))
+        state.put(key, value + 10)
+        state.put(f"new {key}", value)
+        state.delete("b")
+    assert sorted(seen) == [("a", 1), ("b", 2), ("c", 3)]
+    assert dict(state.items()) == {"a": 11, "c": 13, "new a": 1, "new b": 2, "new c": 3}
 
 
 def test_one_value_and_a_tuple_of_it_are_the_same_key() -> None:
@@ -62,3 +79,11 @@ def test_keys_that_cannot_be_grouped_by_are_refused() -> None:
 def test_a_key_is_of_the_task_that_fields_grouping_sends_its_tuples_to() -> None:
     assert task_of("a", 8) == task_of(("a",), 8)
     assert task_of(1, 8) == task_of(1.0, 8) == task_of(True, 8)
+
+
+def test_nan_is_no_key_because_it_is_never_found_again() -> None:
+    state = PartitionState(0, 1)
+    for key in (math.nan, ("a", math.nan)):
+        with pytest.raises(InvalidConfig, match="expected a key that is equal to itself, got"):
+            state.put(key, 1)
+    assert dict(state.items()) == {}

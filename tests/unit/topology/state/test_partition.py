@@ -1,11 +1,12 @@
 """A task's part of a state: what it reads, what it writes, and what a micro-batch that is run again leaves."""
 
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from kinesis_spout.errors import StateUnreadable
+from kinesis_spout.errors import InvalidConfig, StateUnreadable
 from kinesis_spout.topology.state import PartitionPlace, StateFiles, StatePartition
 from kinesis_spout.topology.state.files import FileContent
 from tests.state_places import keys_of, place
@@ -228,3 +229,34 @@ def test_each_task_has_its_own_part(files: CountedFiles) -> None:
         {keys_of(0, 2, 1)[0]: 0},
         {keys_of(1, 2, 1)[0]: 1},
     ]
+
+
+class Renamed:
+    """A class that values were put of, and that is not found when they are read."""
+
+
+def test_a_value_that_cannot_be_read_ends_the_micro_batch_and_not_the_record_that_asked_for_it(
+    files: CountedFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = batch(worker(files), (), a=Renamed(), b=1)
+    monkeypatch.delattr(f"{__name__}.Renamed")
+    partition = worker(files)
+    partition.load(names)
+    with pytest.raises(StateUnreadable, match=r"stored for the key 'a'.*AttributeError.*Renamed.*deploy"):
+        partition.state.get("a")
+    partition.state.put("b", 2)
+    with pytest.raises(StateUnreadable, match="stored for the key 'a'"):
+        partition.end_batch()
+    assert batch(partition, names, b=3) != names, "a micro-batch that asks for other keys goes well"
+
+
+def test_a_value_that_cannot_be_pickled_is_an_error_that_names_bolt_and_key(files: CountedFiles) -> None:
+    partition = worker(files)
+    names = batch(partition, (), a=1)
+    partition.load(names)
+    partition.state.put("b", threading.Lock())
+    with pytest.raises(
+        InvalidConfig, match=r"bolt '.*': expected values .* got lock for the key 'b': TypeError"
+    ):
+        partition.end_batch()
+    assert content(partition, names) == {"a": 1}

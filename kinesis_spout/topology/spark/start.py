@@ -1,0 +1,129 @@
+"""Starts a topology: checks all of it, then starts a query for each of its spouts."""
+
+import time
+import uuid
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from kinesis_spout.spark.tasks.jobs import classic_context
+from kinesis_spout.spark.tasks.task import TaskSettings
+from kinesis_spout.topology.components.spout import Spout
+from kinesis_spout.topology.graph.component_graph import Component
+from kinesis_spout.topology.graph.plan import context_of
+from kinesis_spout.topology.homes import homes_of
+from kinesis_spout.topology.runnable import check_runnable
+from kinesis_spout.topology.running.component_counts import added
+from kinesis_spout.topology.running.program import SHELL_HOMES, SHELL_HOST, Program, program_of
+from kinesis_spout.topology.spark.keyed_state import KeyedState
+from kinesis_spout.topology.spark.own_spout import OwnSpoutQuery
+from kinesis_spout.topology.spark.query import RunningSpout, TopologyQuery
+from kinesis_spout.topology.spark.runner import TopologyRunner
+from kinesis_spout.topology.spark.spout_values import SpoutValues
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    from kinesis_spout.topology.topology import Topology
+
+_JOB_TIMEOUTS: Final = 3.0
+"""A job may take so many message time-outs, for a tree's may be reset. What hangs longer is cancelled."""
+
+
+def start_topology(topology: "Topology", spark: "SparkSession", name: str) -> TopologyQuery:
+    """Start every spout of a topology, once all of them are known to be right. See ``Topology.run``."""
+    context = classic_context(spark)
+    check_runnable(topology)
+    programs = {component.name: _program(topology, component, context) for component in topology.graph.spouts}
+    state = _state(topology)
+    started: dict[str, RunningSpout] = {}
+    try:
+        for component in topology.graph.spouts:
+            program = programs[component.name]
+            if isinstance(component.made_of, Spout):
+                started[component.name] = _start_own(topology, component, program, context, name)
+            else:
+                started[component.name] = _start(topology, component, program, spark, name, state=state)
+    except BaseException:
+        for spout in started.values():
+            spout.query.stop()
+        raise
+    return TopologyQuery(topology, name, started)
+
+
+def _program(topology: "Topology", component: Component, context: "SparkContext") -> Program:
+    started = {"storm.id": f"{topology.name}-{uuid.uuid4()}", SHELL_HOST: context.applicationId}
+    program = program_of(
+        topology.name,
+        topology.graph,
+        component.name,
+        options=topology.options,
+        conf={**started, **topology.conf},
+        parallelism=context.defaultParallelism,
+    )
+    program.check_travels()
+    return _with_homes(topology, program, context)
+
+
+def _with_homes(topology: "Topology", program: Program, context: "SparkContext") -> Program:
+    """Tell bolts whose keys must find the same task again where to ask for its machine, if there are several."""
+    having = [name for name in program.plan.exchanged if topology.graph[name].made_of.has_home]
+    homes = homes_of(context) if having else None
+    if homes is None:
+        return program
+    return replace(program, conf={**program.conf, SHELL_HOMES: dict.fromkeys(having, homes.address)})
+
+
+def _state(topology: "Topology") -> KeyedState | None:
+    parallelism = {each.name: each.parallelism for each in topology.graph if each.is_stateful}
+    if not parallelism:
+        return None
+    assert topology.options.state is not None, "it was checked"
+    return KeyedState(topology.name, topology.options.state, parallelism)
+
+
+def _start_own(
+    topology: "Topology", component: Component, program: Program, context: "SparkContext", name: str
+) -> RunningSpout:
+    options = topology.options
+    query = OwnSpoutQuery(
+        component.made_of,
+        context_of(topology.graph, topology.name, component, 0, time.time),
+        context,
+        program=program,
+        streams=dict(component.streams),
+        max_pending=options.max_spout_pending,
+        job_timeout_seconds=_JOB_TIMEOUTS * options.message_timeout_seconds,
+        name=name,
+    )
+    query.start()
+    return RunningSpout(query, lambda: query.counts)
+
+
+def _start(
+    topology: "Topology",
+    component: Component,
+    program: Program,
+    spark: "SparkSession",
+    name: str,
+    *,
+    state: KeyedState | None,
+) -> RunningSpout:
+    options, spout = topology.options, component.made_of
+    config = msgspec.structs.replace(
+        spout.config, message_timeout_seconds=_JOB_TIMEOUTS * options.message_timeout_seconds
+    )
+    fields = next(iter(component.streams.values())).fields
+    runners: list[TopologyRunner] = []
+
+    def runner(context: "SparkContext", settings: TaskSettings) -> TopologyRunner:
+        made = TopologyRunner(
+            context, settings, program=program, to_values=SpoutValues(spout.scheme, fields), state=state
+        )
+        runners.append(made)  # one for each stream
+        return made
+
+    query = spout.start_batches(spark, runner, name, door="topology", config=config, companion=state)
+    return RunningSpout(query, lambda: added(runner.counts for runner in runners))

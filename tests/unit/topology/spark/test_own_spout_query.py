@@ -1,0 +1,125 @@
+"""A spout of the user's own: what it is given, what it may emit, and what is counted of it. No job is run."""
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.topology import SpoutOutputCollector, Stream, TaskContext, TopologyBuilder
+from kinesis_spout.topology.graph.plan import context_of
+from kinesis_spout.topology.running.blocks import CountsBlock
+from kinesis_spout.topology.running.component_counts import ComponentCounts
+from kinesis_spout.topology.running.stage_run import StageRun
+from kinesis_spout.topology.spark import own_spout
+from kinesis_spout.topology.spark.given_tuples import GivenTuple, emitted
+from kinesis_spout.topology.spark.own_spout import GatheringCollector, OwnSpoutQuery, SpoutHangs
+from tests.scripted_topology import Declared, Scripted, acks
+from tests.spark_here import SparkHere
+
+
+class Silent(Declared):
+    """Emits nothing; reports a metric when it is opened."""
+
+    def open(self, conf: Mapping[str, Any], context: TaskContext, collector: SpoutOutputCollector) -> None:
+        super().open(conf, context, collector)
+        self.conf = conf
+        collector.report_metric("opened", 1)
+
+    def next_tuple(self) -> None:
+        pass
+
+
+class Blocks(Declared):
+    """Does not return when it is asked for a tuple."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.called, self.released = threading.Event(), threading.Event()
+
+    def next_tuple(self) -> None:
+        self.called.set()
+        self.released.wait()
+
+
+def two_stages(spout: Declared, **conf: Any) -> TopologyBuilder:
+    builder = TopologyBuilder()
+    builder.set_spout("mine", spout, conf=conf)
+    builder.set_bolt("sink", Scripted(acks), 2).fields_grouping("mine", ["value"])
+    return builder
+
+
+@contextmanager
+def running(spout: Declared, **conf: Any) -> Iterator[OwnSpoutQuery]:
+    topology = two_stages(spout, **conf).build(conf={"colour": "red", "size": 1})
+    query = OwnSpoutQuery(
+        spout,
+        context_of(topology.graph, topology.name, topology.graph["mine"], 0, time.time),
+        SparkHere(),
+        program=topology._programs(2)["mine"],
+        streams=dict(topology.graph["mine"].streams),
+        max_pending=10,
+        job_timeout_seconds=10.0,
+        name="query",
+    )
+    query.start()
+    try:
+        yield query
+    finally:
+        query.stop()
+
+
+def test_a_spout_is_opened_with_its_own_conf_over_that_of_the_topology() -> None:
+    spout = Silent()
+    with running(spout, colour="blue"):
+        assert (spout.conf["colour"], spout.conf["size"]) == ("blue", 1)
+        assert spout.conf["topology.name"] == "topology"
+
+
+def test_what_a_spout_reports_counts_once_however_often_it_is_asked_for() -> None:
+    with running(Silent()) as query:
+        query._jobs._add([CountsBlock(counts={"mine": ComponentCounts(emitted=5)})])
+        for _ in range(3):
+            counts = query.counts["mine"]
+            assert (counts.emitted, counts.metrics["opened"].count) == (5, 1)
+
+
+def test_a_spout_that_blocks_is_told_when_it_is_stopped_instead_of_waited_for_without_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(own_spout, "_JOIN_SECONDS", 0.05)
+    spout = Blocks()
+    with running(spout) as query:
+        assert spout.called.wait(10)
+        with pytest.raises(SpoutHangs, match=r"spout 'mine' has not returned from a call for 0\.05 s"):
+            query.stop()
+        spout.released.set()
+        query.awaitTermination(10)
+    assert not query.isActive
+
+
+@pytest.mark.parametrize("values", ["a", {"value": 1}, {1}, 5, (each for each in "a"), (1, 2)])
+def test_values_that_are_no_tuple_of_the_stream_are_refused_when_they_are_emitted(values: Any) -> None:
+    collector = GatheringCollector("mine", {"default": Stream(("value",))})
+    with pytest.raises(InvalidConfig, match="spout 'mine', stream 'default': expected "):
+        collector.emit(values, 1)
+    assert collector.gathered == []
+
+
+def test_a_tuple_that_cannot_be_grouped_fails_and_the_others_go_on() -> None:
+    run = StageRun(two_stages(Declared()).build()._programs(2)["mine"], 0, 0, time.monotonic)
+    run.begin()
+    opened, refused = emitted(
+        run,
+        [
+            GivenTuple(number, values, "default", True)
+            for number, values in enumerate([("a",), ([],), ("b",)])
+        ],
+    )
+    assert sorted(opened.values()) == [0, 2]
+    assert [(number, end.reason.partition(":")[0]) for number, end in refused.items()] == [(1, "mine")]
+    assert "expected to group by str, bytes" in refused[1].reason
+    assert run.spout.counts.errors == 1

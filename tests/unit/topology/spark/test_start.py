@@ -1,0 +1,117 @@
+"""What is found out before any spout of a topology is started."""
+
+from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from kinesis_spout import KinesisSpout
+from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.topology import (
+    KeyValueState,
+    SpoutOutputCollector,
+    StatefulBolt,
+    TaskContext,
+    TopologyBuilder,
+)
+from kinesis_spout.topology import Tuple as TupleOfBolt
+from kinesis_spout.topology.spark import start
+from tests.scripted_topology import Declared, Scripted
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class NotToBeOpened(Declared):
+    def open(self, conf: Mapping[str, Any], context: TaskContext, collector: SpoutOutputCollector) -> None:
+        del conf, context, collector
+        raise AssertionError("the topology is refused, so nothing of it may start")
+
+
+class Counts(StatefulBolt):
+    def init_state(self, state: KeyValueState) -> None:
+        self.state = state
+
+    def execute(self, tup: TupleOfBolt) -> None:
+        self.collector.ack(tup)
+
+
+class Held:
+    """A grouping that has what cannot be pickled."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+
+    def choose_tasks(self, tasks: Sequence[int], values: Sequence[Any]) -> Sequence[int]:
+        del values
+        return tasks[:1]
+
+
+def with_own_spout() -> TopologyBuilder:
+    builder = TopologyBuilder()
+    builder.set_spout("mine", NotToBeOpened())
+    builder.set_bolt("sink", Scripted()).shuffle_grouping("mine")
+    return builder
+
+
+def with_state(builder: TopologyBuilder | None = None) -> TopologyBuilder:
+    builder = builder or TopologyBuilder()
+    builder.set_spout("lines", KinesisSpout(stream="s", app="a"), fields=["line"])
+    builder.set_bolt("count", Counts()).fields_grouping("lines", ["line"])
+    return builder
+
+
+def with_held_grouping() -> TopologyBuilder:
+    builder = with_own_spout()
+    builder.set_bolt("chosen", Scripted()).custom_grouping("mine", Held())
+    return builder
+
+
+def with_held_conf() -> TopologyBuilder:
+    builder = with_own_spout()
+    builder.set_bolt("held", Scripted(), conf={"lock": Lock()}).shuffle_grouping("mine")
+    return builder
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "message"),
+    [
+        (
+            lambda: with_state(with_own_spout()),
+            {"state": "/x"},
+            "expected a KinesisSpout, as 'count' keeps state .* got NotToBeOpened",
+        ),
+        (with_state, {}, "expected the option state, an address for the state of count, got none"),
+        (with_state, {"state": "/x", "ackers": 0}, "expected ackers with the state of 'count', got none"),
+        (
+            with_state,
+            {"state": "/x", "name": "a/b"},
+            "the topology's name, .*='a/b' cannot be a name in ZooKeeper",
+        ),
+        (with_state, {"state": "relative"}, "expected the address of keyed state to be an absolute path"),
+        (
+            with_held_grouping,
+            {},
+            "bolt 'chosen', its custom grouping: expected an object that can be pickled",
+        ),
+        (with_held_conf, {}, "the conf of 'held': expected an object that can be pickled, got TypeError"),
+        (
+            with_own_spout,
+            {"conf": {"lock": Lock()}},
+            "the conf of the topology: expected an object that can be",
+        ),
+    ],
+)
+def test_what_cannot_run_is_refused_before_any_spout_is_started(
+    make: Callable[[], TopologyBuilder],
+    options: dict[str, Any],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    context = SimpleNamespace(applicationId="app", defaultParallelism=2)
+    monkeypatch.setattr(start, "classic_context", lambda _: context)
+    topology = make().build(**options)
+    with pytest.raises(InvalidConfig, match=message):
+        topology.run(cast("SparkSession", None))
