@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from kinesis_spout.settings.spout_config import SpoutConfig
 from kinesis_spout.spark.tasks.jobs import classic_context
 from kinesis_spout.spark.tasks.task import TaskSettings
 from kinesis_spout.topology.components.spout import Spout
@@ -111,10 +112,7 @@ def _start(
     *,
     state: KeyedState | None,
 ) -> RunningSpout:
-    options, spout = topology.options, component.made_of
-    config = msgspec.structs.replace(
-        spout.config, message_timeout_seconds=_JOB_TIMEOUTS * options.message_timeout_seconds
-    )
+    spout = component.made_of
     fields = next(iter(component.streams.values())).fields
     runners: list[TopologyRunner] = []
 
@@ -125,5 +123,22 @@ def _start(
         runners.append(made)  # one for each stream
         return made
 
+    config = config_of(topology, component, program)
     query = spout.start_batches(spark, runner, name, door="topology", config=config, companion=state)
     return RunningSpout(query, lambda: added(runner.counts for runner in runners))
+
+
+def config_of(topology: "Topology", component: Component, program: Program) -> SpoutConfig:
+    """Give the settings of a KinesisSpout, as far as the topology says more than they do.
+
+    A process of a shell bolt serves one micro-batch at a time. Two micro-batches, each with a process that
+    the other one needs next, would wait for each other until their tuples time out.
+    """
+    config: SpoutConfig = component.made_of.config
+    reached = (topology.graph[name] for stage in program.plan.stages for name in stage)
+    one_by_one = any(each.made_of.has_home for each in reached if not each.is_spout)
+    return msgspec.structs.replace(
+        config,
+        message_timeout_seconds=_JOB_TIMEOUTS * topology.options.message_timeout_seconds,
+        max_concurrent_batches=1 if one_by_one else config.max_concurrent_batches,
+    )

@@ -9,7 +9,9 @@ import pytest
 
 from kinesis_spout import KinesisSpout
 from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.multilang import ShellBolt
 from kinesis_spout.topology import (
+    Bolt,
     KeyValueState,
     SpoutOutputCollector,
     StatefulBolt,
@@ -17,6 +19,7 @@ from kinesis_spout.topology import (
     TopologyBuilder,
 )
 from kinesis_spout.topology import Tuple as TupleOfBolt
+from kinesis_spout.topology.running.program import program_of
 from kinesis_spout.topology.spark import start
 from tests.scripted_topology import Declared, Scripted
 
@@ -115,3 +118,20 @@ def test_what_cannot_run_is_refused_before_any_spout_is_started(
     topology = make().build(**options)
     with pytest.raises(InvalidConfig, match=message):
         topology.run(cast("SparkSession", None))
+
+
+@pytest.mark.parametrize(
+    ("bolt", "at_once"), [(ShellBolt(["count"]), 1), (Scripted(), 3)], ids=["shell bolt", "other bolt"]
+)
+def test_where_a_process_serves_a_bolt_one_micro_batch_runs_at_a_time(bolt: Bolt, at_once: int) -> None:
+    builder = TopologyBuilder()
+    builder.set_spout("lines", KinesisSpout(stream="s", app="a", max_concurrent_batches=3), fields=["line"])
+    builder.set_bolt("read", Scripted()).shuffle_grouping("lines")
+    builder.set_bolt("count", bolt).fields_grouping("lines", ["line"])
+    topology = builder.build(message_timeout_seconds=10)
+    program = program_of("words", topology.graph, "lines", options=topology.options, conf={}, parallelism=2)
+
+    config = start.config_of(topology, topology.graph["lines"], program)
+
+    assert config.max_concurrent_batches == at_once
+    assert config.message_timeout_seconds == 30
