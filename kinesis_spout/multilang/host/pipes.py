@@ -23,11 +23,13 @@ class Pipes:
         self._frames: list[bytes] = []
         self.put = self._frames.append
         """Takes a frame; it is written by ``push``."""
-        self._is_input_closed = False
+        self.is_input_closed = False
+        """Whether the child has closed the pipe that it reads."""
         self.is_inside_a_frame = False
         """Whether a frame was begun to be written, and not finished."""
         self._readable = select.poll()
         self._readable.register(stdout, select.POLLIN)
+        self._readable.register(stdin, 0)  # for errors alone: nobody reads it any more
         self._either = select.poll()
         self._either.register(stdout, select.POLLIN)
         self._either.register(stdin, select.POLLOUT)
@@ -39,7 +41,7 @@ class Pipes:
             self._frames.clear()
         pieces = self._pieces
         while pieces:
-            if self._is_input_closed:
+            if self.is_input_closed:
                 pieces.clear()
                 self.is_inside_a_frame = False
                 return
@@ -49,7 +51,7 @@ class Pipes:
             except BlockingIOError:
                 return
             except BrokenPipeError:
-                self._is_input_closed = True
+                self._note_closed_input()
                 continue
             self.is_inside_a_frame = written < len(piece)
             if self.is_inside_a_frame:
@@ -74,5 +76,12 @@ class Pipes:
 
     def wait(self, seconds: float) -> None:
         """Return when there is something to read, or room to write what was put; after that time at the latest."""
-        waits = self._either if self._pieces and not self._is_input_closed else self._readable
-        waits.poll(max(0.0, seconds) * 1000)
+        waits = self._either if self._pieces and not self.is_input_closed else self._readable
+        for descriptor, event in waits.poll(max(0.0, seconds) * 1000):
+            if descriptor == self._stdin and event & select.POLLERR:
+                self._note_closed_input()
+
+    def _note_closed_input(self) -> None:
+        if not self.is_input_closed:
+            self.is_input_closed = True
+            self._readable.unregister(self._stdin)

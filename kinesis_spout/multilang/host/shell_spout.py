@@ -14,9 +14,8 @@ from kinesis_spout.multilang.conversation import SPOUT, State
 from kinesis_spout.multilang.frames import CODECS
 from kinesis_spout.multilang.host.handshake import SUBPROCESS_TIMEOUT, handshake_conf, handshake_context
 from kinesis_spout.multilang.host.processes.children import Children, NotYet
-from kinesis_spout.multilang.host.remarks import Remarks
+from kinesis_spout.multilang.host.remarks import ComponentFailed, Remarks
 from kinesis_spout.multilang.host.shell_bolt import DEFAULT_TIMEOUT_SECONDS, ShellSettings
-from kinesis_spout.multilang.host.shell_task import ComponentFailed
 from kinesis_spout.multilang.host.talk import ChildFailed, Talk
 from kinesis_spout.multilang.messages import (
     DEFAULT_STREAM,
@@ -24,7 +23,6 @@ from kinesis_spout.multilang.messages import (
     Activate,
     Deactivate,
     Emit,
-    Error,
     Fail,
     Message,
     Next,
@@ -164,7 +162,7 @@ class _SpoutProcess:
         self._collector = collector
         self._clock = clock
         self._children = Children(clock)
-        self.remarks = Remarks(str(self._key), clock, collector.report_metric)
+        self.remarks = Remarks(str(self._key), clock, collector.report_metric, collector.report_error)
         self.is_active = False
         self._talk: Talk | None = None
         self._number = 0
@@ -231,9 +229,7 @@ class _SpoutProcess:
         self._is_proven = True
 
     def _take(self, talk: Talk, message: Message) -> None:
-        if isinstance(message, Error):
-            self._collector.report_error(ComponentFailed(f"{self._key}: {message.msg}"))
-        elif isinstance(message, Emit):
+        if isinstance(message, Emit):
             self._emit(message)
             if message.wants_task_ids:
                 talk.say(TaskIds(()))

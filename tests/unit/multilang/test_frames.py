@@ -221,6 +221,37 @@ def test_a_broken_message_is_not_taken_for_the_whole_one_at_its_end() -> None:
     assert messages_in(JsonCodec().decoder().feed(broken)) == []
 
 
+@given(st.lists(messages, max_size=4), cuts)
+def test_lines_may_end_as_on_windows(sent: list[Message], cuts: list[int]) -> None:
+    data = b"".join(JsonCodec().encode(message, "c") for message in sent).replace(b"\n", b"\r\n")
+    assert messages_in(fed(JsonCodec().decoder(), data, cuts)) == sent
+
+
+@given(codecs, emits.filter(lambda emit: emit.anchors), st.integers(0), printed, cuts)
+def test_damage_to_an_anchored_emit_is_never_silent(
+    codec: Codec, emit: Emit, place: int, text: bytes, cuts: list[int]
+) -> None:
+    frame = codec.encode(emit, "c")
+    at = place % len(frame)
+    data = frame[:at] + text + frame[at:] + codec.encode(Sync(), "c")
+    decoder = codec.decoder()
+    found = fed(decoder, data, cuts)
+    rest = decoder.rest()
+    found += [rest] if rest else []
+    emitted = [raw for raw in found if not isinstance(raw, Junk) and raw.get("command") == "emit"]
+    assert emitted or any(junk.may_be_emit for junk in found if isinstance(junk, Junk))
+
+
+@pytest.mark.parametrize("codec", CODECS.values(), ids=lambda codec: codec.name)
+def test_what_else_components_print_is_not_taken_for_an_emit(codec: Codec) -> None:
+    given = TupleIn(id="1", component="words", values=["emits"])
+    lines = (b"emitted 5", b"got " + JsonCodec().encode(given, "c")[:-5], b"{'command': 'emit'}", b"{")
+    found = codec.decoder().feed(b"\n".join((*lines, codec.encode(Sync(), "c"))))
+    junk = [each for each in found if isinstance(each, Junk)]
+    assert junk
+    assert not any(each.may_be_emit for each in junk)
+
+
 def test_what_is_printed_between_a_message_and_its_end_costs_nothing() -> None:
     data = b'{"command":"ack","id":"1"}\ndone\nend\n{"command":"ack","id":"2"}\nok end\n{"command":"sync"}\nend\n'
     found = JsonCodec().decoder().feed(data)

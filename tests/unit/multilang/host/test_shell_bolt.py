@@ -1,3 +1,4 @@
+import json
 import logging
 import os
 import signal
@@ -9,6 +10,7 @@ import pytest
 
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.multilang import ShellBolt
+from kinesis_spout.multilang.host.remarks import MOST_LINES, MOST_METRICS
 from kinesis_spout.topology.components import DEFAULT_STREAM
 from kinesis_spout.topology.local import LocalResult
 from tests.shell_topology import ROOT, shell_bolt, topology, words
@@ -130,6 +132,82 @@ def test_a_component_that_names_an_unknown_id_is_replaced_and_the_worker_lives_o
         again = local.run(words("b"))
     assert "never given" in result.reasons[0]
     assert again.acked == words("b")
+
+
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ("damages_an_emit", "may have been an emit"),
+        ("emits_what_is_no_tuple", "emit: Expected `array`"),
+        ("acks_a_number", "never given"),
+        ("acks_a_list", "never given"),
+    ],
+)
+def test_a_tuple_is_not_done_when_what_was_said_of_it_cannot_be_read(how: str, why: str) -> None:
+    with topology(shell_bolt(how)) as local:
+        result = local.run(words("a", "poison", "b"))
+        again = local.run(words("c"))
+    assert result.acked == words("a")
+    assert all(why in reason for reason in result.reasons)
+    assert again.acked == words("c")
+
+
+def test_json_that_is_no_message_is_put_aside_and_shown_once(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        result = run(shell_bolt("prints_json"), "a", "b")
+    assert emitted(result) == [["A"], ["B"]]
+    assert result.counts["shell"].metrics["shell.junk"].count == 62
+    shown = [record.getMessage() for record in caplog.records if "no message" in record.getMessage()]
+    assert len(shown) == 2  # what names no command, and the array
+
+
+def test_what_a_component_says_of_itself_is_bounded_and_costs_no_tuple(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.INFO):
+        result = run(shell_bolt("chatters"), "a", "b")
+    assert emitted(result) == [["A"], ["B"]]
+    lines = [record.getMessage() for record in caplog.records if "line " in record.getMessage()]
+    assert 100 < len(lines) <= MOST_LINES
+    assert max(map(len, lines)) < 11_000
+    counts = result.counts["shell"]
+    assert len(counts.metrics) <= MOST_METRICS + 1
+    assert counts.metrics["shell.left_out"].total > 2_000
+    assert counts.errors == 2
+    assert "is half a character" in counts.last_error
+    text = json.dumps(counts.told(), ensure_ascii=False, allow_nan=False)
+    assert len(text.encode()) < 200_000
+
+
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ("closes_its_input", "closed its input"),
+        ("closes_its_output", "its output has ended"),
+        ("leaves_a_child_behind", "exit code 3"),
+    ],
+)
+def test_a_component_with_a_pipe_that_leads_nowhere_is_replaced(how: str, why: str) -> None:
+    with topology(shell_bolt(how, timeout_seconds=1.0)) as local:
+        result = local.run(words("a", "poison", "b"))
+        again = local.run(words("c"))
+    assert result.acked == words("a")
+    assert all(why in reason for reason in result.reasons)
+    assert again.acked == words("c")
+
+
+def test_a_component_that_hangs_is_replaced_though_its_tuples_time_out_before() -> None:
+    with topology(shell_bolt("hangs", timeout_seconds=1.5), message_timeout_seconds=0.5) as local:
+        local.run(words("poison", "b"))
+        again = local.run(words("c"))
+    assert again.acked == words("c")
+
+
+def test_a_component_that_never_starts_holds_a_micro_batch_up_for_one_time_out_only() -> None:
+    began = time.monotonic()
+    result = run(shell_bolt("dies_at_once"), *map(str, range(200)), message_timeout_seconds=1)
+    assert time.monotonic() - began < 20
+    assert all("no such module" in reason for reason in result.reasons)
 
 
 def test_an_anchor_that_was_acked_before_ends_the_component() -> None:
