@@ -255,7 +255,7 @@ class LeasedChild:
             tup = self._given.answered(message.id)
             if tup is not None:
                 self.is_proven = True
-                self._collector.fail(tup, f"{self._settings.key} failed it")
+                self._collector.fail(tup, self._remarks.reason_of_fail())
         elif isinstance(message, Sync) and self._beat is not None:
             self._given.took_in(self._beat)
             self._beat = None

@@ -61,6 +61,7 @@ class Remarks:
         self._lines = _Allowance()
         self._errors = _Allowance()
         self._metrics: set[str] = set()
+        self._last_error = ""
         self._junk = 0
         self._pace: dict[str, Pace] = {}
         self.pid = 0
@@ -74,8 +75,14 @@ class Remarks:
 
     def error(self, message: Error) -> None:
         """Pass on an error that the component reports."""
+        self._last_error = text = _readable(message.msg, _MOST_CHARACTERS)
         if self._may_say(self._errors, "errors"):
-            self._report_error(ComponentFailed(f"{self._who}: {_readable(message.msg, _MOST_CHARACTERS)}"))
+            self._report_error(ComponentFailed(f"{self._who}: {text}"))
+
+    def reason_of_fail(self) -> str:
+        """Say why it fails a tuple: libraries report the error just before. It counts for one fail."""
+        error, self._last_error = self._last_error, ""
+        return f"{self._who} failed it, and said before: {error}" if error else f"{self._who} failed it"
 
     def metric(self, message: Metrics) -> None:
         """Pass on the value of a metric; one that no progress can hold as its text."""

@@ -230,6 +230,7 @@ def test_a_component_can_fail_a_tuple_and_report_an_error(caplog: pytest.LogCapt
     assert result.acked == words("a")
     assert result.counts["shell"].errors == 1
     assert "poison is no food" in caplog.text
+    assert "poison is no food" in result.reasons[0]
 
 
 def test_a_component_that_asks_is_told_the_tasks_of_its_tuples() -> None:
