@@ -121,7 +121,7 @@ class ShellBolt(Bolt):
             timeout_seconds=self._shell.timeout_seconds,
             message_timeout_seconds=float(conf.get(MESSAGE_TIMEOUT, _MESSAGE_TIMEOUT_SECONDS)),
             tick_seconds=self.tick_seconds,
-            conf=handshake_conf(conf, context, own),
+            conf=handshake_conf(conf, context, own, CODECS[self._shell.serializer]),
             context=handshake_context(context, declared_streams(context.component, self._shell.output)),
         )
         remarks = Remarks(str(key), clock, collector.report_metric, collector.report_error)

@@ -157,7 +157,8 @@ class _SpoutProcess:
         self._key = shell.key(conf, context)
         self._codec = CODECS[shell.serializer]
         self._settings = shell.child_settings()
-        self._conf = handshake_conf(conf, context, {SUBPROCESS_TIMEOUT: shell.timeout_seconds})
+        own = {SUBPROCESS_TIMEOUT: shell.timeout_seconds}
+        self._conf = handshake_conf(conf, context, own, self._codec)
         self._context = handshake_context(context, declared_streams(context.component, shell.output))
         self._collector = collector
         self._clock = clock

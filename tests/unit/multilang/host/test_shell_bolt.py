@@ -11,10 +11,18 @@ import pytest
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.multilang import ShellBolt
 from kinesis_spout.multilang.host.remarks import MOST_LINES, MOST_METRICS
-from kinesis_spout.topology.components import DEFAULT_STREAM
+from kinesis_spout.topology.components import DEFAULT_STREAM, BasicBolt, Tuple
+from kinesis_spout.topology.graph import TopologyBuilder
 from kinesis_spout.topology.local import LocalResult
-from tests.shell_topology import ROOT, shell_bolt, topology, words
+from tests.shell_topology import ROOT, Words, shell_bolt, topology, words
 from tests.zookeeper_server import wait_until
+
+
+class Sink(BasicBolt):
+    """Takes anything."""
+
+    def process(self, tup: Tuple) -> None:
+        """Nothing is done."""
 
 
 def run(bolt: ShellBolt, *given: str, **options: Any) -> LocalResult:
@@ -61,7 +69,8 @@ def test_the_hand_shake_tells_what_storm_tells(tmp_path: Path) -> None:
         resources=tmp_path,
         tick_seconds=7,
     )
-    options = {"conf": {"my.own": [1, "two"], "not.for.json": object()}, "message_timeout_seconds": 20}
+    not_for_json = {"object": object(), "half": "\ud800", "bytes": b"", "number": float("nan")}
+    options = {"conf": {"my.own": [1, "two"], **not_for_json}, "message_timeout_seconds": 20}
     ((conf, context, folder, colour),) = emitted(run(bolt, "a", **options))
     assert conf == {
         "topology.name": "words",
@@ -76,9 +85,39 @@ def test_the_hand_shake_tells_what_storm_tells(tmp_path: Path) -> None:
     assert context["componentid"] == "shell"
     assert context["task->component"] == {"1": "words", "2": "shell"}
     assert context["source->stream->fields"] == {"words": {"default": ["word"]}}
+    assert context["source->stream->grouping"] == {"words": {"default": {"type": "SHUFFLE"}}}
     assert context["stream->outputfields"]["aside"] == ["word"]
     assert folder == str(tmp_path.resolve())
     assert colour == "blue"
+
+
+def test_the_hand_shake_names_groupings_as_storm_does() -> None:
+    shell = shell_bolt("context", fields=("conf", "context", "folder", "colour"))
+    builder = TopologyBuilder()
+    builder.set_spout("words", Words())
+    builder.set_bolt("shell", shell).fields_grouping("words", ["word"])
+    for name, subscribe in (
+        ("every", lambda bolt: bolt.all_grouping("shell")),
+        ("one", lambda bolt: bolt.global_grouping("shell")),
+        ("spread", lambda bolt: bolt.partial_key_grouping("shell", ["folder"])),
+        ("near", lambda bolt: bolt.local_or_shuffle_grouping("shell")),
+        ("chosen", lambda bolt: bolt.direct_grouping("shell", "aside")),
+    ):
+        subscribe(builder.set_bolt(name, Sink()))
+    result = builder.build("words").run_local(words("a"))
+    ((_, context, _, _),) = emitted(result)
+    assert context["source->stream->grouping"] == {
+        "words": {"default": {"type": "FIELDS", "fields": ["word"]}}
+    }
+    assert context["stream->target->grouping"] == {
+        "default": {
+            "every": {"type": "ALL"},
+            "one": {"type": "FIELDS", "fields": []},
+            "spread": {"type": "CUSTOM_SERIALIZED"},
+            "near": {"type": "LOCAL_OR_SHUFFLE"},
+        },
+        "aside": {"chosen": {"type": "DIRECT"}},
+    }
 
 
 def test_a_stray_print_is_put_aside_and_shown_once(caplog: pytest.LogCaptureFixture) -> None:
