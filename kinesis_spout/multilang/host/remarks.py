@@ -14,7 +14,7 @@ from kinesis_spout.life_lines import SUMMARY_SECONDS, Pace
 from kinesis_spout.multilang.frames import CODECS
 from kinesis_spout.multilang.junk import Junk
 from kinesis_spout.multilang.messages import Error, Log, Metrics, log_level
-from kinesis_spout.multilang.sendable import UnsendableValue
+from kinesis_spout.multilang.sendable import UnsendableValue, writable_text
 
 MOST_LINES: Final = 1_000
 """Lines of a task in the log, a minute; and so many errors."""
@@ -159,7 +159,7 @@ def _readable(value: object, most_characters: int) -> str:
     text = str(value)
     if len(text) > most_characters:
         text = f"{text[:most_characters]} … ({len(text)} characters in all)"
-    return text.encode(errors="replace").decode()
+    return writable_text(text)
 
 
 def _measured(value: Any) -> Any:
