@@ -30,31 +30,21 @@ class GivenTuples:
     def __init__(self, lease_number: int, count: Callable[[str, int], None]) -> None:
         self._count = count
         self.pending: dict[str, Tuple] = {}
-        """Given and neither answered nor given up, by id."""
+        """Given and neither answered nor given up, by id. Always this same mapping."""
         self._issued = self._taken = self._forgotten = lease_number * _IDS
         self._held = 0
         self._ticks: set[str] = set()
 
-    @property
     def next_id(self) -> str:
-        """The id of what is given next."""
-        return str(self._issued + 1)
-
-    def give(self, tup: Tuple) -> None:
-        """Take in that a tuple is given, under ``next_id``."""
+        """Give an id that was never given."""
         self._issued += 1
-        self.pending[str(self._issued)] = tup
+        return str(self._issued)
 
     def give_tick(self) -> str:
         """Take in that a tick is given; give its id. It may be answered, or not."""
-        tuple_id = self.give_heartbeat()
+        tuple_id = self.next_id()
         self._ticks.add(tuple_id)
         return tuple_id
-
-    def give_heartbeat(self) -> str:
-        """Take in that a heart-beat is given; give its id."""
-        self._issued += 1
-        return str(self._issued)
 
     @property
     def crowd(self) -> int:

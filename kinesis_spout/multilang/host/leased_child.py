@@ -98,9 +98,10 @@ class LeasedChild:
             UnsendableValue: one of its values cannot be sent. Nothing was sent.
         """
         talk, given, source = self.talk, self._given, tup.source
+        tuple_id = given.next_id()
         frame = self._codec.encode(
             TupleIn(
-                id=given.next_id,
+                id=tuple_id,
                 component=source.component,
                 stream=source.stream,
                 task=source.task,
@@ -108,9 +109,10 @@ class LeasedChild:
             ),
             self._settings.key.component,
         )
-        if not given.pending:
+        pending = given.pending
+        if not pending:
             talk.expect_answer()
-        given.give(tup)
+        pending[tuple_id] = tup
         talk.put(frame)
         self._unsent += 1
         if given.crowd >= self._settings.max_pending:
@@ -226,7 +228,7 @@ class LeasedChild:
         return self._given.has_untaken or silent >= min(_BEAT_SECONDS, self._settings.timeout_seconds / 3)
 
     def _send_beat(self) -> None:
-        self._beat = self._given.give_heartbeat()
+        self._beat = self._given.next_id()
         self._beat_at = self._clock.monotonic()
         self.talk.say(heartbeat(self._beat))
         self.talk.push()
