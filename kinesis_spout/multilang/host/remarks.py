@@ -40,6 +40,12 @@ class ComponentFailed(KinesisSpoutError):  # noqa: N818 - the names of our error
     """A component in another language died, hung, or said what it may not; or reports an error of its own."""
 
 
+def show_lines() -> None:
+    """Let what components log at INFO be seen where nobody has set up logging: in Storm's worker log it is."""
+    if not logging.getLogger().handlers and _log.level == logging.NOTSET:
+        _log.setLevel(logging.INFO)
+
+
 class Remarks:
     """Passes them on for one task, whichever process its child is at the time. Mutable.
 

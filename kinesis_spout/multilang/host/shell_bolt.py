@@ -21,7 +21,7 @@ from kinesis_spout.multilang.host.leased_child import ShellTaskSettings
 from kinesis_spout.multilang.host.processes.child_process import ChildSettings, check_command
 from kinesis_spout.multilang.host.processes.children import ChildKey, Children, Keeper
 from kinesis_spout.multilang.host.processes.hosted_children import HostedChildren
-from kinesis_spout.multilang.host.remarks import Remarks
+from kinesis_spout.multilang.host.remarks import Remarks, show_lines
 from kinesis_spout.multilang.host.resources import find_resources
 from kinesis_spout.multilang.host.shell_task import ShellTask
 from kinesis_spout.topology.components.bolt import Bolt
@@ -124,6 +124,7 @@ class ShellBolt(Bolt):
             conf=handshake_conf(conf, context, own, CODECS[self._shell.serializer]),
             context=handshake_context(context, declared_streams(context.component, self._shell.output)),
         )
+        show_lines()
         remarks = Remarks(str(key), clock, collector.report_metric, collector.report_error)
         self._task = ShellTask(settings, keeper, collector, remarks, clock)
         # Whoever forgets to clean up leaves no process behind.

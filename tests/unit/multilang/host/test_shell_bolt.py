@@ -310,6 +310,15 @@ def test_log_lines_go_to_our_log_at_their_level(caplog: pytest.LogCaptureFixture
     assert "component 'shell', task 2 (pid " in record.getMessage()
 
 
+def test_log_lines_are_seen_where_nobody_has_set_up_logging(monkeypatch: pytest.MonkeyPatch) -> None:
+    logger = logging.getLogger("kinesis_spout.multilang.component")
+    monkeypatch.setattr(logger, "level", logging.NOTSET)
+    with monkeypatch.context() as bare:
+        bare.setattr(logging.getLogger(), "handlers", [])
+        run(shell_bolt("upper"), "a")
+        assert logger.level == logging.INFO
+
+
 def test_a_batch_that_is_held_back_for_a_tick_may_be_larger_than_what_may_wait() -> None:
     given = [str(number) for number in range(50)]
     result = run(shell_bolt("keeps", max_pending=10, tick_seconds=0.5, fields=("held",)), *given)
