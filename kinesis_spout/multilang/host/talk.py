@@ -152,7 +152,7 @@ class Talk:
         silent = now - self.heard_at
         if silent >= self._timeout_seconds:
             junk = f"; it wrote what is no message: {self._last_junk!r:.300}" if self._junk_in_a_row else ""
-            self._happened(Event.TIMED_OUT, f"{what} for {self._timeout_seconds:g} s{junk}")
+            self._happened(Event.TIMED_OUT, f"{what} for {self._timeout_seconds:g} s (timeout_seconds){junk}")
 
     def nonsense(self, what: str) -> None:
         """Fail, because of a message that cannot be true.

@@ -96,14 +96,11 @@ def test_the_hand_shake_names_groupings_as_storm_does() -> None:
     builder = TopologyBuilder()
     builder.set_spout("words", Words())
     builder.set_bolt("shell", shell).fields_grouping("words", ["word"])
-    for name, subscribe in (
-        ("every", lambda bolt: bolt.all_grouping("shell")),
-        ("one", lambda bolt: bolt.global_grouping("shell")),
-        ("spread", lambda bolt: bolt.partial_key_grouping("shell", ["folder"])),
-        ("near", lambda bolt: bolt.local_or_shuffle_grouping("shell")),
-        ("chosen", lambda bolt: bolt.direct_grouping("shell", "aside")),
-    ):
-        subscribe(builder.set_bolt(name, Sink()))
+    builder.set_bolt("every", Sink()).all_grouping("shell")
+    builder.set_bolt("one", Sink()).global_grouping("shell")
+    builder.set_bolt("spread", Sink()).partial_key_grouping("shell", ["folder"])
+    builder.set_bolt("near", Sink()).local_or_shuffle_grouping("shell")
+    builder.set_bolt("chosen", Sink()).direct_grouping("shell", "aside")
     result = builder.build("words").run_local(words("a"))
     ((_, context, _, _),) = emitted(result)
     assert context["source->stream->grouping"] == {
