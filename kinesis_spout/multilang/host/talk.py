@@ -34,8 +34,6 @@ MAX_JUNK: Final = 1_000
 
 _OFTEN: Final[dict[type, Event]] = {Ack: Event.ACK, Emit: Event.EMIT, Fail: Event.FAIL}
 _REMARKS: Final = frozenset({Log, Error, Metrics, Pid})
-_ABOUT_TUPLES: Final = frozenset({"emit", "ack", "fail"})
-"""Commands that cannot be put aside: tuples are lost with them, or wait for their time-out."""
 _NO_ARRAYS: Final = "expected a command; an array (task ids) is what only hosts send"
 _CLOSED_SECONDS: Final = 1.0
 """So long a child that has closed its input may still say what it has to say."""
@@ -222,7 +220,7 @@ class Talk:
         try:
             return parse(raw)
         except NotOfTheProtocol as error:
-            if str(raw.get("command")) in _ABOUT_TUPLES:
+            if error.is_about_tuples:
                 self.nonsense(f"it said of a tuple what cannot be read: {error}")
             self._put_aside(_junk(raw, error.expected))
             return None
@@ -239,10 +237,12 @@ class Talk:
             self._remarks.pid = message.pid
 
     def _put_aside(self, junk: Junk) -> None:
+        if junk.may_be_emit:
+            self.nonsense(
+                f"it wrote what may have been an emit, and cannot be read ({junk.reason}): {junk.text!r:.300}"
+            )
         self._happened(Event.JUNK)
         self._remarks.junk(junk)
-        if junk.may_be_emit:
-            self.nonsense(f"it wrote what may have been an emit, and cannot be read: {junk.text!r:.300}")
         self._last_junk = junk.text
         self._junk_in_a_row += 1
         if self._junk_in_a_row > MAX_JUNK:
