@@ -23,7 +23,7 @@ from shard_state import (
     Shard,
     StateManager,
 )
-from shard_state.span import Carved
+from shard_state.tracker.span import Carved
 
 SLICE_RECORDS = 10_000
 IN_FLIGHT = 20_000

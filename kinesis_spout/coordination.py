@@ -50,7 +50,7 @@ class Coordinator(Protocol):
         Atomically makes the ephemeral owner node and raises the epoch in the shard's checkpoint by one, so
         that every write of an earlier owner is refused from this moment. Where nothing is stored, ``fresh``
         is stored, with epoch 1; where parents are not stored, those of ``fresh`` are added
-        (``shard_state.checkpoint.next_ownership``).
+        (``shard_state.checkpoint.checkpoint.next_ownership``).
 
         Args:
             shard_id: which one.

@@ -19,7 +19,7 @@ import traceback
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import dropwhile
+from itertools import dropwhile, takewhile
 from types import CodeType, FrameType
 from typing import Final
 
@@ -138,9 +138,16 @@ def raised_at(error: BaseException) -> RaisedAt | None:
         return None
 
 
-def found_at(frame: FrameType, kind: str) -> RaisedAt:
-    """Say where a thread is now, given its innermost frame: "timed out at /app/billing.py:12, in bill"."""
-    frames = list(dropwhile(_is_ours, reversed(list(traceback.walk_stack(frame))[:_MAX_FRAMES])))
+def found_at(frame: FrameType, kind: str, call: FrameType | None = None) -> RaisedAt:
+    """Say where a thread is now: "timed out at /app/billing.py:12, in bill".
+
+    Args:
+        frame: its innermost one.
+        kind: what to call it.
+        call: the frame of ours that has called the user's code, if it is known: those outside of it say nothing.
+    """
+    inside = takewhile(lambda at: at[0] is not call, traceback.walk_stack(frame))
+    frames = list(dropwhile(_is_ours, reversed(list(inside)[:_MAX_FRAMES])))
     inner = frames[-1] if frames else (frame, frame.f_lineno)
     text = _shortened(_stack_text(kind, frames or [inner]))
     return RaisedAt(_encodable(f"{kind} at {_place(inner)}"), _encodable(text))

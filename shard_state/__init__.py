@@ -1,24 +1,31 @@
 """The pure core: it decides what to read, retry, commit and give up. No I/O, no clock, no threads."""
 
-from shard_state.assignment import Assignment
-from shard_state.assignment_planner import AssignmentPlanner
-from shard_state.checkpoint import Checkpoint
-from shard_state.circuit_breaker import BreakerEvent, BreakerNotice, BreakerRule, CircuitBreaker, Pause
-from shard_state.group_member import GroupMember, MemberMode
-from shard_state.guarantee import Guarantee
-from shard_state.halt import Halt
-from shard_state.inflight_record_tracker import InflightRecordTracker, RecordEvent
-from shard_state.life_cycle import ShardPhase
-from shard_state.lineage import Shard
-from shard_state.local_shard_state import Capacity, Emission, LocalShardState
-from shard_state.ordered_retries import Order
+from shard_state.assignment.assignment import Assignment
+from shard_state.assignment.assignment_planner import AssignmentPlanner
+from shard_state.assignment.group_member import GroupMember, MemberMode
+from shard_state.breaker.circuit_breaker import (
+    BreakerEvent,
+    BreakerNotice,
+    BreakerRule,
+    CircuitBreaker,
+    Pause,
+)
+from shard_state.checkpoint.checkpoint import Checkpoint
+from shard_state.local_shard.capacity import Capacity
+from shard_state.local_shard.guarantee import Guarantee
+from shard_state.local_shard.local_shard_state import Emission, LocalShardState
+from shard_state.local_shard.shard_slices import SliceLimits
 from shard_state.position import Position, PositionType
-from shard_state.retry_policy import GiveUp, Retry, RetryPolicy
-from shard_state.retry_queue import RetryQueue
+from shard_state.retries.ordered_retries import Order
+from shard_state.retries.retry_policy import GiveUp, Retry, RetryPolicy
+from shard_state.retries.retry_queue import RetryQueue
 from shard_state.run_bounds import RunBounds, ShardBound
 from shard_state.sequence_number import SHARD_END, SHARD_START, SequenceNumber
-from shard_state.shard_slices import SliceLimits
-from shard_state.slices import (
+from shard_state.shard_status import ShardStatus
+from shard_state.shards.halt import Halt
+from shard_state.shards.life_cycle import ShardPhase
+from shard_state.shards.lineage import Shard
+from shard_state.slices.slices import (
     Delivery,
     Exhausted,
     FailedRecord,
@@ -28,9 +35,10 @@ from shard_state.slices import (
     SliceOutcome,
     SlicePlan,
 )
-from shard_state.span import RecordState
 from shard_state.start_positions import ShardPositions, StartPositions
-from shard_state.state_manager import PendingCommit, ShardStatus, StateManager
+from shard_state.state_manager import PendingCommit, StateManager
+from shard_state.tracker.inflight_record_tracker import InflightRecordTracker
+from shard_state.tracker.record_life import RecordEvent, RecordState
 
 __all__ = [
     "SHARD_END",

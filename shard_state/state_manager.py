@@ -29,27 +29,29 @@ is therefore never given up. On Spark a handler runs in a worker, whose death is
 not.
 """
 
-import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from shard_state.checkpoint import Checkpoint
-from shard_state.circuit_breaker import BreakerNotice, BreakerRule, Pause
-from shard_state.guarantee import Guarantee
-from shard_state.halt import Halt
-from shard_state.inflight_record_tracker import RecordEvent
-from shard_state.known_shards import KnownShards
-from shard_state.life_cycle import ShardEvent, ShardPhase, next_phase
-from shard_state.lineage import Shard
-from shard_state.local_shard_state import Capacity, Emission, LocalShardState
-from shard_state.ordered_retries import Order
-from shard_state.outcome_watch import OutcomeWatch
-from shard_state.retry_policy import Retry, RetryPolicy
-from shard_state.round_robin import RoundRobin
+from shard_state.breaker.circuit_breaker import BreakerNotice, BreakerRule, Pause
+from shard_state.breaker.outcome_watch import OutcomeWatch
+from shard_state.checkpoint.checkpoint import Checkpoint
+from shard_state.local_shard.capacity import Capacity
+from shard_state.local_shard.guarantee import Guarantee
+from shard_state.local_shard.local_shard_state import Emission, LocalShardState
+from shard_state.local_shard.shard_slices import ShardSlices, SliceLimits
+from shard_state.owned_shards import OwnedShards
+from shard_state.retries.ordered_retries import Order
+from shard_state.retries.retry_policy import Retry, RetryPolicy
 from shard_state.run_bounds import RunBounds
 from shard_state.sequence_number import SequenceNumber
-from shard_state.shard_slices import ShardSlices, SliceLimits
-from shard_state.slices import Delivery, Exhausted, Redelivery, SliceOutcome, SlicePlan
+from shard_state.shard_status import ShardStatus
+from shard_state.shards.halt import Halt
+from shard_state.shards.known_shards import KnownShards
+from shard_state.shards.life_cycle import ShardEvent, ShardPhase, next_phase
+from shard_state.shards.lineage import Shard
+from shard_state.slice_planner import SlicePlanner
+from shard_state.slices.slices import Delivery, Exhausted, Redelivery, SliceOutcome, SlicePlan
+from shard_state.tracker.record_life import RecordEvent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,23 +61,6 @@ class PendingCommit:
     shard_id: str
     checkpoint: Checkpoint
     revision: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShardStatus:
-    """One shard as this consumer sees it, for people and metrics."""
-
-    shard_id: str
-    phase: ShardPhase
-    epoch: int = 0
-    checkpoint: SequenceNumber | None = None
-    in_flight: int = 0
-    waiting: int = 0
-    exhausted: int = 0
-    holes: int = 0
-    congested: bool = False
-    halted: bool = False
-    """Whether an operator has paused it."""
 
 
 class StateManager:
@@ -105,17 +90,15 @@ class StateManager:
         self._capacity = capacity or Capacity()
         self._limits = limits or SliceLimits()
         self._timeout_seconds = message_timeout_seconds
-        self._expires_at = -math.inf
-        """No delivery times out before."""
         self._known = KnownShards()
-        self._owned: dict[str, ShardSlices] = {}
-        self._leaving: frozenset[str] = frozenset()
-        """Owned shards of which nothing is handed out any more."""
-        self._halt = Halt()
-        self.turns = RoundRobin()
+        self._shards = OwnedShards(message_timeout_seconds)
+        self._owned = self._shards.slices
+        """The same mapping: it is looked up for every record."""
+        self.turns = self._shards.turns
         """Which of the owned shards is next (invariant 15)."""
         self._watch = OutcomeWatch(breaker, random)
         self._breaker = self._watch.breaker
+        self._planner = SlicePlanner(self._shards, self._watch)
 
     # Which shards there are
 
@@ -155,8 +138,7 @@ class StateManager:
             guarantee=self.guarantee,
             bound=None if self.bounds is None else self.bounds.of_shard(shard_id),
         )
-        self._owned[shard_id] = ShardSlices(state, self._limits)
-        self.turns.add(shard_id)
+        self._shards.add(shard_id, ShardSlices(state, self._limits))
 
     def lost(self, shard_ids: Iterable[str]) -> None:
         """Take in that ownerships ended. What was in flight of those shards is somebody else's now."""
@@ -164,39 +146,26 @@ class StateManager:
         self._watch.lost(shard_ids)
         phases: dict[str, ShardPhase] = {}
         for shard_id in shard_ids & self._owned.keys():
-            self.turns.remove(shard_id)
-            phase = self._owned.pop(shard_id).state.phase
+            phase = self._shards.remove(shard_id).state.phase
             phases[shard_id] = next_phase(phase, ShardEvent.OWNERSHIP_LOST)
         self._known.given_up(phases)
 
     def leave(self, shard_ids: Collection[str]) -> None:
         """Hand out nothing more of these owned shards, and of all others again: another is to own them."""
-        self._leaving = frozenset(shard_ids)
+        self._shards.leave(shard_ids)
 
     def halt(self, halt: Halt) -> bool:
         """Hand out nothing of what an operator has paused, and of all else again; False if that is as before."""
-        changed, self._halt = halt != self._halt, halt
-        return changed
+        return self._shards.halt(halt)
 
     @property
     def halted(self) -> frozenset[str]:
         """The owned shards that an operator has paused, and of which this run has something left to do."""
-        return frozenset(
-            shard_id
-            for shard_id, slices in self._owned.items()
-            if self._halt.covers(shard_id) and not slices.is_done
-        )
-
-    def _rests(self, shard_id: str) -> bool:
-        return shard_id in self._leaving or self._halt.covers(shard_id)
+        return self._shards.halted
 
     def has_left(self, shard_id: str) -> bool:
         """Tell whether nothing of a shard is in flight, or waits for its dead letter to be durable."""
-        slices = self._owned.get(shard_id)
-        if slices is None:
-            return True
-        tracker = slices.state.tracker
-        return slices.is_idle and not tracker.in_flight and not tracker.exhausted
+        return self._shards.has_left(shard_id)
 
     @property
     def owned(self) -> frozenset[str]:
@@ -214,7 +183,7 @@ class StateManager:
         """Tell whether a fresh record of a shard may be handed out now."""
         if self._breaker.is_open and not self._breaker.may_probe(now):
             return False
-        slices = self._staying(shard_id)
+        slices = self._shards.staying(shard_id)
         return slices is not None and slices.state.may_read
 
     def claim(self, shard_id: str, first: SequenceNumber, last: SequenceNumber) -> bool:
@@ -248,7 +217,7 @@ class StateManager:
 
     def take_retry(self, shard_id: str, now: float) -> Redelivery | None:
         """Hand out the record of a shard whose retry is due first, if any is and may be tried."""
-        slices = self._staying(shard_id)
+        slices = self._shards.staying(shard_id)
         if slices is None or (self._breaker.is_open and not self._breaker.may_probe(now)):
             return None
         retry = slices.state.take_retry(now)
@@ -325,18 +294,7 @@ class StateManager:
 
         Costs nothing until the time that an earlier call has found: no deadline passes before it.
         """
-        if self._timeout_seconds is None or now < self._expires_at:
-            return []
-        late: list[Delivery] = []
-        self._expires_at = now + self._timeout_seconds
-        for shard_id, slices in self._owned.items():
-            tracker = slices.state.tracker
-            late.extend(
-                Delivery(shard_id, sequence, tracker.attempts(sequence)) for sequence in tracker.expired(now)
-            )
-            if tracker.next_deadline is not None:
-                self._expires_at = min(self._expires_at, tracker.next_deadline)
-        return late
+        return [] if now < self._shards.expires_at else self._shards.expired(now)
 
     def end_read(self, shard_id: str) -> None:
         """Note that the end of a closed shard was read, or that retention trimmed the shard away.
@@ -397,12 +355,12 @@ class StateManager:
 
     def wants_page(self, shard_id: str) -> bool:
         """Tell whether the driver should fetch a shard's next page, if it holds none of the shard's."""
-        slices = self._staying(shard_id)
-        return slices is not None and slices.wants_page and not self._keeps_fresh_back
+        slices = self._shards.staying(shard_id)
+        return slices is not None and slices.wants_page and not self._planner.keeps_fresh_back
 
     def is_for_executors(self, shard_id: str) -> bool:
         """Tell whether executors read a shard, and not the driver."""
-        slices = self._staying(shard_id)
+        slices = self._shards.staying(shard_id)
         return slices is not None and slices.is_for_executors
 
     def may_carry(self, shard_id: str) -> bool:
@@ -410,7 +368,7 @@ class StateManager:
         slices = self._owned.get(shard_id)
         if slices is None:
             return False
-        return slices.fresh_is_out or (slices.state.may_read and not self._halt.covers(shard_id))
+        return slices.fresh_is_out or (slices.state.may_read and not self._shards.is_halted(shard_id))
 
     def page_fetched(self, shard_id: str, *, full: bool) -> None:
         """Note what the driver's page says of the backlog: a full page says that executors should read on."""
@@ -439,64 +397,7 @@ class StateManager:
                 equal parts, and one part is left over, so that one whose slices take long never has all.
             coalesces: whether one delivery may be for several records of a slice.
         """
-        if most == 0:
-            return []
-        if self._breaker.is_open:
-            return self._plan_probe(now, carried, resting, barred)
-        ready = [
-            (shard_id, held)
-            for shard_id in self.turns.round()
-            if shard_id not in barred and not self._rests(shard_id)
-            for held in [self._carried(shard_id, carried, resting)]
-        ]
-        left, part = math.inf, math.inf
-        if most is not None:
-            left, part = most, max(1, most // (1 + self._count_ready(ready, now)))
-        plans: list[SlicePlan] = []
-        for shard_id, held in ready:
-            if not left:
-                break
-            planned = self._owned[shard_id].plan_some(now, held, min(left, part), coalesces=coalesces)
-            plans += planned
-            left -= sum(plan.most_deliveries for plan in planned)
-            if planned:
-                self.turns.served(shard_id)
-        return plans
-
-    def _count_ready(self, shards: Iterable[tuple[str, int | None]], now: float) -> int:
-        return sum(
-            self._owned[shard_id].may_plan_retries(now)
-            or (held is not None and self._owned[shard_id].may_plan_fresh(held))
-            for shard_id, held in shards
-        )
-
-    @staticmethod
-    def _carried(shard_id: str, carried: Mapping[str, int], resting: Collection[str]) -> int | None:
-        """Tell how many records the driver holds of a shard; None if nothing fresh may be planned of it."""
-        held = carried.get(shard_id, 0)
-        return None if shard_id in resting and not held else held
-
-    def _plan_probe(
-        self, now: float, carried: Mapping[str, int], resting: Collection[str], barred: Collection[str]
-    ) -> list[SlicePlan]:
-        """Plan the one record that is tried while the breaker is open, if it is time."""
-        if not self._breaker.may_probe(now):
-            return []
-        for fresh in self.probes_fresh:
-            for shard_id in self.turns.round():
-                slices, held = self._owned[shard_id], carried.get(shard_id, 0)
-                if (
-                    shard_id in barred
-                    or self._rests(shard_id)
-                    or (fresh and shard_id in resting and not held)
-                ):
-                    continue
-                plan = slices.plan_fresh(held, probe=True) if fresh else slices.plan_retries(now, most=1)
-                if plan is not None:
-                    self.turns.served(shard_id)
-                    self._watch.slice_sent(plan)
-                    return [plan]
-        return []
+        return self._planner.plan(now, carried, resting, barred, most, coalesces=coalesces)
 
     def settle(
         self, plan: SlicePlan, outcome: SliceOutcome, now: float, *, delivered: int | None = None
@@ -506,7 +407,7 @@ class StateManager:
         Its open records are in flight from now on: each is acked or failed by itself, or times out. A slice
         of an ownership that ended, or one that settled or died before, changes nothing.
         """
-        slices = self._of_epoch(plan)
+        slices = self._shards.of_epoch(plan)
         if slices is None or not slices.is_out(plan):
             return []
         spare = self._watch.settled(plan, outcome, delivered, now)
@@ -523,7 +424,7 @@ class StateManager:
                 slice is a suspect one, it moves the shard forward by them: they wait, to be halved.
             now: the time.
         """
-        slices = self._of_epoch(plan)
+        slices = self._shards.of_epoch(plan)
         if slices is None or not slices.is_out(plan):
             return []
         spare = self._watch.died(plan, now, guilty=slices.blames(plan, held))
@@ -533,12 +434,12 @@ class StateManager:
 
     def convicts(self, plan: SlicePlan, held: SliceOutcome | None) -> bool:
         """Tell whether the death of a slice blames its one record; the arguments are those of ``died``."""
-        slices = self._of_epoch(plan)
+        slices = self._shards.of_epoch(plan)
         return slices is not None and slices.blames(plan, held) is not None
 
     def suspect(self, plan: SlicePlan, count: int) -> None:
         """Note that the worker of a slice, which is settled, died with the next ``count`` records in its hands."""
-        slices = self._of_epoch(plan)
+        slices = self._shards.of_epoch(plan)
         if slices is not None:
             slices.suspect(plan, count)
 
@@ -556,7 +457,7 @@ class StateManager:
     @property
     def probes_fresh(self) -> tuple[bool, bool]:
         """Whether the next probe is a fresh record, and if there is none: a retry first, then the other kind."""
-        return (True, False) if self._breaker.prefers_fresh else (False, True)
+        return self._planner.probes_fresh
 
     def resume(self) -> bool:
         """Let records flow again, as an operator says; False if they do."""
@@ -595,8 +496,7 @@ class StateManager:
             slices.state.mark_committed(commit.checkpoint, commit.revision)
             if slices.state.phase is ShardPhase.OVER:
                 over.append(commit.shard_id)
-                del self._owned[commit.shard_id]
-                self.turns.remove(commit.shard_id)
+                self._shards.remove(commit.shard_id)
         self._known.given_up(dict.fromkeys(over, ShardPhase.OVER))
         return over
 
@@ -604,8 +504,7 @@ class StateManager:
 
     def next_due(self) -> float | None:
         """Tell when the next retry is due, over all shards that have no retries out; or the next probe."""
-        due = [slices.next_due for shard_id, slices in self._owned.items() if not self._rests(shard_id)]
-        soonest = min((at for at in due if at is not None), default=None)
+        soonest = self._shards.next_due()
         return self._breaker.next_probe(soonest) if self._breaker.is_open else soonest
 
     @property
@@ -625,26 +524,15 @@ class StateManager:
 
     def status(self) -> list[ShardStatus]:
         """Describe every known shard, parents before children."""
-        return [self._status(shard.shard_id) for shard in self._known.parents_first()]
-
-    def _status(self, shard_id: str) -> ShardStatus:
-        slices = self._owned.get(shard_id)
-        if slices is None:
-            phase, halted = self._known.phase(shard_id), self._halt.covers(shard_id)
-            return ShardStatus(shard_id=shard_id, phase=phase, halted=halted)
-        state, tracker = slices.state, slices.state.tracker
-        return ShardStatus(
-            shard_id=shard_id,
-            phase=state.phase,
-            epoch=state.epoch,
-            checkpoint=tracker.base,
-            in_flight=tracker.in_flight,
-            waiting=tracker.waiting,
-            exhausted=tracker.exhausted,
-            holes=tracker.holes,
-            congested=state.is_congested,
-            halted=self._halt.covers(shard_id),
-        )
+        return [
+            self._shards.status(shard.shard_id)
+            or ShardStatus(
+                shard_id=shard.shard_id,
+                phase=self._known.phase(shard.shard_id),
+                halted=self._shards.is_halted(shard.shard_id),
+            )
+            for shard in self._known.parents_first()
+        ]
 
     # Inside
 
@@ -654,21 +542,3 @@ class StateManager:
             slices = self._owned.get(delivery.shard_id)
             if slices is not None:
                 slices.state.forgive(delivery.sequence)
-
-    @property
-    def _keeps_fresh_back(self) -> bool:
-        """Whether the open breaker has no use for fresh records, as retries are tried first."""
-        if not self._breaker.is_open or self._breaker.prefers_fresh:
-            return False
-        return any(
-            slices.state.tracker.waiting
-            for shard_id, slices in self._owned.items()
-            if not self._halt.covers(shard_id)
-        )
-
-    def _staying(self, shard_id: str) -> ShardSlices | None:
-        return None if self._rests(shard_id) else self._owned.get(shard_id)
-
-    def _of_epoch(self, plan: SlicePlan) -> ShardSlices | None:
-        slices = self._owned.get(plan.shard_id)
-        return slices if slices is not None and slices.state.epoch == plan.epoch else None

@@ -24,6 +24,7 @@ from kinesis_spout.topology import (
 )
 from kinesis_spout.topology.spark import stages
 from tests.micro_batch_world import DeliveryLog
+from tests.shipped_tallies import add_tallies
 from tests.topology_components import LogWords, Split
 
 SPLIT, COUNT, ACKER = "die-in-split", "die-in-count", "die-in-acker"
@@ -121,13 +122,16 @@ class FaultyCount(StatefulBolt):
             self._faults.pass_gate()
 
 
-def faulty_word_count(faults: Faults, log: DeliveryLog, settings: Mapping[str, Any]) -> Topology:
-    """Wire it: every word is counted in state, and logged without."""
+def faulty_word_count(
+    faults: Faults, log: DeliveryLog, settings: Mapping[str, Any], tallies: Mapping[str, str] | None = None
+) -> Topology:
+    """Wire it: every word is counted in state, and logged without; and by shell bolts, given with their files."""
     builder = TopologyBuilder()
     builder.set_spout("sentences", KinesisSpout(scheme="text", **settings), fields=["sentence"])
     builder.set_bolt("split", FaultySplit(faults), 2).shuffle_grouping("sentences")
     builder.set_bolt("count", FaultyCount(faults), COUNTING_TASKS).fields_grouping("split", ["word"])
     builder.set_bolt("log", LogWords(log), 2).fields_grouping("split", ["word"])
+    add_tallies(builder, tallies or {}, faults.folder)
     return builder.build(
         "word count",
         state=str(faults.folder / "state"),

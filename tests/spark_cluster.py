@@ -1,14 +1,17 @@
 """A standalone cluster of Spark, from PySpark's own jars: a master and workers, each on its own loopback address.
 
 So drivers, executors and workers talk over sockets as on several machines, but for the disk, which they share.
+Each has a folder of its own there for temporary files.
 """
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -45,6 +48,7 @@ class SparkWorker:
     host: str
     work: Path
     """Below it each executor has a folder to work in, ``<application>/<executor>``."""
+    temporary: Path
     process: "subprocess.Popen[bytes]"
 
     def executors(self) -> list[int]:
@@ -61,10 +65,19 @@ class SparkWorker:
         return found
 
     def kill(self) -> None:
-        """Lose the machine: the daemon, and the executors, which are in its process group."""
+        """Lose the machine: the daemon, the executors, which are in its process group, and the host processes."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(timeout=60)
+        for pid in self.host_processes():
+            os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(self.temporary, ignore_errors=True)
+
+    def host_processes(self) -> list[int]:
+        """Give the processes that own the shell components of this machine."""
+        table = subprocess.run(["ps", "-ww", "-eo", "pid=,args="], check=True, capture_output=True, text=True)
+        rows = (line.split(maxsplit=1) for line in table.stdout.splitlines())
+        return [int(pid) for pid, *command in rows if f"{self.temporary}/" in "".join(command)]
 
 
 class SparkCluster:
@@ -90,14 +103,23 @@ class SparkCluster:
         host = next(self._hosts)
         work = self._folder / f"work-{host}"
         options = ("--cores", "1", "--memory", "1g", "--work-dir", str(work), self.master)
-        worker = SparkWorker(host=host, work=work, process=self._start(host, "worker.Worker", *options))
+        # A short path: there will be Unix sockets below it.
+        temporary = Path(tempfile.mkdtemp(prefix="machine-", dir="/tmp"))
+        worker = SparkWorker(
+            host=host,
+            work=work,
+            temporary=temporary,
+            process=self._start(host, "worker.Worker", *options, temporary=temporary),
+        )
         self._processes.callback(worker.kill)
         return worker
 
     def _log(self, host: str) -> Path:
         return self._folder / f"{host}.log"
 
-    def _start(self, host: str, main: str, *options: str) -> "subprocess.Popen[bytes]":
+    def _start(
+        self, host: str, main: str, *options: str, temporary: Path | None = None
+    ) -> "subprocess.Popen[bytes]":
         with self._log(host).open("wb") as output:
             process = subprocess.Popen(
                 [
@@ -111,6 +133,7 @@ class SparkCluster:
                 | {
                     "PYTHONPATH": str(REPOSITORY),
                     "SPARK_LOCAL_IP": host,
+                    "TMPDIR": str(temporary or self._folder),
                     "SPARK_DAEMON_MEMORY": "256m",
                     "SPARK_DAEMON_JAVA_OPTS": f"{_QUICK_JAVA} -Dspark.master.rest.enabled=false",
                 },

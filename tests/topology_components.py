@@ -1,6 +1,7 @@
 """Components that the tests of topologies wire up. In a module, so that executors can import them."""
 
 import os
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -131,6 +132,18 @@ class Numbers(Spout):
         self._waiting.append((message_id[0], 2))
 
 
+class Hangs(BasicBolt):
+    """Passes words on, in whose file it writes them; at "hang" it never returns."""
+
+    def __init__(self, log: DeliveryLog) -> None:
+        self._log = log
+
+    def process(self, tup: Tuple) -> None:
+        self._log.add(tup["word"], os.getpid(), "hangs")
+        while tup["word"] == "hang":
+            time.sleep(60)
+
+
 class TimedKeys(BasicBolt):
     """Reads ``key time``."""
 
@@ -145,9 +158,12 @@ class TimedKeys(BasicBolt):
 class LogWindows(WindowedBolt):
     """Writes every window to a file, as ``key: times``; a time that is none fails its tuple in windows by time."""
 
-    def __init__(self, log: DeliveryLog, length: Count | Seconds) -> None:
+    def __init__(
+        self, log: DeliveryLog, length: Count | Seconds, *, tick_seconds: float | None = None
+    ) -> None:
         self._log = log
         self.length = length
+        self.tick_seconds = tick_seconds
 
     def time_of(self, tup: Tuple) -> float:
         return super().time_of(tup) if isinstance(self.length, Count) else float(tup["time"])

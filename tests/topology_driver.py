@@ -26,6 +26,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     master: str
     spout: dict[str, Any]
     conf: dict[str, str] = {}
+    archive: str | None = None
+    """Shipped by the driver once Spark runs."""
+    tallies: dict[str, str] = {}
+    """Shell bolts that count, too, with the names of their files."""
 
     @property
     def faults(self) -> Faults:
@@ -56,8 +60,11 @@ def main() -> None:
     conf = {key.replace(".", "__"): value for key, value in (local | job.conf).items()}
     spark = session("word count", job.master, **conf)
     spark.sparkContext.setLogLevel("OFF")
+    if job.archive is not None:
+        spark.sparkContext.addArchive(job.archive)
     waiting = threading.Event()
-    with faulty_word_count(job.faults, DeliveryLog(Path(job.log)), job.spout).run(spark) as query:
+    counting = faulty_word_count(job.faults, DeliveryLog(Path(job.log)), job.spout, job.tallies)
+    with counting.run(spark) as query:
         (spout,) = query.spouts.values()
         while query.isActive and not job.end.exists():
             waiting.wait(0.05)

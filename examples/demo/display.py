@@ -101,7 +101,9 @@ class LiveDisplay:
 
     def event(self, text: str) -> None:
         """See ``Display``."""
-        self._console.print(Text.assemble((f"{self._elapsed:6.1f} s  ", "dim"), text))
+        line = Table.grid(padding=(0, 2))
+        line.add_row(Text(f"{self._elapsed:6.1f} s", style="dim"), Text(text, overflow="fold"))
+        self._console.print(line)
 
     def update(self, snapshot: Snapshot) -> None:
         """See ``Display``."""

@@ -143,6 +143,6 @@ def _print_verdict(console: Console, summary: Summary) -> None:
     if summary.exit_code == 0:
         console.print(Text(f"Nothing was lost. {summary.seconds:.0f} s in all.", style="bold green"))
     if summary.directory is None:
-        console.print("Next: README.md. To look at the dead letters, the ledger and the logs: --keep")
+        console.print("Next: README.md. To look at dead letters, ledger and logs: make demo ARGS=--keep")
     else:
         console.print(Text(f"Dead letters, ledger and logs are in {summary.directory}"), soft_wrap=True)

@@ -1,42 +1,26 @@
 """``python -m examples.demo``: the command, and what has to be there before the conductor takes over."""
 
-import json
-import shutil
-import signal
-import tempfile
 import time
-import uuid
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from types import FrameType
 from typing import Annotated, Final
 
 import msgspec
 import typer
-from rich.console import Console
 
 from examples.demo.conductor import HELD_AT, Conductor
 from examples.demo.consumers.settings import ConsumerSettings, ledger_directory
-from examples.demo.display import Display, display_on
+from examples.demo.display import Display
 from examples.demo.flights import ALL_FLIGHTS, read_flights
 from examples.demo.processes.consumer_process import ConsumerProcess
-from examples.demo.processes.endpoint import (
-    Endpoint,
-    LocalEndpoint,
-    bypass_proxies,
-    choose_engine,
-    ends_shards,
-    own_endpoint,
-)
-from examples.demo.producer import Producer, Reshard, make_stream
+from examples.demo.processes.endpoint import Endpoint, ends_shards
+from examples.demo.producer import Producer, Reshard
 from examples.demo.report import print_report
+from examples.demo.stage import perform, set_stage
 from examples.demo.summary import Summary
-from kinesis_spout.errors import InvalidConfig, KinesisSpoutError
-from kinesis_spout.zookeeper import EmbeddedZooKeeper
 
 _SHARDS: Final = 4
 _PRODUCING_SECONDS: Final = 30.0
@@ -78,32 +62,10 @@ def demo(
     Everything runs on this machine and ends with the demo. Exit code 1: a record was lost, or not finished in
     time. Then what the demo wrote is kept for a look.
     """
-    console = Console(stderr=as_json)
     settings = DemoSettings(
         records=records, kills=kills, seed=seed, timeout_seconds=timeout, endpoint_url=endpoint_url
     )
-    directory = Path(tempfile.mkdtemp(prefix="kinesis-spout-demo-"))
-    kept = keep
-    try:
-        with ended_in_order(), display_on(console) as display:
-            summary = run_demo(settings, directory, display)
-        kept = keep or summary.exit_code != 0
-    except KinesisSpoutError as error:
-        kept = keep or not isinstance(error, InvalidConfig)
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(error.exit_code) from error
-    except KeyboardInterrupt as interrupt:
-        typer.echo("interrupted", err=True)
-        raise typer.Exit(128 + signal.SIGINT) from interrupt
-    finally:
-        if not kept:
-            shutil.rmtree(directory, ignore_errors=True)
-    summary = replace(summary, directory=str(directory) if kept else None)
-    if as_json:
-        typer.echo(json.dumps(summary.as_json()))
-    else:
-        print_report(console, summary)
-    raise typer.Exit(summary.exit_code)
+    perform(partial(run_demo, settings), print_report, keep=keep, as_json=as_json)
 
 
 def run_demo(settings: DemoSettings, directory: Path, display: Display) -> Summary:
@@ -114,24 +76,13 @@ def run_demo(settings: DemoSettings, directory: Path, display: Display) -> Summa
         KinesisSpoutError: something that it started failed.
     """
     started = time.monotonic()
-    bypass_proxies()
     entries = read_flights(settings.records)
     ledger_directory(directory).mkdir()
     with ExitStack() as opened:
-        display.event("starting a Kinesis endpoint and ZooKeeper")
-        if settings.endpoint_url is None:
-            local = opened.enter_context(LocalEndpoint(choose_engine(), directory / "endpoint.log"))
-            zookeeper = opened.enter_context(EmbeddedZooKeeper(directory / "zookeeper"))
-            endpoint = local.endpoint()
-        else:
-            endpoint = own_endpoint(settings.endpoint_url)
-            zookeeper = opened.enter_context(EmbeddedZooKeeper(directory / "zookeeper"))
-        client = endpoint.client_settings.connect()
-        stream = f"kinesis-spout-demo-{uuid.uuid4().hex[:8]}"
-        make_stream(client, stream, _SHARDS)
-        if not endpoint.ours:
-            opened.callback(partial(client.delete_stream, StreamName=stream))
-        display.event(f"made the stream {stream} with {_SHARDS} shards at {endpoint.url} ({endpoint.engine})")
+        stage = opened.enter_context(
+            set_stage(directory, display, shards=_SHARDS, endpoint_url=settings.endpoint_url)
+        )
+        endpoint, client, stream = stage.endpoint, stage.client, stage.stream
         events: SimpleQueue[str] = SimpleQueue()
         reshards: dict[int, Reshard] = {}
         if ends_shards(client, stream):
@@ -160,7 +111,7 @@ def run_demo(settings: DemoSettings, directory: Path, display: Display) -> Summa
                         endpoint_url=endpoint.url,
                         region=endpoint.region,
                         stream=stream,
-                        zookeeper=zookeeper.connect_string,
+                        zookeeper=stage.zookeeper,
                         directory=str(directory),
                         run=0,
                         seed=settings.seed,
@@ -193,18 +144,3 @@ def _start_consumer(
     return ConsumerProcess(
         f"examples.demo.consumers.{module}", msgspec.structs.replace(settings, run=run), endpoint.environment
     )
-
-
-@contextmanager
-def ended_in_order() -> Iterator[None]:
-    """Let SIGTERM unwind as Ctrl-C does, so that everything started here is ended."""
-
-    def unwind(number: int, frame: FrameType | None) -> None:
-        del frame
-        raise SystemExit(128 + number)
-
-    before = signal.signal(signal.SIGTERM, unwind)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

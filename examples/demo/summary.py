@@ -1,8 +1,8 @@
 """What became of every record, and what the demo says about it."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Self
 
 from examples.demo.milestones import Join, Kill
 from kinesis_spout.dead_letter import DeadLetter
@@ -74,6 +74,10 @@ class Summary:
     def exit_code(self) -> int:
         """0 if every record has its end and all happened in time, else 1."""
         return int(bool(self.tally.lost) or self.unfinished is not None)
+
+    def kept_in(self, directory: str) -> Self:
+        """Give it with the folder that was kept for a look."""
+        return replace(self, directory=directory)
 
     def as_json(self) -> dict[str, Any]:
         """Give everything as plain values."""

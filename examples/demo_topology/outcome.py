@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +69,10 @@ class Outcome:
     def exit_code(self) -> int:
         """0 if every count is right and every trouble happened, else 1."""
         return int(bool(self.wrong or self.missing))
+
+    def kept_in(self, directory: str) -> Self:
+        """Give it with the folder that was kept for a look."""
+        return replace(self, directory=directory)
 
     def as_json(self) -> dict[str, Any]:
         """Give everything as plain values."""

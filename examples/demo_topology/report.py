@@ -29,10 +29,14 @@ def print_report(console: Console, outcome: Outcome) -> None:
             width=width,
         )
     if outcome.exit_code == 0:
-        verdict = f"Every count is exact. {outcome.seconds:.0f} s in all."
+        verdict = (
+            "Every count is exact: each sentence counted once, however often it was tried. "
+            f"{outcome.seconds:.0f} s in all."
+        )
         console.print(Text(verdict, style="bold green"), width=width)
     if outcome.directory is None:
-        console.print("The topology: examples/topologies/word_count_state.py. To keep state and logs: --keep")
+        console.print("Next: examples/topologies/word_count_state.py, and docs/how-to/topologies.md")
+        console.print("To look at state, dead letters and logs: make demo-topology ARGS=--keep")
     else:
         console.print(Text(f"State, dead letters and logs are in {outcome.directory}"), soft_wrap=True)
 
@@ -51,10 +55,16 @@ def _happened(outcome: Outcome) -> Table:
 def _rows(outcome: Outcome) -> list[tuple[str, str]]:
     rows = [
         (f"{outcome.sentences:,}", f"sentences put on a Kinesis stream over HTTP ({outcome.engine})"),
-        (f"{outcome.failed_in_split:,}", "sentences failed in split, before a word was counted"),
-        (f"{outcome.failed_in_count:,}", "words failed in count, right after they were counted"),
-        (f"{outcome.retried:,}", "times a sentence waited for another try"),
-        (f"{outcome.dead_lettered:,}", "sentences failed for ever: they are dead letters, and do not count"),
+        (f"{outcome.failed_in_split:,}", "times split failed a sentence, before a word was counted"),
+        (
+            f"{outcome.failed_in_count:,}",
+            "times count failed a word that it had counted: its sentence left no trace",
+        ),
+        (f"{outcome.retried:,}", "times a sentence was put back, to be tried again"),
+        (
+            f"{outcome.dead_lettered:,}",
+            "sentences failed at every try: they are dead letters, and do not count",
+        ),
     ]
     if outcome.killed_worker is not None:
         rows.append(
@@ -62,9 +72,9 @@ def _rows(outcome: Outcome) -> list[tuple[str, str]]:
         )
     if outcome.kill is not None:
         killed = (
-            f"driver (pid {outcome.kill.pid}) killed with {outcome.kill.unfinished:,} sentences unfinished; "
-            f"{outcome.kill.committed_words:,} words were stored, and the next driver went on from them after "
-            f"{outcome.kill.resumed_seconds or 0:g} s"
+            f"driver (pid {outcome.kill.pid}) killed with {outcome.kill.unfinished:,} sentences unfinished; the "
+            f"next one went on from the {outcome.kill.committed_words:,} words that were stored, "
+            f"{outcome.kill.resumed_seconds or 0:g} s later"
         )
         rows.append(("1", killed))
     return rows

@@ -1,32 +1,24 @@
 """``python -m examples.demo_topology``: the command, and what has to be there before the conductor takes over."""
 
-import json
-import shutil
-import signal
-import tempfile
 import time
-import uuid
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
 import msgspec
 import typer
-from rich.console import Console
 
 from examples.demo.consumers.settings import ConsumerSettings
-from examples.demo.display import Display, display_on
+from examples.demo.display import Display
 from examples.demo.processes.consumer_process import ConsumerProcess
-from examples.demo.processes.endpoint import LocalEndpoint, bypass_proxies, choose_engine
-from examples.demo.producer import Producer, make_stream
-from examples.demo.run import ended_in_order
+from examples.demo.producer import Producer
+from examples.demo.stage import perform, set_stage
 from examples.demo_topology.conductor import HELD_AT, Conductor
 from examples.demo_topology.outcome import Outcome
 from examples.demo_topology.report import print_report
 from examples.demo_topology.sentences import Sentences
-from kinesis_spout.errors import InvalidConfig, KinesisSpoutError
-from kinesis_spout.zookeeper import EmbeddedZooKeeper
 
 _SHARDS: Final = 3
 _PRODUCING_SECONDS: Final = 20.0
@@ -58,32 +50,8 @@ def demo_topology(
     Everything runs on this machine and ends with the demo. Exit code 1: a count is wrong, or something that was to
     break did not, or it took too long. Then what the demo wrote is kept for a look.
     """
-    console = Console(stderr=as_json)
     settings = DemoSettings(sentences=sentences, seed=seed, timeout_seconds=timeout)
-    directory = Path(tempfile.mkdtemp(prefix="kinesis-spout-demo-"))
-    kept = keep
-    try:
-        with ended_in_order(), display_on(console) as display:
-            outcome = run_demo(settings, directory, display)
-        kept = keep or outcome.exit_code != 0
-    except KinesisSpoutError as error:
-        kept = keep or not isinstance(error, InvalidConfig)
-        typer.echo(f"error: {error}", err=True)
-        if kept:
-            typer.echo(f"State, dead letters and logs are in {directory}", err=True)
-        raise typer.Exit(error.exit_code) from error
-    except KeyboardInterrupt as interrupt:
-        typer.echo("interrupted", err=True)
-        raise typer.Exit(128 + signal.SIGINT) from interrupt
-    finally:
-        if not kept:
-            shutil.rmtree(directory, ignore_errors=True)
-    outcome = replace(outcome, directory=str(directory) if kept else None)
-    if as_json:
-        typer.echo(json.dumps(outcome.as_json()))
-    else:
-        print_report(console, outcome)
-    raise typer.Exit(outcome.exit_code)
+    perform(partial(run_demo, settings), print_report, keep=keep, as_json=as_json)
 
 
 def run_demo(settings: DemoSettings, directory: Path, display: Display) -> Outcome:
@@ -94,21 +62,18 @@ def run_demo(settings: DemoSettings, directory: Path, display: Display) -> Outco
         KinesisSpoutError: something that it started failed, or it took too long.
     """
     started = time.monotonic()
-    bypass_proxies()
     sentences = Sentences(settings.sentences, settings.seed)
     with ExitStack() as opened:
-        display.event("starting a Kinesis endpoint and ZooKeeper")
-        local = opened.enter_context(LocalEndpoint(choose_engine(), directory / "endpoint.log"))
-        zookeeper = opened.enter_context(EmbeddedZooKeeper(directory / "zookeeper"))
-        endpoint = local.endpoint()
-        client = endpoint.client_settings.connect()
-        stream = f"kinesis-spout-demo-{uuid.uuid4().hex[:8]}"
-        make_stream(client, stream, _SHARDS)
-        display.event(f"made the stream {stream} with {_SHARDS} shards at {endpoint.url} ({endpoint.engine})")
+        display.event(
+            f"to do: count the words of {settings.sentences:,} sentences, in a topology of the bolts split and "
+            "count; some fail on purpose, and processes are killed"
+        )
+        stage = opened.enter_context(set_stage(directory, display, shards=_SHARDS))
+        endpoint = stage.endpoint
         producer = opened.enter_context(
             Producer(
-                client,
-                stream,
+                stage.client,
+                stage.stream,
                 sentences.entries(),
                 records_per_second=settings.sentences / _PRODUCING_SECONDS,
                 allowed=int(settings.sentences * HELD_AT),
@@ -119,8 +84,8 @@ def run_demo(settings: DemoSettings, directory: Path, display: Display) -> Outco
         driver_settings = ConsumerSettings(
             endpoint_url=endpoint.url,
             region=endpoint.region,
-            stream=stream,
-            zookeeper=zookeeper.connect_string,
+            stream=stage.stream,
+            zookeeper=stage.zookeeper,
             directory=str(directory),
             run=0,
             seed=settings.seed,

@@ -5,16 +5,16 @@ from typing import Annotated, Final
 
 import typer
 
-from kinesis_spout.cli.commands.checkpoints import checkpoints
-from kinesis_spout.cli.commands.dead_letters import dead_letters
 from kinesis_spout.cli.commands.fan_out import fan_out
-from kinesis_spout.cli.commands.members import members
+from kinesis_spout.cli.commands.letters.dead_letters import dead_letters
 from kinesis_spout.cli.commands.options import options
-from kinesis_spout.cli.commands.pause import pause
+from kinesis_spout.cli.commands.progress.checkpoints import checkpoints
+from kinesis_spout.cli.commands.progress.members import members
+from kinesis_spout.cli.commands.progress.pause import pause
+from kinesis_spout.cli.commands.progress.resume import resume
+from kinesis_spout.cli.commands.progress.shards import shards
 from kinesis_spout.cli.commands.put import put
-from kinesis_spout.cli.commands.resume import resume
 from kinesis_spout.cli.commands.run import run
-from kinesis_spout.cli.commands.shards import shards
 from kinesis_spout.cli.commands.spool import spool
 from kinesis_spout.cli.commands.tail import tail
 from kinesis_spout.cli.failures import OneLineErrors

@@ -9,7 +9,7 @@ import typer
 from kinesis_spout.cli.failures import WrongArguments
 from kinesis_spout.cli.output import note
 from kinesis_spout.settings import SpoutConfig
-from kinesis_spout.settings.streams import is_pattern, matching, name_of
+from kinesis_spout.settings.grammar.streams import is_pattern, matching, name_of
 
 if TYPE_CHECKING:
     from kinesis_spout.cli.world import World

@@ -86,10 +86,16 @@ def print_table(
 
 
 def live_table(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> RenderableType:
-    """Give a table that is shown again and again, fitted to so many columns; see ``print_table``."""
+    """Give a table that is shown again and again, fitted to so many columns; see ``print_table``.
+
+    Where it is too wide, shard ids are cut in front, then the cells of the first column.
+    """
     cells = [[shortened(printable(cell)) for cell in row] for row in rows]
     cut = [[_without_zeros(cell) for cell in row] for row in cells]
-    fitting = next((fit for fit in (cells, cut) if _width(headings, fit) <= width), None)
+    widest = max((cell_len(first) for first, *_ in cut), default=0)
+    room = max(_CUT_CHARS, widest - max(0, _width(headings, cut) - width))
+    named = [[_cut(first, room), *others] for first, *others in cut]
+    fitting = next((fit for fit in (cells, cut, named) if _width(headings, fit) <= width), None)
     return _lines(headings, cut, width) if fitting is None else _table(headings, fitting)
 
 
@@ -141,8 +147,8 @@ def _cut_row(
     ]
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _CUT_CHARS else "…" + text[1 - _CUT_CHARS :]
+def _cut(text: str, longest: int = _CUT_CHARS) -> str:
+    return text if len(text) <= longest else "…" + text[1 - longest :]
 
 
 def _without_zeros(text: str) -> str:

@@ -9,7 +9,7 @@ from kinesis_spout.ports import CheckpointStore
 from shard_state import Checkpoint
 
 if TYPE_CHECKING:
-    from kinesis_spout.zookeeper.application import Application
+    from kinesis_spout.zookeeper.progress.application import Application
 
 
 class OperatorStore(CheckpointStore, Protocol):

@@ -5,53 +5,45 @@ reading is paused (invariant 13): the *housekeeper* lists shards, acquires them 
 writes dead letters, whose sink may be slow. The ``StateManager`` is shared with who reads, under ``lock``; no
 I/O is done under it.
 
-Which shards are ours is the leader's decision (``leading``); what this member does about it is in ``sharing``.
+Which shards are ours is the leader's decision (``leading``); what this member wants is in ``sharing``, how it gets
+it in ``ownership``. ``commits`` stores the progress.
 
 Errors that may pass (see ``kinesis_spout.kinesis.patience``) are retried for as long as it takes, with back-off;
 they show in ``last_error``. Any other error ends the consumer: it is raised by the door's next call.
 """
 
 import logging
-import random
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from time import monotonic
 from typing import Final
 
 from kinesis_spout.consumer.burying import Burying
 from kinesis_spout.consumer.chores import CAP_SECONDS, FIRST_SECONDS, Chores
-from kinesis_spout.consumer.companion import Companionship
+from kinesis_spout.consumer.commits import Commits
 from kinesis_spout.consumer.counters import Counters
-from kinesis_spout.consumer.leading import Leading
+from kinesis_spout.consumer.deciding import state_manager
 from kinesis_spout.consumer.lifecycle import Lifecycle
+from kinesis_spout.consumer.owning.companion import Companionship
+from kinesis_spout.consumer.owning.leading import Leading
+from kinesis_spout.consumer.owning.ownership import Ownership
+from kinesis_spout.consumer.owning.sharing import Sharing
 from kinesis_spout.consumer.pause_reports import PauseReports, most_frequent
 from kinesis_spout.consumer.ports import Companion, OwnershipListener, Ports
 from kinesis_spout.consumer.read_errors import ReadErrors
-from kinesis_spout.consumer.sharing import Sharing
 from kinesis_spout.errors import AccessDenied, InvalidConfig, KinesisSpoutError
-from kinesis_spout.failure_kinds import FailureKinds
 from kinesis_spout.handler import RaisedAt
 from kinesis_spout.kinesis.patience import Action, Patience, Reaction, Tries
-from kinesis_spout.life_lines import of_stream
-from kinesis_spout.ports import Attachment, CheckpointWrite, CommitResult
+from kinesis_spout.logs.failure_kinds import FailureKinds
 from kinesis_spout.queues.rates import DeliveryRate
 from kinesis_spout.record import Record
 from kinesis_spout.settings import SpoutConfig
-from kinesis_spout.settings.shard_positions import resolved_now
+from kinesis_spout.settings.grammar.shard_positions import resolved_now
 from shard_state import (
-    BreakerRule,
-    Capacity,
     Exhausted,
-    Guarantee,
     Halt,
-    Order,
-    PendingCommit,
-    Position,
-    RetryPolicy,
     Shard,
-    SliceLimits,
-    StateManager,
 )
 
 _LOOK_AROUND_SECONDS: Final = 0.5
@@ -89,33 +81,11 @@ class Consumer:
             config.max_deliveries_per_second, config.max_total_deliveries_per_second
         )
         """What whoever delivers asks. Thread-safe."""
-        self._finished_at_commit = 0
         self.last_error: KinesisSpoutError | None = None
         """The last error that is being retried; None once what failed has worked again."""
         self.read_errors = ReadErrors(ports.clock)
         """The shards that cannot be read now. Guarded by ``lock``."""
-        self.manager = StateManager(
-            app_instance=ports.coordinator.member,
-            random=random.random,
-            retry=RetryPolicy(
-                limit=config.retry_limit,
-                backoff_seconds=config.retry_backoff_seconds,
-                multiplier=config.retry_backoff_multiplier,
-                cap_seconds=config.retry_backoff_cap_seconds,
-                jitter=config.retry_jitter,
-            ),
-            order=Order(config.order),
-            guarantee=Guarantee(config.guarantee),
-            capacity=Capacity(records=config.max_pending, holes=config.max_holes),
-            limits=SliceLimits(records=config.max_records_per_slice),
-            message_timeout_seconds=message_timeout_seconds,
-            breaker=BreakerRule(
-                failure_ratio=config.breaker_failure_ratio,
-                window=config.breaker_window,
-                probes=RetryPolicy(jitter=config.retry_jitter),
-            ),
-            bounds=None if config.run_end is None else config.run_end.bounds(ports.clock.time()),
-        )
+        self.manager = state_manager(config, ports, message_timeout_seconds=message_timeout_seconds)
         self.failures = FailureKinds()
         """Guarded by ``lock``."""
         self._pauses = PauseReports(config, ports.coordinator)
@@ -125,7 +95,7 @@ class Consumer:
         self._leading = Leading(ports, self._life, list_seconds=config.shard_list_interval_seconds)
         self.sharing = Sharing(config, ports, self.manager, self.lock)
         """Which shards are ours. Guarded by ``lock``."""
-        self._companionship = Companionship(
+        companionship = Companionship(
             companion,
             ports.store,
             manager=self.manager,
@@ -133,7 +103,6 @@ class Consumer:
             stream=config.stream_name,
             patience_seconds=config.hand_over_timeout_seconds + config.session_timeout_seconds,
         )
-        self._listener: OwnershipListener | None = None
         self._burying = Burying(
             config,
             ports.dead_letters,
@@ -143,9 +112,34 @@ class Consumer:
             lock=self.lock,
         )
         self.letters = self._burying.letters
+        self._ownership = Ownership(
+            ports,
+            manager=self.manager,
+            lock=self.lock,
+            sharing=self.sharing,
+            companionship=companionship,
+            deliveries=self.deliveries,
+            letters=self.letters,
+            read_errors=self.read_errors,
+            life=self._life,
+            stream=config.stream_name,
+            end_with=self.end_with,
+        )
         self._chores = Chores(ports.clock)
         self._fatal: BaseException | None = None
         self._chore_due = threading.Event()
+        self._commits = Commits(
+            ports,
+            manager=self.manager,
+            lock=self.lock,
+            sharing=self.sharing,
+            ownership=self._ownership,
+            companionship=companionship,
+            counters=self.counters,
+            life=self._life,
+            stream=config.stream_name,
+            ended=self._chore_due.set,
+        )
         self._letter_due = threading.Event()
         self._stopping = False
         self._housekeeper: threading.Thread | None = None
@@ -161,7 +155,7 @@ class Consumer:
             KinesisSpoutError: whatever goes wrong at the start is raised at once, so that a wrong name or
                 missing permission does not end in silent retries.
         """
-        self._listener = listener
+        self._ownership.listener = listener
         ports, now = self.ports, self.ports.clock.monotonic()
         summary = ports.lister.summary()
         shards = ports.lister.list_shards()
@@ -224,7 +218,7 @@ class Consumer:
     @property
     def uncommitted(self) -> int:
         """How many records are finished and not stored as such: at most so many come again after a kill now."""
-        return self.counters.finished - self._finished_at_commit
+        return self._commits.uncommitted
 
     @property
     def run_is_done(self) -> bool:
@@ -266,8 +260,8 @@ class Consumer:
         """End the pause of an open circuit breaker, as an operator says; False if there is none."""
         with self.lock:
             resumed = self.manager.resume()
-            if resumed and self._listener is not None:
-                self._listener.resumed()
+            if resumed and (listener := self._ownership.listener) is not None:
+                listener.resumed()
         self._chore_due.set()
         return resumed
 
@@ -331,12 +325,11 @@ class Consumer:
         if self._housekeeper is not None:
             self._housekeeper.join()
         try:
-            if commit and self._listener is not None:
+            if commit and self._ownership.listener is not None:
                 self._store_the_last()
         finally:
-            self.deliveries.left(self, self.now)
+            self._ownership.left(self.now)
             self._life.stopped(self._fatal, self.counters)
-            self._listener = None
             with ExitStack() as closing:
                 closing.callback(self.ports.close)
                 if not self._burying.sink_hangs:
@@ -346,7 +339,7 @@ class Consumer:
 
     def _store_the_last(self) -> None:
         try:
-            self._take_lost()
+            self._ownership.take_lost()
             try:
                 self._bury_the_last()
             finally:
@@ -364,8 +357,8 @@ class Consumer:
             self.manager.end_claims(self.manager.owned)
 
         def commit() -> None:
-            self._take_lost()
-            self._commit()
+            self._ownership.take_lost()
+            self._commits.commit()
             self.ports.coordinator.release(self.manager.owned)
 
         patience = Patience(
@@ -395,7 +388,7 @@ class Consumer:
     def _bury_letters(self, now: float) -> float:
         chores = self._chores
         # Here too: the housekeeper may be waiting for ZooKeeper when the session must have ended.
-        self._take_lost()
+        self._ownership.take_lost()
         if self.letters and now >= chores.burying.until:
             self._tried(chores.burying, self._burying.bury)
         look_at = now + _LOOK_AROUND_SECONDS
@@ -403,11 +396,11 @@ class Consumer:
 
     def _do_chores(self, now: float) -> float:
         chores = self._chores
-        self._take_lost()
+        self._ownership.take_lost()
         self._share(now)
         if now >= max(chores.commit_at, chores.committing.until):
             chores.commit_at = now + self.config.commit_interval_seconds
-            if not self._tried(chores.committing, self._commit):
+            if not self._tried(chores.committing, self._commits.commit):
                 chores.commit_at = chores.committing.until
             self._tell_back_pressure()
         if now >= chores.pausing.until:
@@ -424,9 +417,9 @@ class Consumer:
         if now >= chores.leading.until:
             self._tried(chores.leading, self._lead)
         if now >= chores.following.until:
-            self._tried(chores.following, lambda: self._follow(now))
+            self._tried(chores.following, lambda: self._ownership.follow(now))
         if self.sharing.leaving and now >= chores.committing.until:
-            self._tried(chores.committing, lambda: self._hand_over(now))
+            self._tried(chores.committing, lambda: self._ownership.hand_over(now, self._commits.commit))
 
     def _report(self) -> None:
         self.sharing.report(self.now)
@@ -447,7 +440,8 @@ class Consumer:
         with self.lock:
             states = [(shard_id, self.manager.shard(shard_id)) for shard_id in self.manager.owned]
             congested = [shard_id for shard_id, state in states if state is not None and state.is_congested]
-            is_full = self._listener is not None and self._listener.is_full
+            listener = self._ownership.listener
+            is_full = listener is not None and listener.is_full
         self._life.looked(congested, is_full=is_full)
 
     def _tried(self, tries: Tries, chore: Callable[[], None]) -> bool:
@@ -462,141 +456,6 @@ class Consumer:
             tries.succeeded()
             self.last_error = None
         return True
-
-    def _take_lost(self) -> None:
-        with self.lock:  # or a shard could be acquired between the loss of the others and its consequences
-            lost = self.ports.coordinator.take_lost()
-            given_up = self._lose(lost) if lost else lost
-        if lost:
-            _log.warning("ownership lost of %s", of_stream(lost, self.config.stream_name))
-        if given_up:
-            self.ports.coordinator.release(given_up)
-
-    def _lose(self, lost: frozenset[str]) -> frozenset[str]:
-        """Drop shards that were taken from us, and what goes with them; name what is to be released besides."""
-        if (error := self._companionship.parted(lost)) is not None:
-            self.end_with(error)
-        dropped = self._companionship.lose(lost)
-        self._drop(dropped)
-        return dropped - lost
-
-    def _drop(self, shard_ids: Iterable[str]) -> None:
-        dropped = set(shard_ids)
-        with self.lock:
-            self.manager.lost(dropped)
-            self.letters.drop_shards(dropped)
-            self.read_errors.drop(dropped)
-            self.sharing.dropped(dropped)
-            if self._listener is not None:
-                self._listener.shards_lost(dropped)
-
-    def _follow(self, now: float) -> None:
-        """Take in what is assigned, and acquire what is ours."""
-        self._take_in_halt()
-        assignment, freed = self.ports.group.assignment(), self.ports.coordinator.take_freed()
-        if assignment is None:
-            self.ports.store.check_begun()
-        with self.lock:
-            self.sharing.take_in(assignment, now)
-            self.ports.paces.assigned(self.sharing.ours, self.sharing.shards)
-            self.deliveries.assigned(self, len(self.sharing.ours), self.sharing.shards, now)
-            alone = self._companionship.is_alone(self.sharing, now)
-            wishes = self.sharing.wishes(now, freed) if alone else []
-            is_placed, ours, leaving = self.sharing.is_placed, self.sharing.ours, self.sharing.leaving
-        self._companionship.check_together()
-        if is_placed:
-            self._life.follows(ours, leaving)
-        acquired: list[tuple[str, Position]] = []
-        for shard_id, fresh, fences in wishes:
-            checkpoint = self.ports.coordinator.acquire(shard_id, fresh, fences=fences)
-            if checkpoint is None:
-                continue
-            self._take_lost()  # of a session before the one that has acquired this
-            self._companionship.load()
-            with self.lock:
-                if not self._companionship.is_loaded:
-                    return  # the session was lost again meanwhile
-                self.manager.acquired(shard_id, checkpoint)
-                state = self.manager.shard(shard_id)
-                if state is None:
-                    # Its last owner had finished it, and could not say so.
-                    self.sharing.ended([shard_id])
-                else:
-                    acquired.append((shard_id, state.position))
-                    if self._listener is not None:
-                        self._listener.shards_acquired([shard_id])
-            if state is None:
-                self.ports.coordinator.release([shard_id])
-        with self.lock:
-            missing = self.sharing.missing
-        self._life.acquired(acquired, missing)
-
-    def _take_in_halt(self) -> None:
-        """Take in what an operator has paused, before anything is handed out."""
-        halt = self.ports.group.halted()
-        with self.lock:
-            if self.manager.halt(halt) and self._listener is not None:
-                self._listener.resumed()
-        self._life.halted(halt, bounded=self.manager.bounds is not None)
-
-    def _hand_over(self, now: float) -> None:
-        """Give up the shards that are another's, once nothing of them is in flight, or their time is over."""
-        with self.lock:
-            leaving = self.sharing.left(now)
-            if not self._companionship.may_hand_over(leaving):
-                return
-            self.manager.end_claims(leaving)
-        if not leaving:
-            return
-        self._commit()
-        with self.lock:
-            leaving = sorted(self.manager.owned.intersection(leaving))
-            open_records = sum(self.manager.unresolved_of(shard_id) for shard_id in leaving)
-            self._companionship.lose(leaving)
-            self._drop(leaving)
-        self.ports.coordinator.release(leaving)
-        self._life.handed_over(leaving, open_records)
-
-    def _commit(self) -> None:
-        with self.lock:
-            pending, attachment = self.manager.to_commit(), self._companionship.attachment()
-            finished = self.counters.finished
-        if not pending and attachment is None:
-            self._finished_at_commit = finished
-            return
-        writes = [
-            CheckpointWrite(shard_id=commit.shard_id, checkpoint=commit.checkpoint) for commit in pending
-        ]
-        result = self.ports.store.commit(writes, attachment)
-        stored = attachment if result.attached else None
-        self._committed([commit for commit in pending if commit.shard_id in result.committed], stored)
-        if result.fenced or stored is not attachment:
-            self._refused(result, attachment)
-        self._finished_at_commit = finished
-
-    def _refused(self, result: CommitResult, attachment: Attachment | None) -> None:
-        """Drop what is another's now. With an attachment that may be fewer shards than were fenced, or none."""
-        with self.lock:
-            lost = self.ports.coordinator.take_lost()
-            given_up = self._lose(lost if attachment is not None else lost | result.fenced)
-        name = "the state" if attachment is None else attachment.name
-        what = of_stream(result.fenced, self.config.stream_name) if result.fenced else name
-        _log.warning("fenced: somebody else owns %s now", what)
-        self.ports.coordinator.release(result.fenced | given_up)
-
-    def _committed(self, pending: list[PendingCommit], attachment: Attachment | None) -> None:
-        with self.lock:
-            self._companionship.committed(attachment)
-            over = self.manager.committed(pending)
-            self.counters.commits += 1
-            self.sharing.ended(over)
-            if over and self._listener is not None:
-                self._listener.shards_lost(over)
-        self._life.committed(pending, self.counters, self.now)
-        self._life.finished(over)
-        if over:
-            self.ports.coordinator.release(over)
-            self._chore_due.set()
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Final
 
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.errors import KinesisSpoutError
-from kinesis_spout.life_lines import (
+from kinesis_spout.logs.life_lines import (
     Pace,
     Reshards,
     named,

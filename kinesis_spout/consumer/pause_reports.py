@@ -4,8 +4,8 @@ import logging
 from collections.abc import Collection
 
 from kinesis_spout.coordination import Coordinator
-from kinesis_spout.failure_kinds import FailureKinds
-from kinesis_spout.life_lines import of_stream
+from kinesis_spout.logs.failure_kinds import FailureKinds
+from kinesis_spout.logs.life_lines import of_stream
 from kinesis_spout.settings import SpoutConfig
 from shard_state import BreakerEvent, BreakerNotice, Pause
 

@@ -29,7 +29,7 @@ from kinesis_spout.kinesis.read.getter import MAX_RECORDS
 from kinesis_spout.kinesis.write.put_records import COMMON_RECORD_BYTES, Entry
 from kinesis_spout.kinesis.write.record_putter import put_all
 from shard_state import Position
-from shard_state.lineage import parents_first
+from shard_state.shards.lineage import parents_first
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient

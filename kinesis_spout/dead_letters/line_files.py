@@ -16,9 +16,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from kinesis_spout.clock import Clock
-from kinesis_spout.durable_directory import make_durably, sync_directory
+from kinesis_spout.directories.durable_directory import make_durably, sync_directory
+from kinesis_spout.directories.writable_directory import check_directory
 from kinesis_spout.errors import DeadLetterError
-from kinesis_spout.writable_directory import check_directory
 
 _log = logging.getLogger(__name__)
 

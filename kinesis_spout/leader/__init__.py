@@ -1,6 +1,6 @@
 """Work that one process does at a time, and another takes over: ``LeaderCareer``.
 
-Who owns which shard is not here but in ``consumer``; how ZooKeeper elects is in ``zookeeper/election.py``.
+Who owns which shard is not here but in ``consumer``; how ZooKeeper elects is in ``zookeeper/members/election.py``.
 Begin reading at ``career.py``.
 """
 

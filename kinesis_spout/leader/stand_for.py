@@ -5,14 +5,10 @@ from typing import Unpack
 
 from kinesis_spout.coordination import Election
 from kinesis_spout.settings import ZooKeeperKeywords
-from kinesis_spout.settings.sources import checked, from_keywords
-from kinesis_spout.settings.spout_config import IN_PYTHON
-from kinesis_spout.settings.table.zookeeper import PLACE
-from kinesis_spout.settings.zookeeper.access_rules import check_access
-from kinesis_spout.settings.zookeeper.place import zookeeper_settings
+from kinesis_spout.settings.zookeeper.session import started_session
 from kinesis_spout.zookeeper import ZooKeeperElection, unique_member_name
 from kinesis_spout.zookeeper.tree.layout import make_shared
-from kinesis_spout.zookeeper.tree.paths import check_name, office, offices
+from kinesis_spout.zookeeper.tree.paths import office, offices
 
 
 def stand_for(name: str, **zookeeper: Unpack[ZooKeeperKeywords]) -> Election:
@@ -28,15 +24,9 @@ def stand_for(name: str, **zookeeper: Unpack[ZooKeeperKeywords]) -> Election:
         InvalidConfig: an argument is not what it must be.
         StoreUnavailable, StoreError: no ZooKeeper answers, it refuses us, or the embedded one does not start.
     """
-    check_name("name", name)
-    values = checked(from_keywords(zookeeper, PLACE), PLACE)
-    check_access(values, IN_PYTHON)
-    settings = zookeeper_settings(name, values)
     with ExitStack() as opened:
-        session = settings.session(settings.server(opened))
-        opened.callback(session.close)
-        session.start()
-        make_shared(session, offices(settings.root))
+        root, session = started_session(name, zookeeper, opened)
+        make_shared(session, offices(root))
         return ZooKeeperElection(
-            name, office(settings.root, name), session, unique_member_name(), opened.pop_all().close
+            name, office(root, name), session, unique_member_name(), opened.pop_all().close
         )

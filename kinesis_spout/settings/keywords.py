@@ -1,6 +1,7 @@
 """The settings as keyword arguments, for type checkers: a misspelt one is found before the program runs.
 
-Generated from `SpoutConfig`, which says what each means and allows: see ``tests/unit/settings/test_keywords.py``.
+Generated from `SpoutConfig` and `ProducerConfig`, which say what each means and allows: see
+``tests/unit/settings/test_keywords.py``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -105,3 +106,33 @@ class ZooKeeperKeywords(TypedDict, total=False):
     zookeeper_tls_key_password: str | None
     zookeeper_tls_verify: Literal["full", "ca", "none"]
     session_timeout_seconds: float
+
+
+class ProducerSettings(TypedDict, total=False):
+    """Every setting of a producer but its stream and its dead letters; see `ProducerConfig`."""
+
+    region: str | None
+    endpoint_url: str | None
+    role_arn: str | None
+    role_session_name: str | None
+    role_external_id: str | None
+    sts_endpoint: str | None
+    aws_access_key_id: str | None
+    aws_secret_access_key: str | None
+    aws_session_token: str | None
+    aws_profile: str | None
+    ca_bundle: str | None
+    proxy_url: str | None
+    order: Literal["unordered", "key"]
+    aggregation: bool
+    aggregation_max_bytes: int
+    linger_seconds: float
+    max_records_per_call: int
+    max_bytes_per_call: int
+    max_concurrent_calls: int
+    max_buffered_records: int
+    max_buffered_bytes: int
+    when_full: Literal["block", "refuse", "drop_oldest"]
+    block_timeout_seconds: float
+    delivery_timeout_seconds: float
+    close_timeout_seconds: float

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from kinesis_spout.settings.value_types import ValueType
+from kinesis_spout.settings.grammar.value_types import ValueType
 
 
 class Use(Enum):

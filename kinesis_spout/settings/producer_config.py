@@ -1,49 +1,22 @@
 """Every setting of a producer, as one frozen value that is valid or does not exist."""
 
-from typing import Any, Final, Literal, Self, TypedDict, Unpack
+from typing import Any, Final, Literal, Self, Unpack
 
 import msgspec
 
 from kinesis_spout.settings import rules
+from kinesis_spout.settings.keywords import ProducerSettings
 from kinesis_spout.settings.messages import shown
 from kinesis_spout.settings.sources import checked, from_keywords
 from kinesis_spout.settings.spout_config import IN_PYTHON, SpoutConfig
 from kinesis_spout.settings.table.connection import CLIENT
 from kinesis_spout.settings.table.producing import PRODUCER_SETTINGS
 
+__all__ = ["ProducerConfig", "ProducerSettings"]
+
 _TAKEN_OVER: Final = ("stream", *(option.setting for option in CLIENT if option.is_setting))
 """Of a spout's configuration: what is called the same, and means the same."""
 _SECRETS: Final = frozenset(name for name, option in PRODUCER_SETTINGS.items() if option.secret)
-
-
-class ProducerSettings(TypedDict, total=False):
-    """Every setting of a producer but its stream and its dead letters; see `ProducerConfig`."""
-
-    region: str | None
-    endpoint_url: str | None
-    role_arn: str | None
-    role_session_name: str | None
-    role_external_id: str | None
-    sts_endpoint: str | None
-    aws_access_key_id: str | None
-    aws_secret_access_key: str | None
-    aws_session_token: str | None
-    aws_profile: str | None
-    ca_bundle: str | None
-    proxy_url: str | None
-    order: Literal["unordered", "key"]
-    aggregation: bool
-    aggregation_max_bytes: int
-    linger_seconds: float
-    max_records_per_call: int
-    max_bytes_per_call: int
-    max_concurrent_calls: int
-    max_buffered_records: int
-    max_buffered_bytes: int
-    when_full: Literal["block", "refuse", "drop_oldest"]
-    block_timeout_seconds: float
-    delivery_timeout_seconds: float
-    close_timeout_seconds: float
 
 
 class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):

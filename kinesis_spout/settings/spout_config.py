@@ -12,11 +12,11 @@ import msgspec
 
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.settings import rules
+from kinesis_spout.settings.grammar.shard_positions import EndPositions, run_end, run_start
+from kinesis_spout.settings.grammar.streams import name_of, names_several, parts_of, region_of
 from kinesis_spout.settings.keywords import SpoutSettings
 from kinesis_spout.settings.messages import NotAllowed, shown
-from kinesis_spout.settings.shard_positions import EndPositions, run_end, run_start
 from kinesis_spout.settings.sources import checked, from_environment, from_keywords, from_toml_file
-from kinesis_spout.settings.streams import name_of, names_several, parts_of, region_of
 from kinesis_spout.settings.table import SETTINGS
 from kinesis_spout.settings.zookeeper import address
 from kinesis_spout.settings.zookeeper.access_rules import check_access

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kinesis_spout.clock import Clock
 from kinesis_spout.kinesis import KinesisStreamDirectory
 from kinesis_spout.kinesis.patience import persistently
-from kinesis_spout.settings.streams import is_pattern, matching, nothing_found
+from kinesis_spout.settings.grammar.streams import is_pattern, matching, nothing_found
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient

@@ -5,22 +5,19 @@
 
 from kinesis_spout.testing.clock import ManualClock
 from kinesis_spout.testing.dead_letters import InMemoryDeadLetterSink
-from kinesis_spout.testing.election import InMemoryElection, InMemoryOffice
 from kinesis_spout.testing.outcomes import Delivery, Ending, Outcome, Outcomes
 from kinesis_spout.testing.run import run
 from kinesis_spout.testing.shards import InMemoryShardGetter, InMemoryShardLister
 from kinesis_spout.testing.spool import InMemorySpool, InMemorySpoolFolder
 from kinesis_spout.testing.stepped_producer import SteppedProducer
 from kinesis_spout.testing.stepped_spout import SteppedSpout, in_memory_ports
-from kinesis_spout.testing.store import (
-    InMemoryCheckpointStore,
-    InMemoryCoordinator,
-    InMemoryProcess,
-    InMemoryZooKeeper,
-    StoreFault,
-)
 from kinesis_spout.testing.stream import InMemoryStream
 from kinesis_spout.testing.streams import InMemoryStreams, SteppedStreamsSpout
+from kinesis_spout.testing.zookeeper.checkpoint_store import InMemoryCheckpointStore
+from kinesis_spout.testing.zookeeper.coordinator import InMemoryCoordinator
+from kinesis_spout.testing.zookeeper.election import InMemoryElection, InMemoryOffice
+from kinesis_spout.testing.zookeeper.in_memory_zookeeper import InMemoryProcess, InMemoryZooKeeper
+from kinesis_spout.testing.zookeeper.nodes import StoreFault
 
 __all__ = [
     "Delivery",

@@ -14,8 +14,8 @@ from kinesis_spout.settings import SpoutConfig, SpoutSettings
 from kinesis_spout.testing.clock import ManualClock
 from kinesis_spout.testing.outcomes import Outcomes, Story
 from kinesis_spout.testing.stepped_spout import SteppedSpout, in_memory_ports
-from kinesis_spout.testing.store import InMemoryZooKeeper
 from kinesis_spout.testing.stream import ITERATOR_SECONDS, InMemoryStream
+from kinesis_spout.testing.zookeeper.in_memory_zookeeper import InMemoryZooKeeper
 
 A_DAY_SECONDS: Final = 86_400.0
 

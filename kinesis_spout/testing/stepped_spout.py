@@ -24,8 +24,8 @@ from kinesis_spout.kinesis.shard_paces import ShardPaces
 from kinesis_spout.ports import DeadLetterSink, ShardGetter
 from kinesis_spout.testing.dead_letters import InMemoryDeadLetterSink
 from kinesis_spout.testing.shards import InMemoryShardGetter, InMemoryShardLister
-from kinesis_spout.testing.store import InMemoryZooKeeper
 from kinesis_spout.testing.stream import InMemoryStream
+from kinesis_spout.testing.zookeeper.in_memory_zookeeper import InMemoryZooKeeper
 from kinesis_spout.tuples.buffered_shards import BufferedShards
 from kinesis_spout.tuples.record_spout import Emitted, RecordSpout
 from shard_state import Position, ShardPhase, StateManager

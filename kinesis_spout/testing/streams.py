@@ -16,8 +16,8 @@ from kinesis_spout.kinesis.shard_paces import ShardPaces
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.testing.dead_letters import InMemoryDeadLetterSink
 from kinesis_spout.testing.stepped_spout import SteppedSpout, in_memory_ports
-from kinesis_spout.testing.store import InMemoryZooKeeper
 from kinesis_spout.testing.stream import InMemoryStream
+from kinesis_spout.testing.zookeeper.in_memory_zookeeper import InMemoryZooKeeper
 from kinesis_spout.tuples.listener import SpoutListener
 from kinesis_spout.tuples.record_spout import Emitted, RecordSpout
 from kinesis_spout.tuples.stream_spouts import StreamSpouts

@@ -21,6 +21,7 @@ from kinesis_spout.topology.running.component_counts import ComponentCounts
 from kinesis_spout.topology.running.exactly_once import run_until_clean
 from kinesis_spout.topology.running.program import Program
 from kinesis_spout.topology.running.stage_run import StageRun
+from kinesis_spout.topology.running.tick_clock import TickClock, Ticks
 from kinesis_spout.topology.running.verdicts import Unfinished, decide, decide_here
 from kinesis_spout.topology.state.key_values import DELETED, PartitionState
 
@@ -63,6 +64,8 @@ class LocalTopology:
         self._emitted: dict[str, dict[str, list[Values]]] = {}
         self._counts: dict[str, ComponentCounts] = {}
         self._states: dict[tuple[str, int], PartitionState] = {}
+        self._batches = 0
+        self._tick_clocks = self._new_tick_clocks()
 
     @property
     def state(self) -> dict[str, dict[Any, Any]]:
@@ -75,7 +78,7 @@ class LocalTopology:
     def run(
         self, tuples: Iterable[Values], *, spout: str | None = None, stream: str = DEFAULT_STREAM
     ) -> LocalResult:
-        """Run tuples of a spout as one micro-batch.
+        """Run tuples of a spout as one micro-batch; without tuples as Spark does when only ticks are due.
 
         Args:
             tuples: the values of each.
@@ -89,13 +92,14 @@ class LocalTopology:
         After an error, also one of a grouping or of ``prepare``, state is as before, and the bolts are new.
         """
         program = self._program(spout)
-        batch = list(tuples)
+        batch, began = list(tuples), self._clock()
+        ticks = self._ticks_now(program)
         self._counts = defaultdict(ComponentCounts)
 
         def attempt(refused: Mapping[int, TreeEnd]) -> tuple[dict[int, TreeEnd], set[int]]:
             self._forget_changes()
             self._emitted = defaultdict(lambda: defaultdict(list))
-            return self._attempt(program, batch, refused, stream)
+            return self._attempt(program, batch, refused, stream, ticks)
 
         try:
             ends = run_until_clean(attempt)
@@ -104,6 +108,13 @@ class LocalTopology:
             self.close()
             raise
         self._keep_changes()
+        timed_out = sum(end.failure.timed_out for end in ends.values())
+        self._counts[program.plan.spout].add_trees(
+            acked=len(batch) - len(ends),
+            failed=len(ends) - timed_out,
+            timed_out=timed_out,
+            seconds=self._clock() - began,
+        )
         return LocalResult(
             acked=[values for number, values in enumerate(batch) if number not in ends],
             failed=[(batch[number], end) for number, end in sorted(ends.items())],
@@ -114,8 +125,18 @@ class LocalTopology:
     def close(self) -> None:
         """Clean up the bolts. A batch after that begins with new ones."""
         runs, self._runs = self._runs, {}
+        self._tick_clocks = self._new_tick_clocks()
         for run in runs.values():
             run.close()
+
+    def _new_tick_clocks(self) -> dict[str, TickClock]:
+        return {spout: TickClock(program.ticks, self._clock()) for spout, program in self._programs.items()}
+
+    def _ticks_now(self, program: Program) -> Ticks:
+        self._batches += 1
+        tick_clock = self._tick_clocks[program.plan.spout]
+        tick_clock.advance(self._clock())
+        return tick_clock.ticks(str(self._batches))
 
     def _program(self, spout: str | None) -> Program:
         if spout is None and len(self._programs) == 1:
@@ -127,10 +148,15 @@ class LocalTopology:
         return self._programs[spout]
 
     def _attempt(
-        self, program: Program, batch: list[Values], refused: Mapping[int, TreeEnd], stream: str
+        self,
+        program: Program,
+        batch: list[Values],
+        refused: Mapping[int, TreeEnd],
+        stream: str,
+        ticks: Ticks,
     ) -> tuple[dict[int, TreeEnd], set[int]]:
         first = self._stage(program, 0, 0)
-        first.begin(self._open_state)
+        first.begin(self._open_state, ticks)
         first.spout.output(stream)  # Raises even where there are no tuples.
         roots: dict[int, int] = {}
         for number, values in enumerate(batch):
@@ -146,15 +172,15 @@ class LocalTopology:
             return {number: end for number, end in found.items() if end is not None}, set()
         blocks += _opened(roots, program.ackers)
         for stage in range(1, len(program.plan.stages)):
-            blocks = [each for part in self._exchanged(program, stage, blocks) for each in part]
+            blocks = [each for part in self._exchanged(program, stage, blocks, ticks) for each in part]
         return self._decide(program, blocks)
 
     def _exchanged(
-        self, program: Program, stage: int, blocks: list[tuple[int, Block]]
+        self, program: Program, stage: int, blocks: list[tuple[int, Block]], ticks: Ticks
     ) -> Iterator[Iterator[tuple[int, Block]]]:
         for partition in range(program.partitions):
             here = [each for each in blocks if each[0] % program.partitions == partition]
-            yield self._stage(program, stage, partition).run(here, self._open_state)
+            yield self._stage(program, stage, partition).run(here, self._open_state, ticks)
 
     def _decide(
         self, program: Program, blocks: list[tuple[int, Block]]

@@ -1,7 +1,7 @@
 """The options of a topology: what ``TopologyBuilder.build`` takes."""
 
 from difflib import get_close_matches
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -10,14 +10,22 @@ from kinesis_spout.errors import InvalidConfig
 _Seconds = Annotated[float, msgspec.Meta(gt=0)]
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 _Positive = Annotated[int, msgspec.Meta(ge=1)]
+_ALLOWED: Final = {
+    "message_timeout_seconds": "a number of seconds above 0",
+    "ackers": "a whole number from 0, or None",
+    "partitions": "a whole number from 1, or None",
+    "max_spout_pending": "a whole number from 1",
+    "state": 'an address such as "/var/lib/app/state", or None',
+}
 
 
 class TopologyConf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Options of a topology. Those of a ``KinesisSpout`` (retries, limits, commits) are set at the spout."""
 
     message_timeout_seconds: _Seconds = 30.0
-    """How long the tree of a tuple may take, counted in each task from the beginning of the micro-batch there. See
-    ``OutputCollector.is_overdue``; a job of Spark that takes much longer is cancelled, and its records retried."""
+    """How long a bolt should wait for anything, counted in each task from the beginning of the micro-batch there;
+    see ``OutputCollector.is_overdue``. A call of a bolt that takes a quarter longer is interrupted, and its tuple
+    times out. A job of Spark that takes three times as long is cancelled, and its records are retried."""
     ackers: _Count | None = None
     """How many tasks share the trees that do not end where they began; None: one for each partition of an
     exchange. 0 acks each record when its tuple is emitted: then nobody retries what fails, and state keeps
@@ -45,7 +53,11 @@ class TopologyConf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
                     f"expected an option of a topology ({', '.join(cls.__struct_fields__)}), got {name!r}{hint}; "
                     "what your components read goes into conf={...}"
                 )
-        try:
-            return msgspec.convert(options, cls)
-        except msgspec.ValidationError as error:
-            raise InvalidConfig(f"options of a topology {options!r}: {error}") from error
+        for name, value in options.items():
+            try:
+                msgspec.convert({name: value}, cls)
+            except msgspec.ValidationError as error:
+                raise InvalidConfig(
+                    f"option {name} of a topology: expected {_ALLOWED[name]}, got {value!r}"
+                ) from error
+        return msgspec.convert(options, cls)

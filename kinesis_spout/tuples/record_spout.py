@@ -15,15 +15,13 @@ from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from types import TracebackType
-from typing import Any, Final, NamedTuple, Self, Unpack
+from typing import Any, Final, NamedTuple, Unpack
 
 from kinesis_spout.clock import Clock
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
-from kinesis_spout.consumer.open_ports import open_ports
 from kinesis_spout.consumer.ports import Ports
-from kinesis_spout.errors import InvalidConfig, SpoutClosed
+from kinesis_spout.errors import SpoutClosed
 from kinesis_spout.handler import Failure, Reject, failure_of
 from kinesis_spout.kinesis import Prefetcher
 from kinesis_spout.record import Record
@@ -32,6 +30,7 @@ from kinesis_spout.settings import SpoutConfig, SpoutSettings
 from kinesis_spout.tuples.buffered_shards import BufferedShards
 from kinesis_spout.tuples.listener import Announcements, FailReason, SpoutListener
 from kinesis_spout.tuples.message_id import MessageId
+from kinesis_spout.tuples.spout_life import SpoutLife
 from shard_state import Exhausted, Pause, RecordEvent, Retry, SequenceNumber, ShardStatus
 
 _STEP_SECONDS: Final = 0.005
@@ -54,11 +53,10 @@ class Emitted(NamedTuple):
     """What the scheme made of the record; with "raw" the ``Record`` itself."""
 
 
-class RecordSpout:
+class RecordSpout(SpoutLife):
     """A spout of one application on one stream. Mutable; thread-safe.
 
-    It is *new* until ``activate`` (or ``open``), then active or deactivated, and in the end closed. A spout
-    whose start failed is closed too; make another one to try again.
+    Its life is told by ``SpoutLife``.
 
     Args:
         config: the settings. Without it they are taken from ``settings`` over the environment variables
@@ -83,92 +81,10 @@ class RecordSpout:
         prefetcher: Prefetcher | None = None,
         **settings: Unpack[SpoutSettings],
     ) -> None:
-        if config is not None and settings:
-            raise InvalidConfig(
-                f"expected a config or settings, got both (settings: {', '.join(sorted(settings))}): "
-                "put them into the config, or leave it out"
-            )
-        self.config = SpoutConfig.load(**settings) if config is None else config
+        super().__init__(config, ports, prefetcher, **settings)
         self._scheme = resolve(scheme)
         self._listener = listener or SpoutListener()
         self._announcements = Announcements()
-        self._given_ports = ports
-        self._prefetcher = prefetcher
-        self._started: tuple[Consumer, BufferedShards] | None = None
-        self._active = False
-        self._closed = False
-
-    # Life
-
-    def activate(self) -> None:
-        """Begin to hand out tuples; after ``deactivate``, go on. Call it from one thread at a time.
-
-        Raises:
-            SpoutClosed: it was closed.
-            KinesisSpoutError: the first start failed (see ``Consumer.start``); the spout is closed now.
-        """
-        self._refuse_if_closed()
-        if self._started is None:
-            try:
-                self._start()
-            except BaseException:
-                self._closed = True
-                raise
-        self._active = True
-
-    def deactivate(self) -> None:
-        """Hand out no more tuples until ``activate``. Acks, fails, time-outs and commits go on."""
-        self._opened()
-        self._active = False
-
-    def open(self) -> Self:
-        """Activate, and give this spout, for ``with`` and for iteration."""
-        self.activate()
-        return self
-
-    def close(self) -> None:
-        """Store what is finished, give the shards up, and close all that was opened. May be called twice.
-
-        What is in flight comes again at the next start, if the guarantee is at_least_once.
-
-        Raises:
-            KinesisSpoutError: the last dead letters or progress could not be stored. Everything is closed
-                all the same, and nothing is lost: the records concerned come again.
-        """
-        if self._closed:
-            return
-        self._closed, self._active = True, False
-        if self._started is not None:
-            consumer, shards = self._started
-            with consumer.lock:
-                shards.stop()
-            try:
-                consumer.close()
-            finally:
-                shards.close()
-        elif self._given_ports is not None:
-            self._given_ports.dead_letters.close()
-            self._given_ports.coordinator.close()
-            self._given_ports.close()
-
-    def __repr__(self) -> str:
-        if self._closed:
-            state = "closed"
-        elif self._started is None:
-            state = "new"
-        else:
-            state = "active" if self._active else "deactivated"
-        name, config = type(self).__name__, self.config
-        return f"{name}(stream={config.stream!r}, app={config.app!r}, state={state!r})"
-
-    def __enter__(self) -> Self:
-        """Give this spout; ``with`` closes it. Entering does not activate it: ``open`` does."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # Tuples
 
@@ -405,36 +321,6 @@ class RecordSpout:
     def _clock(self) -> Clock:
         return self._opened()[0].ports.clock
 
-    def _start(self) -> None:
-        if self.config.is_several:
-            raise InvalidConfig(
-                f"stream: expected one stream here, got {self.config.stream!r}: KinesisSpout reads several"
-            )
-        consumer, shards = self._new_parts(self._given_ports or open_ports(self.config))
-        try:
-            consumer.start(shards)
-        except BaseException:
-            try:
-                consumer.close(commit=False)
-            finally:
-                shards.close()
-            raise
-        self._started = consumer, shards
-
-    def _new_parts(self, ports: Ports) -> tuple[Consumer, BufferedShards]:
-        consumer = Consumer(self.config, ports, message_timeout_seconds=self.config.message_timeout_seconds)
-        return consumer, BufferedShards(consumer, self._prefetcher)
-
-    def _opened(self) -> tuple[Consumer, BufferedShards]:
-        self._refuse_if_closed()
-        if self._started is None:
-            raise not_activated()
-        return self._started
-
-    def _refuse_if_closed(self) -> None:
-        if self._closed:
-            raise SpoutClosed("expected an open spout, got one that was closed: make another one to go on")
-
     def _fail_expired(self, consumer: Consumer, shards: BufferedShards) -> None:
         with consumer.lock:
             for shard_id, sequence, attempt in consumer.manager.expired(consumer.now):
@@ -486,11 +372,6 @@ class RecordSpout:
             tell(partial(self._listener.exhausted, message_id, decision.attempts, error))
         else:
             tell(partial(self._listener.failed, message_id, reason, error, decision.delay_seconds))
-
-
-def not_activated() -> SpoutClosed:
-    """Give the error of a spout that was not activated."""
-    return SpoutClosed("expected an open spout, got one that was not activated: call activate() or open()")
 
 
 def _failure(reason: str | BaseException) -> Failure:

@@ -16,7 +16,8 @@ from kinesis_spout.kinesis import Prefetcher
 from kinesis_spout.record import Record
 from kinesis_spout.settings import SpoutConfig, SpoutSettings
 from kinesis_spout.tuples.listener import SpoutListener
-from kinesis_spout.tuples.record_spout import Emitted, RecordSpout, not_activated
+from kinesis_spout.tuples.record_spout import Emitted, RecordSpout
+from kinesis_spout.tuples.spout_life import not_activated
 from kinesis_spout.tuples.stream_spouts import StreamSpouts
 from shard_state import Pause, ShardStatus
 

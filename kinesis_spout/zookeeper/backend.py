@@ -3,11 +3,11 @@
 from types import TracebackType
 from typing import Self
 
-from kinesis_spout.zookeeper.coordinator import ZooKeeperCoordinator, unique_member_name
-from kinesis_spout.zookeeper.group import ZooKeeperGroup
+from kinesis_spout.zookeeper.members.coordinator import ZooKeeperCoordinator, unique_member_name
+from kinesis_spout.zookeeper.members.group import ZooKeeperGroup
 from kinesis_spout.zookeeper.ownerships import Ownerships
+from kinesis_spout.zookeeper.progress.store import ZooKeeperCheckpointStore
 from kinesis_spout.zookeeper.session import ZooKeeperSession
-from kinesis_spout.zookeeper.store import ZooKeeperCheckpointStore
 from kinesis_spout.zookeeper.tree.chunks import ChunkLimits
 from kinesis_spout.zookeeper.tree.paths import Paths
 

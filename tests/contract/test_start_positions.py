@@ -6,7 +6,7 @@ import pytest
 
 from kinesis_spout.errors import CheckpointUnreadable, InvalidConfig
 from kinesis_spout.zookeeper import Application
-from kinesis_spout.zookeeper.application import MAX_NAMED_SHARDS
+from kinesis_spout.zookeeper.progress.application import MAX_NAMED_SHARDS
 from shard_state import Checkpoint, Position, SequenceNumber, StartPositions
 from tests.shards import everywhere, shards_named
 from tests.zookeeper_places import Place, Process, RealPlace

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -31,6 +32,7 @@ from tests.faulty_topology import (
 )
 from tests.kinesis_endpoints import REPOSITORY, wait_until
 from tests.micro_batch_world import MicroBatchWorld
+from tests.shipped_tallies import Tally, make_archive, tallies
 from tests.spark_cluster import APPLICATION_SETTINGS, SparkWorker, spark_cluster
 from tests.topology_driver import CONTRADICTED, Job
 from tests.zookeeper_proxy import ZooKeeperProxy
@@ -127,7 +129,11 @@ class Driver:
     def until(self, condition: Callable[[], bool], what: str) -> None:
         """Wait for what the driver does."""
         until(lambda: condition() or self.process.poll() is not None, f"{what}; see {self._log}")
-        assert condition(), f"the driver ended before {what}:\n{self._log.read_text()[-5_000:]}"
+        assert condition(), f"the driver ended before {what}:\n{self.said()[-5_000:]}"
+
+    def said(self) -> str:
+        """Read its log."""
+        return self._log.read_text()
 
     def kill(self) -> None:
         with suppress(ProcessLookupError):
@@ -146,11 +152,19 @@ def driver(
     *,
     master: str = "local[2]",
     conf: Mapping[str, str] | None = None,
+    archive: str | None = None,
+    tallies: Mapping[str, str] | None = None,
     **settings: Any,
 ) -> Iterator[Driver]:
     spout = world.settings | {"session_timeout_seconds": 4.0} | settings
     job = Job(
-        folder=str(faults.folder), log=world.log.path, master=master, spout=spout, conf=dict(conf or {})
+        folder=str(faults.folder),
+        log=world.log.path,
+        master=master,
+        spout=spout,
+        conf=dict(conf or {}),
+        archive=archive,
+        tallies=dict(tallies or {}),
     )
     running = Driver(job, faults.folder / "driver.log")
     try:
@@ -301,35 +315,25 @@ def test_a_lost_session_reloads_the_state_and_counts_nothing_twice(
     assert world.dead_letters() == []
 
 
-# Executors
+# Executors and machines
 
 
-def test_a_part_of_a_job_that_spark_runs_again_does_not_count_beside_the_first(
+def test_a_cluster_that_loses_an_executor_and_a_machine_counts_exactly_what_it_should(
     spark: SparkSession, world: MicroBatchWorld, faults: Faults
 ) -> None:
-    """An executor is lost after a task of another one took in what it had made, and before the other tasks did."""
+    """State counts through all of it; a shell bolt's process until its machine is lost, whoever it serves."""
     del spark  # no part of this; but it is started before the cluster makes the machine busy
-    put, other = gated(sentences(40))
+    world.settings |= {"shards_per_task": 1, "retry_limit": 5}
     with spark_cluster(faults.folder) as cluster:
         workers = [cluster.add_worker(), cluster.add_worker()]
-        conf = {**APPLICATION_SETTINGS, "spark.locality.wait": "0"}
-        world.settings |= {"shards_per_task": 1, "retry_limit": 5}
-        with driver(world, faults, master=cluster.master, conf=conf) as running:
+        conf, shipped = _shipped(faults.folder)
+        conf |= {**APPLICATION_SETTINGS, "spark.locality.wait": "0"}
+        with driver(world, faults, master=cluster.master, conf=conf, **shipped) as running:
             running.until(lambda: all(worker.executors() for worker in workers), "both have executors")
-            world.put(put)
-            running.until(
-                lambda: faults.happened("gate-reached") and bool(state_files(faults, other)),
-                "one task waits, and the other one has ended",
-            )
-            lost = _worker_of(workers, faults.where("gate-reached"))
-            assert not any(
-                _worker_of(workers, place) is lost for place in faults.notes(f"count-{other}-begins")
-            )
-            [executor] = lost.executors()
-            os.kill(executor, signal.SIGKILL)
-            until(lambda: is_gone(executor), "the executor is gone")
-            faults.open_gate()
-            running.until(lambda: bool(faults.notes(CONTRADICTED)), "the two runs were told apart")
+            put = _tally_across_machines(world, faults, running)
+            _check_tallies(faults, workers, put)
+            put += _lose_the_executor_of_a_half_read_task(world, faults, running, workers)
+            put += _lose_the_machine_of_a_process(world, faults, running, workers)
             running.job.end.touch()
             until(lambda: running.process.poll() is not None, "the driver has finished")
             assert running.process.returncode == 0
@@ -337,6 +341,94 @@ def test_a_part_of_a_job_that_spark_runs_again_does_not_count_beside_the_first(
     assert counts(world, faults) == recount(put)
     assert logged_at_least(world, recount(put))
     assert world.dead_letters() == []
+
+
+def _shipped(folder: Path) -> tuple[dict[str, str], dict[str, Any]]:
+    """Ship the files of shell bolts in every way; give what Spark is to know of it, and what the driver is."""
+    archives = {name: folder / f"{name}.zip" for name in ("given", "named", "file", "late")}
+    for place in archives.values():
+        make_archive(place)
+    conf = {
+        "spark.archives": f"{archives['given']},{archives['named']}#resources",
+        "spark.files": str(archives["file"]),
+    }
+    bolts = {"given": "given.zip", "named": "resources", "file": "file.zip", "late": "added"}
+    return conf, {"archive": f"{archives['late']}#added", "tallies": bolts}
+
+
+def _tally_across_machines(world: MicroBatchWorld, faults: Faults, running: Driver) -> list[str]:
+    """Have sentences counted, until processes of each bolt have served the other machine, too."""
+    put: list[str] = []
+    served: set[str] = set()
+
+    def all_are_acked() -> bool:
+        return running.job.acked() == len(put)
+
+    while len(served) < len(running.job.tallies):
+        more = sentences(7)
+        world.put(more)
+        put += more
+        running.until(all_are_acked, "every sentence is acked")
+        served = {tally.bolt for tally in tallies(faults.folder) if tally.machine != tally.served}
+        assert len(put) < 1_000, f"no process served another machine: {served}"
+    return put
+
+
+def _check_tallies(faults: Faults, workers: list[SparkWorker], put: list[str]) -> None:
+    by_bolt: dict[str, dict[str, list[Tally]]] = defaultdict(lambda: defaultdict(list))
+    for tally in tallies(faults.folder):
+        by_bolt[tally.bolt][tally.word].append(tally)
+        [home] = [worker for worker in workers if worker.host == tally.machine]
+        assert tally.folder.startswith(f"{home.work}/")
+    for of_word in by_bolt.values():
+        assert {word: len(seen) for word, seen in of_word.items()} == recount(put)
+        for seen in of_word.values():
+            assert sorted(tally.times for tally in seen) == list(range(1, len(seen) + 1))
+            assert len({tally.pid for tally in seen}) == 1
+
+
+def _lose_the_executor_of_a_half_read_task(
+    world: MicroBatchWorld, faults: Faults, running: Driver, workers: list[SparkWorker]
+) -> list[str]:
+    """Kill it after a task of another one took in what it had made, and before the other tasks did.
+
+    Spark runs a part of the job again, which does not count beside the first.
+    """
+    put, other = gated(sentences(40))
+    written, begun = len(state_files(faults, other)), len(faults.notes(f"count-{other}-begins"))
+    world.put(put)
+    running.until(
+        lambda: faults.happened("gate-reached") and len(state_files(faults, other)) > written,
+        "one task waits, and the other one has ended",
+    )
+    lost = _worker_of(workers, faults.where("gate-reached"))
+    begins = faults.notes(f"count-{other}-begins")[begun:]
+    assert not any(_worker_of(workers, place) is lost for place in begins)
+    [executor] = lost.executors()
+    os.kill(executor, signal.SIGKILL)
+    until(lambda: is_gone(executor), "the executor is gone")
+    faults.open_gate()
+    running.until(lambda: bool(faults.notes(CONTRADICTED)), "the two runs were told apart")
+    return put
+
+
+def _lose_the_machine_of_a_process(
+    world: MicroBatchWorld, faults: Faults, running: Driver, workers: list[SparkWorker]
+) -> list[str]:
+    """Lose it amid its work; the driver says that its processes start anew on the other one."""
+    put = sentences(40)
+    before = len(tallies(faults.folder))
+    world.put(put)
+    running.until(lambda: len(tallies(faults.folder)) > before, "they are being counted")
+    home = tallies(faults.folder)[-1].machine
+    [lost] = [worker for worker in workers if worker.host == home]
+    [left] = [worker for worker in workers if worker is not lost]
+    lost.kill()
+    more = sentences(14)
+    world.put(more)
+    anew = f"a new process starts on {left.host}"
+    running.until(lambda: anew in running.said(), "the processes start anew")
+    return put + more
 
 
 def _worker_of(workers: list[SparkWorker], place: str) -> SparkWorker:

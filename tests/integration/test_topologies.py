@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from kinesis_spout.topology import Topology, TopologyBuilder
 from tests.micro_batch_world import DeliveryLog, MicroBatchWorld
-from tests.topology_components import CountWords, LogWords, Numbers, Split
+from tests.topology_components import CountWords, Hangs, LogWords, Numbers, Split
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.endpoint]
 
@@ -44,6 +44,11 @@ def test_a_record_is_done_when_its_whole_tree_is(spark: SparkSession, world: Mic
     assert components["split"].executed == 203 + 3
     assert (components["split"].failed, components["log"].failed, components["log"].timed_out) == (2, 2, 2)
     assert query.spouts["sentences"].counters.acked == 200
+    assert list(components) == ["sentences", "split", "log"]
+    spout = components["sentences"]
+    assert (spout.emitted, spout.acked, spout.failed, spout.timed_out) == (206, 200, 4, 2)
+    assert query.spouts["sentences"].counters.timed_out == 2
+    assert spout.complete_latency_ms > components["split"].latency_ms > 0
 
 
 def test_user_records_of_one_aggregate_are_acked_retried_and_given_up_one_by_one(
@@ -114,3 +119,32 @@ def test_a_spout_of_the_users_own_is_told_what_became_of_each_tuple(
     assert sorted(number for number, _ in numbers.acked) == list(range(100))
     assert dict(numbers.failed) == {(7, 1): "log: poisoned", (9, 1): "split: cannot be split"}
     assert dict(numbers.late) == {(8, 1): "log: neither acked nor failed by the end of the micro-batch"}
+    spout = query.components["numbers"]
+    assert (spout.emitted, spout.acked, spout.failed, spout.timed_out) == (103, 100, 2, 1)
+    assert spout.complete_latency_ms > 0
+
+
+def test_a_bolt_that_never_returns_costs_one_job_and_only_its_record(
+    spark: SparkSession, world: MicroBatchWorld
+) -> None:
+    builder = TopologyBuilder()
+    builder.set_spout("sentences", world.spout(scheme="text", retry_limit=0), fields=["sentence"])
+    builder.set_bolt("split", Split(), 2).shuffle_grouping("sentences")
+    builder.set_bolt("hangs", Hangs(world.log), 2).fields_grouping("split", ["word"])
+
+    world.put(["good one"])
+    with builder.build("hanging", message_timeout_seconds=4).run(spark) as query:
+        query.processAllAvailable()  # The workers have begun: that takes longer on a busy machine than the rest.
+        world.put(["good two", "a hang", "good three", "good four"], keys=["of one shard"])
+        query.processAllAvailable()
+        counters = query.spouts["sentences"].counters
+        components = query.components
+
+    [letter] = world.dead_letters()
+    assert letter.data == b"a hang"
+    assert letter.error == "hangs: timed out: the call had not returned after 5 s"
+    assert letter.traceback is not None
+    assert "time.sleep(60)" in letter.traceback
+    assert world.log.counts() == {"good": 4, "one": 1, "two": 1, "three": 1, "four": 1, "a": 1, "hang": 1}
+    assert (counters.acked, counters.timed_out, counters.batches_timed_out) == (4, 1, 0)
+    assert (components["hangs"].acked, components["hangs"].timed_out) == (9, 1)

@@ -1,5 +1,6 @@
 """Windowed bolts on real Spark, with the real ZooKeeper and a Kinesis endpoint."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from pyspark.sql import SparkSession
 from kinesis_spout.topology import Count, Seconds, Topology, TopologyBuilder
 from tests.micro_batch_world import MicroBatchWorld
 from tests.topology_components import LogWindows, TimedKeys
+from tests.zookeeper_server import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.endpoint]
 
@@ -46,3 +48,31 @@ def test_a_window_goes_on_after_a_restart_and_has_nothing_of_a_record_that_faile
     assert letter.data == b"a nan"
     assert letter.error.startswith("tens: ")
     assert "expected time_of to give seconds since the epoch, a finite number, got nan" in letter.error
+
+
+def test_windows_of_an_idle_stream_are_closed_by_the_wall_clock_and_those_that_a_restart_finds_open(
+    spark: SparkSession, world: MicroBatchWorld, tmp_path: Path
+) -> None:
+    builder = TopologyBuilder()
+    builder.set_spout("lines", world.spout(scheme="text"), fields=["sentence"])
+    builder.set_bolt("keys", TimedKeys(), 2).shuffle_grouping("lines")
+    bolt = LogWindows(world.log, Seconds(1), tick_seconds=1)
+    builder.set_bolt("seconds", bolt, 2).fields_grouping("keys", ["key"])
+    topology = builder.build("ticking", state=str(tmp_path / "state"))
+    now = round(time.time())
+    world.put([f"a {now}"])
+
+    with topology.run(spark) as query:
+        wait_until(lambda: logged(world, "Seconds"), "the window is executed without another record")
+        now = round(time.time())
+        world.put([f"b {now + 10}"])
+        query.processAllAvailable()
+    assert len(logged(world, "Seconds")) == 1
+    with topology.run(spark) as query:
+        wait_until(lambda: len(logged(world, "Seconds")) == 2, "the other one is, after a restart")
+        wait_until(lambda: topology.read_state("seconds") == {}, "nothing of them is left")
+        ticks = [each for each in query.recentProgress if not each["numInputRows"]]
+
+    assert {window[0] for window in logged(world, "Seconds")} == {"a", "b"}
+    assert len(ticks) == len(query.recentProgress), "no record came"
+    assert query.components["seconds"].executed == 0

@@ -137,6 +137,8 @@ class _RunsHere:
 class _Runner:
     """A ``BatchRunner`` whose executors are this thread. Each slice is a task of its own."""
 
+    ticks = None
+
     def __init__(self, process: Process) -> None:
         self._world = process.world
         self._settings = task_settings(

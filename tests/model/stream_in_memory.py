@@ -21,9 +21,9 @@ from shard_state import (
     SliceOutcome,
     SlicePlan,
 )
-from shard_state.checkpoint import fits, next_ownership
-from shard_state.restored import within
+from shard_state.checkpoint.checkpoint import fits, next_ownership
 from shard_state.sequence_number import WHOLE
+from shard_state.tracker.restored import within
 
 
 class Verdict(Enum):

@@ -34,7 +34,7 @@ from shard_state import (
     Shard,
     SlicePlan,
 )
-from shard_state.shard_slices import ShardSlices, SliceLimits
+from shard_state.local_shard.shard_slices import ShardSlices, SliceLimits
 from tests.unit.spark.driver.world import KillsWorker, StreamClient, task_settings
 
 RETRY_LIMIT = 2

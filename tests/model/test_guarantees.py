@@ -21,7 +21,7 @@ from kinesis_spout.testing import (
     SteppedSpout,
     in_memory_ports,
 )
-from kinesis_spout.testing.store import StoreFault
+from kinesis_spout.testing.zookeeper.nodes import StoreFault
 from kinesis_spout.tuples.message_id import MessageId
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from shard_state import (
     RecordState,
     SequenceNumber,
 )
-from shard_state.inflight_record_tracker import TRANSITIONS
-from shard_state.restored import within
-from shard_state.span import Carved
+from shard_state.tracker.record_life import TRANSITIONS
+from shard_state.tracker.restored import within
+from shard_state.tracker.span import Carved
 
 IN_FLIGHT, WAITING, EXHAUSTED, FINISHED = RecordState
 UNFINISHED = (IN_FLIGHT, WAITING, EXHAUSTED)
@@ -156,7 +156,8 @@ class TrackerMachine(RuleBasedStateMachine):
             # What was finished before the restart is skipped by the reader: it cannot fail.
             if not self.was_finished(record) and data.draw(st.booleans()):
                 read.state = data.draw(st.sampled_from(UNFINISHED))
-                read.attempts = data.draw(st.integers(0, 3))
+                # What is still out was delivered: at least once.
+                read.attempts = data.draw(st.integers(int(read.state is IN_FLIGHT), 3))
                 carved.append(
                     Carved(
                         index=index,

@@ -20,8 +20,8 @@ from shard_state import (
     SliceLimits,
     SlicePlan,
 )
-from shard_state.isolation import Isolation
-from shard_state.shard_slices import ShardSlices
+from shard_state.local_shard.shard_slices import ShardSlices
+from shard_state.slices.isolation import Isolation
 from tests.model.stream_in_memory import LinesOfRecords, StoredRecord, Verdict, all_held, deliver_slice
 
 SHARD = "shard-0"

@@ -30,8 +30,8 @@ from shard_state import (
     ShardPhase,
     SliceOutcome,
 )
-from shard_state.checkpoint import fits
-from shard_state.restored import within
+from shard_state.checkpoint.checkpoint import fits
+from shard_state.tracker.restored import within
 
 KEYS = st.sampled_from((None, "a", "b"))
 CAPACITY = Capacity(records=8, holes=5)

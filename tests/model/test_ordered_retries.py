@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from shard_state import Order, SequenceNumber
-from shard_state.ordered_retries import OrderedRetries
+from shard_state.retries.ordered_retries import OrderedRetries
 
 RECORDS = st.integers(0, 11)
 

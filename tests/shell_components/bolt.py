@@ -54,6 +54,13 @@ def is_killed(message: Message, word: str) -> None:
     upper(message, word)
 
 
+def kills_its_owner(message: Message, word: str) -> None:
+    if word == "poison":
+        os.kill(os.getppid(), signal.SIGKILL)
+        return
+    upper(message, word)
+
+
 def hangs(message: Message, word: str) -> None:
     if word == "poison":
         time.sleep(_FOREVER)
@@ -224,7 +231,13 @@ def never_hears(message: Message, word: str) -> None:
     upper(message, word)
 
 
+def emits_on_ticks(message: Message, word: str) -> None:
+    upper(message, word)
+
+
 def on_tick(message: Message) -> None:
+    if sys.argv[1] == "emits_on_ticks":
+        emit(message, ["tick"])
     for each in _held:
         emit(each, [len(_held)])
         ack(each)

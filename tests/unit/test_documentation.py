@@ -1,6 +1,7 @@
 """The examples of the documentation that need neither Spark nor a server. The others are run from the wheel."""
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -13,7 +14,9 @@ from typing import Any
 import msgspec
 import pytest
 
+import kinesis_spout.topology
 from examples.topologies import word_count as sample_topology
+from kinesis_spout import multilang
 from kinesis_spout.cli.runs.snapshot import Snapshot
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.settings import SpoutConfig
@@ -21,8 +24,10 @@ from kinesis_spout.spark import KinesisProgress
 from kinesis_spout.spark.driver.batch_progress import batch_progress
 from kinesis_spout.structured.source_progress import SourceProgress
 from kinesis_spout.testing import run
-from kinesis_spout.topology import Topology
+from kinesis_spout.topology import Topology, topology_conf
+from kinesis_spout.topology.graph import builder
 from kinesis_spout.topology.running.component_counts import ComponentCounts
+from kinesis_spout.topology.spark import query
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -66,11 +71,23 @@ def test_the_example_of_logging_shows_what_info_says() -> None:
     assert re.fullmatch(rf"{time} INFO kinesis_spout\.consumer\.lifecycle: started: \.\.\.\n", done.stderr)
 
 
+SETTINGS = {"KINESIS_SPOUT_STREAM": "sentences", "KINESIS_SPOUT_APP": "word-count"}
+PICTURE = DOCS / "assets/word-count.svg"
+COUNTS = {
+    "sentences": ComponentCounts(emitted=10_000, acked=9_997, failed=3, completing_seconds=9_997 * 0.084),
+    "split": ComponentCounts(
+        executed=10_000, emitted=63_112, acked=9_997, failed=3, sampled=1, sampled_seconds=2.4e-5
+    ),
+    "count": ComponentCounts(executed=63_112, acked=63_112, sampled=1, sampled_seconds=3e-6),
+}
+"""What the picture shows that the page of topologies has."""
+
+
 @pytest.fixture
 def word_count(monkeypatch: pytest.MonkeyPatch) -> Topology:
     """The sample topology, with the settings that its page shows."""
-    monkeypatch.setenv("KINESIS_SPOUT_STREAM", "sentences")
-    monkeypatch.setenv("KINESIS_SPOUT_APP", "word-count")
+    for name, value in SETTINGS.items():
+        monkeypatch.setenv(name, value)
     return sample_topology.word_count().build("word_count")
 
 
@@ -97,12 +114,20 @@ def test_the_page_of_topologies_shows_what_is_explained_and_drawn(word_count: To
     page = (DOCS / "how-to/topologies.md").read_text()
     assert word_count.explain() in page
     assert f"```mermaid\n{word_count.mermaid()}```" in page
-    counts = {
-        "sentences": ComponentCounts(emitted=10_000),
-        "split": ComponentCounts(executed=10_000, emitted=63_112, acked=9_997, failed=3),
-        "count": ComponentCounts(executed=63_112, acked=63_112, sampled=1, sampled_seconds=3e-6),
-    }
-    assert (DOCS / "assets/word-count.svg").read_text() == word_count.svg(counts), "draw it again"
+    assert PICTURE.read_text() == word_count.svg(COUNTS), "python -m tests.unit.test_documentation draws it"
+
+
+def test_what_the_table_for_users_of_storm_names_exists() -> None:
+    page = (DOCS / "how-to/migrate.md").read_text()
+    table = page.partition("## From Storm")[2].partition("\n## ")[0]
+    rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| ")]
+    names = [name for row in rows for name in re.findall(r"`([A-Za-z][\w.]*)`", row[1])]
+    assert len(names) > 35
+    places = (kinesis_spout.topology, multilang, builder, topology_conf, query, kinesis_spout)
+    for name in names:
+        outer, _, inner = name.partition(".")
+        (found,) = {getattr(place, outer) for place in places if hasattr(place, outer)}
+        assert not inner or hasattr(found, inner) or inner in found.__annotations__, name
 
 
 def test_the_settings_that_secure_zookeeper_are_valid() -> None:
@@ -176,3 +201,8 @@ def test_a_sample_handler_is_the_one_that_its_page_shows(handler: str, page: str
         if f"def {handler}(" in block
     )
     assert body_of(sample, handler) == body_of(shown, handler)
+
+
+if __name__ == "__main__":
+    os.environ |= SETTINGS
+    PICTURE.write_text(sample_topology.word_count().build("word_count").svg(COUNTS))

@@ -31,6 +31,8 @@ pytestmark = [
 
 GOOD, NEGATIVE, WITHOUT_AMOUNT = ORDERS
 TOPOLOGY = "kinesis-spout topology"
+TO_TOPOLOGY = "--stream sentences"
+"""The end of the line that puts what the sample topology reads."""
 SPOOL = "kinesis-spout spool"
 BY_RECORD = 'spout.foreach_record(session("billing"'
 ROOT = Path(__file__).parents[2]
@@ -252,7 +254,9 @@ def test_every_command_does_what_its_page_says(readers_shell: ReadersShell) -> N
     typed = [
         line
         for line in documents.commands()
-        if line.startswith("kinesis-spout ") and not line.startswith((TOPOLOGY, SPOOL))
+        if line.startswith("kinesis-spout ")
+        and not line.startswith((TOPOLOGY, SPOOL))
+        and not line.endswith(TO_TOPOLOGY)
     ]
 
     def runs(beginning: str) -> Program:
@@ -297,26 +301,25 @@ def test_every_command_does_what_its_page_says(readers_shell: ReadersShell) -> N
 
 
 def test_the_commands_of_topologies_do_what_their_page_says(readers_shell: ReadersShell) -> None:
-    """In a folder that has the sample topology, as a clone has."""
-    typed = [line for line in documents.commands() if line.startswith(TOPOLOGY)]
-    [settings] = [line for line in documents.commands() if line.startswith("export KINESIS_SPOUT_STREAM=")]
-    sample = readers_shell.folder / "examples" / "topologies" / "word_count.py"
-    sample.parent.mkdir(parents=True)
-    sample.write_text((ROOT / "examples" / "topologies" / "word_count.py").read_text())
+    """In a folder that has the sample topology."""
+    typed = [line for line in documents.commands() if line.startswith(TOPOLOGY) or line.endswith(TO_TOPOLOGY)]
+    settings = [line for line in documents.commands() if line.startswith("export KINESIS_SPOUT_")]
+    assert len(settings) == 2, "the stream with the application, and where to begin"
+    sample = (ROOT / "examples" / "topologies" / "word_count.py").read_text()
+    (readers_shell.folder / "word_count.py").write_text(sample)
     kinesis = readers_shell.kinesis()
     kinesis.create_stream(StreamName="sentences", ShardCount=1)
     kinesis.get_waiter("stream_exists").wait(StreamName="sentences")
-    kinesis.put_record(StreamName="sentences", Data=b"to be or not to be", PartitionKey="1")
 
     def types(beginning: str) -> Program:
         [line] = [line for line in typed if line.startswith(beginning)]
         typed.remove(line)
-        return readers_shell.types(
-            settings, "export KINESIS_SPOUT_INITIAL_POSITION=trim_horizon", f"exec {line}"
-        )
+        return readers_shell.types(*settings, f"exec {line}")
 
     with types(f"{TOPOLOGY} explain") as program:
         assert "Tuples of sentences: 2 stages, 2 exchanges in a micro-batch" in program.ends()
+    with types("kinesis-spout put") as program:
+        assert "records put: 1" in program.ends()
     with types(f"{TOPOLOGY} run") as program:
         program.shows("be: 2")
         newest = readers_shell.folder / "progress.jsonl"

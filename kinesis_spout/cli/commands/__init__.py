@@ -1,4 +1,4 @@
-"""One file for each command of ``kinesis-spout``, and what only one command needs.
+"""One file for each command of ``kinesis-spout``, and what only one command needs; some have a folder together.
 
 Settings, output and errors are the folder above's.
 """

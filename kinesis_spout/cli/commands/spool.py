@@ -16,7 +16,7 @@ from kinesis_spout.cli.output import note, print_json, print_table
 from kinesis_spout.cli.settings import STREAM_ONLY, configured
 from kinesis_spout.errors import SpoolError
 from kinesis_spout.settings import SpoutConfig
-from kinesis_spout.settings.streams import is_same
+from kinesis_spout.settings.grammar.streams import is_same
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -15,8 +15,8 @@ from kinesis_spout.clock import moment
 from kinesis_spout.errors import KinesisError
 from kinesis_spout.record import Record
 from kinesis_spout.settings import SpoutConfig
+from kinesis_spout.settings.grammar.positions import ALLOWED, parse_position_of_all_shards, resolved
 from kinesis_spout.settings.messages import NotAllowed
-from kinesis_spout.settings.positions import ALLOWED, parse_position_of_all_shards, resolved
 from shard_state import Position, Shard
 
 if TYPE_CHECKING:

@@ -4,9 +4,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from kinesis_spout.cli.output import duration
+from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.pause_reports import pause_text
 from shard_state import ShardStatus
 
@@ -32,7 +33,7 @@ class Snapshot:
     dead_lettered: int
     records_per_second: float
     """Deliveries since the snapshot before."""
-    lag_millis: int | None
+    lag_millis: int | None = None
     """How far the shard furthest behind was, as of the newest micro-batch; None before the first."""
     throttled: int
     timed_out: int
@@ -40,11 +41,11 @@ class Snapshot:
     damaged_aggregates: int
     records_outside_shard: int
     commits: int
-    last_error: str | None
+    last_error: str | None = None
     """What is being retried."""
-    paused: str | None
+    paused: str | None = None
     """Why deliveries pause; None while they do not."""
-    shards: tuple[ShardStatus, ...]
+    shards: tuple[ShardStatus, ...] = ()
 
     def document(self, *, detailed: bool) -> dict[str, Any]:
         """Give it as JSON, with keys that stay; in detail, with its shards."""
@@ -80,37 +81,61 @@ class Snapshot:
         return _SHARD_HEADINGS, [_shard_cells(shard) for shard in self.shards]
 
 
-class Reading:
-    """Takes snapshots of a query. Mutable: rates are over the time since the last one."""
+class Counting(Protocol):
+    """A query that counts."""
 
-    def __init__(self, query: "SpoutQuery") -> None:
+    @property
+    def counters(self) -> Counters:
+        """What happened since the start."""
+        ...
+
+
+class CountersReading:
+    """Takes snapshots of what a query counts. Mutable: rates are over the time since the last one."""
+
+    def __init__(self, query: Counting) -> None:
         self._query = query
         self._at = time.monotonic()
         self._delivered = 0
 
     def take(self, state: str) -> Snapshot:
         """Look now."""
-        query, counters, now = self._query, self._query.counters, time.monotonic()
+        counters, now = self._query.counters, time.monotonic()
         rate = (counters.delivered - self._delivered) / max(now - self._at, 1e-3)
         self._at, self._delivered = now, counters.delivered
-        progress = query.lastProgress
-        sources = () if progress is None else progress["sources"]
-        behind = max((int(source["metrics"]["maxMsBehindLatest"]) for source in sources), default=None)
-        error, pause = query.last_error, query.pause
         return Snapshot(
-            state="paused" if pause is not None and state == "running" else state,
+            state=state,
             delivered=counters.delivered,
             acked=counters.acked,
             retried=counters.retried,
             dead_lettered=counters.dead_lettered,
             records_per_second=round(rate, 1),
-            lag_millis=behind,
             throttled=counters.throttled,
             timed_out=counters.timed_out,
             bytes_read=counters.bytes_read,
             damaged_aggregates=counters.damaged_aggregates,
             records_outside_shard=counters.records_outside_shard,
             commits=counters.commits,
+        )
+
+
+class Reading:
+    """Takes snapshots of a query. Mutable, as what it reads the counters by."""
+
+    def __init__(self, query: "SpoutQuery") -> None:
+        self._query = query
+        self._counters = CountersReading(query)
+
+    def take(self, state: str) -> Snapshot:
+        """Look now."""
+        query = self._query
+        progress = query.lastProgress
+        sources = () if progress is None else progress["sources"]
+        behind = max((int(source["metrics"]["maxMsBehindLatest"]) for source in sources), default=None)
+        error, pause = query.last_error, query.pause
+        return replace(
+            self._counters.take("paused" if pause is not None and state == "running" else state),
+            lag_millis=behind,
             last_error=None if error is None else str(error),
             paused=query.paused_by_operator if pause is None else pause_text(pause),
             shards=tuple(query.shards()),

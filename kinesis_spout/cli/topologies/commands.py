@@ -65,7 +65,7 @@ def show(
 ) -> None:
     """Draw a topology; with --progress, with what each component has executed, emitted, acked and failed."""
     found = find_topology(name)
-    counts = None if progress is None else newest_counts(progress)
+    counts = None if progress is None else newest_counts(progress, found.graph.order)
     picture = found.svg(counts) if kind is _Format.SVG else found.mermaid(counts)
     if output is None:
         typer.echo(picture, nl=False)

@@ -41,8 +41,9 @@ def find_topology(name: str) -> "Topology":
     except InvalidConfig as error:
         raise BrokenTopology(f"{name}: {error}") from error
     if not isinstance(found, Topology):
+        got = "None: it returns nothing" if found is None else type(found).__name__
         raise WrongArguments(
-            f"expected the function {name} to return a TopologyBuilder or a Topology, got a {type(found).__name__}"
+            f"expected the function {name} to return a TopologyBuilder or a Topology, got {got}"
         )
     return found
 
@@ -50,7 +51,7 @@ def find_topology(name: str) -> "Topology":
 def _called(name: str, function: Any) -> Any:
     if not callable(function):
         raise WrongArguments(
-            f"expected {name} to be a TopologyBuilder, a Topology, or a function that gives one, got a "
+            f"expected {name} to be a TopologyBuilder, a Topology, or a function that gives one, got "
             f"{type(function).__name__}"
         )
     try:

@@ -1,7 +1,7 @@
 """The file that ``topology run`` writes and ``topology show`` reads: a line of JSON for each micro-batch."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -45,11 +45,15 @@ class ProgressFile:
         self._file.close()
 
 
-def newest_counts(path: Path) -> Mapping[str, "ComponentCounts"]:
+def newest_counts(path: Path, components: Collection[str]) -> Mapping[str, "ComponentCounts"]:
     """Read the newest totals of each component.
 
+    Args:
+        path: the file.
+        components: those of the topology.
+
     Raises:
-        WrongArguments: the file cannot be read, or holds something else.
+        WrongArguments: the file cannot be read, or holds something else, or is of another topology.
         NotFound: no micro-batch has ended yet.
     """
     from kinesis_spout.topology.running.component_counts import ComponentCounts  # noqa: PLC0415 - PySpark is slow
@@ -57,15 +61,27 @@ def newest_counts(path: Path) -> Mapping[str, "ComponentCounts"]:
     for line in reversed(_last_lines(path)):
         try:
             progress: Any = json.loads(line)
-            if isinstance(progress, dict) and "components" in progress:
-                return {
-                    name: ComponentCounts.from_told(told) for name, told in progress["components"].items()
-                }
+            if not isinstance(progress, dict) or "components" not in progress:
+                continue
+            counts = {name: ComponentCounts.from_told(told) for name, told in progress["components"].items()}
         except (ValueError, TypeError, AttributeError) as error:
             raise WrongArguments(
                 f"--progress: expected a file that `topology run --progress` has written, got {path}: {error}"
             ) from error
-    raise NotFound(f"{path}: no micro-batch has ended yet")
+        _check_topology(path, counts, components)
+        return counts
+    raise NotFound(
+        f"{path}: no micro-batch has ended yet; `topology run --progress {path}` adds a line for each that does"
+    )
+
+
+def _check_topology(path: Path, counts: Collection[str], components: Collection[str]) -> None:
+    others = [name for name in counts if name not in components]
+    if others:
+        raise WrongArguments(
+            f"--progress: expected the progress of this topology ({', '.join(components)}), got {path}, which has "
+            f"{', '.join(others)}"
+        )
 
 
 def _last_lines(path: Path) -> list[bytes]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kinesis_spout.cli.failures import INTERRUPTED
+from kinesis_spout.cli.failures import INTERRUPTED, BrokenTopology
 from kinesis_spout.cli.runs.following import check_world, follow, tell_dead_letters
 from kinesis_spout.cli.runs.options import FailOnDeadLetters, JsonLines, Master, PyFiles
 from kinesis_spout.cli.runs.progress_views import LogLevel, open_view
@@ -16,6 +16,7 @@ from kinesis_spout.cli.runs.stop_signals import stop_signals
 from kinesis_spout.cli.topologies.found_topology import Named, find_topology
 from kinesis_spout.cli.topologies.progress_file import ProgressFile
 from kinesis_spout.cli.topologies.topology_snapshot import TopologyReading
+from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.settings import SpoutConfig
 
 if TYPE_CHECKING:
@@ -62,7 +63,13 @@ def run(
     Next: `topology show --progress FILE` draws the counts; `kinesis-spout shards` and `dead-letters list` for
     each spout.
     """
+    from kinesis_spout.topology.runnable import check_runnable  # noqa: PLC0415 - slow to import
+
     found = find_topology(topology)
+    try:
+        check_runnable(found)
+    except InvalidConfig as error:
+        raise BrokenTopology(f"{topology}: {error}") from error
     files = existing(py_files or ())
     configs = _configs(found)
     for config in configs.values():

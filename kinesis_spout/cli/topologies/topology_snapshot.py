@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from kinesis_spout.cli.runs.snapshot import Reading, Snapshot
+from kinesis_spout.cli.runs.snapshot import CountersReading, Reading, Snapshot
 
 if TYPE_CHECKING:
     from kinesis_spout.topology.running.component_counts import ComponentCounts
@@ -18,6 +18,7 @@ class TopologySnapshot:
     """What is shown of a topology; the counts are since its start."""
 
     spouts: Mapping[str, Snapshot]
+    """Those of your own come last."""
     components: "Mapping[str, ComponentCounts]"
 
     @property
@@ -51,15 +52,17 @@ class TopologySnapshot:
 
     def details(self) -> tuple[Sequence[str], list[list[str]]]:
         """Give the headings and the rows of a table: its components."""
+        from kinesis_spout.topology.picture.count_rows import latency_text  # noqa: PLC0415 - slow to import
+
         return _HEADINGS, [
             [
                 name,
-                f"{counts.executed:,}",
+                "-" if name in self.spouts else f"{counts.executed:,}",
                 f"{counts.emitted:,}",
                 f"{counts.acked:,}",
                 f"{counts.failed:,}",
                 f"{counts.timed_out:,}",
-                f"{counts.latency_ms:.3g} ms" if counts.sampled else "-",
+                latency_text(counts) or "-",
             ]
             for name, counts in self.components.items()
         ]
@@ -77,7 +80,10 @@ class TopologyReading:
 
     def __init__(self, query: "TopologyQuery") -> None:
         self._query = query
-        self._readings = {name: Reading(spout) for name, spout in query.spouts.items()}
+        self._readings: dict[str, Reading | CountersReading] = {
+            **{name: Reading(spout) for name, spout in query.spouts.items()},
+            **{name: CountersReading(spout) for name, spout in query.own_spouts.items()},
+        }
 
     def take(self, state: str) -> TopologySnapshot:
         """Look now."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.consumer.streams.streams_ports import StreamsPorts
 from kinesis_spout.settings import SpoutConfig
-from kinesis_spout.settings.streams import is_pattern, is_younger, matching, name_of
+from kinesis_spout.settings.grammar.streams import is_pattern, is_younger, matching, name_of
 
 _log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from kinesis_spout.consumer.streams.found_streams import FoundStream, FoundStrea
 from kinesis_spout.consumer.streams.streams_ports import StreamsPorts, close_ports
 from kinesis_spout.errors import KinesisSpoutError, StreamNotFound
 from kinesis_spout.settings import SpoutConfig
-from kinesis_spout.settings.streams import nothing_found
+from kinesis_spout.settings.grammar.streams import nothing_found
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -31,7 +31,7 @@ class GivenTuples:
         self._count = count
         self.pending: dict[str, Tuple] = {}
         """Given and neither answered nor given up, by id. Always this same mapping."""
-        self._issued = self._taken = self._forgotten = lease_number * _IDS
+        self._issued = self._taken = self._forgotten = self._last_tick = lease_number * _IDS
         self._held = 0
         self._ticks: set[str] = set()
 
@@ -44,6 +44,7 @@ class GivenTuples:
         """Take in that a tick is given; give its id. It may be answered, or not."""
         tuple_id = self.next_id()
         self._ticks.add(tuple_id)
+        self._last_tick = self._issued
         return tuple_id
 
     @property
@@ -55,6 +56,11 @@ class GivenTuples:
     def has_untaken(self) -> bool:
         """Whether something was given since the last heart-beat that was answered."""
         return self._taken < self._issued
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether nothing is pending, and the last tick was taken in."""
+        return not self.pending and self._taken >= self._last_tick
 
     def took_in(self, heartbeat_id: str) -> None:
         """Take in that a heart-beat was answered."""
@@ -121,6 +127,11 @@ class GivenTuples:
             del self.pending[each]
         self._forgotten = self._issued
         self._held = self._count_held()
+
+    def forget_all(self) -> None:
+        """Give up all tuples, and wait for no tick."""
+        self.forget(self.pending)
+        self._last_tick = self._taken
 
     def _count_held(self) -> int:
         return sum(int(each) <= self._taken for each in self.pending)

@@ -138,19 +138,19 @@ class LeasedChild:
                 self.talk.nonsense("it did not answer after the Python worker that it served was lost")
 
     def drain(self) -> None:
-        """Wait until nothing is pending that is not overdue, and the child owes no sign of life."""
+        """Wait until nothing is pending but what is overdue, ticks are taken in, and the child lives."""
         given = self._given
         until = self._clock.monotonic() + self._settings.message_timeout_seconds
         looked_at = self._clock.monotonic()
         self._expect_answer()
         self.talk.push()
-        while given.pending:
+        while not given.is_finished:
             if given.crowd > self._settings.max_pending // 2:
                 self._clock.sleep(self._nap_seconds)
             self._wait()
             now = self._clock.monotonic()
             if now >= until:
-                given.forget(given.pending)
+                given.forget_all()
             elif now - looked_at >= LOOK_SECONDS:
                 looked_at = now
                 given.forget(each for each, tup in given.pending.items() if self._collector.is_overdue(tup))
@@ -183,18 +183,20 @@ class LeasedChild:
         """Wait until no frame is half sent or half received, and the child is known to live.
 
         What was pending may be overdue long before the child has been silent for its time-out. If it were left
-        then, its silence would begin anew with each micro-batch, and it would never be replaced.
+        then, its silence would begin anew with each micro-batch, and it would never be replaced. It is given one
+        more message time-out at most: the whole job has three.
         """
         talk = self.talk
         talk.drop_unsent()
-        until = self._clock.monotonic() + self._settings.timeout_seconds
+        patience = min(self._settings.timeout_seconds, self._settings.message_timeout_seconds)
+        until = self._clock.monotonic() + patience
         while self._is_silent or talk.is_inside_a_frame:
-            self._listen(min(LOOK_SECONDS, self._settings.timeout_seconds))
+            self._listen(min(LOOK_SECONDS, patience))
             talk.check_silence(
                 "it said nothing, not even to a heart-beat, or stopped in the middle of a frame"
             )
             if self._clock.monotonic() >= until:
-                talk.nonsense(f"it talked on for {self._settings.timeout_seconds:g} s, and ended no message")
+                talk.nonsense(f"when its tuples had timed out, it did not come to rest for {patience:g} s")
 
     def _expect_answer(self) -> None:
         """Let its silence count from here, unless it has not answered since before."""
@@ -211,7 +213,7 @@ class LeasedChild:
     def _wait(self) -> None:
         """Listen, tick and feel the pulse once."""
         every = self._settings.tick_seconds
-        if every is not None:
+        if every is not None and self._given.pending:
             every = max(every, _LEAST_TICK_SECONDS)
             if self._clock.monotonic() - self._ticked_at >= every:
                 self.send_tick()

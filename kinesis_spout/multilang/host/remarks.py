@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kinesis_spout.clock import Clock
 from kinesis_spout.errors import KinesisSpoutError
-from kinesis_spout.life_lines import SUMMARY_SECONDS, Pace
+from kinesis_spout.logs.life_lines import SUMMARY_SECONDS, Pace
 from kinesis_spout.multilang.frames import CODECS
 from kinesis_spout.multilang.junk import Junk
 from kinesis_spout.multilang.messages import Error, Log, Metrics, log_level

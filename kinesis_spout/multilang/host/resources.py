@@ -9,6 +9,7 @@ import shutil
 import tarfile
 import tempfile
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,19 +18,21 @@ from kinesis_spout.errors import InvalidConfig
 _ARCHIVES: Final = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 
 
-def find_resources(resources: str | os.PathLike[str]) -> Path:
+def find_resources(resources: str | os.PathLike[str], roots: Sequence[Path] | None = None) -> Path:
     """Find a folder, or unpack an archive, on this machine.
 
     Args:
         resources: a path that exists here; or the name of something that was shipped with the job, of which only
-            the last part counts ("resources" for ``--archives resources.zip#resources`` and for ``addFile`` of a
-            folder of that name).
+            the last part counts ("resources" for ``--archives resources.zip#resources``, "resources.zip" without
+            the second name and for ``--files``).
+        roots: the folders to look in; None: ``shipped_to()``.
 
     Raises:
         InvalidConfig: it is nowhere; names the places.
     """
     given = Path(resources)
-    places = [given.absolute(), *(root / given.name for root in _shipped_to())]
+    within = shipped_to() if roots is None else roots
+    places = dict.fromkeys([*(root / given for root in within), *(root / given.name for root in within)])
     for place in places:
         if place.is_dir():
             return place
@@ -37,18 +40,18 @@ def find_resources(resources: str | os.PathLike[str]) -> Path:
             return _unpacked(place)
     raise InvalidConfig(
         f"resources: expected a folder or an archive, but there is none at {' or '.join(map(str, places))}; give "
-        "a path that exists on every machine, or ship it with the job (spark.archives, or "
-        "spark.sparkContext.addFile(folder, recursive=True)) and give its name"
+        "a path that exists on every machine, or ship it with the job (--archives resources.zip#resources, or "
+        'spark.sparkContext.addArchive("resources.zip#resources")) and give its name'
     )
 
 
-def _shipped_to() -> list[Path]:
-    """Give the folders where Spark puts what a job ships, if this is a process of Spark's."""
+def shipped_to() -> list[Path]:
+    """Give the folder that this process works in, and where Spark puts what a job ships, if it is Spark's."""
     from pyspark import SparkFiles  # noqa: PLC0415 - not needed where the path exists
 
     roots = [Path.cwd()]  # of a container of YARN or Kubernetes
     try:
-        roots.insert(0, Path(SparkFiles.getRootDirectory()))
+        roots.append(Path(SparkFiles.getRootDirectory()))
     except (AssertionError, AttributeError, TypeError):  # no SparkContext has begun here
         return roots
     return roots

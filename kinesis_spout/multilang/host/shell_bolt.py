@@ -29,7 +29,7 @@ from kinesis_spout.topology.components.collector import OutputCollector
 from kinesis_spout.topology.components.context import TaskContext
 from kinesis_spout.topology.components.output import OutputFields, declared_streams
 from kinesis_spout.topology.components.tuples import Tuple
-from kinesis_spout.topology.running.program import SHELL_HOST
+from kinesis_spout.topology.running.program import SHELL_HOMES, SHELL_HOST
 
 DEFAULT_MAX_PENDING: Final = 100
 DEFAULT_TIMEOUT_SECONDS: Final = 30.0
@@ -40,9 +40,10 @@ class ShellBolt(Bolt):
     """Runs a command that speaks Storm's multilang protocol, and hands it the tuples. Storm's class of this name.
 
     Every task has a process of its own, which it keeps from micro-batch to micro-batch, also when Spark takes
-    another Python worker: what the component remembers of its keys is there. On Spark the processes belong to one
-    host process on each machine; they end with the application. When the machine is lost, or the process dies, the
-    task begins with a new process, as in Storm.
+    another Python worker, or another machine: what the component remembers of its keys is there. On Spark the
+    processes belong to one host process on each machine; they end with the application. When the machine is lost,
+    or the process dies, the task begins with a new process, as in Storm. After a grouping that leaves tuples where
+    they are, such as ``shuffle_grouping``, a task has a process on each machine.
 
     A process that dies, says nothing for the time-out while it owes an answer, or says what cannot be true, is
     started again with back-off. The tuples that it had fail; the reason has the end of its standard error. A stray
@@ -63,6 +64,8 @@ class ShellBolt(Bolt):
     Raises:
         InvalidConfig: a setting is not allowed.
     """
+
+    has_home = True
 
     def __init__(
         self,
@@ -106,7 +109,7 @@ class ShellBolt(Bolt):
         super().prepare(conf, context, collector)
         clock = SystemClock()
         child = self._shell.child_settings()
-        keeper = keeper_of(conf, clock)
+        keeper = keeper_of(conf, context, clock)
         key = self._shell.key(conf, context)
         own = {
             SUBPROCESS_TIMEOUT: self._shell.timeout_seconds,
@@ -189,9 +192,10 @@ class ShellSettings:
         Raises:
             InvalidConfig: something is not here.
         """
-        folder = None if self._resources is None else str(find_resources(self._resources))
-        settings = ChildSettings(command=self.command, folder=folder, environment=self._environment)
-        check_command(settings)
+        settings = ChildSettings(
+            command=self.command, resources=self._resources, environment=self._environment
+        )
+        check_command(settings, None if self._resources is None else str(find_resources(self._resources)))
         return settings
 
     @staticmethod
@@ -205,7 +209,9 @@ class ShellSettings:
         )
 
 
-def keeper_of(conf: Mapping[str, Any], clock: Clock) -> Keeper:
+def keeper_of(conf: Mapping[str, Any], context: TaskContext, clock: Clock) -> Keeper:
     """Give what owns the processes: the machine's host process where ``host_conf`` names it, else this process."""
     host = conf.get(SHELL_HOST)
-    return Children(clock) if host is None else HostedChildren(str(host))
+    if host is None:
+        return Children(clock)
+    return HostedChildren(str(host), conf.get(SHELL_HOMES, {}).get(context.component))

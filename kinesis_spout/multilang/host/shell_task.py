@@ -49,13 +49,17 @@ class ShellTask:
             self._condemn(child, error)
 
     def tick(self) -> None:
-        """Tell the child that time has passed; not one that has no tuple yet in this micro-batch."""
-        child = self._child
-        if child is not None:
-            try:
-                child.send_tick()
-            except ChildFailed as error:
-                self._condemn(child, error)
+        """Tell the child that time has passed; ``finish`` waits for what it says to that.
+
+        Raises:
+            InvalidConfig: the child cannot be started.
+            ComponentFailed: there is no child for it now.
+        """
+        child = self._child or self._begin(None)
+        try:
+            child.send_tick()
+        except ChildFailed as error:
+            self._condemn(child, error)
 
     def finish(self) -> None:
         """Wait until nothing is pending, or what is has no use any more; and give the child back."""
@@ -70,14 +74,15 @@ class ShellTask:
         self._child = None
         self._keeper.release(self._settings.key, child.talk.lease, is_proven=child.is_proven)
 
-    def _begin(self, tup: Tuple) -> LeasedChild:
+    def _begin(self, tup: Tuple | None) -> LeasedChild:
+        """Get a child: for a tuple until that is overdue; without one there must be one soon."""
         while True:
-            is_overdue = self._collector.is_overdue(tup)
+            is_overdue = tup is not None and self._collector.is_overdue(tup)
             lease = self._keeper.lease(
                 self._settings.key, self._settings.child, 0 if is_overdue else LOOK_SECONDS
             )
             if isinstance(lease, NotYet):
-                if is_overdue:
+                if is_overdue or tup is None:
                     raise ComponentFailed(f"{lease.reason}{self._last_failure}")
                 continue
             child = self._child = self._leased(lease)

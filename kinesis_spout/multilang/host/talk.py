@@ -10,7 +10,7 @@ from typing import Any, Final
 from kinesis_spout.clock import Clock
 from kinesis_spout.multilang.conversation import FAILED, Event, State, next_state, said
 from kinesis_spout.multilang.frames import Codec
-from kinesis_spout.multilang.host.pipes import Pipes
+from kinesis_spout.multilang.host.pipes import pipes_of
 from kinesis_spout.multilang.host.processes.children import Lease
 from kinesis_spout.multilang.host.remarks import Remarks
 from kinesis_spout.multilang.junk import Junk, junk_of
@@ -67,7 +67,7 @@ class Talk:
         self._codec = codec
         self._component = component
         self._decoder = codec.decoder()
-        self._pipes = Pipes(lease.stdin, lease.stdout)
+        self._pipes = pipes_of(lease)
         self.put = self._pipes.put
         """Has a frame sent by the next ``push`` or ``hear``."""
         self._remarks = remarks

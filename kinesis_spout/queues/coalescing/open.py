@@ -6,12 +6,8 @@ from typing import Unpack
 from kinesis_spout.queues.coalescing.processes import ZooKeeperQueueCoordinator
 from kinesis_spout.queues.coalescing.turn import Unhandled, log_unhandled
 from kinesis_spout.settings import ZooKeeperKeywords
-from kinesis_spout.settings.sources import checked, from_keywords
-from kinesis_spout.settings.spout_config import IN_PYTHON
-from kinesis_spout.settings.table.zookeeper import PLACE
-from kinesis_spout.settings.zookeeper.access_rules import check_access
-from kinesis_spout.settings.zookeeper.place import zookeeper_settings
-from kinesis_spout.zookeeper.tree.paths import check_name, coalescing_place
+from kinesis_spout.settings.zookeeper.session import started_session
+from kinesis_spout.zookeeper.tree.paths import coalescing_place
 
 
 def coalesce_across(
@@ -37,16 +33,10 @@ def coalesce_across(
         InvalidConfig: an argument is not what it must be.
         StoreUnavailable, StoreError: no ZooKeeper answers, it refuses us, or the embedded one does not start.
     """
-    check_name("name", name)
-    values = checked(from_keywords(zookeeper, PLACE), PLACE)
-    check_access(values, IN_PYTHON)
-    settings = zookeeper_settings(name, values)
     with ExitStack() as opened:
-        session = settings.session(settings.server(opened))
-        opened.callback(session.close)
-        session.start()
+        root, session = started_session(name, zookeeper, opened)
         return ZooKeeperQueueCoordinator(
-            coalescing_place(settings.root, name),
+            coalescing_place(root, name),
             session,
             lease_seconds=lease_seconds,
             max_payload_bytes=max_payload_bytes,

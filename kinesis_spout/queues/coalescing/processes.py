@@ -23,6 +23,7 @@ from kinesis_spout.queues.coalescing.turn import (
     BlockingTurn,
     Shell,
     Unhandled,
+    carry_out,
     check_lease,
     log_unhandled,
 )
@@ -104,10 +105,7 @@ class ZooKeeperQueueCoordinator:
         timeout_seconds: float | None = None,
     ) -> Admission:
         """Request a turn, and call ``handle(newest)`` in it, if it comes. Raises what that raises."""
-        with self.request(key, payload, timeout_seconds=timeout_seconds) as turn:
-            for newest in turn:
-                handle(newest)
-        return turn.admission
+        return carry_out(self.request(key, payload, timeout_seconds=timeout_seconds), handle)
 
     @property
     def counts(self) -> CoalescingCounts:

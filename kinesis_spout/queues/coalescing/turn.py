@@ -154,6 +154,14 @@ class AsyncTurn(Turn[PayloadT]):
         self._close(error)
 
 
+def carry_out(turn: BlockingTurn[PayloadT], handle: Callable[[PayloadT], object]) -> Admission:
+    """Make the request of a turn, and call ``handle(newest)`` in it, if it comes. Raises what that raises."""
+    with turn:
+        for newest in turn:
+            handle(newest)
+    return turn.admission
+
+
 def check_lease(lease_seconds: float) -> None:
     """Refuse a lease that is over at once.
 

@@ -26,9 +26,9 @@ from kinesis_spout.queues.producer.ticket import Ticket
 from kinesis_spout.queues.producer.workers import Workers
 from kinesis_spout.queues.spool import Spool
 from kinesis_spout.settings import SpoutConfig
+from kinesis_spout.settings.grammar.streams import is_same
 from kinesis_spout.settings.kinesis_client import client_settings
 from kinesis_spout.settings.producer_config import ProducerConfig, ProducerSettings
-from kinesis_spout.settings.streams import is_same
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from kinesis_spout.kinesis import KinesisClientSettings
+from kinesis_spout.settings.grammar.streams import is_pattern
 from kinesis_spout.settings.option import Use
 from kinesis_spout.settings.rules import fan_out_consumer
 from kinesis_spout.settings.source_options.fetch_rates import FetchRates
 from kinesis_spout.settings.source_options.given import GivenOptions
 from kinesis_spout.settings.source_options.streams import client_of, one_stream_per_shard, streams_to_read
-from kinesis_spout.settings.streams import is_pattern
 from kinesis_spout.settings.table.zookeeper import PLACE
 from kinesis_spout.settings.zookeeper.access_rules import check_access
 from shard_state import StartPositions

@@ -4,11 +4,17 @@ import re
 from dataclasses import replace
 from typing import Final
 
+from kinesis_spout.settings.grammar.streams import (
+    STREAM_ARN,
+    STREAM_NAME,
+    WORDS,
+    check_streams,
+    plain_streams,
+)
+from kinesis_spout.settings.grammar.value_types import PROXY, URL, choice, names, number, seconds, text
 from kinesis_spout.settings.messages import NotAllowed
 from kinesis_spout.settings.option import Use, option, setting, shared
-from kinesis_spout.settings.streams import STREAM_ARN, STREAM_NAME, WORDS, check_streams, plain_streams
 from kinesis_spout.settings.table.zookeeper import ZOOKEEPER, no_dots
-from kinesis_spout.settings.value_types import PROXY, URL, choice, names, number, seconds, text
 
 READS: Final = frozenset({Use.STREAM_READ, Use.BATCH_READ})
 STREAM_READ: Final = frozenset({Use.STREAM_READ})

@@ -2,9 +2,9 @@
 
 from typing import Final
 
+from kinesis_spout.settings.grammar.value_types import MIB, choice, number, seconds, size, whole
 from kinesis_spout.settings.option import setting
 from kinesis_spout.settings.table.writing import DEAD_LETTERS
-from kinesis_spout.settings.value_types import MIB, choice, number, seconds, size, whole
 
 _RATE: Final = number(above=0, at_most=1_000_000)
 

@@ -2,10 +2,10 @@
 
 from typing import Final
 
+from kinesis_spout.settings.grammar.value_types import FLAG, KIB, MIB, choice, seconds, size, whole
 from kinesis_spout.settings.option import setting
 from kinesis_spout.settings.table.connection import CLIENT, STREAM
 from kinesis_spout.settings.table.writing import DEAD_LETTERS
-from kinesis_spout.settings.value_types import FLAG, KIB, MIB, choice, seconds, size, whole
 
 PRODUCES: Final = (
     setting("stream", STREAM, is_required=True, doc="The Kinesis stream to put on: its name or its ARN."),

@@ -2,10 +2,8 @@
 
 from typing import Final
 
-from kinesis_spout.settings.option import Use, option, setting, shared
-from kinesis_spout.settings.shard_positions import END, RUN_END, RUN_START, START
-from kinesis_spout.settings.table.connection import READS, STREAM_READ
-from kinesis_spout.settings.value_types import (
+from kinesis_spout.settings.grammar.shard_positions import END, RUN_END, RUN_START, START
+from kinesis_spout.settings.grammar.value_types import (
     FLAG,
     MEGABYTE,
     MIB,
@@ -17,6 +15,8 @@ from kinesis_spout.settings.value_types import (
     text,
     whole,
 )
+from kinesis_spout.settings.option import Use, option, setting, shared
+from kinesis_spout.settings.table.connection import READS, STREAM_READ
 
 _BATCH_READ: Final = frozenset({Use.BATCH_READ})
 _NO_FAN_OUT: Final = "a batch read asks for the records it wants, which nobody pushes"

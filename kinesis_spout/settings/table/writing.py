@@ -4,11 +4,11 @@ import re
 from typing import Final
 from urllib.parse import urlsplit
 
+from kinesis_spout.settings.grammar.streams import STREAM_NAME
+from kinesis_spout.settings.grammar.value_types import FLAG, KIB, MIB, choice, seconds, size, text, whole
 from kinesis_spout.settings.messages import NotAllowed
 from kinesis_spout.settings.option import option
-from kinesis_spout.settings.streams import STREAM_NAME
 from kinesis_spout.settings.table.connection import WRITE
-from kinesis_spout.settings.value_types import FLAG, KIB, MIB, choice, seconds, size, text, whole
 
 
 def _dead_letters(url: str) -> None:

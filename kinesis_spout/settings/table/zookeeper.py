@@ -3,9 +3,9 @@
 from typing import Final
 
 from kinesis_spout.coordination import DEFAULT_SESSION_TIMEOUT_SECONDS, MAX_SESSION_TIMEOUT_SECONDS
+from kinesis_spout.settings.grammar.value_types import FLAG, choice, seconds, text
 from kinesis_spout.settings.messages import NotAllowed
 from kinesis_spout.settings.option import Use, option, setting, shared
-from kinesis_spout.settings.value_types import FLAG, choice, seconds, text
 from kinesis_spout.settings.zookeeper.acl_text import WORDS, acl_entries
 
 _STREAM_READ: Final = frozenset({Use.STREAM_READ})

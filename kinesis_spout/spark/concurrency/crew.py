@@ -12,6 +12,7 @@ abandoned than may be under way; beyond that a delivery just goes on, until the 
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from threading import Condition, Lock
 from time import monotonic
 from typing import Any, Final
@@ -47,31 +48,33 @@ class Abandoned:
             self.count -= 1
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What all crews of one handler in this process keep to."""
+
+    concurrency: int
+    """So many records at a time, and at most so many abandoned."""
+    timeout_seconds: float | None
+    """Of a delivery; None: it takes what it takes."""
+    abandoned: Abandoned = field(default_factory=Abandoned)
+    """By all of them."""
+
+
 class Crew(ABC):
     """Carries out one run. Mutable; thread-safe.
 
     Args:
         run: what to hand over.
         records: of the run.
-        concurrency: so many at a time, and at most so many abandoned.
-        timeout_seconds: of a delivery; None: it takes what it takes.
-        abandoned: by all crews of a handler in this process.
+        bounds: of the handler.
     """
 
-    def __init__(
-        self,
-        run: RecordRun,
-        records: Sequence[Record],
-        *,
-        concurrency: int,
-        timeout_seconds: float | None,
-        abandoned: Abandoned,
-    ) -> None:
+    def __init__(self, run: RecordRun, records: Sequence[Record], bounds: Bounds) -> None:
         self.run = run
         self.records = records
-        self.concurrency = concurrency
-        self.timeout_seconds = timeout_seconds
-        self.abandoned = abandoned
+        self.concurrency = bounds.concurrency
+        self.timeout_seconds = bounds.timeout_seconds
+        self.abandoned = bounds.abandoned
         self.lock = Lock()
         """Of the run."""
         self.changed = Condition(self.lock)

@@ -17,7 +17,7 @@ from typing import Final
 
 from kinesis_spout.handler import Failure, failure_of
 from kinesis_spout.record import Record
-from kinesis_spout.spark.concurrency.crew import Abandoned, Crew, LookUp, timed_out
+from kinesis_spout.spark.concurrency.crew import Bounds, Crew, LookUp, timed_out
 from kinesis_spout.spark.concurrency.record_run import RecordRun
 
 _GRACE_SECONDS: Final = 1.0
@@ -39,9 +39,7 @@ class HandlerLoop:
 
     def __init__(self, call: AsyncCall, *, concurrency: int, timeout_seconds: float | None) -> None:
         self._call = call
-        self._concurrency = concurrency
-        self._timeout_seconds = timeout_seconds
-        self._abandoned = Abandoned()
+        self._bounds = Bounds(concurrency=concurrency, timeout_seconds=timeout_seconds)
         self._loop = asyncio.new_event_loop()
         needed = threading.Event()
         needed.set()
@@ -51,15 +49,7 @@ class HandlerLoop:
 
     def carry_out(self, run: RecordRun, records: Sequence[Record], look_up: LookUp) -> None:
         """Hand over the records of a run, until it is over."""
-        crew = _Coroutines(
-            run,
-            records,
-            call=self._call,
-            loop=self._loop,
-            concurrency=self._concurrency,
-            timeout_seconds=self._timeout_seconds,
-            abandoned=self._abandoned,
-        )
+        crew = _Coroutines(run, records, self._bounds, call=self._call, loop=self._loop)
         self._loop.call_soon_threadsafe(crew.begin_more)
         crew.oversee(look_up)
 
@@ -87,16 +77,12 @@ class _Coroutines(Crew):
         self,
         run: RecordRun,
         records: Sequence[Record],
+        bounds: Bounds,
         *,
         call: AsyncCall,
         loop: asyncio.AbstractEventLoop,
-        concurrency: int,
-        timeout_seconds: float | None,
-        abandoned: Abandoned,
     ) -> None:
-        super().__init__(
-            run, records, concurrency=concurrency, timeout_seconds=timeout_seconds, abandoned=abandoned
-        )
+        super().__init__(run, records, bounds)
         self._call = call
         self._loop = loop
         self._tasks: dict[int, asyncio.Task[Failure | None]] = {}

@@ -17,7 +17,7 @@ from typing import Final
 
 from kinesis_spout.handler import Failure, failure_of, found_at
 from kinesis_spout.record import Record
-from kinesis_spout.spark.concurrency.crew import Abandoned, Call, Crew, LookUp, timed_out
+from kinesis_spout.spark.concurrency.crew import Bounds, Call, Crew, LookUp, timed_out
 from kinesis_spout.spark.concurrency.record_run import RecordRun
 
 _Job = Callable[[], bool]
@@ -39,25 +39,15 @@ class HandlerThreads:
 
     def __init__(self, call: Call, *, concurrency: int, timeout_seconds: float | None) -> None:
         self._call = call
-        self._concurrency = concurrency
-        self._timeout_seconds = timeout_seconds
-        self._abandoned = Abandoned()
+        self._bounds = Bounds(concurrency=concurrency, timeout_seconds=timeout_seconds)
         self._jobs: _Jobs = SimpleQueue()
         self._started = 0
         weakref.finalize(self, self._jobs.put, None).atexit = False
 
     def carry_out(self, run: RecordRun, records: Sequence[Record], look_up: LookUp) -> None:
         """Hand over the records of a run, until it is over."""
-        crew = _Threads(
-            run,
-            records,
-            concurrency=self._concurrency,
-            timeout_seconds=self._timeout_seconds,
-            abandoned=self._abandoned,
-            call=self._call,
-            replace=self._replace,
-        )
-        for number in range(min(self._concurrency, len(records))):
+        crew = _Threads(run, records, self._bounds, call=self._call, replace=self._replace)
+        for number in range(min(self._bounds.concurrency, len(records))):
             if number == self._started:
                 self._start()
             self._jobs.put(crew.work)
@@ -91,16 +81,12 @@ class _Threads(Crew):
         self,
         run: RecordRun,
         records: Sequence[Record],
+        bounds: Bounds,
         *,
         call: Call,
         replace: Callable[[_Job], None],
-        concurrency: int,
-        timeout_seconds: float | None,
-        abandoned: Abandoned,
     ) -> None:
-        super().__init__(
-            run, records, concurrency=concurrency, timeout_seconds=timeout_seconds, abandoned=abandoned
-        )
+        super().__init__(run, records, bounds)
         self._call = call
         self._replace = replace
         self._waiting = 0

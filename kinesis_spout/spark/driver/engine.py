@@ -37,6 +37,7 @@ from kinesis_spout.spark.driver.engine_settings import WORTH_A_JOB_BYTES, Engine
 from kinesis_spout.spark.driver.retry_buffer import RetryBuffer
 from kinesis_spout.spark.driver.running_batches import Batch, RunningBatches
 from kinesis_spout.spark.driver.settling import Settling
+from kinesis_spout.spark.driver.ticking import Ticking
 from kinesis_spout.spark.driver.tip_poller import TipPoller
 from kinesis_spout.spark.streams.batch_slots import BatchSlots
 from kinesis_spout.spark.tasks.jobs import BatchRunner, HandlerRaised
@@ -88,6 +89,7 @@ class MicroBatchEngine:
         self._running = RunningBatches(runner, settings, consumer.ports, name, self._ended_batch)
         self._settling = Settling(consumer, self._shards, self._retry_data, self._tip, settings)
         self._grants = DeliveryGrants(consumer.deliveries, consumer)
+        self._ticking = Ticking(runner.ticks, self._manager)
         self._thread = threading.Thread(target=self._run, name="kinesis-spout-engine", daemon=True)
         self._counted = Counters()
         """As the newest progress tells it."""
@@ -279,7 +281,7 @@ class MicroBatchEngine:
             self._slots.withdraw(self)
             return _LONGEST_WAIT_SECONDS
         waiting_bytes = self._retry_data.size_bytes + self._consumer.letters.size_bytes
-        due += [self._tip.start_fetches(now, waiting_bytes), self._start_batches(now)]
+        due += [self._tip.start_fetches(now, waiting_bytes), self._start_batches(now), self._start_tick(now)]
         soonest = min((at for at in due if at is not None), default=now + _LONGEST_WAIT_SECONDS)
         return min(_LONGEST_WAIT_SECONDS, max(0.001, soonest - now))
 
@@ -305,11 +307,31 @@ class MicroBatchEngine:
         works = [self._work(plan) for plan in plans if shard_of(plan, self._shards) is not None]
         self._grants.not_sent([plan for plan in plans if shard_of(plan, self._shards) is None])
         if works:
-            self._running.launch(works, now)
+            self._launch(works, now)
             self._tip.rests_until = now + self._settings.spacing_seconds
         else:
             self._slots.give_back(self)
         return True
+
+    def _launch(self, works: list[WorkSlice], now: float) -> None:
+        self._ticking.begins(now)
+        self._running.launch(works, now)
+
+    def _start_tick(self, now: float) -> float | None:
+        """Start a batch without slices for ticks that are due, if none with slices runs or is about to.
+
+        Returns when to look again, if nothing comes up before.
+        """
+        due_at = self._ticking.due_at
+        if due_at is None or due_at > now:
+            return due_at
+        is_idle = not (self._running or self._planned) and self._tip.arrived_at is None
+        if is_idle and self._ticking.may_come_alone:
+            if self._slots.take(self, self._wake):
+                self._launch([], now)
+            else:
+                self._slots.withdraw(self)  # Batches of records go first.
+        return None
 
     def _wake(self) -> None:
         self._calls.put(_nothing)

@@ -76,7 +76,7 @@ class RunningBatches:
         return getattr(self._this_thread, "runs", False)
 
     def launch(self, works: list[WorkSlice], now: float) -> None:
-        """Run slices as one batch."""
+        """Run slices as one batch; without slices it is for the runner's ticks."""
         number = self.launched
         self.launched += 1
         batch = Batch(number=number, tag=f"{self._name}-{number}", works=works, started=now)
@@ -141,7 +141,7 @@ class RunningBatches:
         works = [work for work in batch.works if work.records or work.plan.kind is SliceKind.READ]
         empty = [work for work in batch.works if not work.records and work.plan.kind is not SliceKind.READ]
         results = [WorkResult(plan=work.plan, outcome=SliceOutcome()) for work in empty]
-        if works:
+        if works or not batch.works:
             settings = self._settings
             packs = pack(
                 works,

@@ -1,7 +1,8 @@
 """What a batch that has ended means for its records: acked, retried, given up, or planned again.
 
 Where a worker has died, some slices come back with the record that was under way: that one is to blame. Of others
-nobody knows how far they came: they are planned again, and halved if they die alone (``shard_state.isolation``).
+nobody knows how far they came: they are planned again, and halved if they die alone
+(``shard_state.slices.isolation``).
 """
 
 import logging
@@ -73,7 +74,9 @@ class Settling:
         self._consumer.counters.batches_timed_out += batch.cancelled_for is not None
         _log.warning("batch %d died (%s); its slices are planned again", batch.number, reason)
         self.deaths += not isinstance(error, HandlerRaised)
-        raised = None if error.__cause__ is None else raised_at(error.__cause__)
+        # What Spark's own client raises says nothing of the handler.
+        cause = error.__cause__ if isinstance(error, HandlerRaised) else None
+        raised = None if cause is None else raised_at(cause)
         self._consumer.failures.add(raised)
         for work in batch.works:
             self._slice_died(work, batch, error, reason, raised)
@@ -132,13 +135,12 @@ class Settling:
     def _count(self, result: WorkResult, exhausted: int) -> None:
         counters = self._consumer.counters
         expired = sum(failure.expired for failure in result.outcome.failures)
-        failed = sum(not failure.held for failure in result.outcome.failures) - expired
         counters.expired += result.expired
         counters.skipped += result.expired - expired
         counters.delivered += result.delivered
         counters.coalesced += result.coalesced
-        counters.acked += result.delivered - (failed - result.gone)
-        counters.retried += failed - (exhausted - expired)
+        counters.acked += result.delivered - result.failed
+        counters.retried += result.failed + result.gone - (exhausted - expired)
         counters.timed_out += result.timed_out
         counters.bytes_read += result.bytes_read
         self._consumer.sharing.read_bytes[result.plan.shard_id] += result.bytes_read

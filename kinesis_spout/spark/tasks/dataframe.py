@@ -88,6 +88,8 @@ class Collector:
 class DataFrameRunner:
     """A ``BatchRunner`` that hands each micro-batch to a handler on the driver, as a DataFrame."""
 
+    ticks = None
+
     def __init__(
         self,
         spark: SparkSession,

@@ -20,8 +20,8 @@ from kinesis_spout.spark.tasks.coalescing.key import CoalescingKey
 from kinesis_spout.spark.tasks.journal import SliceNotes
 from kinesis_spout.spark.tasks.work import Unfinished, WorkSlice
 from shard_state import FailedRecord, Order, SequenceNumber, SliceKind
-from shard_state.checkpoint import fits
-from shard_state.restored import within
+from shard_state.checkpoint.checkpoint import fits
+from shard_state.tracker.restored import within
 
 if TYPE_CHECKING:
     from kinesis_spout.kinesis import PollingShardGetter

@@ -135,6 +135,8 @@ class RunSlices:
 class HandlerRunner:
     """A ``BatchRunner`` for handlers that run on the executors."""
 
+    ticks = None
+
     def __init__(
         self, context: SparkContext, settings: TaskSettings, handler: PickledHandler[AnyHandler]
     ) -> None:

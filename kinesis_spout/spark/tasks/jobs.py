@@ -53,11 +53,29 @@ class SparkGone(KinesisSpoutError):  # noqa: N818
     """The SparkContext was stopped, or its JVM has ended: no job can run, and no record is to blame."""
 
 
+class Ticks(Protocol):
+    """What a runner does at certain times in the micro-batch at hand, or in one without slices."""
+
+    @property
+    def due_at(self) -> float | None:
+        """When a batch is to run even if there are no records; monotonic. None: never."""
+        ...
+
+    def advance(self, now: float) -> None:
+        """Take in that a batch is about to be run, at the monotonic time ``now``. Called by one thread."""
+        ...
+
+
 class BatchRunner(Protocol):
     """Runs one micro-batch; several may run at a time, each on its own thread."""
 
+    @property
+    def ticks(self) -> Ticks | None:
+        """What it does at certain times; None: nothing."""
+        ...
+
     def run(self, tag: str, packs: Sequence[Sequence[WorkSlice]]) -> list[WorkResult]:
-        """Run the slices, packed by task, and wait for all of them.
+        """Run the slices, packed by task, and wait for all of them; no slices only where there are ``ticks``.
 
         Raises:
             HandlerKilledWorker: the job died; nothing is known of its slices.

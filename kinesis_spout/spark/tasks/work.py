@@ -90,3 +90,11 @@ class WorkResult:
     """The worker died, and nothing is known of what it did with the slice."""
     error: KinesisError | None = None
     """Why reading stopped early, if an error was the reason. What was read before it counts all the same."""
+
+    @property
+    def failed(self) -> int:
+        """Of those that were handed to the handler, how many were not acked."""
+        failures = self.outcome.failures
+        return (
+            sum(not failure.held for failure in failures) - self.gone - sum(each.expired for each in failures)
+        )

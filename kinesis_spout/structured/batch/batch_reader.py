@@ -20,7 +20,7 @@ from kinesis_spout.clock import Clock, SystemClock, moment
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.kinesis import KinesisShardLister
 from kinesis_spout.kinesis.patience import persistently
-from kinesis_spout.settings.shard_positions import EndPositions, resolved_now
+from kinesis_spout.settings.grammar.shard_positions import EndPositions, resolved_now
 from kinesis_spout.settings.source_options import BatchReadOptions
 from kinesis_spout.settings.table.spelling import as_option, said_as_options
 from kinesis_spout.structured.batch.shard_interval import IntervalRead, ShardInterval

@@ -29,7 +29,7 @@ from kinesis_spout.kinesis import ArrowPage, KinesisShardLister, PollingShardGet
 from kinesis_spout.kinesis.patience import Action, Work, reaction_to, tried_again
 from kinesis_spout.kinesis.read.arrow import rows_before, rows_up_to, sequence_at
 from kinesis_spout.kinesis.read.pacing import Pacing
-from kinesis_spout.settings.shard_positions import MARGIN_SECONDS, rank
+from kinesis_spout.settings.grammar.shard_positions import MARGIN_SECONDS, rank
 from kinesis_spout.structured.data_loss import lose
 from kinesis_spout.structured.stream.partitions import ReadSettings
 from shard_state import Position, Shard

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 from kinesis_spout.clock import Clock
 from kinesis_spout.errors import KinesisSpoutError, StreamNotFound, StreamRecreated
 from kinesis_spout.kinesis import KinesisShardLister, Prefetcher
-from kinesis_spout.settings.shard_positions import resolved_now
+from kinesis_spout.settings.grammar.shard_positions import resolved_now
+from kinesis_spout.settings.grammar.streams import is_pattern, is_younger
 from kinesis_spout.settings.source_options import StreamReadOptions
-from kinesis_spout.settings.streams import is_pattern, is_younger
 from kinesis_spout.structured.found_streams import find_streams, streams_at_start
 from kinesis_spout.structured.offsets import QueryOffset, StreamOffset
 from kinesis_spout.structured.stream.stream_shards import StreamShards

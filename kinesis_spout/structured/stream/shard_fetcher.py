@@ -15,7 +15,7 @@ from kinesis_spout.errors import KinesisSpoutError
 from kinesis_spout.kinesis import ArrowPage, FanOutShardGetter, PollingShardGetter
 from kinesis_spout.kinesis.pace import idle_period
 from kinesis_spout.kinesis.patience import OUTAGE_SECONDS, Action, Work, reaction_to, tried_again
-from kinesis_spout.settings.shard_positions import MARGIN_SECONDS
+from kinesis_spout.settings.grammar.shard_positions import MARGIN_SECONDS
 from kinesis_spout.structured.data_loss import lose
 from kinesis_spout.structured.pages.page_buffer import PageBuffer, ShardKey
 from shard_state import Position, Shard

@@ -1,8 +1,9 @@
 """How a tree ended that was not completed."""
 
 from collections.abc import MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Self
 
 from kinesis_spout.handler import Failure
 
@@ -24,6 +25,11 @@ class TreeEnd:
     component: str
     """Where: who failed the tuple, or who had it when the time was over. "" if nobody has said."""
     failure: Failure
+
+    @classmethod
+    def after_time_out(cls, failure: Failure, component: str = "") -> Self:
+        """Give the end of a tree that was not complete in time."""
+        return cls(ending=Ending.TIMED_OUT, component=component, failure=replace(failure, timed_out=True))
 
     @property
     def reason(self) -> str:

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
-from kinesis_spout.handler import Reject, RetryLater
+from kinesis_spout.handler import Failure, RaisedAt, Reject, RetryLater
 from kinesis_spout.topology.components.collector import OutputCollector
 from kinesis_spout.topology.components.context import TaskContext
 from kinesis_spout.topology.components.output import DEFAULT_STREAM, OutputFields
@@ -20,6 +20,14 @@ from kinesis_spout.topology.components.tuples import Tuple
 
 class FailedException(Exception):  # noqa: N818 - Storm's name
     """Raised by a bolt: the tuple fails, for the reason given. It is not counted or logged as an error."""
+
+
+class CallHangs(BaseException):
+    """Raised in a call of a component that has not returned in time. No Exception, so that no retry takes it."""
+
+    def __init__(self, text: str, where: RaisedAt) -> None:
+        super().__init__(text)
+        self.failure = Failure(error_text=text, timed_out=True, raised=where)
 
 
 VERDICTS: Final = (FailedException, Reject, RetryLater)
@@ -33,9 +41,12 @@ class Bolt(ABC):
     """
 
     tick_seconds: float | None = None
-    """If set, ``execute`` gets a tick tuple (``tup.is_tick``) after so many seconds, as far as micro-
-    batches allow: at the end of the first one that ends after them; with 0 at the end of every one. A task
-    behind an exchange begins with its first tuple."""
+    """If set, ``execute`` gets a tick tuple (``tup.is_tick``) every so many seconds: at the end of the first
+    micro-batch that begins after them, and while nothing comes at the end of one without tuples that is run for
+    it. With 0 a tick comes at the end of every micro-batch. It is read when the bolt is set."""
+    has_home: ClassVar[bool] = False
+    """Whether each of its tasks has something on one machine that it must come back to, as the process of a
+    ``ShellBolt``. It says so to who runs it; leave it in bolts of your own."""
     collector: OutputCollector
 
     def declare_output_fields(self) -> OutputFields:

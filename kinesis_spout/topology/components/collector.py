@@ -19,8 +19,9 @@ class OutputCollector(Protocol):
         """Emit a tuple to all who subscribe to a stream.
 
         Args:
-            values: a list or tuple with as many as the stream has fields. Not to be changed afterwards: it may
-                still be on its way.
+            values: a list or tuple with as many as the stream has fields. A list may be used again afterwards.
+                What is in it must not be changed: it may still be on its way. Behind an exchange every value must
+                be one that can be pickled and unpickled; otherwise the tuple's trees fail.
             anchors: the tuples that it came from, neither acked nor failed yet. It becomes part of their trees:
                 when it fails, or is not done in time, so do they. Without anchors nobody waits for it, and
                 nobody retries it.
@@ -85,14 +86,18 @@ class OutputCollector(Protocol):
         ...
 
     def reset_timeout(self, tup: Tuple) -> None:
-        """Give the tuple's trees the whole message time-out again, from now, as ``is_overdue`` of this process."""
+        """Give the tuple's trees the whole message time-out again, from now, in this task of Spark.
+
+        Only ``is_overdue`` here goes by it: after an exchange trees have the whole time-out in any case. The call
+        that is under way may then take the whole time-out from now, too; see ``message_timeout_seconds``.
+        """
         ...
 
     def is_overdue(self, tup: Tuple) -> bool:
         """Tell whether the message time-out of one of a tuple's trees is over: no use in waiting any longer.
 
-        It is counted from the beginning of the micro-batch in this process. The tree itself times out when the
-        micro-batch ends.
+        It is counted from the beginning of this task of Spark, so anew after each exchange. It says when a bolt
+        should wait no longer, and ends no tree: one that completes before its micro-batch ends is done.
         """
         ...
 
@@ -104,7 +109,7 @@ class SpoutOutputCollector(Protocol):
         """Emit a tuple.
 
         Args:
-            values: as many as the stream has fields.
+            values: a list or tuple with as many as the stream has fields; a list may be used again afterwards.
             message_id: what ``ack`` or ``fail`` is called with in the end; hashable. Without it the tuple is not
                 tracked.
             stream: as declared.

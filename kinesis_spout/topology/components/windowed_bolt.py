@@ -44,9 +44,9 @@ class WindowedBolt(StatefulBolt):
     lateness_seconds: float = 0.0
     """By time: how long after the end of a window its tuples may still come."""
     tick_seconds: float | None = None
-    """By time: if set, windows are closed by the wall clock, too, with the first micro-batch that ends after so
-    many seconds: those that ended ``lateness_seconds`` ago or before, of keys that got no tuple meanwhile.
-    Nobody waits for what they emit: it has no anchor, so what fails of it is lost."""
+    """By time: if set, windows are closed by the wall clock, too, every so many seconds, also while nothing comes:
+    those that ended ``lateness_seconds`` ago or before, of keys that got no tuple meanwhile. Nobody waits for
+    what they emit: it has no anchor, so what fails of it is lost."""
     _given: Tuple | tuple[()] = ()
 
     @abstractmethod

@@ -38,12 +38,17 @@ _DARK: Final = """
 
 
 def cut(text: str, longest: int | None = None) -> str:
-    """Give a text as it is shown: without what is no character to be seen, and at most so wide."""
+    """Give a text as it is shown: without what is no character to be seen, and at most so wide.
+
+    It is cut in the middle: ids of one topology often begin alike, and differ in their ends.
+    """
     shown = "".join("\ufffd" if category(each) in _UNSEEN else each for each in text)
     if longest is None or columns(shown) <= longest:
         return shown
-    end = next(at for at in range(len(shown), -1, -1) if columns(shown[:at]) < longest)
-    return shown[:end] + "…"
+    ends = (longest - 1) // 2
+    tail = next(shown[at:] for at in range(len(shown) + 1) if columns(shown[at:]) <= ends)
+    head = next(shown[:at] for at in range(len(shown), -1, -1) if columns(shown[:at] + tail) < longest)
+    return f"{head}…{tail}"
 
 
 def columns(text: str) -> int:

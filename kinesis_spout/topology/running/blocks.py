@@ -6,9 +6,9 @@ costs a third of what it costs alone.
 
 import pickle
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
+from itertools import compress, repeat
 from typing import Any, Final
 
 from kinesis_spout.topology.acking import TreeEnd
@@ -85,15 +85,27 @@ class CountsBlock(ForDriver):
 Block = TupleBlock | AckBlock | OpenTrees | ForDriver
 
 
+Refuse = Callable[[Iterable[int], str], None]
+"""Is told of a tuple that cannot travel: the roots of its trees, and why."""
+
+
 class Parcel:
-    """A block that is being filled. Mutable."""
+    """A block that is being filled. Mutable.
 
-    __slots__ = ("component", "edges", "index", "others", "roots", "source", "values")
+    Args:
+        component: the bolt that the tuples are for.
+        index: which of its tasks.
+        source: where they come from.
+        refuse: is told of those that cannot travel.
+    """
 
-    def __init__(self, component: str, index: int, source: Source) -> None:
+    __slots__ = ("_refuse", "component", "edges", "index", "others", "roots", "source", "values")
+
+    def __init__(self, component: str, index: int, source: Source, refuse: Refuse) -> None:
         self.component = component
         self.index = index
         self.source = source
+        self._refuse = refuse
         # The same ones for ever: who fills them keeps their methods at hand.
         self.values: list[Sequence[Any]] = []
         self.roots = array("Q")
@@ -107,13 +119,68 @@ class Parcel:
         self.others.clear()
 
     def block(self) -> TupleBlock:
-        """Pack what is in it."""
+        """Pack what is in it, but for the tuples that cannot travel."""
+        try:
+            values = _packed(self.values)
+        except Exception:  # noqa: BLE001 - a value's own code may raise anything; which one, is found out now
+            self._refuse_unfit()
+            values = _packed(self.values)
         return TupleBlock(
             component=self.component,
             index=self.index,
             source=self.source,
-            values=pickle.dumps(self.values, pickle.HIGHEST_PROTOCOL),
+            values=values,
             roots=self.roots.tobytes(),
             edges=self.edges.tobytes(),
             others=dict(self.others),
         )
+
+    def _refuse_unfit(self) -> None:
+        fit: list[bool] = []
+        for at, values in enumerate(self.values):
+            error = _unfit(values)
+            fit.append(error is None)
+            if error is not None:
+                roots = {self.roots[at], *self.others.get(at, ())} - {0}
+                self._refuse(roots, _why_unfit(self.source, values, error))
+        kept = list(compress(range(len(fit)), fit))
+        self.others = {now: self.others[at] for now, at in enumerate(kept) if at in self.others}
+        self.values[:] = compress(self.values, fit)
+        self.roots[:] = array("Q", compress(self.roots, fit))
+        self.edges[:] = array("Q", compress(self.edges, fit))
+
+
+def _packed(values: Any) -> bytes:
+    """Pickle values that can be unpickled. Those that may be objects of classes are unpickled to see.
+
+    Raises:
+        Whatever their classes raise.
+    """
+    packed = pickle.dumps(values, pickle.HIGHEST_PROTOCOL)
+    if (
+        pickle.STACK_GLOBAL in packed
+    ):  # It names a class; or some text has that byte, which costs a look in vain.
+        pickle.loads(packed)  # noqa: S301 - our own, made a moment ago
+    return packed
+
+
+def _unfit(value: Any) -> Exception | None:
+    """Say why a value cannot travel; None if it can."""
+    try:
+        _packed(value)
+    except Exception as error:  # noqa: BLE001 - that is what is asked
+        return error
+    return None
+
+
+def _why_unfit(source: Source, values: Sequence[Any], error: Exception) -> str:
+    where, what = f"stream {source.stream!r}", type(values).__name__
+    for field_name, value in zip(source.fields, values, strict=False):
+        found = _unfit(value)
+        if found is not None:
+            where, what, error = f"{where}, field {field_name!r}", type(value).__name__, found
+            break
+    return (
+        f"{where}: expected a value that can be pickled and unpickled, because it goes to another process, got "
+        f"{what} ({type(error).__name__}: {error})"
+    )

@@ -1,17 +1,18 @@
 """One task of a bolt: calls the user's object, and keeps the tuples that it holds back."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from time import perf_counter
+from types import CodeType
 from typing import Any, Final
 
 from kinesis_spout.handler import failure_of, failure_saying
-from kinesis_spout.topology.acking import Ending, TreeEnd
 from kinesis_spout.topology.components.bolt import VERDICTS, Bolt, StatefulBolt
 from kinesis_spout.topology.components.context import TaskContext
 from kinesis_spout.topology.components.state import KeyValueState
-from kinesis_spout.topology.components.tuples import TICK, Source, Tuple, TupleState
+from kinesis_spout.topology.components.tuples import TICK, Source, Tuple
 from kinesis_spout.topology.running.collecting import Collector, Send
+from kinesis_spout.topology.running.tick_clock import Ticks
 from kinesis_spout.topology.running.trees import Trees
 
 _SAMPLE: Final = 64
@@ -32,7 +33,6 @@ class BoltTask:
         conf: the topology's, with the component's own over it.
         collector: already wired.
         trees: of this process.
-        clock: monotonic.
     """
 
     def __init__(
@@ -43,7 +43,6 @@ class BoltTask:
         conf: dict[str, Any],
         collector: Collector,
         trees: Trees,
-        clock: Callable[[], float],
     ) -> None:
         self.context = context
         self.collector = collector
@@ -54,8 +53,9 @@ class BoltTask:
         self._held: list[Tuple] = []
         """Those with a tree that the bolt had not acked or failed when it returned."""
         self._look_through_at = _LOOK_THROUGH
-        self._clock = clock
-        self._ticked_at = clock()
+        self._last_tick = 0
+        self._ticked_in: str | None = None
+        """The micro-batch of that tick."""
         self._is_stateful = isinstance(bolt, StatefulBolt)
         try:
             bolt.prepare(conf, context, collector)
@@ -91,12 +91,12 @@ class BoltTask:
 
         return send
 
-    def tick(self) -> None:
-        """Give the bolt a tick, if it wants one and its time has come. What it raises then fails no tuple."""
-        every = self._bolt.tick_seconds
-        if every is None or self._clock() - self._ticked_at < every:
+    def tick(self, ticks: Ticks) -> None:
+        """Give the bolt a tick, if one is due (see ``tick_clock``). What it raises then fails no tuple."""
+        number = ticks.numbers.get(self.context.component, 0)
+        if number <= self._last_tick and self._ticked_in != ticks.batch:
             return
-        self._ticked_at = self._clock()
+        self._last_tick, self._ticked_in = number, ticks.batch
         try:
             self._call(Tuple((), TICK))
         except BaseException as error:  # noqa: BLE001 - no tuple is at stake
@@ -118,7 +118,7 @@ class BoltTask:
             if raised is not None:
                 self.collector.fail(tup, raised)
             else:
-                self._timed_out(tup)
+                self.collector.time_out(tup, failure_saying(_NOT_ACKED))
 
     def cleanup(self) -> None:
         """End the bolt."""
@@ -133,15 +133,6 @@ class BoltTask:
         if len(held) >= self._look_through_at:
             held[:] = [each for each in held if not each.state]
             self._look_through_at = max(_LOOK_THROUGH, 2 * len(held))
-
-    def _timed_out(self, tup: Tuple) -> None:
-        tup.state = TupleState.TIMED_OUT
-        self._counts.timed_out += 1
-        end = TreeEnd(
-            ending=Ending.TIMED_OUT, component=self.context.component, failure=failure_saying(_NOT_ACKED)
-        )
-        for root in tup.edges:
-            self._trees.end(root, end)
 
     def _raised(self, error: BaseException, tup: Tuple) -> None:
         counts = self._counts
@@ -158,3 +149,11 @@ class BoltTask:
                 counts.last_error,
                 tup.state.name.lower(),
             )
+
+
+CALLS: Final = frozenset(
+    code
+    for code in (BoltTask.tick.__code__, BoltTask.flush.__code__, *BoltTask.sender.__code__.co_consts)
+    if isinstance(code, CodeType)
+)
+"""The functions in which a call of a component is under way: of ``execute`` (``send``), or of ``flush``."""

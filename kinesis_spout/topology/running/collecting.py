@@ -2,18 +2,19 @@
 
 Every tuple passes here, so what is done for each is little. A tuple that stays in the process is executed at
 once, before ``emit`` returns: nothing waits in a queue. All targets of a tuple are chosen before it is sent to the
-first, so a grouping that raises has sent it to nobody.
+first, so a grouping that raises has sent it to nobody. A bolt may use its list of values again after ``emit``, so
+what is sent is a copy; a tuple of Python cannot change, and is sent as it is.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import getrandbits
 from typing import Any, Final
 
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.handler import Failure, failure_of, failure_saying
 from kinesis_spout.topology.acking import Ending, TreeEnd
-from kinesis_spout.topology.components.bolt import FailedException
+from kinesis_spout.topology.components.bolt import CallHangs, FailedException
 from kinesis_spout.topology.components.output import DEFAULT_STREAM
 from kinesis_spout.topology.components.tuples import Tuple, TupleState
 from kinesis_spout.topology.running.component_counts import ComponentCounts
@@ -101,6 +102,8 @@ class Collector:
         output = self.outputs.get(stream)
         if output is None or output.direct or type(values) not in _PLAIN or len(values) != output.size:
             output = self._checked(values, stream, direct=False)
+        if not isinstance(values, tuple):
+            values = list(values)
         targets = output.to_all if output.choose is None else output.choose(values)
         self.counts.emitted += 1
         root, others = anchors.root, anchors.others
@@ -118,6 +121,7 @@ class Collector:
         """See ``OutputCollector``."""
         output = self._checked(values, stream, direct=False)
         many = self._open(anchors)
+        values = values if isinstance(values, tuple) else list(values)
         targets = output.targets(values)
         self.counts.emitted += 1
         for _, send in targets:
@@ -141,7 +145,7 @@ class Collector:
                 f"{stream!r} ({', '.join(map(str, sorted(output.tasks))) or 'none does'}), got {task!r}"
             )
         self.counts.emitted += 1
-        send(values, *_anchored(many))
+        send(values if isinstance(values, tuple) else list(values), *_anchored(many))
 
     def emit_root(self, values: Sequence[Any], root: int, stream: str = DEFAULT_STREAM) -> bool:
         """Emit a spout's tuple, as the root of a tree; root 0 is untracked.
@@ -187,9 +191,20 @@ class Collector:
         if tup.state:
             self.counts.acked_twice += 1
             return
+        if isinstance(reason, CallHangs):
+            self.time_out(tup, reason.failure)
+            return
         tup.state = _FAILED
         self.counts.failed += 1
-        end = TreeEnd(ending=Ending.FAILED, component=self._component, failure=_failure(reason))
+        self._end(tup, TreeEnd(ending=Ending.FAILED, component=self._component, failure=_failure(reason)))
+
+    def time_out(self, tup: Tuple, failure: Failure) -> None:
+        """Say that it is no use any more to wait for a tuple, which is neither acked nor failed."""
+        tup.state = TupleState.TIMED_OUT
+        self.counts.timed_out += 1
+        self._end(tup, TreeEnd.after_time_out(failure, self._component))
+
+    def _end(self, tup: Tuple, end: TreeEnd) -> None:
         for root in tup.edges:
             self._trees.end(root, end)
 
@@ -210,6 +225,19 @@ class Collector:
     def is_overdue(self, tup: Tuple) -> bool:
         """See ``OutputCollector``."""
         return self._trees.is_overdue(tup.edges)
+
+    def refused(self, roots: Iterable[int], reason: str) -> None:
+        """Take in that a tuple cannot get to where it was sent: its trees fail, or the error is reported."""
+        end = TreeEnd(ending=Ending.FAILED, component=self._component, failure=failure_saying(reason))
+        is_tracked = False
+        for root in roots:
+            self._trees.end(root, end)
+            is_tracked = True
+        if is_tracked:
+            self.counts.errors += 1
+            self.counts.last_error = reason
+        else:
+            self.report_error(TypeError(reason))
 
     def output(self, stream: str) -> Output:
         """Give the output of a stream.

@@ -15,8 +15,8 @@ _WORDS: Final = {
     "acked_twice": "ackedTwice",
     "errors": "errors",
 }
-_NO_SUMS: Final = frozenset({"last_error", "metrics"})
 """The counts, and what they are called in a query's progress."""
+_NO_SUMS: Final = frozenset({"last_error", "metrics"})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -26,9 +26,12 @@ class ComponentCounts:
     executed: int = 0
     emitted: int = 0
     acked: int = 0
+    """Tuples that it acked; of a spout those that it emitted whose trees are done."""
     failed: int = 0
+    """Tuples that it failed; of a spout those whose trees failed."""
     timed_out: int = 0
-    """Tuples that it had when the micro-batch ended, neither acked nor failed."""
+    """Tuples that it had when the micro-batch ended, neither acked nor failed; of a spout those whose trees were
+    left over then."""
     acked_twice: int = 0
     """Acks and fails that change nothing: the second of a tuple, and those that come after its time-out."""
     errors: int = 0
@@ -37,17 +40,24 @@ class ComponentCounts:
     """How many calls of ``execute`` were timed."""
     sampled_seconds: float = 0.0
     """What these took together, with the bolts that they called in the same process."""
+    completing_seconds: float = 0.0
+    """Of a spout: what its acked tuples took together, each until its tree was done."""
     last_error: str = ""
     metrics: dict[str, Metric] = field(default_factory=dict)
     """What it reported of itself, by name."""
 
     @classmethod
     def from_told(cls, told: Mapping[str, Any]) -> Self:
-        """Read what ``told`` gave, perhaps in another process; a count that is not there is 0."""
-        counts = {name: told.get(word, 0) for name, word in _WORDS.items()}
+        """Read what ``told`` gave, perhaps in another process; a count that is not there is 0.
+
+        Raises:
+            ValueError, TypeError, AttributeError: it is something else.
+        """
+        counts = {name: int(told.get(word, 0)) for name, word in _WORDS.items()}
         latency_ms = told.get("executeLatencyMs", 0.0)
         return cls(
             **counts,
+            completing_seconds=counts["acked"] * told.get("completeLatencyMs", 0.0) / 1000,
             sampled=int(latency_ms > 0),
             sampled_seconds=latency_ms / 1000,
             last_error=told.get("lastError", ""),
@@ -62,6 +72,13 @@ class ComponentCounts:
         self.last_error = other.last_error or self.last_error
         for name, metric in other.metrics.items():
             self.metrics.setdefault(name, Metric()).add(metric)
+
+    def add_trees(self, *, acked: int, failed: int, timed_out: int, seconds: float) -> None:
+        """Add how the trees of a spout ended in a micro-batch that took so many seconds."""
+        self.acked += acked
+        self.failed += failed
+        self.timed_out += timed_out
+        self.completing_seconds += acked * seconds
 
     def report(self, name: str, value: Any) -> None:
         """Take in what the component reports of itself."""
@@ -81,11 +98,17 @@ class ComponentCounts:
         """The mean time of a call of ``execute``, in milliseconds; 0 without any."""
         return 1000 * self.sampled_seconds / self.sampled if self.sampled else 0.0
 
+    @property
+    def complete_latency_ms(self) -> float:
+        """Of a spout: how long an acked tuple took on average, in milliseconds; 0 without any."""
+        return 1000 * self.completing_seconds / self.acked if self.acked else 0.0
+
     def told(self) -> dict[str, Any]:
         """Give the counts in the words of a query's progress."""
         return {
             **{word: getattr(self, name) for name, word in _WORDS.items()},
             "executeLatencyMs": round(self.latency_ms, 3),
+            "completeLatencyMs": round(self.complete_latency_ms, 3),
             "lastError": self.last_error,
             "metrics": {name: metric.told() for name, metric in self.metrics.items()},
         }

@@ -14,6 +14,9 @@ from kinesis_spout.topology.topology_conf import TopologyConf
 
 SHELL_HOST: Final = "kinesis_spout.shell.host"
 """The name in a component's conf of who shares the processes of shell components; see ``multilang.host``."""
+SHELL_HOMES: Final = "kinesis_spout.shell.homes"
+"""The name in the conf of where to ask on which machine a process is, by component: a ``HomesAddress`` for each
+whose tuples come by an exchange. Without it a task has its process on the machine where it runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +31,8 @@ class Program:
     bolts: Mapping[str, bytes] = field(repr=False)
     timeout_seconds: float
     """The message time-out."""
+    ticks: Mapping[str, float]
+    """How often the components tick that want ticks, in seconds; 0: in every micro-batch."""
     partitions: int
     """Of every exchange of tuples."""
     ackers: int
@@ -79,9 +84,15 @@ def program_of(
         },
         bolts={component: _pickled(graph, component) for component in plan.stage_of if component != spout},
         timeout_seconds=options.message_timeout_seconds,
+        ticks=_ticks(graph, plan),
         partitions=partitions,
         ackers=partitions if options.ackers is None else options.ackers,
     )
+
+
+def _ticks(graph: ComponentGraph, plan: Plan) -> dict[str, float]:
+    bolts = {name: graph[name].made_of for name in plan.stage_of if not graph[name].is_spout}
+    return {name: bolt.tick_seconds for name, bolt in bolts.items() if bolt.tick_seconds is not None}
 
 
 def _pickled(graph: ComponentGraph, component: str) -> bytes:

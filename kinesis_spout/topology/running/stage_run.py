@@ -29,6 +29,7 @@ from kinesis_spout.topology.running.collecting import Choose, Collector, Output,
 from kinesis_spout.topology.running.component_counts import ComponentCounts
 from kinesis_spout.topology.running.outbox import Outbox
 from kinesis_spout.topology.running.program import Program
+from kinesis_spout.topology.running.tick_clock import NO_TICKS, Ticks
 from kinesis_spout.topology.running.trees import ToldTrees, Trees
 
 Record = Callable[[str, str, Sequence[Any]], None]
@@ -63,18 +64,18 @@ class StageRun:
         self._plan = program.plan
         self.stage = stage
         self._partition = partition
-        self._clock = clock
         self._record = record
         self._wall_clock = wall_clock
         self._told = ToldTrees(clock, program.timeout_seconds) if program.plan.exchanges else None
         self.trees = self._told or Trees(clock, program.timeout_seconds)
         self.outbox = Outbox(program.partitions)
         self._tasks: dict[tuple[str, int], BoltTask] = {}
+        self._ticks = NO_TICKS
         self._stateful = [
-            (component, index)
-            for component in program.plan.stages[stage]
-            if program.graph[component].is_stateful
-            for index in range(partition, program.graph[component].parallelism, program.partitions)
+            task
+            for name in self._plan.stages[stage]
+            if self._graph[name].is_stateful
+            for task in self._own(name)
         ]
         self._spout: Collector | None = None
         if stage == 0:
@@ -83,13 +84,15 @@ class StageRun:
 
     # A micro-batch
 
-    def begin(self, states: OpenState | None = None) -> None:
+    def begin(self, states: OpenState | None = None, ticks: Ticks = NO_TICKS) -> None:
         """Begin a micro-batch.
 
         Args:
             states: gives each task with state its own; not needed where there are none.
+            ticks: that are to come at its end.
         """
         self.trees.begin()
+        self._ticks = ticks
         self.outbox.clear()
         for component, index in self._stateful:
             assert states is not None
@@ -112,10 +115,13 @@ class StageRun:
             self._told.fold()
 
     def run(
-        self, blocks: Iterable[tuple[int, Block]], states: OpenState | None = None
+        self,
+        blocks: Iterable[tuple[int, Block]],
+        states: OpenState | None = None,
+        ticks: Ticks = NO_TICKS,
     ) -> Iterator[tuple[int, Block]]:
         """Take a whole micro-batch of what has come here by an exchange. Gives what goes on, by partition."""
-        self.begin(states)
+        self.begin(states, ticks)
         for partition, block in blocks:
             if isinstance(block, TupleBlock) and self._plan.stage_of[block.component] == self.stage:
                 self.receive(block)
@@ -128,13 +134,22 @@ class StageRun:
     def finish(self) -> None:
         """End the micro-batch: tick, flush, time out. What goes on is then in the outbox, counts and all."""
         for component in self._plan.stages[self.stage]:
+            if component in self._ticks.numbers and component in self._plan.exchanged:
+                for name, index in self._own(component):
+                    self._task(name, index)  # It ticks, whether a tuple has ever come to it or not.
             for task in [task for (name, _), task in self._tasks.items() if name == component]:
-                task.tick()
+                task.tick(self._ticks)
                 task.flush()
         self.outbox.close()
         if self.program.ackers and self._told is not None:
             self._tell_ackers(self._told)
         self.outbox.add(0, CountsBlock(counts=self._taken_counts()))
+
+    def _own(self, component: str) -> list[tuple[str, int]]:
+        """Name the tasks of a component that are here, if its tuples come by an exchange."""
+        program = self.program
+        tasks = range(self._partition, self._graph[component].parallelism, program.partitions)
+        return [(component, index) for index in tasks]
 
     def _taken_counts(self) -> dict[str, ComponentCounts]:
         """Take what the components have done since the last micro-batch."""
@@ -166,7 +181,6 @@ class StageRun:
                 conf={**program.conf, **made.conf},
                 collector=collector,
                 trees=self.trees,
-                clock=self._clock,
             )
             self._tasks[component, index] = task
         return task
@@ -178,7 +192,7 @@ class StageRun:
             chosen: list[Choose] = []
             tasks: dict[int, Send] = {}
             for route in self._plan.routes[component, name]:
-                targets = self._targets(route, source)
+                targets = self._targets(route, source, collector)
                 if route.fused:
                     to_all += targets
                 elif stream.direct:
@@ -193,17 +207,17 @@ class StageRun:
                 len(stream.fields), direct=stream.direct, to_all=to_all, chosen=chosen, tasks=tasks
             )
 
-    def _targets(self, route: Route, source: Source) -> list[Target]:
+    def _targets(self, route: Route, source: Source, collector: Collector) -> list[Target]:
         """Give the tasks that a route may lead to: of a fused one, the one that is here."""
         tasks = self._graph.tasks[route.target]
         if route.fused:
             at_hand = self._partition % len(tasks)
             return [(tasks[at_hand], self._task(route.target, at_hand).sender(source))]
-        return [(task, self._posting(route.target, at, source)) for at, task in enumerate(tasks)]
+        return [(task, self._posting(route.target, at, source, collector)) for at, task in enumerate(tasks)]
 
-    def _posting(self, component: str, index: int, source: Source) -> Send:
+    def _posting(self, component: str, index: int, source: Source, collector: Collector) -> Send:
         outbox = self.outbox
-        parcel = outbox.parcel(component, index, source)
+        parcel = outbox.parcel(component, index, source, collector.refused)
         add_values, add_root, add_edge = parcel.values.append, parcel.roots.append, parcel.edges.append
         in_parcel = parcel.values
 

@@ -23,6 +23,8 @@ class Trees:
         self._timeout = timeout_seconds
         self._began = clock()
         self._resets: dict[int, float] = {}
+        self.reset_at = self._began
+        """When the time-out of a tree was last begun anew."""
         self.current = 0
         """The root at hand, or 0: what is done to its tree is XORed into ``value``, which costs less."""
         self.value = 0
@@ -71,7 +73,8 @@ class Trees:
 
     def reset_timeout(self, roots: Iterable[int]) -> None:
         """Let the time-out of trees begin now."""
-        self._resets.update(dict.fromkeys(roots, self._clock()))
+        self.reset_at = self._clock()
+        self._resets.update(dict.fromkeys(roots, self.reset_at))
 
     def is_overdue(self, roots: Iterable[int]) -> bool:
         """Tell whether the time-out of one of these trees is over."""

@@ -6,14 +6,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kinesis_spout.handler import Failure
-from kinesis_spout.topology.acking import Acker, Ending, TreeEnd
+from kinesis_spout.topology.acking import Acker, TreeEnd
 from kinesis_spout.topology.running.blocks import AckBlock, Block, OpenTrees
 from kinesis_spout.topology.running.trees import Trees
 
-NOBODY_SAID: Final = TreeEnd(
-    ending=Ending.TIMED_OUT,
-    component="",
-    failure=Failure(error_text="its tree was not complete by the end of the micro-batch"),
+NOBODY_SAID: Final = TreeEnd.after_time_out(
+    Failure(error_text="its tree was not complete by the end of the micro-batch")
 )
 """The end of a tree that misses an ack, of which no task has said where it stopped."""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from kinesis_spout.topology.running.blocks import OpenTrees
 from kinesis_spout.topology.running.stage_run import StageRun
+from kinesis_spout.topology.running.tick_clock import NO_TICKS, Ticks
 from kinesis_spout.topology.running.verdicts import decide_here
 from kinesis_spout.topology.spark.kept_runs import ShippedProgram
 from kinesis_spout.topology.spark.stages import EndedTuples, Keyed, partition_here
@@ -32,6 +33,7 @@ class FirstStageOfTuples:
     """Runs a task's share of the tuples. Picklable."""
 
     shipped: ShippedProgram
+    ticks: Ticks = NO_TICKS
 
     def __call__(self, packs: Iterable[Sequence[GivenTuple]]) -> Iterator[Keyed]:
         """Run the tuples of one task."""
@@ -39,7 +41,7 @@ class FirstStageOfTuples:
         print_log_lines()
         with self.shipped.stage(0, partition) as (run, _):
             for pack in packs:
-                run.begin()
+                run.begin(ticks=self.ticks)
                 opened = _emitted(run, pack)
                 run.finish()
                 yield from run.outbox.take()

@@ -20,6 +20,7 @@ from kinesis_spout.spark.tasks.jobs import tagged
 from kinesis_spout.topology.running.blocks import Block, CountsBlock
 from kinesis_spout.topology.running.component_counts import ComponentCounts
 from kinesis_spout.topology.running.program import Program
+from kinesis_spout.topology.running.tick_clock import Ticks
 from kinesis_spout.topology.spark.kept_runs import ShippedProgram
 from kinesis_spout.topology.spark.stages import Keyed, LaterStage, run_acker
 from kinesis_spout.topology.spark.witness import Seen, contradict
@@ -41,6 +42,7 @@ class TopologyJobs:
         self._context = context
         self._program = program
         self.shipped = ShippedProgram(program, state)
+        self._serializer = _java_serializer(context)
         self._lock = threading.Lock()
         self._counts: dict[str, ComponentCounts] = defaultdict(ComponentCounts)
 
@@ -51,7 +53,13 @@ class TopologyJobs:
             return {component: replace(counts) for component, counts in self._counts.items()}
 
     def run(
-        self, tag: str, packs: Sequence[Any], first: FirstStage, state: StateManifest | None = None
+        self,
+        tag: str,
+        packs: Sequence[Any],
+        first: FirstStage,
+        *,
+        ticks: Ticks,
+        state: StateManifest | None = None,
     ) -> list[Block]:
         """Run a job, and give what came out of it.
 
@@ -59,6 +67,7 @@ class TopologyJobs:
             tag: to cancel it by.
             packs: one element for each task of the first stage.
             first: the first stage.
+            ticks: that come at the end of the others.
             state: what the bolts with state begin with.
 
         Raises:
@@ -68,10 +77,10 @@ class TopologyJobs:
         with tagged(self._context, tag):
             travelling: RDD[Keyed] = self._context.parallelize(packs, len(packs)).mapPartitions(first)
             for stage in range(1, len(program.plan.stages)):
-                later = LaterStage(shipped=self.shipped, stage=stage, state=state)
-                travelling = travelling.partitionBy(program.partitions, _as_told).mapPartitions(later)
+                later = LaterStage(shipped=self.shipped, stage=stage, state=state, ticks=ticks)
+                travelling = self._exchanged(travelling, program.partitions).mapPartitions(later)
             if program.plan.exchanges and program.ackers:
-                found = travelling.partitionBy(program.ackers, _as_told).mapPartitions(run_acker).collect()
+                found = self._exchanged(travelling, program.ackers).mapPartitions(run_acker).collect()
             else:
                 found = travelling.values().collect()
         self._add(block for block in found if isinstance(block, CountsBlock))
@@ -81,11 +90,34 @@ class TopologyJobs:
             )
         return found
 
+    def _exchanged(self, blocks: RDD[Keyed], partitions: int) -> RDD[Keyed]:
+        """Have every block go to the partition that it is for.
+
+        For bytes Spark takes Kryo by itself, and each task sets up serializers of its own: a third of what its
+        threads do in a small job. Java's serializer has no such set-up, and all it writes are arrays of bytes.
+        """
+        exchanged = blocks.partitionBy(partitions, _as_told)
+        shuffled = exchanged._jrdd.rdd().dependencies().head().rdd()  # noqa: SLF001 - see _java_serializer
+        shuffled.setSerializer(self._serializer)
+        return exchanged
+
+    def add_trees(self, *, acked: int, failed: int, timed_out: int, seconds: float) -> None:
+        """Count how the spout's trees ended in a micro-batch that took so many seconds."""
+        with self._lock:
+            self._counts[self._program.plan.spout].add_trees(
+                acked=acked, failed=failed, timed_out=timed_out, seconds=seconds
+            )
+
     def _add(self, blocks: Iterable[CountsBlock]) -> None:
         with self._lock:
             for block in blocks:
                 for component, counts in block.counts.items():
                     self._counts[component].add(counts)
+
+
+def _java_serializer(context: SparkContext) -> Any:
+    jvm: Any = context._jvm  # noqa: SLF001 - PySpark has no public way
+    return jvm.org.apache.spark.serializer.JavaSerializer(context._jsc.sc().conf())  # noqa: SLF001 - as above
 
 
 def _as_told(partition: int) -> int:

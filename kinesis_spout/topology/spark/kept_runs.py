@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.topology.running.program import Program
 from kinesis_spout.topology.running.stage_run import StageRun
+from kinesis_spout.topology.spark.hanging_calls import hanging_calls_end
 from kinesis_spout.topology.spark.state_parts import StateParts
 
 _MOST_KEPT: Final = 64
@@ -43,7 +44,9 @@ class ShippedProgram:
             StageRun(self._pickled.load()(), stage, partition, monotonic), StateParts(self._state or "")
         )
         try:
-            yield kept
+            run = kept.run
+            with hanging_calls_end(run.program.timeout_seconds, lambda: run.trees.reset_at):
+                yield kept
         except BaseException:
             kept.run.close()
             raise

@@ -26,6 +26,7 @@ from kinesis_spout.topology.components.output import DEFAULT_STREAM, Stream
 from kinesis_spout.topology.components.spout import Spout
 from kinesis_spout.topology.running.component_counts import ComponentCounts
 from kinesis_spout.topology.running.program import Program
+from kinesis_spout.topology.running.tick_clock import TickClock
 from kinesis_spout.topology.spark.given_tuples import FirstStageOfTuples, GivenTuple
 from kinesis_spout.topology.spark.job import TopologyJobs
 from kinesis_spout.topology.spark.stages import EndedTuples
@@ -63,7 +64,8 @@ class GatheringCollector:
                 f"{where}, stream {stream!r}: expected {len(declared.fields)} values, as many as fields are "
                 f"declared, got {len(values)}"
             )
-        self.gathered.append((values, message_id, stream))
+        kept = values if isinstance(values, tuple) else list(values)  # The spout may use its list again.
+        self.gathered.append((kept, message_id, stream))
 
     def report_error(self, error: BaseException) -> None:
         """See ``SpoutOutputCollector``."""
@@ -96,6 +98,7 @@ class OwnSpoutQuery:
         self._spark = spark
         self._program = program
         self._jobs = TopologyJobs(spark, program, None)
+        self._ticks = TickClock(program.ticks, monotonic())
         self._collector = GatheringCollector(context.component, streams)
         self._max_pending = max_pending
         self._job_timeout = job_timeout_seconds
@@ -212,8 +215,11 @@ class OwnSpoutQuery:
                 if gathered:
                     self._run_batch(gathered)
                     rest = _SHORTEST_REST
+                    continue
+                self._idle_since = monotonic()
+                if self._is_tick_due:
+                    self._run_job([])
                 else:
-                    self._idle_since = monotonic()
                     self._stopping.wait(rest)
                     rest = min(_LONGEST_REST, 2 * rest)
             self._spout.deactivate()
@@ -240,12 +246,17 @@ class OwnSpoutQuery:
         self._collector.gathered = []
         return gathered
 
+    @property
+    def _is_tick_due(self) -> bool:
+        due_at = self._ticks.due_at
+        return due_at is not None and due_at <= monotonic()
+
     def _run_batch(self, gathered: list[tuple[Sequence[Any], Any, str]]) -> None:
         began, number = monotonic(), self._batches
-        self._batches += 1
         self._idle_since = None
         self.counters.delivered += len(gathered)
-        ends = self._run_job(gathered, f"{self._name}-{self._context.component}-{number}")
+        ends = self._run_job(gathered)
+        self._count(gathered, ends, monotonic() - began)
         for at, (_, message_id, _) in enumerate(gathered):
             if message_id is None:
                 continue
@@ -275,22 +286,36 @@ class OwnSpoutQuery:
             }
         )
 
-    def _run_job(self, gathered: list[tuple[Sequence[Any], Any, str]], tag: str) -> dict[int, TreeEnd]:
+    def _count(
+        self, gathered: list[tuple[Sequence[Any], Any, str]], ends: dict[int, TreeEnd], seconds: float
+    ) -> None:
+        tracked = {at for at, (_, message_id, _) in enumerate(gathered) if message_id is not None}
+        ended = [end for at, end in ends.items() if at in tracked]
+        timed_out = sum(end.failure.timed_out for end in ended)
+        acked, failed = len(tracked) - len(ended), len(ended) - timed_out
+        self._collector.counts.add_trees(acked=acked, failed=failed, timed_out=timed_out, seconds=seconds)
+
+    def _run_job(self, gathered: list[tuple[Sequence[Any], Any, str]]) -> dict[int, TreeEnd]:
+        """Run tuples as one job, with the ticks that are due; without tuples it is for the ticks alone."""
+        tag = f"{self._name}-{self._context.component}-{self._batches}"
+        self._batches += 1
+        self._ticks.advance(monotonic())
+        ticks = self._ticks.ticks(tag)
         given = [
             GivenTuple(at, values, stream, message_id is not None)
             for at, (values, message_id, stream) in enumerate(gathered)
         ]
-        tasks = min(len(given), self._spark.defaultParallelism)
+        tasks = max(1, min(len(given), self._spark.defaultParallelism))
         self._tag = tag
         guard = threading.Timer(self._job_timeout, cancel, (self._spark, tag))
         guard.daemon = True
         guard.start()
         try:
-            found = self._jobs.run(
-                tag, [given[at::tasks] for at in range(tasks)], FirstStageOfTuples(shipped=self._jobs.shipped)
-            )
+            first = FirstStageOfTuples(shipped=self._jobs.shipped, ticks=ticks)
+            found = self._jobs.run(tag, [given[at::tasks] for at in range(tasks)], first, ticks=ticks)
         except HandlerKilledWorker as error:
             # Nobody knows which tuple is to blame: the spout decides what comes again.
+            _log.warning("micro-batch %s died: %s", tag, error)
             return dict.fromkeys(range(len(given)), _died(error, self._stopping.is_set()))
         finally:
             guard.cancel()
@@ -304,5 +329,6 @@ class OwnSpoutQuery:
 
 
 def _died(error: HandlerKilledWorker, stopping: bool) -> TreeEnd:  # noqa: FBT001 - says how it is worded
-    ending = Ending.TIMED_OUT if stopping or "cancel" in str(error) else Ending.FAILED
-    return TreeEnd(ending=ending, component="", failure=failure_of(error))
+    if stopping or "cancel" in str(error):
+        return TreeEnd.after_time_out(failure_of(error))
+    return TreeEnd(ending=Ending.FAILED, component="", failure=failure_of(error))

@@ -5,22 +5,22 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
 
-from kinesis_spout.errors import InvalidConfig
-from kinesis_spout.kinesis_spout import KinesisSpout
 from kinesis_spout.spark.driver.query import SpoutQuery
 from kinesis_spout.spark.tasks.jobs import classic_context
 from kinesis_spout.spark.tasks.task import TaskSettings
 from kinesis_spout.topology.components.spout import Spout
 from kinesis_spout.topology.graph.component_graph import Component
 from kinesis_spout.topology.graph.plan import context_of
+from kinesis_spout.topology.homes import homes_of
+from kinesis_spout.topology.runnable import check_runnable
 from kinesis_spout.topology.running.component_counts import ComponentCounts
-from kinesis_spout.topology.running.program import SHELL_HOST, Program, program_of
+from kinesis_spout.topology.running.program import SHELL_HOMES, SHELL_HOST, Program, program_of
 from kinesis_spout.topology.spark.keyed_state import KeyedState
 from kinesis_spout.topology.spark.own_spout import OwnSpoutQuery
 from kinesis_spout.topology.spark.runner import TopologyRunner
@@ -123,8 +123,12 @@ class TopologyQuery:
 
     @property
     def components(self) -> dict[str, ComponentCounts]:
-        """What each component has done since the start: executed, emitted, acked, failed, latency."""
-        return _added(spout.counts() for spout in self._spouts.values())
+        """What each component has done since the start, in the order of the flow.
+
+        Executed, emitted, acked, failed, timed out, latency; of a spout, the tuples that it emitted.
+        """
+        counts = _added(spout.counts() for spout in self._spouts.values())
+        return {name: counts.get(name, ComponentCounts()) for name in self._topology.graph.order}
 
     @property
     def lastProgress(self) -> dict[str, Any] | None:  # noqa: N802
@@ -191,8 +195,7 @@ class TopologyQuery:
 def start_topology(topology: "Topology", spark: "SparkSession", name: str) -> TopologyQuery:
     """Start every spout of a topology. See ``Topology.run``."""
     context = classic_context(spark)
-    for component in topology.graph.spouts:
-        _check(component)
+    check_runnable(topology)
     started: dict[str, RunningSpout] = {}
     try:
         for component in topology.graph.spouts:
@@ -204,37 +207,21 @@ def start_topology(topology: "Topology", spark: "SparkSession", name: str) -> To
     return TopologyQuery(topology, name, started)
 
 
-def _check(component: Component) -> None:
-    if isinstance(component.made_of, KinesisSpout):
-        component.made_of.refuse_order("a topology")
-
-
 def _state(topology: "Topology", program: Program) -> KeyedState | None:
     if not program.stateful:
         return None
-    if topology.options.state is None:
-        raise InvalidConfig(
-            f"topology {topology.name!r}: expected the option state, an address for the state of "
-            f'{", ".join(program.stateful)}, got none; as in build(..., state="file:///var/lib/app/state")'
-        )
-    if not program.ackers:
-        raise InvalidConfig(
-            f"topology {topology.name!r}: expected ackers with the state of {program.stateful[0]!r}, got none: "
-            "without them nobody knows which records failed"
-        )
-    spouts = topology.graph.spouts
-    if isinstance(spouts[0].made_of, Spout):
-        raise InvalidConfig(
-            f"topology {topology.name!r}: expected a KinesisSpout, as {program.stateful[0]!r} keeps state that is "
-            f"stored with the progress of its spout, got {type(spouts[0].made_of).__name__}"
-        )
-    if len(spouts) > 1:
-        raise InvalidConfig(
-            f"topology {topology.name!r}: expected one spout, as {program.stateful[0]!r} keeps state that is "
-            f"stored with the progress of its spout, got {len(spouts)}"
-        )
+    assert topology.options.state is not None, "it was checked"
     parallelism = {component: topology.graph[component].parallelism for component in program.stateful}
     return KeyedState(topology.name, topology.options.state, parallelism)
+
+
+def _with_homes(topology: "Topology", program: Program, context: "SparkContext") -> Program:
+    """Tell bolts whose keys must find the same task again where to ask for its machine, if there are several."""
+    having = [name for name in program.plan.exchanged if topology.graph[name].made_of.has_home]
+    homes = homes_of(context) if having else None
+    if homes is None:
+        return program
+    return replace(program, conf={**program.conf, SHELL_HOMES: dict.fromkeys(having, homes.address)})
 
 
 def _start_own(
@@ -268,6 +255,7 @@ def _start(
         conf={**started, **topology.conf},
         parallelism=context.defaultParallelism,
     )
+    program = _with_homes(topology, program, context)
     state = _state(topology, program)
     spout = component.made_of
     if isinstance(spout, Spout):

@@ -5,6 +5,7 @@ With state the job may run again, without the records that failed after they had
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from time import monotonic
 
 from pyspark import SparkContext
 
@@ -17,6 +18,7 @@ from kinesis_spout.topology.running.blocks import Block
 from kinesis_spout.topology.running.component_counts import ComponentCounts
 from kinesis_spout.topology.running.exactly_once import NeverClean, run_until_clean
 from kinesis_spout.topology.running.program import Program
+from kinesis_spout.topology.running.tick_clock import TickClock, Ticks
 from kinesis_spout.topology.spark.job import TopologyJobs
 from kinesis_spout.topology.spark.keyed_state import KeyedState
 from kinesis_spout.topology.spark.stages import FirstStage
@@ -59,6 +61,8 @@ class TopologyRunner:
         self._state = state
         self._jobs = TopologyJobs(context, program, None if state is None else state.address)
         self._to_values = PickledHandler.of(to_values)
+        self.ticks = TickClock(program.ticks, monotonic())
+        """See ``BatchRunner``."""
         self._changes: dict[str, tuple[StateManifest, list[StateUpdate]]] = {}
         """What jobs have changed of the state, by their tags, until it is said whether they count."""
 
@@ -68,16 +72,18 @@ class TopologyRunner:
         return self._jobs.counts
 
     def run(self, tag: str, packs: Packs) -> list[WorkResult]:
-        """See ``BatchRunner``."""
+        """See ``BatchRunner``. Without slices there is one task of the first stage, which only ticks."""
+        packs, ticks = packs or [[]], self.ticks.ticks(tag)
+        began = monotonic()
         if self._state is None:
-            return _results(self._run(tag, packs, {}, None))
+            return self._told(_results(self._run(tag, packs, {}, None, ticks)), began)
         manifest = self._state.begin()
         found: list[Block] = []
 
         def attempt(
             refused: Mapping[RecordId, TreeEnd],
         ) -> tuple[Mapping[RecordId, TreeEnd], set[RecordId]]:
-            found[:] = self._run(tag, packs, refused, manifest)
+            found[:] = self._run(tag, packs, refused, manifest, ticks)
             return _ends(found)
 
         try:
@@ -86,7 +92,20 @@ class TopologyRunner:
             raise HandlerRaised(str(error)) from error
         updates = [block.update for block in found if isinstance(block, UpdateBlock)]
         self._changes[tag] = (manifest, updates)
-        return _results(found)
+        return self._told(_results(found), began)
+
+    def _told(self, results: list[WorkResult], began: float) -> list[WorkResult]:
+        """Count the ends of the records' trees."""
+        delivered = sum(result.delivered for result in results)
+        failed = sum(result.failed for result in results)
+        timed_out = sum(result.timed_out for result in results)
+        self._jobs.add_trees(
+            acked=delivered - failed,
+            failed=failed - timed_out,
+            timed_out=timed_out,
+            seconds=monotonic() - began,
+        )
+        return results
 
     def settled(self, tag: str, *, is_whole: bool) -> bool:
         """See ``BatchRunner``. State that records have changed which do not count does not count either."""
@@ -109,14 +128,16 @@ class TopologyRunner:
         packs: Packs,
         refused: Mapping[RecordId, TreeEnd],
         state: StateManifest | None,
+        ticks: Ticks,
     ) -> list[Block]:
         first = FirstStage(
             shipped=self._jobs.shipped,
             settings=self._settings.of_one_task(len(packs)),
             to_values=self._to_values,
             refused=refused,
+            ticks=ticks,
         )
-        return self._jobs.run(tag, packs, first, state)
+        return self._jobs.run(tag, packs, first, ticks=ticks, state=state)
 
 
 def _results(found: Sequence[Block]) -> list[WorkResult]:

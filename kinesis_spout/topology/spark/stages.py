@@ -13,6 +13,7 @@ from kinesis_spout.spark.tasks.work import WorkSlice
 from kinesis_spout.topology.acking import TreeEnd
 from kinesis_spout.topology.running.blocks import Block, ForDriver
 from kinesis_spout.topology.running.program import Program
+from kinesis_spout.topology.running.tick_clock import NO_TICKS, Ticks
 from kinesis_spout.topology.running.verdicts import Unfinished, decide
 from kinesis_spout.topology.spark.kept_runs import ShippedProgram
 from kinesis_spout.topology.spark.tree_delivery import (
@@ -53,6 +54,7 @@ class FirstStage:
     to_values: PickledHandler[ToValues]
     refused: Mapping[RecordId, TreeEnd] = field(default_factory=dict)
     """Records that are not to be run, with how their trees ended before."""
+    ticks: Ticks = NO_TICKS
 
     def __call__(self, packs: Iterable[Sequence[WorkSlice]]) -> Iterator[Keyed]:
         """Run the slices of one task."""
@@ -84,7 +86,7 @@ class FirstStage:
                 deliveries.append(delivery)
                 return delivery
 
-            run.begin()
+            run.begin(ticks=self.ticks)
             for result in run_slices(pack, self.settings, deliver):
                 batch = partition * _MOST_SLICES + number[result.plan.shard_id, result.plan.kind]
                 yield batch, SliceBlock(batch=batch, result=result)
@@ -105,6 +107,7 @@ class LaterStage:
     stage: int
     state: StateManifest | None = None
     """What the bolts with state begin with."""
+    ticks: Ticks = NO_TICKS
 
     def __call__(self, blocks: Iterable[Keyed]) -> Iterator[Keyed]:
         """Run one partition."""
@@ -113,7 +116,8 @@ class LaterStage:
         witness = Witness(self.stage, partition)
         blocks = witness.watched(blocks)
         with self.shipped.stage(self.stage, partition) as (run, parts):
-            yield from run.run(blocks, None if self.state is None else parts.begin(self.state))
+            states = None if self.state is None else parts.begin(self.state)
+            yield from run.run(blocks, states, self.ticks)
             if self.state is not None:
                 yield from ((0, update) for update in parts.end_batch())
             yield from witness.told(run.program)

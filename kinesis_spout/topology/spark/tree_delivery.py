@@ -3,12 +3,13 @@
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, chain
+from itertools import accumulate, chain, count, repeat
 from random import getrandbits
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 
 from kinesis_spout.handler import failure_of
 from kinesis_spout.ports import Page
@@ -72,6 +73,17 @@ class _OpenRecords(msgspec.Struct, array_like=True):
 
 _ENCODE: Final = msgspec.msgpack.Encoder()
 _DECODE: Final = msgspec.msgpack.Decoder(_OpenRecords)
+_COMPRESSION: Final = "lz4"
+"""0.1 µs for a record of 100 bytes that is not random. In each exchange that it passes, 100 bytes cost 1 µs."""
+
+
+def _packed(records: _OpenRecords) -> bytes:
+    packed: bytes = pa.compress(_ENCODE.encode(records), codec=_COMPRESSION, asbytes=True)
+    return packed
+
+
+def _unpacked(packed: bytes) -> _OpenRecords:
+    return _DECODE.decode(pa.CompressedInputStream(pa.BufferReader(packed), _COMPRESSION).read())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +151,7 @@ class _Opened:
         """Pack the records."""
         records = list(chain.from_iterable(piece.records for piece in self.pieces))
         firsts = accumulate((len(piece.records) for piece in self.pieces), initial=0)
-        return _ENCODE.encode(
+        return _packed(
             _OpenRecords(
                 stream=records[0].stream,
                 shard_id=records[0].shard_id,
@@ -206,7 +218,8 @@ class TreeDelivery(SliceDelivery):
         self._ackers = ackers
         self._acker = acker
         self._most_open = work.plan.max_failures if work.plan.room is None else work.plan.room
-        self._most_fetched = min(work.plan.limit, self._most_open) if goes_on else work.plan.limit
+        stays_open = goes_on and ackers > 0
+        self._most_fetched = min(work.plan.limit, self._most_open) if stays_open else work.plan.limit
         self._opened = _Opened()
 
     @property
@@ -224,16 +237,13 @@ class TreeDelivery(SliceDelivery):
 
     def deliver_run(self, run: Sequence[Record], until: float) -> int:
         """See ``SliceDelivery``."""
-        clock, refused, ackers, acker = self._settings.clock, bool(self._refused), self._ackers, self._acker
-        # Random ids of 64 bits but for the last few, which say whose they are.
-        bits = 64 - ackers.bit_length()
+        clock, refused = self._settings.clock, bool(self._refused)
         emit, to_values, base = self._spout.emit_root, self._to_values, self.count
         open_here = array("Q")
         add_root, add_open = self._opened.roots.append, open_here.append
         may_open = self._most_open - len(self.failures) - len(self._opened.roots)
         at = 0
-        for at, record in enumerate(run):
-            root = (getrandbits(bits) + 1) * ackers + acker if ackers else 0
+        for at, (record, root) in enumerate(zip(run, self._roots(), strict=False)):
             error: BaseException | None = None
             try:
                 if refused:
@@ -256,6 +266,18 @@ class TreeDelivery(SliceDelivery):
         self.count += at + 1
         self.last = run[at].sequence
         return at + 1
+
+    def _roots(self) -> Iterator[int]:
+        """Give the roots of a run: one after the other from a random one, which costs less than to draw each.
+
+        A root must be another than those of all trees at the same time; only edges must be random.
+        """
+        ackers = self._ackers
+        if not ackers:
+            return repeat(0)
+        # 64 bits but for those that say whose they are, and one, so that those that follow fit in.
+        first = (getrandbits(63 - ackers.bit_length()) + 1) * ackers + self._acker
+        return count(first, ackers)
 
     def _refuse(self, record: Record) -> None:
         """Raise the end that the tree of a record had before, if it is not to be run."""
@@ -302,7 +324,7 @@ class TreeDelivery(SliceDelivery):
 def failed_trees(unfinished: Unfinished) -> FailedTrees:
     """Find the records of trees that did not complete."""
     opened = zip(
-        array("Q", unfinished.opened.numbers), _DECODE.decode(unfinished.opened.tuples).records(), strict=True
+        array("Q", unfinished.opened.numbers), _unpacked(unfinished.opened.tuples).records(), strict=True
     )
     failed = tuple(
         _failed(number, record, before, unfinished.ends[number])
@@ -332,7 +354,8 @@ def with_failed(result: WorkResult, failed: Sequence[FailedTree]) -> WorkResult:
         unfinished.append(UnfinishedRecord(record=record, error=tree.end.reason, raised=failure.raised))
     failures.sort(key=lambda each: each.index)
     outcome = replace(result.outcome, failures=tuple(failures))
-    return replace(result, outcome=outcome, unfinished=tuple(unfinished))
+    timed_out = result.timed_out + sum(tree.end.failure.timed_out for tree in failed)
+    return replace(result, outcome=outcome, unfinished=tuple(unfinished), timed_out=timed_out)
 
 
 def _failed(number: int, record: Record, before: str | None, end: TreeEnd) -> FailedTree:

@@ -1,7 +1,7 @@
 """Keyed state of stateful bolts: its files on executors; on the driver the manifest that says which of them count.
 
-How it is committed with the checkpoints is not here but in ``kinesis_spout.consumer.companion`` and the stores.
-Begin with ``manifest``, then ``partition`` (an executor's part) and ``versions`` (the driver's).
+How it is committed with the checkpoints is not here but in ``kinesis_spout.consumer.owning.companion`` and the
+stores. Begin with ``manifest``, then ``partition`` (an executor's part) and ``versions`` (the driver's).
 """
 
 from kinesis_spout.topology.state.files import StateFiles, merged_rows

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 from pyarrow import fs, ipc
@@ -29,6 +30,8 @@ _ROWS: Final = 64 * 1024
 """Of each record batch of a file."""
 _KEY_BYTES: Final = 24
 _OPTIONS: Final = {"compression": "lz4"}
+_WITHOUT_FOLDERS: Final = frozenset({"s3", "gcs", "abfs"})
+"""Stores of objects: a folder there is an object of its own, which nobody needs. Each level costs a request."""
 _COLUMNS: Final = [pa.field("key", pa.large_binary(), nullable=False), pa.field("value", pa.large_binary())]
 
 Key = Any
@@ -60,7 +63,8 @@ class StateFiles:
         """Open the address.
 
         Raises:
-            InvalidConfig: it is no absolute path, and no address that ``pyarrow.fs`` opens.
+            InvalidConfig: it is no absolute path, and no address that ``pyarrow.fs`` opens; or it has a password,
+                which would be in logs and errors.
         """
         self.address = address
         self.filesystem, self.root = _opened(address)
@@ -84,7 +88,8 @@ class StateFiles:
             if isinstance(self.filesystem, fs.LocalFileSystem):
                 _write_locally(Path(self.root), Path(path), content)
             else:
-                self.filesystem.create_dir(f"{self.root}/{place.folder}", recursive=True)
+                if self.filesystem.type_name not in _WITHOUT_FOLDERS:
+                    self.filesystem.create_dir(f"{self.root}/{place.folder}", recursive=True)
                 with self.filesystem.open_output_stream(path) as stream:
                     stream.write(content)
         except OSError as error:
@@ -169,6 +174,16 @@ def merged_rows(files: StateFiles, manifest: StateManifest, component: str, inde
 def _opened(address: str) -> tuple[Any, str]:
     if address.startswith(("s3a://", "s3n://")):  # Hadoop's names of S3
         address = "s3" + address[3:]
+    try:
+        has_password = urlsplit(address).password is not None
+    except ValueError:  # what it is, is said below
+        has_password = False
+    if has_password:
+        raise InvalidConfig(
+            "expected the address of keyed state to be without credentials, got one with a password before the @; "
+            "give them to driver and executors by environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY), or by "
+            "the role of the machines"
+        )
     try:
         filesystem, root = fs.FileSystem.from_uri(address)
     except (ValueError, OSError, ImportError) as error:

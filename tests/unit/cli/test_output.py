@@ -129,3 +129,20 @@ def test_a_live_table_fits_its_terminal_and_tells_shards_apart() -> None:
     _, *lines = shown.get().splitlines()
     assert [line.split()[0] for line in lines] == ["…0001", "…0002"]
     assert max(map(len, lines)) <= 80
+
+
+def test_a_live_table_cuts_long_names_in_front_before_it_gives_a_row_several_lines() -> None:
+    headings = ("component", "executed", "emitted", "acked", "failed", "timed out", "latency")
+    numbers = ["120,000", "240,000", "120,000", "7", "0", "1.23 ms"]
+    rows = [[f"deduplicate-the-orders-of-a-customer-{number}", *numbers] for number in range(12)]
+    console = Console(width=80, file=io.StringIO())
+    with console.capture() as shown:
+        console.print(live_table(headings, rows, 80))
+    _, *lines = shown.get().splitlines()
+    assert [line.partition("  ")[0][-11:] for line in lines[:3]] == [
+        "-customer-0",
+        "-customer-1",
+        "-customer-2",
+    ]
+    assert len(lines) == 12
+    assert max(map(len, lines)) <= 80

@@ -5,6 +5,7 @@ repository's folder.
 """
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -15,15 +16,21 @@ from mypy import api
 
 import kinesis_spout.settings.keywords
 from kinesis_spout.settings import SpoutConfig
+from kinesis_spout.settings.producer_config import ProducerConfig
 from kinesis_spout.settings.table import SETTINGS
+from kinesis_spout.settings.table.producing import PRODUCER_SETTINGS
 from kinesis_spout.settings.table.zookeeper import PLACE
 
 KEYWORDS = Path(kinesis_spout.settings.keywords.__file__)
-CLASSES = {
-    "class SpoutSettings(TypedDict, total=False):\n": SETTINGS,
-    "class ZooKeeperKeywords(TypedDict, total=False):\n": PLACE,
+CLASSES: dict[str, tuple[type[msgspec.Struct], Collection[str]]] = {
+    "class SpoutSettings(TypedDict, total=False):\n": (SpoutConfig, SETTINGS),
+    "class ZooKeeperKeywords(TypedDict, total=False):\n": (SpoutConfig, PLACE),
+    "class ProducerSettings(TypedDict, total=False):\n": (
+        ProducerConfig,
+        PRODUCER_SETTINGS.keys() - {"stream", "dead_letters"},
+    ),
 }
-"""The head of each class, and what it has."""
+"""The head of each class, where its settings are, and which of them it has."""
 ALSO_TAKEN = {
     "stream": "str | Sequence[str]",
     "initial_position": "Positions",
@@ -66,13 +73,13 @@ def type_text(annotation: Any) -> str:
 
 
 def with_the_settings(text: str) -> str:
-    for head, names in CLASSES.items():
+    for head, (config, names) in CLASSES.items():
         before, found, rest = text.partition(head)
         assert found, f"no {head.strip()!r} in {KEYWORDS}"
         docstring, _, after = rest.partition('"""\n\n')
         lines = "".join(
             f"    {field.name}: {ALSO_TAKEN.get(field.name, type_text(field.type))}\n"
-            for field in msgspec.structs.fields(SpoutConfig)
+            for field in msgspec.structs.fields(config)
             if field.name in names
         )
         others = re.sub(r"\A(?:    \w+: .*\n)*", "", after)

@@ -10,8 +10,8 @@ from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.kinesis.write.put_records import PutOrder
 from kinesis_spout.settings.documentation import markdown_table
+from kinesis_spout.settings.grammar.shard_positions import EndPositions
 from kinesis_spout.settings.option import Use
-from kinesis_spout.settings.shard_positions import EndPositions
 from kinesis_spout.settings.source_options import BatchReadOptions, StreamReadOptions, WriteOptions
 from kinesis_spout.settings.source_options.given import GivenOptions
 from kinesis_spout.settings.table import OPTIONS

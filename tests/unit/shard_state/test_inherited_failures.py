@@ -21,7 +21,7 @@ from shard_state import (
     SlicePlan,
     StateManager,
 )
-from shard_state.checkpoint import next_ownership
+from shard_state.checkpoint.checkpoint import next_ownership
 
 LEAST = 5
 RULE = BreakerRule(failure_ratio=0.9, window=20, least=LEAST, probes=RetryPolicy(jitter=0.0))

@@ -20,7 +20,7 @@ from shard_state import (
     SlicePlan,
     StateManager,
 )
-from shard_state.checkpoint import next_ownership
+from shard_state.checkpoint.checkpoint import next_ownership
 
 RULE = BreakerRule(failure_ratio=0.9, window=20, least=5, probes=RetryPolicy(jitter=0.0))
 

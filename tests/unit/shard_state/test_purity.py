@@ -7,7 +7,8 @@ import pytest
 
 import shard_state
 
-MODULES = sorted(Path(shard_state.__file__).parent.glob("*.py"))
+CORE = Path(shard_state.__file__).parent
+MODULES = sorted(CORE.rglob("*.py"))
 PURE = {
     "bisect",
     "collections",
@@ -25,7 +26,7 @@ PURE = {
 IMPURE_BUILT_INS = {"__import__", "breakpoint", "compile", "eval", "exec", "input", "open", "print"}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(CORE)))
 def test_a_module_of_the_core_imports_only_what_does_no_io(path: Path) -> None:
     imported: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
@@ -37,7 +38,7 @@ def test_a_module_of_the_core_imports_only_what_does_no_io(path: Path) -> None:
     assert imported <= PURE
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(CORE)))
 def test_a_module_of_the_core_uses_no_built_in_that_does_io(path: Path) -> None:
     names = {node.id for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Name)}
     assert not names & IMPURE_BUILT_INS

@@ -10,7 +10,7 @@ from shard_state import (
     SliceOutcome,
     StateManager,
 )
-from shard_state.checkpoint import next_ownership
+from shard_state.checkpoint.checkpoint import next_ownership
 from shard_state.errors import OutOfOrder
 
 BEGAN_AT, MARGIN = 1000.0, 5.0

@@ -24,7 +24,7 @@ from shard_state import (
     SliceOutcome,
     StateManager,
 )
-from shard_state.checkpoint import next_ownership
+from shard_state.checkpoint.checkpoint import next_ownership
 from shard_state.errors import InvalidLineage, OutOfOrder
 
 FRESH = Checkpoint(start=Position.trim_horizon())

@@ -11,10 +11,9 @@ from shard_state import (
     Position,
     Shard,
     StateManager,
-    known_shards,
-    lineage,
 )
-from shard_state.round_robin import RoundRobin
+from shard_state.shards import known_shards, lineage
+from shard_state.shards.round_robin import RoundRobin
 
 _SHARDS = 1_000
 

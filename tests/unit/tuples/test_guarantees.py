@@ -12,12 +12,12 @@ from kinesis_spout.testing import (
     SteppedSpout,
     in_memory_ports,
 )
-from kinesis_spout.testing.store import StoreFault
+from kinesis_spout.testing.zookeeper.nodes import StoreFault
 from kinesis_spout.tuples.buffered_shards import MAX_CLAIMED
 from kinesis_spout.tuples.message_id import MessageId
 from kinesis_spout.tuples.record_spout import Emitted
 from shard_state import Checkpoint, SequenceNumber
-from shard_state.restored import within
+from shard_state.tracker.restored import within
 
 FIRST = "shardId-000000000000"
 NEVER = 1e9

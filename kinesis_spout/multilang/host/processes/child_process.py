@@ -41,25 +41,25 @@ class ChildSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How a child is started."""
 
     command: tuple[str, ...]
-    folder: str | None = None
-    """Where it runs. None: where its owner runs."""
+    resources: str | None = None
+    """What it runs in, for ``find_resources`` on the machine where it is started. None: where its owner runs."""
     environment: dict[str, str] = {}
     """Over the owner's environment."""
 
 
-def check_command(settings: ChildSettings) -> None:
+def check_command(settings: ChildSettings, folder: str | None) -> None:
     """Find out that there is such a command on this machine.
+
+    Args:
+        settings: of the child.
+        folder: where it is to run; None: where its owner runs.
 
     Raises:
         InvalidConfig: there is none; names it, and where it was looked for.
     """
     program = settings.command[0]
-    if settings.folder is not None and not Path(settings.folder).is_dir():
-        raise InvalidConfig(
-            f"command {list(settings.command)}: expected a folder to run in, but there is no {settings.folder}"
-        )
     if os.sep in program:
-        place = Path(settings.folder or ".").absolute() / program
+        place = Path(folder or ".").absolute() / program
         if not os.access(place, os.X_OK) or place.is_dir():
             raise InvalidConfig(f"command {list(settings.command)}: expected an executable file at {place}")
         return
@@ -74,18 +74,18 @@ def check_command(settings: ChildSettings) -> None:
 class ChildProcess:
     """A running child. Mutable; ``end`` may be called once, by one thread."""
 
-    def __init__(self, settings: ChildSettings) -> None:
-        """Start it.
+    def __init__(self, settings: ChildSettings, folder: str | None = None) -> None:
+        """Start it, in a folder; None: where this process runs.
 
         Raises:
             InvalidConfig: it cannot be started; see ``check_command``.
         """
-        check_command(settings)
+        check_command(settings, folder)
         self.pid_folder = tempfile.mkdtemp(prefix="kinesis-spout-pid-")
         try:
             self._process = subprocess.Popen(  # noqa: S603 - the user's own component
                 settings.command,
-                cwd=settings.folder,
+                cwd=folder,
                 env=_environment(settings),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

@@ -10,13 +10,16 @@ it has acked a tuple.
 
 import logging
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Protocol
 
 import msgspec
 
 from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.multilang.host.processes.child_process import ChildProcess, ChildSettings
+from kinesis_spout.multilang.host.resources import find_resources
 
 BACKOFF_SECONDS: Final = 0.1
 MAX_BACKOFF_SECONDS: Final = 10.0
@@ -52,11 +55,32 @@ class Lease:
     """Descriptor to write to, non-blocking."""
     stdout: int
     """Descriptor to read from, non-blocking."""
+    exchange: "ExchangeBytes | None" = None
+    """Where the child is on another machine: writes and reads in place of the descriptors, which are -1."""
     pid_folder: str
     is_fresh: bool
     """It was just started: the hand-shake is due."""
     is_disturbed: bool
     """The holder before was lost in the middle. The child may wait for an answer, or have half a frame."""
+
+
+class ExchangeBytes(Protocol):
+    """Writes to a child of another machine, waits until it has written something, and reads."""
+
+    def __call__(
+        self, data: bytes | memoryview, wait_seconds: float, *, waits_for_room: bool
+    ) -> tuple[int | None, bytes | None]:
+        """Give how many bytes were written, None if its input is closed; and what was read, None if that was all.
+
+        Args:
+            data: what to write, as far as it goes.
+            wait_seconds: how long to wait for something to read, after that.
+            waits_for_room: wait no longer than until something can be written.
+
+        Raises:
+            OSError: the machine cannot be reached.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +147,16 @@ class _Place:
 
 
 class Children:
-    """Owns children in this process. Thread-safe; see ``Keeper``."""
+    """Owns children in this process. Thread-safe; see ``Keeper``.
 
-    def __init__(self, clock: Clock | None = None) -> None:
+    Args:
+        clock: for back-off.
+        find: finds the folder that a child runs in, on this machine.
+    """
+
+    def __init__(self, clock: Clock | None = None, find: Callable[[str], Path] = find_resources) -> None:
         self._clock = clock or SystemClock()
+        self._find = find
         self._changed = threading.Condition()
         self._places: dict[ChildKey, _Place] = {}
         self._is_closed = False
@@ -217,7 +247,8 @@ class Children:
             place.child = None
         is_fresh = place.child is None
         if place.child is None:
-            place.child, place.settings, place.is_greeted = ChildProcess(settings), settings, False
+            folder = None if settings.resources is None else str(self._find(settings.resources))
+            place.child, place.settings, place.is_greeted = ChildProcess(settings, folder), settings, False
         child = place.child
         is_disturbed, place.is_disturbed = place.is_disturbed and not is_fresh, False
         place.leases += 1

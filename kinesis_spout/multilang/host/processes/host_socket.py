@@ -1,7 +1,10 @@
 """What Python workers and the host process of a machine say to each other, and where they find each other.
 
 A message is its length and MessagePack. The answer to a lease carries the descriptors of the child's pipes: tuples
-never pass through the host process. The socket is in a folder that only its user may enter.
+do not pass through the host process. The socket is in a folder that only its user may enter.
+
+A worker of another machine comes over TCP, and proves that it knows the application's key. It has no descriptors:
+it asks the host process to write and to read (``Exchange``).
 """
 
 import contextlib
@@ -32,10 +35,16 @@ class _Message(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Greet(_Message, frozen=True):
-    """The first message of a worker."""
+    """The first message of a worker of this machine. Answered by ``Greeting``."""
 
     lives_with: int
     """The process whose end ends the host process, if no other is left."""
+    shipped_to: tuple[str, ...]
+    """Where to look for what the job has brought, as long as that process lives."""
+    host: str | None = None
+    """By which name workers of other machines reach this one; None: they need not."""
+    key: bytes = b""
+    """What they prove to know."""
 
 
 class AskLease(_Message, frozen=True):
@@ -69,6 +78,24 @@ class Condemn(_Message, frozen=True):
     is_proven: bool
 
 
+class Exchange(_Message, frozen=True):
+    """Write to a child, then wait until it has written something, and read. Answered by ``Exchanged``."""
+
+    key: ChildKey
+    number: int
+    data: bytes = b""
+    wait_seconds: float = 0.0
+    waits_for_room: bool = False
+    """Whether to wait no longer than until it takes input."""
+
+
+class Greeting(_Message, frozen=True):
+    """The host process serves this machine."""
+
+    port: int | None
+    """Where it serves workers of other machines."""
+
+
 class Granted(_Message, frozen=True):
     """A lease; with it come the descriptors of the child's input and output."""
 
@@ -91,6 +118,15 @@ class Invalid(_Message, frozen=True):
     error: str
 
 
+class Exchanged(_Message, frozen=True):
+    """What came of an ``Exchange``."""
+
+    written: int | None
+    """How many bytes were written; None: the child's input is closed."""
+    data: bytes | None
+    """What was read, maybe nothing; None: there will be nothing more."""
+
+
 class Done(_Message, frozen=True):
     """It was done."""
 
@@ -98,8 +134,8 @@ class Done(_Message, frozen=True):
     """How a condemned child ended."""
 
 
-Request = Greet | AskLease | Greeted | Release | Condemn
-Answer = Granted | Refused | Invalid | Done
+Request = Greet | AskLease | Greeted | Release | Condemn | Exchange
+Answer = Greeting | Granted | Refused | Invalid | Done | Exchanged
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _requests: Final = msgspec.msgpack.Decoder(Request)
@@ -164,10 +200,11 @@ def _received(connected: socket.socket) -> tuple[bytes | None, list[int]]:
     (size,) = _LENGTH.unpack(data)
     if size > _MAX_BYTES:
         raise ConnectionError(f"expected a message of at most {_MAX_BYTES} bytes, got {size}")
-    body = b""
-    while len(body) < size:
-        body += _some(connected, size - len(body))
-    return body, descriptors
+    parts: list[bytes] = []
+    while size:
+        parts.append(_some(connected, size))
+        size -= len(parts[-1])
+    return b"".join(parts), descriptors
 
 
 def _some(connected: socket.socket, size: int) -> bytes:

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kinesis_spout.clock import Clock, SystemClock
-from kinesis_spout.durable_directory import make_durably, sync_directory
+from kinesis_spout.directories.durable_directory import make_durably, sync_directory
 from kinesis_spout.errors import InvalidConfig, SpoolDamaged
 from kinesis_spout.queues.spool.files.file_lock import FileLock
 from kinesis_spout.queues.spool.files.file_system import network_file_system
 from kinesis_spout.queues.spool.files.spool_file import SpoolFile, translated
-from kinesis_spout.settings.streams import is_same
+from kinesis_spout.settings.grammar.streams import is_same
 
 SUFFIX: Final = ".spool"
 _MARK: Final = "stream.json"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Final
 
-from shard_state.checkpoint import MAX_ENCODED_BYTES
+from shard_state.checkpoint.checkpoint import MAX_ENCODED_BYTES
 from tests.fault.suite.consumers.delivery_log import NO_EPOCH, Entry, Kind, RecordId
 from tests.fault.suite.consumers.payload import Act
 from tests.fault.suite.judgement.evidence import Evidence, covers, stored_attempts

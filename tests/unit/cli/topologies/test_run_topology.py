@@ -50,7 +50,11 @@ class RunningTopology:
 
     def __init__(self) -> None:
         self.spouts = {"sentences": RunningSpout(3), "more": RunningSpout(2)}
-        self.components = {"split": ComponentCounts(executed=1_200, emitted=9, acked=1_199, failed=1)}
+        self.own_spouts: dict[str, RunningSpout] = {}
+        self.components = {
+            "sentences": ComponentCounts(emitted=4, acked=3, failed=1, completing_seconds=0.75),
+            "split": ComponentCounts(executed=1_200, emitted=9, acked=1_199, failed=1),
+        }
         self.recentProgress = [  # as StreamingQuery spells it
             {"spout": "sentences", "batchId": 0, "components": {"split": {"executed": 1_200}}}
         ]
@@ -113,7 +117,7 @@ def test_a_log_gets_the_sums_of_all_spouts_and_a_table_of_the_components(query: 
     out, err = run()
     assert out == ""
     assert "stopped: delivered 5  acked 5  retried 0  dead-lettered 0" in err
-    heading, row = err.splitlines()[-2:]
+    heading, spout, bolt = err.splitlines()[-3:]
     assert heading.split() == [
         "component",
         "executed",
@@ -124,8 +128,18 @@ def test_a_log_gets_the_sums_of_all_spouts_and_a_table_of_the_components(query: 
         "out",
         "latency",
     ]
-    assert row.split() == ["split", "1,200", "9", "1,199", "1", "0", "-"]
+    assert spout.split() == ["sentences", "-", "4", "3", "1", "0", "250", "ms"]
+    assert bolt.split() == ["split", "1,200", "9", "1,199", "1", "0", "-"]
     assert query.stopped.is_set()
+
+
+def test_spouts_of_the_users_own_are_shown_like_those_of_kinesis(query: RunningTopology) -> None:
+    query.own_spouts, query.spouts = {"sentences": RunningSpout(3)}, {}
+    _, err = run()
+    assert "stopped: delivered 3  acked 3  retried 0  dead-lettered 0" in err
+    out, _ = run("--json")
+    last = json.loads(out.splitlines()[-1])
+    assert (last["acked"], last["spouts"]["sentences"]["acked"]) == (3, 3)
 
 
 def test_programs_get_lines_of_json_with_spouts_and_components(query: RunningTopology) -> None:
@@ -155,6 +169,17 @@ def test_a_progress_file_that_cannot_be_written_is_refused_before_spark_starts(
     monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", spark.start)
     _, err = run("--progress", "no/such/folder/progress", exit_code=2)
     assert "--progress: expected a file that can be written" in err
+    assert spark.names == []
+
+
+@pytest.mark.usefixtures("query")
+def test_a_topology_that_cannot_run_is_refused_before_spark_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    spark = QuietSpark()
+    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", spark.start)
+    monkeypatch.setenv("KINESIS_SPOUT_ORDER", "shard")
+    _, err = run(exit_code=2)
+    assert err.startswith("error: wired:words: ")
+    assert "next: mend it in its module" in err
     assert spark.names == []
 
 

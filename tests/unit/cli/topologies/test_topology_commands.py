@@ -24,6 +24,7 @@ number = 5
 def as_builder(): return builder
 def as_topology(): return topology
 def as_number(): return 5
+def as_nothing(): builder
 def raises(): raise ZeroDivisionError("division by zero")
 def with_argument(stream): return builder
 
@@ -79,6 +80,7 @@ def test_programs_get_the_explanation_as_json() -> None:
             "wired:as_number",
             "expected the function wired:as_number to return a TopologyBuilder or a Topology",
         ),
+        ("wired:as_nothing", "to return a TopologyBuilder or a Topology, got None: it returns nothing"),
         (
             "wired:with_argument",
             "expected a function that is called without arguments, got wired:with_argument",
@@ -134,7 +136,13 @@ def test_the_newest_counts_of_the_progress_are_drawn(in_directory: Path) -> None
     ("text", "message", "exit_code"),
     [
         (None, "--progress: expected a file that can be read", 2),
-        ("", "progress: no micro-batch has ended yet", 1),
+        ("", "progress: no micro-batch has ended yet; `topology run", 1),
+        (
+            '{"components": {"split": {}, "join": {}, "sum": {}}}\n',
+            "error: --progress: expected the progress of this topology (sentences, split), got progress, which ",
+            2,
+        ),
+        ('{"components": {"split": {"executed": "many"}}}\n', "got progress: invalid literal", 2),
         ("what is this\n", "expected a file that `topology run --progress` has written, got progress", 2),
         ('{"components": 5}\n', "expected a file that `topology run --progress` has written", 2),
         ("[5]\n", "no micro-batch has ended yet", 1),

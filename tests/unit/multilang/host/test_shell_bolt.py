@@ -232,8 +232,10 @@ def test_a_component_with_a_pipe_that_leads_nowhere_is_replaced(how: str, why: s
     assert again.acked == words("c")
 
 
-def test_a_component_that_hangs_is_replaced_though_its_tuples_time_out_before() -> None:
-    with topology(shell_bolt("hangs", timeout_seconds=1.5), message_timeout_seconds=0.5) as local:
+@pytest.mark.parametrize("timeout_seconds", [0.8, 30.0])
+def test_a_component_that_hangs_is_replaced_though_its_tuples_time_out_before(timeout_seconds: float) -> None:
+    bolt = shell_bolt("hangs", timeout_seconds=timeout_seconds)
+    with topology(bolt, message_timeout_seconds=0.5) as local:
         local.run(words("poison", "b"))
         again = local.run(words("c"))
     assert again.acked == words("c")
@@ -321,6 +323,19 @@ def test_a_batch_that_is_held_back_for_a_tick_may_be_larger_than_what_may_wait()
     result = run(shell_bolt("keeps", max_pending=10, tick_seconds=0.5, fields=("held",)), *given)
     assert len(result.acked) == 50
     assert max(held for (held,) in emitted(result)) > 10
+
+
+def test_a_component_gets_a_tick_and_is_heard_although_there_are_no_tuples() -> None:
+    with topology(shell_bolt("emits_on_ticks", tick_seconds=0)) as local:
+        results = [local.run([]), local.run(words("a")), local.run([])]
+    assert [emitted(result) for result in results] == [[["tick"]], [["A"], ["tick"]], [["tick"]]]
+    assert [result.counts["shell"].errors for result in results] == [0, 0, 0]
+
+
+def test_a_component_that_cannot_start_for_a_tick_is_reported_and_fails_no_tuple() -> None:
+    result = run(shell_bolt("dies_at_once", tick_seconds=0))
+    assert result.counts["shell"].errors
+    assert "no such module" in result.counts["shell"].last_error
 
 
 def test_what_a_component_keeps_for_ever_times_out_and_does_not_harm_the_next_batch() -> None:

@@ -57,6 +57,8 @@ from tests.zookeeper_server import wait_until
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
+    from kinesis_spout.spark.tasks.jobs import Ticks
+
 FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
 NEVER = 1e6
 
@@ -160,6 +162,7 @@ class InProcessRunner:
         self.settled_whole: dict[str, bool] = {}
         """Whether all shards were still owned when outcomes were about to be taken in, by tag."""
         self.refuses_outcomes = False
+        self.ticks: Ticks | None = None
         self.cancels_missed = 0
         """So many cancels come before Spark knows the job."""
         self._met: set[str] = set()
@@ -269,6 +272,7 @@ class EngineWorld:
         task: dict[str, Any] | None = None,
         paces: ShardPaces | None = None,
         coalescing: CoalescingKey | None = None,
+        ticks: "Ticks | None" = None,
         **settings: Any,
     ) -> RunningQuery:
         member = f"member-{next(self._members)}"
@@ -318,6 +322,7 @@ class EngineWorld:
             blind=blind,
         )
         runner.queueing = queueing
+        runner.ticks = ticks
         if hanging:
             runner.gate.clear()
         engine_settings: dict[str, Any] = {

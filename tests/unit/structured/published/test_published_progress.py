@@ -21,7 +21,7 @@ from kinesis_spout.structured.published.published_places import Place, ZooKeeper
 from kinesis_spout.structured.published.published_progress import PublishedProgress
 from kinesis_spout.structured.published.published_stream import PATIENCE_SECONDS
 from kinesis_spout.testing import InMemoryProcess, InMemoryStream, InMemoryZooKeeper, ManualClock, StoreFault
-from kinesis_spout.testing.store import InMemoryCheckpointStore
+from kinesis_spout.testing.zookeeper.checkpoint_store import InMemoryCheckpointStore
 from shard_state import Checkpoint, Position, SequenceNumber, Shard
 from shard_state.sequence_number import SHARD_END, SHARD_START
 from tests.shards import everywhere

@@ -284,6 +284,18 @@ class TestOnTicks:
         assert result.counts["after"].failed == 1
         assert numbers_of(topology.run(*items("a", 3))) == {}
 
+    def test_a_tick_is_in_every_run_of_a_micro_batch_that_is_run_again_for_its_state(self) -> None:
+        """What it did in a run that does not count is undone with all else of that run."""
+        topology = Started(ByEventTime(Seconds(10), tick_seconds=30))
+        topology.run(at(1_001, 1))
+        topology.clock.advance(30)
+
+        result = topology.run(at(1_031, 2, "b"), at(float("nan"), 3, "b"))
+
+        assert failed_numbers(result) == [3]
+        assert numbers_of(result) == {"a": [(1,)]}
+        assert numbers_of(topology.run(at(1_031, 4))) == {}
+
     def test_a_window_that_raises_is_reported_and_stays_for_the_next_tick(self) -> None:
         topology = Started(Numbers(Seconds(10), tick_seconds=0))
         topology.run(*items("a", 1), *items("b", 2))

@@ -30,7 +30,14 @@ def test_counts_are_written_into_the_boxes() -> None:
     assert (
         "split<br/>Step, 2 tasks<br/>executed 1,200<br/>emitted 3,000<br/>acked 1,199<br/>failed 1" in drawn
     )
-    assert "sentences<br/>Source<br/>emitted 0" in drawn
+    assert "sentences<br/>Source<br/>emitted 0<br/>acked 0<br/>failed 0" in drawn
+
+
+def test_a_spout_is_drawn_with_what_became_of_its_tuples_and_how_long_it_took() -> None:
+    counts = ComponentCounts(emitted=9, acked=6, failed=2, timed_out=1, completing_seconds=9.0)
+    drawn = words().build("words").mermaid({"sentences": ComponentCounts.from_told(counts.told())})
+    shown = "emitted 9<br/>acked 6<br/>failed 2<br/>timed out 1<br/>complete latency 1,500 ms"
+    assert f"sentences<br/>Source<br/>{shown}" in drawn
 
 
 def test_a_local_run_can_be_drawn_with_its_counts() -> None:

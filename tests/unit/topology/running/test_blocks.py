@@ -1,12 +1,23 @@
 """Tuples packed for another stage."""
 
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from threading import Lock
+from typing import Any
+
+from kinesis_spout.topology import Tuple
 from kinesis_spout.topology.components.tuples import Source
+from kinesis_spout.topology.local import LocalResult
 from kinesis_spout.topology.running.blocks import FULL_BLOCK, Parcel, TupleBlock
 from kinesis_spout.topology.running.outbox import Outbox
 from kinesis_spout.topology.running.stage_run import StageRun
-from tests.scripted_topology import Scripted, begin
+from tests.scripted_topology import Scripted, begin, given, singles
 
 SOURCE = Source("bolt", "default", 7, ("value",))
+
+
+def refuses_none(roots: Iterable[int], reason: str) -> None:
+    raise AssertionError(f"{list(roots)}: {reason}")
 
 
 def put(parcel: Parcel, value: object, root: int = 0, edge: int = 0) -> None:
@@ -17,7 +28,7 @@ def put(parcel: Parcel, value: object, root: int = 0, edge: int = 0) -> None:
 
 def test_tuples_come_out_of_a_block_with_the_edges_they_had_in_no_tree_one_or_several() -> None:
     outbox = Outbox(2)
-    parcel = outbox.parcel("sink", 3, SOURCE)
+    parcel = outbox.parcel("sink", 3, SOURCE, refuses_none)
     put(parcel, "a")
     put(parcel, "b", 1, 2**64 - 1)
     parcel.others[2] = {3: 6, 4: 0}
@@ -60,7 +71,78 @@ def test_what_is_for_one_task_leaves_in_blocks_that_are_full_and_a_last_one() ->
 
 def test_what_a_stage_did_not_send_is_dropped_when_the_next_batch_begins() -> None:
     outbox = Outbox(1)
-    put(outbox.parcel("sink", 0, SOURCE), 1)
+    put(outbox.parcel("sink", 0, SOURCE, refuses_none), 1)
     outbox.clear()
     outbox.close()
     assert outbox.take() == []
+
+
+class UnloadableError(Exception):
+    """Pickles, but cannot be unpickled: that calls it with the one argument of ``Exception``."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(f"{code}: {text}")
+
+
+UNFIT: dict[int, object] = {3: Lock(), 5: UnloadableError(4, "no"), 8: [lambda: None]}
+
+
+def swaps_unfit(bolt: Scripted, tup: Tuple) -> None:
+    bolt.collector.emit((UNFIT.get(tup[0], datetime(2026, 1, 1, tup[0], tzinfo=UTC)),), tup)
+    bolt.collector.ack(tup)
+
+
+def unfit_to_a_far_bolt(**options: Any) -> LocalResult:
+    builder = begin()
+    builder.set_bolt("swap", Scripted(swaps_unfit, ["value"])).shuffle_grouping("numbers")
+    builder.set_bolt("sink", Scripted()).global_grouping("swap")
+    return builder.build(**options).run_local(singles(10))
+
+
+def test_a_value_that_cannot_travel_fails_its_tuple_alone_and_names_who_emitted_what() -> None:
+    result = unfit_to_a_far_bolt()
+
+    assert [values for values, _ in result.failed] == [(3,), (5,), (8,)]
+    assert [end.component for _, end in result.failed] == ["swap"] * 3
+    for reason, kind in zip(result.reasons, ["lock", "UnloadableError", "list"], strict=True):
+        assert reason.startswith(
+            "swap: stream 'default', field 'value': expected a value that can be pickled"
+        )
+        assert f"got {kind}" in reason
+    assert len(given("sink")) == 7
+    assert result.counts["swap"].errors == 3
+    assert "got list" in result.counts["swap"].last_error
+
+
+def test_a_value_that_cannot_travel_is_reported_where_nobody_waits_for_its_tuple() -> None:
+    result = unfit_to_a_far_bolt(ackers=0)
+
+    assert result.failed == []
+    assert len(given("sink")) == 7
+    assert result.counts["swap"].errors == 3
+    assert "field 'value': expected a value that can be pickled" in result.counts["swap"].last_error
+
+
+def test_a_value_that_cannot_travel_fails_all_trees_of_its_tuple_and_edges_stay_with_their_tuples() -> None:
+    def pairs(bolt: Scripted, tup: Tuple) -> None:
+        bolt.held.append(tup)
+        if len(bolt.held) == 2:
+            number = tup[0] // 2
+            bolt.collector.emit((Lock() if number == 1 else number,), bolt.held)
+            for held in bolt.held:
+                bolt.collector.ack(held)
+            bolt.held = []
+
+    def fails_two(bolt: Scripted, tup: Tuple) -> None:
+        if tup[0] == 2:
+            bolt.collector.fail(tup, "two")
+        else:
+            bolt.collector.ack(tup)
+
+    builder = begin()
+    builder.set_bolt("pair", Scripted(pairs, ["value"])).shuffle_grouping("numbers")
+    builder.set_bolt("sink", Scripted(fails_two)).global_grouping("pair")
+    result = builder.build().run_local(singles(8))
+
+    assert [values for values, _ in result.failed] == [(2,), (3,), (4,), (5,)]
+    assert result.reasons[2:] == ["sink: two"] * 2

@@ -6,7 +6,7 @@ import pytest
 
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.testing import ManualClock
-from kinesis_spout.topology import Topology, TopologyBuilder, Tuple
+from kinesis_spout.topology import Stream, Topology, TopologyBuilder, Tuple
 from kinesis_spout.topology.acking import Ending
 from kinesis_spout.topology.running.bolt_task import _LOOK_THROUGH
 from kinesis_spout.topology.running.component_counts import ComponentCounts
@@ -129,6 +129,48 @@ def test_what_is_emitted_without_anchors_fails_nobody() -> None:
     assert result.counts["sink"].failed == 2
 
 
+@pytest.mark.parametrize(
+    ("way", "far"),
+    [
+        ("emit", False),
+        ("emit", True),
+        ("emit_telling_tasks", False),
+        ("emit_telling_tasks", True),
+        ("emit_direct", True),
+    ],
+)
+def test_a_list_may_be_used_again_once_it_is_emitted(*, way: str, far: bool) -> None:
+    def reuses(bolt: Scripted, tup: Tuple) -> None:
+        row = [0]
+        for number in range(3):
+            row[0] = number
+            if way == "emit_direct":
+                bolt.collector.emit_direct(bolt.context.tasks["sink"][0], row, tup)
+            else:
+                getattr(bolt.collector, way)(row, tup)
+        bolt.collector.ack(tup)
+
+    def acks_all(bolt: Scripted, tup: Tuple) -> None:
+        see("flushed", 0, tup.values)
+        bolt.collector.ack(tup)
+
+    builder = begin()
+    direct = way == "emit_direct"
+    builder.set_bolt(
+        "bolt", Scripted(reuses, {"default": Stream(("value",), direct=direct)})
+    ).shuffle_grouping("numbers")
+    sink = builder.set_bolt("sink", Scripted(holds, at_flush=acks_all))
+    if direct:
+        sink.direct_grouping("bolt")
+    elif far:
+        sink.global_grouping("bolt")
+    else:
+        sink.shuffle_grouping("bolt")
+    result = builder.build().run_local(singles(1))
+    assert result.emitted["bolt"]["default"] == [[0], [1], [2]]
+    assert given("flushed") == [(0,), (1,), (2,)]
+
+
 @pytest.mark.parametrize("script", [fails_odd, holds])
 def test_without_ackers_every_tuple_is_acked_when_it_is_emitted(script: Script) -> None:
     builder = one_bolt(passes_on)
@@ -190,6 +232,8 @@ def test_a_tuple_that_a_bolt_forgets_times_out_there_and_not_as_a_fail(*, exchan
     assert ends[2].reason == "forgetful: neither acked nor failed by the end of the micro-batch"
     counts = result.counts["forgetful"]
     assert (counts.failed, counts.timed_out) == (1, 1)
+    spout = result.counts["numbers"]
+    assert (spout.emitted, spout.acked, spout.failed, spout.timed_out) == (4, 2, 1, 1)
 
 
 def test_a_fail_counts_before_a_time_out_in_another_task() -> None:
@@ -307,6 +351,34 @@ def test_a_tree_is_overdue_when_the_message_time_out_is_over_and_not_when_it_was
 
     run.begin()
     assert not collector.is_overdue(first)
+
+
+NOW = [0.0]
+"""The time, in seconds. Here, as bolts are copies."""
+
+
+def takes_29_seconds(bolt: Scripted, tup: Tuple) -> None:
+    NOW[0] += 29
+    see("overdue", 0, [bolt.collector.is_overdue(tup)])
+    if bolt.context.component == "bolt":
+        bolt.collector.emit([tup[0]], tup)
+    bolt.held.append(tup)
+
+
+def acks_100_seconds_later(bolt: Scripted, tup: Tuple) -> None:
+    NOW[0] += 100
+    see("overdue", 0, [bolt.collector.is_overdue(tup)])
+    bolt.collector.ack(tup)
+
+
+def test_after_an_exchange_a_tree_has_the_whole_time_out_again_and_one_that_completes_late_is_done() -> None:
+    builder = one_bolt(takes_29_seconds, at_flush=acks)
+    last = Scripted(takes_29_seconds, at_flush=acks_100_seconds_later)
+    builder.set_bolt("sink", last).fields_grouping("bolt", ["value"])
+    result = builder.build(message_timeout_seconds=30).local(lambda: NOW[0]).run(singles(1))
+
+    assert given("overdue") == [(False,), (False,), (True,)]
+    assert len(result.acked) == 1
 
 
 def test_a_reason_is_one_line_whatever_it_was_given_as() -> None:

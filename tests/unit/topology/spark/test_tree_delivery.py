@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from kinesis_spout.handler import Failure, Reject
+from kinesis_spout.ports import Page
 from kinesis_spout.record import Record
 from kinesis_spout.spark.tasks.delivery import DeliverySettings
 from kinesis_spout.spark.tasks.work import Unfinished as UnfinishedRecord
@@ -225,6 +226,15 @@ def test_no_more_trees_are_open_than_failures_can_be_kept() -> None:
     assert not stage.delivery.room
 
 
+@pytest.mark.parametrize(("tracks", "most"), [(True, 3), (False, 1_000)])
+def test_no_more_is_fetched_than_may_be_open_and_without_ackers_nothing_is(
+    *, tracks: bool, most: int
+) -> None:
+    delivery = FirstStage(exchanges=True, tracks=tracks, max_failures=3).delivery
+    assert not delivery.wants_more_than(page_of(most))
+    assert delivery.wants_more_than(page_of(most - 1))
+
+
 def test_a_record_whose_tree_is_done_at_once_takes_no_room() -> None:
     stage = FirstStage(max_failures=3)
     assert stage.deliver(records("a", "unsplittable", "b", "no sentence", "c", "d")) == 6
@@ -244,6 +254,10 @@ def test_the_attempt_of_a_record_is_that_of_its_retry() -> None:
 
     [failed] = stage.delivery.failed_here()
     assert failed.record.attempt == 3
+
+
+def page_of(count: int) -> Page:
+    return Page(records=records(*["a"] * count), size_bytes=0, millis_behind_latest=1, at_end=False)
 
 
 # The outcome of the slice

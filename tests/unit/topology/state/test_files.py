@@ -2,12 +2,14 @@
 
 import pickle
 from pathlib import Path
+from urllib.parse import quote
 
 import pyarrow as pa
 import pytest
 
 from kinesis_spout.errors import InvalidConfig, StateUnavailable, StateUnreadable
 from kinesis_spout.topology.state import StateFiles
+from tests.s3_server import SECRET, keys_in, s3_with_bucket
 from tests.state_places import place
 
 ROWS: dict[object, bytes | None] = {
@@ -64,6 +66,38 @@ def test_files_of_any_file_system_are_written_and_read(tmp_path: Path) -> None:
     assert set(remote.modified("counts/0f")) == {place().path(name)}
     remote.delete(place().path(name))
     assert remote.modified("counts/0f") == {}
+
+
+def test_files_of_an_s3_endpoint_are_written_read_and_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDOFTHETESTS")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    with s3_with_bucket("state") as endpoint:
+        scheme, host = endpoint.split("://")
+        options = f"region=eu-west-1&scheme={scheme}&endpoint_override={quote(host, safe='')}"
+        files = StateFiles(f"s3://state/some/folder?{options}")
+        name = files.write(place(), 1, ROWS, after=["0-x"])
+        path = place().path(name)
+        assert keys_in("state") == [f"some/folder/{path}"]
+        content = files.read(place(), name)
+        assert dict(zip(content.keys, content.values, strict=True)) == ROWS
+        with monkeypatch.context() as environment:
+            environment.setenv("AWS_ENDPOINT_URL", endpoint)
+            by_environment = StateFiles("s3://state/some/folder?region=eu-west-1")
+            assert by_environment.read(place(), name).after == ("0-x",)
+        assert files.size_bytes([path, "gone"]) > 0
+        assert files.modified("counts/0f").keys() == {path}
+        files.delete(path)
+        assert files.modified("counts/0f") == {}
+        with pytest.raises(StateUnreadable, match=f"{name}.*no such file"):
+            files.read(place(), name)
+        with pytest.raises(StateUnavailable, match="nobucket"):
+            StateFiles(f"s3://nobucket/folder?{options}").write(place(), 1, ROWS)
+
+
+def test_a_password_in_the_address_is_refused_and_not_told() -> None:
+    with pytest.raises(InvalidConfig, match="AWS_SECRET_ACCESS_KEY") as refused:
+        StateFiles(f"s3://AKIDOFTHETESTS:{SECRET}@bucket/folder")
+    assert SECRET not in str(refused.value)
 
 
 def test_each_damaged_byte_is_noticed(files: StateFiles) -> None:

@@ -1,0 +1,113 @@
+"""Stores the progress of the owned shards, and what goes with it, in one transaction after the other."""
+
+import logging
+import threading
+from collections.abc import Callable
+
+from kinesis_spout.consumer.counters import Counters
+from kinesis_spout.consumer.lifecycle import Lifecycle
+from kinesis_spout.consumer.owning.companion import Companionship
+from kinesis_spout.consumer.owning.ownership import Ownership
+from kinesis_spout.consumer.owning.sharing import Sharing
+from kinesis_spout.consumer.ports import Ports
+from kinesis_spout.logs.life_lines import of_stream
+from kinesis_spout.ports import Attachment, CheckpointWrite, CommitResult
+from shard_state import PendingCommit, StateManager
+
+_log = logging.getLogger(__name__)
+
+
+class Commits:
+    """The commits of one consumer. Mutable; one at a time.
+
+    Args:
+        ports: of the consumer.
+        manager: guarded by ``lock``.
+        lock: the consumer's.
+        sharing: is told which shards are over.
+        ownership: loses what another owns.
+        companionship: has what is stored with the progress.
+        counters: of the consumer.
+        life: tells people.
+        stream: for messages.
+        ended: is called when shards are over, so that their children are looked for.
+    """
+
+    def __init__(
+        self,
+        ports: Ports,
+        *,
+        manager: StateManager,
+        lock: threading.RLock,
+        sharing: Sharing,
+        ownership: Ownership,
+        companionship: Companionship,
+        counters: Counters,
+        life: Lifecycle,
+        stream: str,
+        ended: Callable[[], None],
+    ) -> None:
+        self._ports = ports
+        self._manager = manager
+        self._lock = lock
+        self._sharing = sharing
+        self._ownership = ownership
+        self._companionship = companionship
+        self._counters = counters
+        self._life = life
+        self._stream = stream
+        self._ended = ended
+        self._finished = 0
+        """So many records were finished at the last commit."""
+
+    @property
+    def uncommitted(self) -> int:
+        """How many records are finished and not stored as such."""
+        return self._counters.finished - self._finished
+
+    def commit(self) -> None:
+        """Store what has changed; what is another's now is lost.
+
+        Raises:
+            KinesisSpoutError: see ``CheckpointStore.commit``.
+        """
+        with self._lock:
+            pending, attachment = self._manager.to_commit(), self._companionship.attachment()
+            finished = self._counters.finished
+        if not pending and attachment is None:
+            self._finished = finished
+            return
+        writes = [
+            CheckpointWrite(shard_id=commit.shard_id, checkpoint=commit.checkpoint) for commit in pending
+        ]
+        result = self._ports.store.commit(writes, attachment)
+        stored = attachment if result.attached else None
+        self._committed([commit for commit in pending if commit.shard_id in result.committed], stored)
+        if result.fenced or stored is not attachment:
+            self._refused(result, attachment)
+        self._finished = finished
+
+    def _refused(self, result: CommitResult, attachment: Attachment | None) -> None:
+        """Drop what is another's now. With an attachment that may be fewer shards than were fenced, or none."""
+        with self._lock:
+            lost = self._ports.coordinator.take_lost()
+            given_up = self._ownership.lose(lost if attachment is not None else lost | result.fenced)
+        name = "the state" if attachment is None else attachment.name
+        what = of_stream(result.fenced, self._stream) if result.fenced else name
+        _log.warning("fenced: somebody else owns %s now", what)
+        self._ports.coordinator.release(result.fenced | given_up)
+
+    def _committed(self, pending: list[PendingCommit], attachment: Attachment | None) -> None:
+        with self._lock:
+            self._companionship.committed(attachment)
+            over = self._manager.committed(pending)
+            self._counters.commits += 1
+            self._sharing.ended(over)
+            listener = self._ownership.listener
+            if over and listener is not None:
+                listener.shards_lost(over)
+        self._life.committed(pending, self._counters, self._ports.clock.monotonic())
+        self._life.finished(over)
+        if over:
+            self._ports.coordinator.release(over)
+            self._ended()

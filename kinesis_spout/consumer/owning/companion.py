@@ -1,0 +1,141 @@
+"""What the consumer does for its companion, so that progress and what is stored with it never part.
+
+All shards of the application, or none: the companion's content says what the records of all of them have done.
+When a shard is lost, what its records did since the last commit is in that content, and whoever owns the shard
+next does it once more. So every shard is given up then, and the content is forgotten. If all were lost at once
+(with the session), the consumer goes on: it acquires them again and loads what is stored. If only some were,
+another consumer has them, and two would take turns in undoing each other's work: so this one ends.
+"""
+
+import threading
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from kinesis_spout.consumer.owning.sharing import Sharing
+from kinesis_spout.consumer.ports import Companion
+from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.logs.life_lines import of_stream
+from kinesis_spout.ports import Attachment, CheckpointStore
+from shard_state import StateManager
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shared:
+    """Other members have shards, too."""
+
+    members: frozenset[str]
+    until: float
+    """How long that may last."""
+
+
+class Companionship:
+    """Does nothing where there is no companion. Mutable; call it under the consumer's lock, but for ``load``.
+
+    Args:
+        companion: if there is one.
+        store: has what is stored of it.
+        manager: knows what is owned.
+        lock: the consumer's.
+        stream: for messages.
+        patience_seconds: how long a consumer that owns nothing waits for others to end.
+    """
+
+    def __init__(
+        self,
+        companion: Companion | None,
+        store: CheckpointStore,
+        *,
+        manager: StateManager,
+        lock: threading.RLock,
+        stream: str,
+        patience_seconds: float,
+    ) -> None:
+        self._companion = companion
+        self._store = store
+        self._manager = manager
+        self._lock = lock
+        self._stream = stream
+        self._patience_seconds = patience_seconds
+        self._is_loaded = companion is None
+        self._shared: _Shared | None = None
+        self._is_late = False
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether shards may be handed to whoever reads."""
+        return self._is_loaded
+
+    def load(self) -> None:
+        """Have the companion begin with what is stored, unless it has. Not under the lock: it asks the store.
+
+        Raises:
+            StoreUnavailable: retriable.
+            KinesisSpoutError: what is stored cannot be read.
+        """
+        if self._companion is None or self._is_loaded:
+            return
+        stored = self._store.attached(self._companion.name)
+        with self._lock:
+            self._companion.load(stored)
+            self._is_loaded = True
+
+    def attachment(self) -> Attachment | None:
+        """Give what is to be stored with the progress of this moment."""
+        if self._companion is None or not self._is_loaded or not self._manager.owned:
+            return None
+        data = self._companion.attachment()
+        return None if data is None else Attachment(name=self._companion.name, data=data)
+
+    def committed(self, attachment: Attachment | None) -> None:
+        """Take in that it is stored."""
+        if self._companion is not None and attachment is not None:
+            self._companion.committed(attachment.data)
+
+    def lose(self, shard_ids: Collection[str]) -> frozenset[str]:
+        """Say which shards are to be dropped when these are lost: these, or all."""
+        if self._companion is None:
+            return frozenset(shard_ids)
+        self._companion.lost()
+        self._is_loaded = False
+        return self._manager.owned | frozenset(shard_ids)
+
+    def may_hand_over(self, leaving: Collection[str]) -> bool:
+        """Tell whether shards may be given up now that they have been left; with a companion only all at once."""
+        return self._companion is None or self._manager.owned <= {*leaving}
+
+    def is_alone(self, sharing: Sharing, now: float) -> bool:
+        """Tell whether to acquire what is assigned: not while other members have shards assigned, too.
+
+        One that has none yet waits: the others may be about to end. See ``check_together`` for what follows.
+        """
+        others = sharing.others if self._companion is not None and sharing.ours else frozenset[str]()
+        if not others:
+            self._shared = None
+        elif self._shared is None or self._shared.members != others:
+            until = now if self._manager.owned else now + self._patience_seconds
+            self._shared = _Shared(members=others, until=until)
+        self._is_late = self._shared is not None and now >= self._shared.until
+        return not others
+
+    def check_together(self) -> None:
+        """Make sure that all shards are, or will be, this consumer's.
+
+        Raises:
+            InvalidConfig: other members have had shards assigned for longer than they need to end.
+        """
+        if self._is_late and self._shared is not None:
+            raise self._error(f"shards are assigned to {', '.join(sorted(self._shared.members))}, too")
+
+    def parted(self, gone: Collection[str]) -> InvalidConfig | None:
+        """Give what ends the consumer when these shards are another's while others are its own still."""
+        if self._companion is None or not gone or self._manager.owned <= {*gone}:
+            return None
+        return self._error(f"another consumer of this application took {of_stream(gone, self._stream)}")
+
+    def _error(self, what: str) -> InvalidConfig:
+        assert self._companion is not None, "nothing parts without one"
+        return InvalidConfig(
+            f"{what}: keyed state ({self._companion.name}) is exact only while one consumer has all shards. What "
+            "is stored is right, and another consumer goes on from it. Start every consumer but one with "
+            'mode="standby": it takes over when that one ends'
+        )

@@ -1,0 +1,188 @@
+"""Takes the shards that are ours, and lets those go that are another's.
+
+Which shards are ours, ``sharing`` says; this asks ZooKeeper for them, and tells everybody whom it concerns.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+
+from kinesis_spout.consumer.burying import WaitingLetters
+from kinesis_spout.consumer.lifecycle import Lifecycle
+from kinesis_spout.consumer.owning.companion import Companionship
+from kinesis_spout.consumer.owning.sharing import Sharing, Wish
+from kinesis_spout.consumer.ports import OwnershipListener, Ports
+from kinesis_spout.consumer.read_errors import ReadErrors
+from kinesis_spout.logs.life_lines import of_stream
+from kinesis_spout.queues.rates import DeliveryRate
+from shard_state import Position, StateManager
+
+_log = logging.getLogger(__name__)
+
+
+class Ownership:
+    """What one consumer does to own its shards. Mutable; called by its threads.
+
+    Args:
+        ports: of the consumer.
+        manager: guarded by ``lock``.
+        lock: the consumer's.
+        sharing: says which shards are ours.
+        companionship: of the consumer.
+        deliveries: is told how many shards are ours.
+        letters: forget those of shards that are lost.
+        read_errors: as the letters.
+        life: tells people.
+        stream: for messages.
+        end_with: ends the consumer.
+    """
+
+    def __init__(
+        self,
+        ports: Ports,
+        *,
+        manager: StateManager,
+        lock: threading.RLock,
+        sharing: Sharing,
+        companionship: Companionship,
+        deliveries: DeliveryRate,
+        letters: WaitingLetters,
+        read_errors: ReadErrors,
+        life: Lifecycle,
+        stream: str,
+        end_with: Callable[[BaseException], None],
+    ) -> None:
+        self._ports = ports
+        self._manager = manager
+        self._lock = lock
+        self._sharing = sharing
+        self._companionship = companionship
+        self._deliveries = deliveries
+        self._letters = letters
+        self._read_errors = read_errors
+        self._life = life
+        self._stream = stream
+        self._end_with = end_with
+        self.listener: OwnershipListener | None = None
+        """Whoever reads, from the start of the consumer to its end."""
+
+    # Taking
+
+    def follow(self, now: float) -> None:
+        """Take in what is assigned, and acquire what is ours.
+
+        Raises:
+            KinesisSpoutError: see ``Group.assignment`` and ``Coordinator.acquire``.
+        """
+        self._take_in_halt()
+        assignment, freed = self._ports.group.assignment(), self._ports.coordinator.take_freed()
+        if assignment is None:
+            self._ports.store.check_begun()
+        sharing = self._sharing
+        with self._lock:
+            sharing.take_in(assignment, now)
+            self._ports.paces.assigned(sharing.ours, sharing.shards)
+            self._deliveries.assigned(self, len(sharing.ours), sharing.shards, now)
+            alone = self._companionship.is_alone(sharing, now)
+            wishes = sharing.wishes(now, freed) if alone else []
+            is_placed, ours, leaving = sharing.is_placed, sharing.ours, sharing.leaving
+        self._companionship.check_together()
+        if is_placed:
+            self._life.follows(ours, leaving)
+        acquired: list[tuple[str, Position]] = []
+        for wish in wishes:
+            if not self._acquire(wish, acquired):
+                return  # the session was lost again meanwhile
+        with self._lock:
+            missing = sharing.missing
+        self._life.acquired(acquired, missing)
+
+    def _acquire(self, wish: Wish, acquired: list[tuple[str, Position]]) -> bool:
+        """Try to own a shard, and add it to those that were acquired; False if this session has ended."""
+        shard_id, fresh, fences = wish
+        checkpoint = self._ports.coordinator.acquire(shard_id, fresh, fences=fences)
+        if checkpoint is None:
+            return True
+        self.take_lost()  # of a session before the one that has acquired this
+        self._companionship.load()
+        with self._lock:
+            if not self._companionship.is_loaded:
+                return False
+            self._manager.acquired(shard_id, checkpoint)
+            state = self._manager.shard(shard_id)
+            if state is None:
+                # Its last owner had finished it, and could not say so.
+                self._sharing.ended([shard_id])
+            else:
+                acquired.append((shard_id, state.position))
+                if self.listener is not None:
+                    self.listener.shards_acquired([shard_id])
+        if state is None:
+            self._ports.coordinator.release([shard_id])
+        return True
+
+    def _take_in_halt(self) -> None:
+        """Take in what an operator has paused, before anything is handed out."""
+        halt = self._ports.group.halted()
+        with self._lock:
+            if self._manager.halt(halt) and self.listener is not None:
+                self.listener.resumed()
+        self._life.halted(halt, bounded=self._manager.bounds is not None)
+
+    # Letting go
+
+    def take_lost(self) -> None:
+        """Drop what ZooKeeper has said since the last call that we have lost."""
+        with self._lock:  # or a shard could be acquired between the loss of the others and its consequences
+            lost = self._ports.coordinator.take_lost()
+            given_up = self.lose(lost) if lost else lost
+        if lost:
+            _log.warning("ownership lost of %s", of_stream(lost, self._stream))
+        if given_up:
+            self._ports.coordinator.release(given_up)
+
+    def lose(self, lost: frozenset[str]) -> frozenset[str]:
+        """Drop shards that were taken from us, and what goes with them; name what is to be released besides."""
+        if (error := self._companionship.parted(lost)) is not None:
+            self._end_with(error)
+        dropped = self._companionship.lose(lost)
+        self._drop(dropped)
+        return dropped - lost
+
+    def _drop(self, shard_ids: Iterable[str]) -> None:
+        dropped = set(shard_ids)
+        with self._lock:
+            self._manager.lost(dropped)
+            self._letters.drop_shards(dropped)
+            self._read_errors.drop(dropped)
+            self._sharing.dropped(dropped)
+            if self.listener is not None:
+                self.listener.shards_lost(dropped)
+
+    def hand_over(self, now: float, commit: Callable[[], None]) -> None:
+        """Give up the shards that are another's, once nothing of them is in flight, or their time is over.
+
+        Args:
+            now: the time.
+            commit: stores the progress of all shards before.
+        """
+        with self._lock:
+            leaving = self._sharing.left(now)
+            if not self._companionship.may_hand_over(leaving):
+                return
+            self._manager.end_claims(leaving)
+        if not leaving:
+            return
+        commit()
+        with self._lock:
+            leaving = sorted(self._manager.owned.intersection(leaving))
+            open_records = sum(self._manager.unresolved_of(shard_id) for shard_id in leaving)
+            self._companionship.lose(leaving)
+            self._drop(leaving)
+        self._ports.coordinator.release(leaving)
+        self._life.handed_over(leaving, open_records)
+
+    def left(self, now: float) -> None:
+        """Note that this consumer delivers nothing more."""
+        self._deliveries.left(self, now)
+        self.listener = None

@@ -1,0 +1,275 @@
+"""Where a read begins and ends, shard by shard: the values, and how they are written.
+
+Both belong to ``format("kinesis")``. The start is also a spout's ``initial_position`` and ``start_again``, and the
+end its ``until``, which may be yet to come; only these may lie inside an aggregated record.
+
+It is one position for all shards (see ``positions``), or JSON that gives some shards theirs. The others then start
+at TRIM_HORIZON, as the children do that are born later, and end at LATEST.
+
+An end is a position, too: the one where a later read would go on. What that read would give first is the first
+record that is *not* read: at a time or AT_SEQUENCE_NUMBER the record itself is left out, AFTER_SEQUENCE_NUMBER it
+is the last one read.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, TypeVar
+
+from kinesis_spout.clock import moment
+from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.settings.grammar.positions import (
+    ALLOWED,
+    parse_position,
+    parse_position_of_all_shards,
+    parse_time,
+)
+from kinesis_spout.settings.grammar.value_types import ValueType
+from kinesis_spout.settings.messages import NotAllowed
+from shard_state import Position, PositionType, RunBounds, ShardPositions, StartPositions
+
+P = TypeVar("P", bound=ShardPositions)
+
+_SHARD_ID: Final = re.compile(r"shardId-[a-zA-Z0-9_.-]{1,120}")
+_ALLOWED: Final = f'{ALLOWED}, or JSON such as {{"shardId-000000000000": "2026-01-31T12:00:00Z"}}'
+_SEQUENCE_NUMBER: Final = re.compile(r"[0-9]+(:[0-9]+)?")
+_ITERATOR_KEYS: Final = ("iteratorType", "iteratorPosition")
+
+MARGIN_SECONDS: Final = 5.0
+"""What is allowed for: records out of the order of their arrival, and clocks that differ, together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndPositions(ShardPositions):
+    """Up to where each shard is read, never TRIM_HORIZON: the first record from there on is left out."""
+
+    def bounds(self, began_at: float) -> RunBounds:
+        """These positions as the bounds of a run that began at ``began_at`` (seconds since the epoch)."""
+        return RunBounds.of(self.default, self.shards, began_at=began_at, margin_seconds=MARGIN_SECONDS)
+
+
+def resolved_now(positions: P, now: float, called: str) -> P:
+    """Give positions with LATEST turned into the time ``now`` (seconds since the epoch).
+
+    Args:
+        positions: of a read.
+        now: when it begins.
+        called: how the door calls what gave them.
+
+    Raises:
+        InvalidConfig: one is a time that is yet to come: the read would wait for it.
+    """
+    for position in positions.every:
+        if position.timestamp is not None and position.timestamp > now + MARGIN_SECONDS:
+            raise InvalidConfig(
+                f"{called}: expected a time that is over (latest is now), got {moment(position.timestamp)}, "
+                "which is yet to come"
+            )
+    return positions.resolved(now)
+
+
+def rank(position: Position) -> tuple[int, bool]:
+    """Order positions at sequence numbers: before a record, then after it."""
+    assert position.sequence_number is not None
+    return position.sequence_number.number, position.type is PositionType.AFTER_SEQUENCE_NUMBER
+
+
+def run_start(text: str) -> StartPositions:
+    """Read the start of a spout; shards that JSON per shard does not name start at TRIM_HORIZON.
+
+    Raises:
+        InvalidConfig: it is none.
+    """
+    default, shards = _positions(text)
+    return StartPositions(default=default or Position.trim_horizon(), shards=shards)
+
+
+def run_end(text: str) -> EndPositions:
+    """Read the end of a bounded run, the setting `until`; shards that JSON per shard does not name end at LATEST.
+
+    Raises:
+        InvalidConfig: it is none.
+    """
+    default, shards = _positions(text)
+    for shard_id, position in {"": default or Position.latest(), **shards}.items():
+        if position.type is PositionType.TRIM_HORIZON:
+            raise InvalidConfig(
+                f"expected an end behind the first record{shard_id and ' of ' + shard_id}, got "
+                "trim_horizon, which is before it"
+            )
+    return EndPositions(default=default or Position.latest(), shards=shards)
+
+
+def _start(text: str) -> StartPositions:
+    """Read the start of a read."""
+    return _whole(run_start(text))
+
+
+def _end(text: str) -> EndPositions:
+    """Read the end of a read."""
+    return _whole(run_end(text))
+
+
+def _whole(positions: P) -> P:
+    """Refuse a position inside an aggregated record: the offsets of a query lie between records of Kinesis."""
+    for shard_id, position in positions.shards.items():
+        number = position.sequence_number
+        if number is not None and not number.is_whole:
+            raise InvalidConfig(
+                f"{shard_id}: expected a whole sequence number, as in {number.kinesis}, got {str(number)!r}"
+            )
+    return positions
+
+
+def _positions(text: str) -> tuple[Position | None, dict[str, Position]]:
+    """Give the position of all shards, or the positions of some."""
+    try:
+        if not text.startswith("{"):
+            return parse_position_of_all_shards(text, _ALLOWED), {}
+        document = _document(text)
+        if any(key.lower() in {"at_timestamp", "iteratortype"} for key in document):
+            return _one(document), {}
+    except NotAllowed as error:
+        raise InvalidConfig(str(error)) from error
+    return None, _by_shard(document)
+
+
+def _by_shard(document: Mapping[str, Any]) -> dict[str, Position]:
+    if not document:
+        raise InvalidConfig("expected at least one shard in the JSON, got none")
+    for shard_id in document:
+        if not _SHARD_ID.fullmatch(shard_id):
+            raise InvalidConfig(
+                f"expected shard ids (shardId-…) or at_timestamp as the keys of the JSON, got {shard_id[:160]!r}"
+            )
+    shards = {}
+    for shard_id, value in document.items():
+        try:
+            shards[shard_id] = _one(value)
+        except (InvalidConfig, NotAllowed) as error:
+            raise InvalidConfig(f"{shard_id}: {error}") from error
+    return shards
+
+
+def _document(text: str) -> dict[str, Any]:
+    try:
+        document: dict[str, Any] = json.loads(text, object_pairs_hook=_without_repetition)
+    except InvalidConfig:
+        raise
+    except ValueError as error:  # no JSON, or a number of thousands of digits
+        raise InvalidConfig(
+            f"expected JSON, as the text begins with '{{', got invalid JSON: {error}"
+        ) from error
+    except RecursionError as error:
+        raise InvalidConfig("expected JSON that is two levels deep, got it far deeper") from error
+    return document
+
+
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) != len(pairs):
+        names = [name for name, _ in pairs]
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise InvalidConfig(f"expected each key once in the JSON, got {repeated!r} twice")
+    return document
+
+
+def _one(value: Any) -> Position:
+    """Read a position in JSON: a text, ``{"at_timestamp": …}`` or ``{"iteratorType": …}``."""
+    if isinstance(value, str):
+        return parse_position(value, _ALLOWED)
+    if not isinstance(value, dict):
+        raise InvalidConfig(f"expected a word or an object, got {json.dumps(value)[:160]}")
+    keys = {key.lower(): key for key in value}
+    if len(keys) != len(value):
+        raise InvalidConfig(f"expected each key once, whatever its case, got {', '.join(value)}")
+    if "at_timestamp" in keys:
+        if "format" in keys:
+            raise InvalidConfig(
+                "a time format of your own is not read: expected at_timestamp alone, in ISO 8601 with its "
+                'zone, as in {"at_timestamp": "2026-01-31T12:00:00Z"}'
+            )
+        _only(keys, ("at_timestamp",))
+        return Position.at_timestamp(parse_time(value[keys["at_timestamp"]]))
+    _only(keys, _ITERATOR_KEYS)
+    if "iteratortype" not in keys:
+        raise InvalidConfig("expected iteratorType or at_timestamp, got neither")
+    return _iterator(value[keys["iteratortype"]], value.get(keys.get("iteratorposition", "")))
+
+
+def _only(keys: Mapping[str, str], allowed: tuple[str, ...]) -> None:
+    extra = keys.keys() - {name.lower() for name in allowed}
+    if extra:
+        raise InvalidConfig(f"expected only {' and '.join(allowed)}, got {keys[min(extra)][:160]!r} as well")
+
+
+def _iterator(type_: Any, position: Any) -> Position:
+    name = type_.upper() if isinstance(type_, str) else ""
+    if name == "AT_TIMESTAMP":
+        return Position.at_timestamp(parse_time(position))
+    if name not in PositionType.__members__:
+        expected = ", ".join(PositionType)
+        raise InvalidConfig(f"expected {expected} as the iteratorType, got {json.dumps(type_)[:160]}")
+    if name.endswith("SEQUENCE_NUMBER"):
+        # A JSON number of this size loses its digits in most programs.
+        if not isinstance(position, str) or not _SEQUENCE_NUMBER.fullmatch(position):
+            raise InvalidConfig(
+                f"expected a sequence number in quotes as the iteratorPosition, got {json.dumps(position)[:160]}"
+            )
+        return parse_position(f"{name} {position}")
+    if position not in (None, ""):
+        raise InvalidConfig(f"expected no iteratorPosition beside {name}, got one")
+    return parse_position(name)
+
+
+_TIMES = "an ISO 8601 time with its zone, seconds since the epoch, or JSON with a position per shard"
+
+
+def _type(read: Callable[[str], object], words: str) -> ValueType:
+    return ValueType(annotation=Any, words=words, text_words=words, read=read)
+
+
+START: Final = _type(_start, f"latest, trim_horizon, earliest, {_TIMES}")
+"""Where a read begins."""
+
+END: Final = _type(_end, f"latest, {_TIMES}")
+"""Where a read ends."""
+
+
+def _plain(value: Any) -> Any:
+    """Write positions that may be a date, a number or a mapping as text; anything else is given back."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return _json(value)
+    return repr(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+
+
+def _json(value: Mapping[Any, Any]) -> str:
+    def other(part: object) -> Any:
+        if isinstance(part, datetime):
+            return part.isoformat()
+        if isinstance(part, Mapping):
+            return dict(part)
+        raise NotAllowed(got=value)
+
+    try:
+        return json.dumps(dict(value), default=other)
+    except (TypeError, ValueError, RecursionError) as error:  # a key that JSON does not have, or a circle
+        raise NotAllowed(got=value) from error
+
+
+def _as_written(read: Callable[[str], object], words: str) -> ValueType:
+    def check(text: str) -> None:
+        read(text)
+
+    return ValueType(annotation=str, words=words, text_words=words, read=str, check=check, plain=_plain)
+
+
+RUN_START: Final = _as_written(run_start, START.words)
+"""Where a spout begins, kept as it was written. May be a date, a number, or a mapping of positions by shard."""
+
+RUN_END: Final = _as_written(run_end, END.words)
+"""Where a run ends, kept as it was written. May be what a start may be."""

@@ -1,0 +1,138 @@
+"""The port ``Group`` in memory: the members of an ``InMemoryZooKeeper``. The one that took part first leads."""
+
+from collections.abc import Callable
+
+from kinesis_spout.errors import CheckpointUnreadable
+from kinesis_spout.testing.zookeeper.nodes import InMemoryNodes
+from shard_state import Assignment, GroupMember, Halt
+from shard_state.errors import InvalidStoredForm
+
+
+class InMemoryGroup:
+    """The port ``Group``, for one process of an ``InMemoryZooKeeper``. Mutable, thread-safe."""
+
+    def __init__(self, zookeeper: InMemoryNodes, member: str) -> None:
+        self._zookeeper = zookeeper
+        self._member = member
+        self._takes_part = False
+        self._decoded: tuple[bytes, Assignment | None] = b"", None
+        """The assignment that was read last."""
+        self.changed: Callable[[], None] = _nothing
+
+    def take_part(self, changed: Callable[[], None]) -> None:
+        """Watch, and stand for the leadership."""
+        with self._zookeeper.lock:
+            self.changed = changed
+            self._takes_part = True
+
+    def leads(self) -> bool:
+        """Say whether this member leads: of those that take part it has done so for the longest time."""
+        zookeeper = self._zookeeper
+        with zookeeper.lock:
+            if not self._takes_part or not zookeeper.is_available:
+                return False
+            self._return()
+            if self._member not in zookeeper.candidates:
+                zookeeper.candidates.append(self._member)
+            return zookeeper.candidates[0] == self._member
+
+    def _return(self) -> None:
+        """Begin a new session where the last one has expired, as whoever is alive does."""
+        zookeeper, member = self._zookeeper, self._member
+        if self._takes_part and member in zookeeper.says and member not in zookeeper.member_names:
+            zookeeper.register(member)
+
+    def leader(self) -> str | None:
+        """Name the member that leads."""
+        with self._zookeeper.lock:
+            self._zookeeper.check_available()
+            return next(iter(self._zookeeper.candidates), None)
+
+    def members(self) -> list[GroupMember]:
+        """Give the living members that have said what they want."""
+        zookeeper = self._zookeeper
+        with zookeeper.lock:
+            zookeeper.check_available()
+            return [
+                GroupMember.decode(said, name=name, joined=joined, draining=name in zookeeper.drained)
+                for name, (joined, said) in zookeeper.says.items()
+                if name in zookeeper.member_names and said
+            ]
+
+    def assignment(self) -> Assignment | None:
+        """Give the assignment in force."""
+        with self._zookeeper.lock:
+            self._zookeeper.check_available()
+            self._return()
+            stored = self._zookeeper.assignment
+        if stored != self._decoded[0]:
+            try:
+                self._decoded = stored, Assignment.decode(stored) if stored else None
+            except InvalidStoredForm as error:
+                raise CheckpointUnreadable(f"the assignment cannot be read: {error}") from error
+        return self._decoded[1]
+
+    def assign(self, assignment: Assignment) -> bool:
+        """Put an assignment in force, if this member leads."""
+        with self._zookeeper.lock:
+            self._zookeeper.check_available()
+            if not self.leads():
+                return False
+            self._zookeeper.assignment = assignment.encode()
+            self._zookeeper.tell()
+            return True
+
+    def drain(self, member: str) -> None:
+        """Have a member give up all it owns."""
+        with self._zookeeper.lock:
+            self._zookeeper.check_available()
+            self._zookeeper.drained.add(member)
+            self._zookeeper.tell()
+
+    def end_drain(self, member: str) -> None:
+        """Let a member have shards again."""
+        with self._zookeeper.lock:
+            self._zookeeper.check_available()
+            self._zookeeper.drained.discard(member)
+            self._zookeeper.tell()
+
+    def halt(self, shard_id: str | None) -> None:
+        """Pause a shard, or everything."""
+        with self._zookeeper.lock:
+            self._zookeeper.check_available()
+            self._zookeeper.halted.add(shard_id)
+            self._zookeeper.tell()
+
+    def end_halt(self, shard_id: str | None) -> Halt:
+        """End the pause of a shard, or every one."""
+        with self._zookeeper.lock:
+            self._zookeeper.check_available()
+            halted = self._zookeeper.halted
+            ended = halted.copy() if shard_id is None else halted & {shard_id}
+            halted -= ended
+            self._zookeeper.tell()
+            return _halt_of(ended)
+
+    def halted(self) -> Halt:
+        """Give what is paused."""
+        with self._zookeeper.lock:
+            self._zookeeper.check_available()
+            return _halt_of(self._zookeeper.halted)
+
+    def close(self) -> None:
+        """Lead no more."""
+        with self._zookeeper.lock:
+            if self._takes_part:
+                self._zookeeper.drained.discard(self._member)
+            self._takes_part = False
+            if self._member in self._zookeeper.candidates:
+                self._zookeeper.candidates.remove(self._member)
+            self._zookeeper.tell()
+
+
+def _halt_of(halted: set[str | None]) -> Halt:
+    return Halt(everything=None in halted, shards=frozenset(name for name in halted if name is not None))
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,44 @@
+"""What a topology must be to run on Spark, beyond what makes it a valid graph. Checked before anything starts."""
+
+from typing import TYPE_CHECKING
+
+from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.kinesis_spout import KinesisSpout
+
+if TYPE_CHECKING:
+    from kinesis_spout.topology.topology import Topology
+
+
+def check_runnable(topology: "Topology") -> None:
+    """Refuse a topology that cannot run.
+
+    Raises:
+        InvalidConfig: a spout delivers in an order that a topology cannot keep, or state cannot be kept.
+    """
+    for component in topology.graph.spouts:
+        if isinstance(component.made_of, KinesisSpout):
+            component.made_of.refuse_order("a topology")
+    stateful = [name for name in topology.graph.order if topology.graph[name].is_stateful]
+    if stateful:
+        _check_state(topology, stateful)
+
+
+def _check_state(topology: "Topology", stateful: list[str]) -> None:
+    where, spouts = f"topology {topology.name!r}", topology.graph.spouts
+    if topology.options.state is None:
+        raise InvalidConfig(
+            f"{where}: expected the option state, an address for the state of {', '.join(stateful)}, got none; as "
+            'in build(..., state="file:///var/lib/app/state")'
+        )
+    if topology.options.ackers == 0:
+        raise InvalidConfig(
+            f"{where}: expected ackers with the state of {stateful[0]!r}, got none: without them nobody knows "
+            "which records failed"
+        )
+    kept = f"as {stateful[0]!r} keeps state that is stored with the progress of its spout"
+    if not isinstance(spouts[0].made_of, KinesisSpout):
+        raise InvalidConfig(
+            f"{where}: expected a KinesisSpout, {kept}, got {type(spouts[0].made_of).__name__}"
+        )
+    if len(spouts) > 1:
+        raise InvalidConfig(f"{where}: expected one spout, {kept}, got {len(spouts)}")

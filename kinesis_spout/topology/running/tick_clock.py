@@ -1,0 +1,58 @@
+"""When ticks are due, decided in one place for all copies of a bolt.
+
+Whoever starts micro-batches has the clock, and numbers the ticks of each component. A micro-batch carries the
+newest numbers to all its tasks, the same ones however often it is run. A task ticks at its end if the number is
+new to it, or was new in an earlier run of that very micro-batch: what the tick did to state then is undone.
+
+So each copy of a bolt gets each tick at most once, one that missed a tick gets the newest, and what a tick does to
+state is in the run of the micro-batch that counts.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ticks:
+    """What a micro-batch knows of ticks."""
+
+    batch: str = ""
+    """Tells the micro-batch from others; its runs have it in common."""
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    """The number of the newest tick, by component; without those that had none yet."""
+
+
+NO_TICKS = Ticks()
+
+
+class TickClock:
+    """Numbers the ticks of one spout's part of a topology. Mutable; one thread calls ``advance``.
+
+    Args:
+        every: the seconds between two ticks, by component; 0: one in each micro-batch.
+        now: monotonic.
+    """
+
+    def __init__(self, every: Mapping[str, float], now: float) -> None:
+        self._every = dict(every)
+        self._ticked_at = dict.fromkeys(every, now)
+        self._numbers: dict[str, int] = {}
+
+    @property
+    def due_at(self) -> float | None:
+        """When the next tick is due, so that a micro-batch is run for it alone if need be; None: never."""
+        due = (self._ticked_at[component] + every for component, every in self._every.items() if every)
+        return min(due, default=None)
+
+    def advance(self, now: float) -> None:
+        """Have the ticks that are due come with the micro-batches that begin from now on."""
+        due = [
+            component for component, every in self._every.items() if now - self._ticked_at[component] >= every
+        ]
+        self._ticked_at |= dict.fromkeys(due, now)
+        # Another dictionary each time: other threads read it.
+        self._numbers = self._numbers | {component: self._numbers.get(component, 0) + 1 for component in due}
+
+    def ticks(self, batch: str) -> Ticks:
+        """Say what a micro-batch is to know that begins now. May be called on any thread."""
+        return Ticks(batch=batch, numbers=self._numbers)

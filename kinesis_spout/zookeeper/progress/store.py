@@ -1,0 +1,331 @@
+"""Checkpoints in ZooKeeper, written under the fence that ``ownerships`` explains.
+
+One rule resolves every write that did not plainly succeed (refused, or without an answer): read the nodes
+again (after a ``sync``, so that the answer is not older than the question).
+
+    our exact bytes, one version further     it took effect
+    the version as it was, our owner node    it did not: send it again
+    anything else                            a newer owner has been here: fenced
+
+A ZooKeeper may lose its data while a consumer runs. To it that looks like a new session that finds nothing, as on
+a first start, and to begin again would skip or repeat records silently. So the mark that this process began with
+is remembered, and whatever reads progress makes sure first that it is still there.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError
+
+from kinesis_spout.errors import ConsumerAlive, StoreUnavailable
+from kinesis_spout.ports import Attachment, CheckpointWrite, CommitResult
+from kinesis_spout.zookeeper.ownerships import Ownership, Ownerships
+from kinesis_spout.zookeeper.progress.administration import Administration
+from kinesis_spout.zookeeper.progress.application import (
+    Application,
+    check_named,
+    progress_lost,
+    refuse_latest,
+)
+from kinesis_spout.zookeeper.progress.attachments import Attachments
+from kinesis_spout.zookeeper.progress.beginning import Beginning
+from kinesis_spout.zookeeper.progress.whole_commit import WholeCommit
+from kinesis_spout.zookeeper.session import ZooKeeperSession
+from kinesis_spout.zookeeper.tree.chunks import ChunkLimits, chunked, operation_bytes
+from kinesis_spout.zookeeper.tree.layout import make_layout
+from kinesis_spout.zookeeper.tree.nodes import Nodes
+from kinesis_spout.zookeeper.tree.paths import Paths
+from shard_state import Checkpoint, Shard, StartPositions
+
+_PAUSE_SECONDS = 0.05
+"""Before looking again at something that another process is just changing."""
+
+
+class ZooKeeperCheckpointStore:
+    """The port ``CheckpointStore`` on ZooKeeper.
+
+    Get it from ``ZooKeeperBackend``, which gives the coordinator the same session and ownerships.
+    """
+
+    def __init__(
+        self,
+        session: ZooKeeperSession,
+        paths: Paths,
+        ownerships: Ownerships,
+        limits: ChunkLimits | None = None,
+    ) -> None:
+        self._session = session
+        self._client = session.client
+        self._paths = paths
+        self._ownerships = ownerships
+        self._limits = limits or ChunkLimits()
+        self._nodes = Nodes(session, paths)
+        self._administration = Administration(session, paths, self._nodes, self._limits)
+        self._beginning = Beginning(session, paths, self._nodes, self._limits)
+        self._attachments = Attachments(session, paths, self._nodes)
+        self._whole = WholeCommit(
+            session,
+            paths,
+            ownerships,
+            self._attachments,
+            resolve_shards=self._resolve,
+            max_bytes=self._limits.max_indivisible_bytes,
+        )
+        self._mark: bytes | None = None
+        """As ``open`` found or made it."""
+
+    # -- beginning
+
+    def open(self, stream_created: float, start: StartPositions, shards: Collection[Shard]) -> StartPositions:
+        """Make the application's place on its first start, or check that it is the right one (see the port)."""
+        refuse_latest(start)
+        deadline = self._session.deadline()
+        self._session.await_connection(deadline)
+        make_layout(self._session, self._paths)
+        while True:
+            data, stat = self._session.answer(self._client.get_async(self._paths.base))
+            application = Application(stream_created=stream_created, start=start)
+            if data:
+                application = Application.decode(data, self._paths.base)
+                application.check_stream(stream_created, self._paths.base)
+                if application.begun:
+                    self._mark = data
+                    return application.start
+            else:
+                check_named(start, shards)
+            try:
+                self._beginning.write(application, shards, stat.version)
+            except (BadVersionError, NodeExistsError, NoNodeError) as error:
+                if self._session.clock.monotonic() >= deadline:
+                    raise StoreUnavailable(
+                        f"{self._paths.base}: other processes kept beginning this application"
+                    ) from error
+                self._session.clock.sleep(_PAUSE_SECONDS)
+
+    def begin_again(
+        self, deployment: str, start: StartPositions, shards: Collection[Shard]
+    ) -> StartPositions | None:
+        """Begin again at ``start``, once for each deployment (see the port)."""
+        refuse_latest(start)
+        deadline = self._session.deadline()
+        self._session.await_connection(deadline)
+        while True:
+            data, stat = self._session.answer(self._client.get_async(self._paths.base))
+            mark = Application.decode(data, self._paths.base)
+            if deployment in mark.deployments:
+                self.open(mark.stream_created, start, shards)
+                return None
+            check_named(start, shards)
+            try:
+                self._beginning.claim_again(mark.begins_again(deployment, start), stat.version)
+            except (BadVersionError, NoNodeError):
+                pass  # another process has begun again, or does so now
+            except NotEmptyError as error:
+                if self._session.clock.monotonic() >= deadline:
+                    members = self._nodes.children(self._paths.members)
+                    raise ConsumerAlive(
+                        f"{self._paths.base}: expected no living consumer when deployment {deployment!r} begins "
+                        f"again at {start}, found {', '.join(sorted(members))}: stop those of the older "
+                        "deployment first; one that was killed counts until its session has ended"
+                    ) from error
+                self._session.clock.sleep(_PAUSE_SECONDS)
+            else:
+                self.open(mark.stream_created, start, shards)
+                return mark.start
+
+    # -- reading
+
+    def read_application(self) -> Application | None:
+        """Say what the application began with, or None when it has not begun.
+
+        Raises:
+            CheckpointUnreadable: names the node.
+            StoreUnavailable: retriable.
+        """
+        self._session.await_connection(self._session.deadline())
+        found = self._nodes.found(self._client.get_async(self._paths.base))
+        return Application.decode(found[0], self._paths.base) if found and found[0] else None
+
+    def ask_for_mark(self) -> Any:
+        """Send the question whose answer ``mark_version`` judges."""
+        return self._client.get_async(self._paths.base)
+
+    def mark_version(self, asked: Any) -> int | None:
+        """Make sure that the mark is the one that ``open`` found or made.
+
+        Returns:
+            The version of its node, for transactions that depend on it. None where ``open`` was not called: there
+            is no mark to miss.
+
+        Raises:
+            ProgressLost: it is gone, or it is another one.
+            StoreUnavailable: retriable.
+        """
+        found = self._nodes.found(asked)
+        if self._mark is None:
+            return None
+        if found is None or found[0] != self._mark:
+            # A new session may have come to a server that is behind: what it says after a sync counts.
+            self._session.answer(self._client.sync_async(self._paths.base))
+            found = self._nodes.found(self.ask_for_mark())
+        if found is None or found[0] != self._mark:
+            raise progress_lost(self._paths.base, self._mark, found and found[0])
+        return int(found[1].version)
+
+    def load(self) -> Mapping[str, Checkpoint]:
+        """Read every shard's checkpoint (see the port). Needs no ownership."""
+        self.check_begun()
+        return {
+            shard_id: self._nodes.decode(shard_id, shard.data)
+            for shard_id, shard in self._nodes.read_shards(self._nodes.shard_ids()).items()
+        }
+
+    def check_begun(self) -> None:
+        """Make sure that the mark is there (see the port)."""
+        self._session.await_connection(self._session.deadline())
+        self.mark_version(self.ask_for_mark())
+
+    def shard_ids(self) -> list[str]:
+        """Name every shard that something is stored of, readable or not, in order."""
+        self._session.await_connection(self._session.deadline())
+        return sorted(self._nodes.shard_ids())
+
+    def read_shard(self, shard_id: str) -> tuple[Checkpoint, int] | None:
+        """Give one shard's checkpoint and the version of its node, or None where nothing is stored.
+
+        Raises:
+            CheckpointUnreadable, StoreUnavailable: as ``load``.
+        """
+        shard = self._nodes.read_shards([shard_id]).get(shard_id)
+        return None if shard is None else (self._nodes.decode(shard_id, shard.data), shard.version)
+
+    def owners(self) -> Mapping[str, str]:
+        """Name the member that owns each owned shard, as it was a moment ago."""
+        self._session.await_connection(self._session.deadline())
+        shard_ids = self._nodes.children(self._paths.owners)
+        nodes = self._nodes.present(shard_ids, self._paths.owner, self._client.get_async)
+        return {shard_id: data.decode() for shard_id, (data, _) in nodes.items()}
+
+    def attached(self, name: str) -> bytes | None:
+        """Read an attachment (see the port)."""
+        self.check_begun()
+        return self._attachments.read(name)
+
+    # -- committing
+
+    def commit(self, writes: Sequence[CheckpointWrite], attachment: Attachment | None = None) -> CommitResult:
+        """Store the writes under the fence (see the port). Of two for one shard the later counts."""
+        deadline = self._session.deadline()
+        self._ownerships.notice_silence()
+        self._session.await_connection(deadline)
+        self._resolve(self._ownerships.in_doubt())
+
+        fenced: set[str] = set()
+        pending: dict[str, bytes] = {}
+        for write in writes:
+            owned = self._ownerships.get(write.shard_id)
+            if owned is None or owned.epoch != write.checkpoint.epoch:
+                fenced.add(write.shard_id)
+            else:
+                pending[write.shard_id] = write.checkpoint.encode()
+        if attachment is not None:
+            if fenced:
+                return CommitResult(fenced=frozenset(fenced | pending.keys()))
+            return self._whole.commit(pending, attachment, deadline)
+        committed: set[str] = set()
+        for chunk in chunked(
+            pending.items(), lambda item: operation_bytes(self._paths.shard(item[0]), item[1]), self._limits
+        ):
+            committed |= self._commit_chunk(dict(chunk), deadline)
+        return CommitResult(
+            committed=frozenset(committed), fenced=frozenset(fenced | (pending.keys() - committed))
+        )
+
+    def _commit_chunk(self, pending: dict[str, bytes], deadline: float) -> set[str]:
+        """Write until nothing is left that could still succeed; name what took effect."""
+        committed: set[str] = set()
+        while True:
+            current = {shard_id: self._ownerships.get(shard_id) for shard_id in pending}
+            owned = {shard_id: ownership for shard_id, ownership in current.items() if ownership is not None}
+            if not owned:
+                return committed
+            try:
+                self._send(owned, pending)
+            except (NoNodeError, BadVersionError) as refused:
+                failure: Exception = refused
+            except StoreUnavailable as unknown:
+                self._session.await_connection(deadline)
+                failure = unknown
+            else:
+                return committed | owned.keys()
+            committed |= self._resolve(
+                {shard_id: replace(owned[shard_id], in_doubt=pending[shard_id]) for shard_id in owned}
+            )
+            pending = {shard_id: pending[shard_id] for shard_id in owned if shard_id not in committed}
+            if pending and self._session.clock.monotonic() >= deadline:
+                raise StoreUnavailable(
+                    f"committing {len(pending)} shards found no end within "
+                    f"{self._session.answer_timeout_seconds:g} s"
+                ) from failure
+
+    def _send(self, owned: Mapping[str, Ownership], encoded: Mapping[str, bytes]) -> None:
+        transaction = self._client.transaction()
+        for shard_id, ownership in owned.items():
+            transaction.check(self._paths.owner(shard_id), 0)
+            transaction.set_data(self._paths.shard(shard_id), encoded[shard_id], ownership.version)
+        self._ownerships.sending({shard_id: encoded[shard_id] for shard_id in owned})
+        self._session.committed(transaction.commit_async())
+        self._ownerships.written(owned)
+
+    def _resolve(self, doubtful: Mapping[str, Ownership]) -> set[str]:
+        """Find out what became of the writes in doubt; name those that took effect.
+
+        The read is queued behind the write, in the same session, so nothing in doubt can follow it.
+
+        Raises:
+            StoreUnavailable: still in doubt; the next commit asks again.
+        """
+        if not doubtful:
+            return set()
+        sync = self._client.sync_async(self._paths.base)
+        shard_requests = {
+            shard_id: self._client.get_async(self._paths.shard(shard_id)) for shard_id in doubtful
+        }
+        owner_requests = {
+            shard_id: self._client.exists_async(self._paths.owner(shard_id)) for shard_id in doubtful
+        }
+        self._session.answer(sync)
+        applied: dict[str, Ownership] = {}
+        not_applied: dict[str, Ownership] = {}
+        lost: dict[str, Ownership] = {}
+        for shard_id, owned in doubtful.items():
+            stored = self._nodes.found(shard_requests[shard_id])
+            owner = self._session.answer(owner_requests[shard_id])
+            still_owner = owner is not None and owner.czxid == owned.owner_czxid
+            version = None if stored is None else stored[1].version
+            if version == owned.version + 1 and stored is not None and stored[0] == owned.in_doubt:
+                applied[shard_id] = owned
+                if not still_owner:
+                    lost[shard_id] = owned
+            elif version == owned.version and still_owner:
+                not_applied[shard_id] = owned
+            else:
+                lost[shard_id] = owned
+                if still_owner:  # somebody wrote without owning: let go, so that anyone may acquire
+                    self._client.delete_async(self._paths.owner(shard_id))
+        self._ownerships.written(applied)
+        self._ownerships.not_written(not_applied)
+        for shard_id, owned in lost.items():
+            self._ownerships.lose(shard_id, owned.owner_czxid)
+        return set(applied)
+
+    # -- operators
+
+    def reset(self, checkpoints: Mapping[str, Checkpoint]) -> None:
+        """Replace the stored progress (see the port and ``Administration``)."""
+        self._administration.reset(checkpoints)
+
+    def forget(self) -> None:
+        """Remove everything that is stored of the application on this stream (see ``Administration``)."""
+        self._administration.forget()

@@ -1,0 +1,166 @@
+"""Decides which member should own which shard.
+
+A shard is assigned while it may be read: its parents are over, and it is not. Only what must move moves. Every
+shard stays where it is while its member takes shards; what nobody has goes to whoever is farthest below its share;
+then shards move from those above their share to those below, as ``balance`` says.
+
+**Load.** The load of a shard is its bytes per second, as its owner observed them last, and a small constant for
+the work that an idle shard makes too. So idle shards are spread by their number, and busy ones by their
+throughput. A shard of which nobody has said a rate counts as an average one.
+
+**When.** What follows from members or shards that come and go is done at once, also moves that even the numbers of
+shards. Moves because rates have changed wait: rates differ from minute to minute, and each move stops a shard for
+a moment. There is one round of them in ``ROUND_SECONDS``, and none in a planner's first.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from math import fsum
+from typing import Final
+
+from shard_state.assignment.assignment import Assignment
+from shard_state.assignment.balance import Balance
+from shard_state.assignment.group_member import GroupMember, MemberMode
+from shard_state.checkpoint.checkpoint import Checkpoint
+from shard_state.position import Position
+from shard_state.shards.lineage import Lineage, Shard
+
+ROUND_SECONDS: Final = 60.0
+"""Between two rounds of moves because of rates, and before the first."""
+
+IDLE_BYTES_PER_SECOND: Final = 10_240.0
+"""What a shard costs its owner besides its records, as bytes per second: a hundredth of what it may take in."""
+
+
+class AssignmentPlanner:
+    """The leader's view of shards, members and their loads. Mutable; pure; not thread-safe."""
+
+    def __init__(self, current: Assignment) -> None:
+        """Begin with what the leader before this one has left.
+
+        What is assigned counts as stored, here and later: its owner may be about to store its first checkpoint.
+        So it is assigned on, and its children wait for it, even if a list lacks it.
+        """
+        self._current = current
+        self._lineage = Lineage()
+        self._over: set[str] = set()
+        self._rates: dict[str, float] = {}
+        """The last that were observed of the shards that are assigned."""
+        self._evened_for: tuple[Mapping[str, float], set[str]] | None = None
+        """The members with their weights, and the shards, whose numbers were evened last."""
+        self._next_round_at: float | None = None
+        """When shards may be moved because of their rates; None before the first plan."""
+        self._next_plan_at: float | None = None
+        self._lineage.learn(
+            (),
+            {
+                shard_id: Checkpoint(start=Position.trim_horizon(), parents=current.parents[shard_id])
+                for shard_id in current.owners
+            },
+        )
+
+    @property
+    def current(self) -> Assignment:
+        """What was planned last, or left by the leader before."""
+        return self._current
+
+    @property
+    def next_plan_at(self) -> float | None:
+        """When to plan again although nothing changes: shards wait to be moved because of their rates."""
+        return self._next_plan_at
+
+    def listed(self, shards: Iterable[Shard], stored: Mapping[str, Checkpoint]) -> None:
+        """Take in what the stream lists, and what the store holds, where it was loaded: both may lag.
+
+        Args:
+            shards: all that ListShards names.
+            stored: at least once in a planner's life, before its first plan, the whole store; else {}.
+
+        Raises:
+            InvalidLineage: a shard is its own ancestor.
+        """
+        self._lineage.learn(shards, stored)
+        self.over(shard_id for shard_id, checkpoint in stored.items() if checkpoint.is_shard_end)
+
+    def over(self, shard_ids: Iterable[str]) -> None:
+        """Take in that the SHARD_END of shards is in the store."""
+        self._over.update(shard_ids)
+
+    def plan(self, members: Collection[GroupMember], now: float) -> Assignment | None:
+        """Decide who should own what; None if that is what ``current`` says.
+
+        Call it when members or shards have changed, and at ``next_plan_at``. What it returns is ``current``
+        from now on: write it, before anything else is planned.
+
+        Args:
+            members: all living ones.
+            now: seconds, of a clock that never goes back.
+        """
+        for member in members:
+            self.over(member.ended)
+        free = set(self._lineage.free(self._over))
+        self._learn_rates(members, free)
+        owners = self._owners(free, self._takers(members), now)
+        self._lineage.stored.update(owners)
+        planned = Assignment(
+            epoch=self._current.epoch,
+            members=frozenset(member.name for member in members),
+            owners=owners,
+            parents={shard_id: self._lineage.parents(shard_id) for shard_id in owners},
+            all_over=self._lineage.all_over(self._over) if self._lineage.listed else self._current.all_over,
+        )
+        if planned == self._current:
+            return None
+        self._current = replace(planned, epoch=planned.epoch + 1)
+        return self._current
+
+    def _takers(self, members: Collection[GroupMember]) -> dict[str, float]:
+        """Give the members that take shards, with their weights: all that share, else one stand-by."""
+        willing = [member for member in members if not member.draining]
+        sharing = {member.name: member.weight for member in willing if member.mode is MemberMode.SHARING}
+        if sharing or not willing:
+            return sharing
+        owned = Counter(self._current.owners.values())
+        chosen = min(willing, key=lambda member: (-owned[member.name], member.joined, member.name))
+        return {chosen.name: chosen.weight}
+
+    def _learn_rates(self, members: Collection[GroupMember], free: set[str]) -> None:
+        """Note the rates of shards. Of one that was moved the member before may still say what it observed."""
+        self._rates = {shard_id: rate for shard_id, rate in self._rates.items() if shard_id in free}
+        for member in members:
+            for shard_id in member.rates.keys() & free:
+                if self._current.owners.get(shard_id) == member.name or shard_id not in self._rates:
+                    self._rates[shard_id] = member.rates[shard_id]
+
+    def _owners(self, free: set[str], takers: Mapping[str, float], now: float) -> dict[str, str]:
+        if self._next_round_at is None:
+            self._next_round_at = now + ROUND_SECONDS
+        self._next_plan_at = None
+        if not takers:
+            return {}
+        balance = Balance(self._loads(free), takers)
+        kept = {
+            shard_id: owner
+            for shard_id, owner in self._current.owners.items()
+            if shard_id in free and owner in takers
+        }
+        for shard_id, owner in kept.items():
+            balance.give(shard_id, owner)
+        balance.give_all(free - kept.keys())
+        if self._evened_for != (takers, free):
+            balance.even_counts()
+            self._evened_for = takers, free
+        if not balance.is_even:
+            if now < self._next_round_at:
+                self._next_plan_at = self._next_round_at
+            else:
+                balance.even_loads()
+                self._next_round_at = now + ROUND_SECONDS
+        return balance.owners
+
+    def _loads(self, shard_ids: set[str]) -> dict[str, float]:
+        average = fsum(self._rates.values()) / len(self._rates) if self._rates else 0.0
+        return {
+            shard_id: IDLE_BYTES_PER_SECOND + self._rates.get(shard_id, average) for shard_id in shard_ids
+        }

@@ -1,0 +1,198 @@
+"""Tells the circuit breaker what deliveries came to, and knows which delivery is its probe.
+
+Record by record or slice by slice, it is asked right before a failure is decided upon: ``spare`` says whether that
+delivery counts against its record's limit. It also remembers the failures among the last outcomes, for when they
+open the breaker.
+"""
+
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from typing import Final
+
+from shard_state.breaker.circuit_breaker import BreakerRule, CircuitBreaker
+from shard_state.slices.slices import Delivery, SliceOutcome, SlicePlan
+
+_MOST_REMEMBERED: Final = 20_000
+"""Failures. Retries are no outcomes, so there may be more of these than the breaker looks at."""
+
+_NEVER: Final = BreakerRule(failure_ratio=None)
+
+
+class OutcomeWatch:
+    """What the deliveries of one consumer came to. Mutable; not thread-safe.
+
+    Args:
+        rule: of the breaker; None: it never opens.
+        random: for the intervals between probes.
+    """
+
+    def __init__(self, rule: BreakerRule | None, random: Callable[[], float]) -> None:
+        self.breaker = CircuitBreaker(rule or _NEVER, random)
+        self._probe: Delivery | None = None
+        """The delivery that is the probe."""
+        self._probing_slice: SlicePlan | None = None
+        """The slice that is, until it has ended."""
+        self._failures: deque[tuple[int, Delivery]] = deque(maxlen=_MOST_REMEMBERED)
+        """The deliveries that failed and were not spared, each with how many outcomes the breaker had taken in."""
+
+    # Probes
+
+    def record_sent(self, delivery: Delivery, now: float) -> None:
+        """Note a delivery; while the breaker is open it is the probe, if it is time for one."""
+        if self.breaker.may_probe(now):
+            self._probe = delivery
+            self.breaker.probe_sent()
+
+    def slice_sent(self, plan: SlicePlan) -> None:
+        """Note that a slice of one record goes out as the probe."""
+        self._probing_slice = plan
+        self.breaker.probe_sent()
+
+    def lost(self, shard_ids: Collection[str]) -> None:
+        """Note that shards were lost: what became of their probe nobody will tell."""
+        if any(delivery.shard_id in shard_ids for _, delivery in self._failures):
+            kept = [(at, delivery) for at, delivery in self._failures if delivery.shard_id not in shard_ids]
+            self._failures = deque(kept, self._failures.maxlen)
+        of_slice = self._probing_slice is not None and self._probing_slice.shard_id in shard_ids
+        if of_slice or (self._probe is not None and self._probe.shard_id in shard_ids):
+            self._forget_probe()
+            self.breaker.probe_lost()
+
+    def resume(self) -> bool:
+        """Close the breaker, as an operator says; False if it is closed."""
+        self._forget_probe()
+        return self.breaker.resume()
+
+    def take_opened_by(self) -> list[Delivery]:
+        """Name what had failed among the last outcomes when the breaker opened, and was not spared; once."""
+        if not self._failures or not self.breaker.is_open:
+            return []
+        self._forget_old_failures()
+        opened_by = [delivery for _, delivery in self._failures]
+        self._failures.clear()
+        return opened_by
+
+    # Record by record
+
+    def acked(self, shard_id: str, sequence: object) -> None:
+        """Note that a record was acked."""
+        if not self.breaker.is_open:
+            self.breaker.note(outcomes=1, failed=0, now=0.0)
+        elif self._probe is not None and self._probe[:2] == (shard_id, sequence):
+            self._passed()
+
+    def failed(self, delivery: Delivery, now: float, *, rejected: bool, put_off: bool = False) -> bool:
+        """Note that a delivery failed.
+
+        Args:
+            delivery: which.
+            now: the time.
+            rejected: its handler said that no retry can help, so it was handled.
+            put_off: its handler did not try it: unless it is the probe, that is no outcome.
+
+        Returns:
+            Whether it is spared.
+        """
+        if delivery == self._probe:
+            if rejected:
+                self._passed()
+            else:
+                self._forget_probe()
+                self.breaker.probe_failed(now)
+        elif put_off:
+            pass
+        elif rejected:
+            self._note(1, [], now)
+        else:
+            self._note(int(delivery.attempt == 1), [delivery], now)
+        return self.breaker.is_open
+
+    # Slice by slice
+
+    def settled(self, plan: SlicePlan, outcome: SliceOutcome, delivered: int | None, now: float) -> bool:
+        """Note what came of a slice that is out.
+
+        Args:
+            plan: the slice.
+            outcome: what came of it.
+            delivered: how many of its records reached the handler; None: all that were not held.
+            now: the time.
+
+        Returns:
+            Whether its failures are spared.
+        """
+        records = outcome.count if plan.is_fresh else len(plan.retries)
+        held = sum(failure.held or failure.expired for failure in outcome.failures)
+        reached = min(records - held, records if delivered is None else delivered)
+        failed = [
+            failure
+            for failure in outcome.failures
+            if not (failure.held or failure.rejected or failure.expired)
+        ]
+        if plan == self._probing_slice:
+            self._probing_slice = None
+            self._probe_settled(plan, outcome, reached, len(failed), now)
+        else:
+            again = sum(failure.attempt > 1 or failure.put_off for failure in failed)
+            deliveries = [
+                Delivery(plan.shard_id, each.sequence, each.attempt) for each in failed if not each.put_off
+            ]
+            self._note(reached - again - len(outcome.open_records), deliveries, now)
+        return self.breaker.is_open
+
+    def died(self, plan: SlicePlan, now: float, *, guilty: Delivery | None) -> bool:
+        """Note that the job of a slice died.
+
+        Args:
+            plan: the slice.
+            now: the time.
+            guilty: the delivery of its one record, if that convicts it.
+
+        Returns:
+            Whether that failure is spared.
+        """
+        if plan == self._probing_slice:
+            self._probing_slice = None
+            self.breaker.probe_failed(now)
+        elif guilty is not None:
+            self._note(int(guilty.attempt == 1), [guilty], now)
+        return self.breaker.is_open
+
+    def _probe_settled(
+        self, plan: SlicePlan, outcome: SliceOutcome, reached: int, failed: int, now: float
+    ) -> None:
+        if failed:
+            self.breaker.probe_failed(now)
+        elif not reached and plan.probe and outcome.count:
+            self.breaker.probe_missed()
+        elif not reached:
+            self.breaker.probe_vanished(now)
+        elif outcome.open_records:
+            delivery = outcome.open_records[0]
+            self._probe = Delivery(plan.shard_id, delivery.sequence, delivery.attempt)
+        else:
+            self._passed()
+
+    def _note(self, outcomes: int, failed: Sequence[Delivery], now: float) -> None:
+        """Note so many outcomes, and what failed: first deliveries, which are outcomes, and others."""
+        breaker = self.breaker
+        if breaker.is_open:
+            return
+        if breaker.is_content:
+            self._failures.clear()
+        breaker.note(outcomes=max(0, outcomes), failed=sum(each.attempt == 1 for each in failed), now=now)
+        if not breaker.is_open:
+            self._failures.extend((breaker.noted, delivery) for delivery in failed)
+            self._forget_old_failures()
+
+    def _forget_old_failures(self) -> None:
+        oldest = self.breaker.noted - self.breaker.window
+        while self._failures and self._failures[0][0] <= oldest:
+            self._failures.popleft()
+
+    def _passed(self) -> None:
+        self._forget_probe()
+        self.breaker.probe_passed()
+
+    def _forget_probe(self) -> None:
+        self._probe = self._probing_slice = None

@@ -1,0 +1,210 @@
+"""The stored form of a shard's progress: one value, written in one write (invariant 11).
+
+    base       everything up to and including it is finished
+    start      where reading began, resolved; used while base is SHARD_START
+    holes      runs of finished records beyond the base, in order: (after, last], like the base itself
+    anchor     the nearest record beyond the base that is known: the first unfinished one
+    attempts   how often each unfinished record was delivered, where that failed at least once
+    parents    the shards that this one came from; None if the writer did not know
+    epoch      the ownership under which this was written
+    app_instance   which start of which application wrote it
+
+The holes are only a saving: without them records are delivered again, none is lost. So two rules make them
+safe. On re-read, the first record after the base must not lie beyond the anchor, else holes and attempts are
+dropped (``fits``). And when the encoded form would grow beyond its cap, what is furthest from the base is left
+out, holes and attempts alike.
+
+The form is JSON with a version. Base and anchor are plain text, as everywhere else: a person can read them with
+any ZooKeeper client; ``hole_map`` explains the text of holes and attempts, of which there may be thousands.
+
+The last field is a checksum of all bytes before it: digits that were damaged, or changed by hand, would be
+another position, so they are an error. It is CRC-32, because the enemy is an accident: it finds every change of up
+to 32 bits in a row, every single byte for one, costs microseconds, and is in the standard library.
+
+Version 1 (all sequence numbers in full, no parents, no checksum) stays readable. A newer version than this code
+knows is an error, never a fresh start.
+"""
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from shard_state.checkpoint import hole_map
+from shard_state.checkpoint.hole_map import Attempts, Hole
+from shard_state.errors import InvalidCheckpoint
+from shard_state.position import Position, PositionType
+from shard_state.sequence_number import SHARD_END, SHARD_START, SequenceNumber
+from shard_state.stored_form import check_seal, check_version, no_number, sealed, text, texts, whole_number
+
+__all__ = ["MAX_ENCODED_BYTES", "VERSION", "Checkpoint", "Hole", "fits", "next_ownership"]
+
+VERSION: Final = 2
+
+MAX_ENCODED_BYTES: Final = 256 * 1024
+"""A quarter of what ZooKeeper takes in one request (``jute.maxbuffer``, 1 MiB by default)."""
+
+_FIELDS: Final = frozenset({"version", "base", "start", "epoch", "app_instance"})
+"""What every stored form has."""
+_FIELDS_1: Final = frozenset({"holes", "attempts", "anchor"})
+_FIELDS_2: Final = frozenset({"parents", "anchor", "origin", "unit", "map", "crc32"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """A shard's progress, as stored. See the module's text for the fields."""
+
+    start: Position
+    base: SequenceNumber = SHARD_START
+    holes: tuple[Hole, ...] = ()
+    anchor: SequenceNumber | None = None
+    attempts: tuple[Attempts, ...] = ()
+    parents: tuple[str, ...] | None = None
+    epoch: int = 0
+    app_instance: str = ""
+
+    @classmethod
+    def beginning_at(
+        cls, position: Position, *, parents: tuple[str, ...] | None = None, epoch: int = 0
+    ) -> "Checkpoint":
+        """Give the checkpoint of a shard of which nothing from ``position`` on is finished.
+
+        Reads begin between two records of Kinesis. So a position inside an aggregated record is stored as the
+        whole of it, whose user records up to there are finished.
+        """
+        number = position.sequence_number
+        if number is None or number.is_whole:
+            return cls(start=position, parents=parents, epoch=epoch)
+        last_done = number.sub if position.is_done else number.sub - 1
+        return cls(
+            start=Position.at(SequenceNumber(number.number)),
+            base=SequenceNumber(number.number, last_done) if last_done >= 0 else SHARD_START,
+            parents=parents,
+            epoch=epoch,
+        )
+
+    @property
+    def is_shard_end(self) -> bool:
+        """Whether the shard is over: nothing is left to read or to finish."""
+        return self.base == SHARD_END
+
+    @property
+    def read_from(self) -> Position:
+        """Where an owner that knows nothing else reads on."""
+        return self.start.advanced_to(self.base)
+
+    def encode(self, max_bytes: int = MAX_ENCODED_BYTES) -> bytes:
+        """Give the stored form, at most ``max_bytes`` long: leaves out what is furthest from the base.
+
+        Raises:
+            InvalidCheckpoint: the start is LATEST, which must be resolved before it is stored (invariant 9);
+                or holes and attempts are not in order beyond the base.
+        """
+        if self.start.type is PositionType.LATEST:
+            raise InvalidCheckpoint(
+                "expected a resolved start, got LATEST: resolved again after a restart, it would skip records; "
+                "store Position.resolved(now)"
+            )
+        document: dict[str, Any] = {
+            "version": VERSION,
+            "base": str(self.base),
+            "start": self.start.as_document(),
+            "epoch": self.epoch,
+            "app_instance": self.app_instance,
+        }
+        if self.parents is not None:
+            document["parents"] = self.parents
+        if self.anchor is not None:
+            document["anchor"] = str(self.anchor)
+        if self.holes or self.attempts:
+            try:
+                form = hole_map.written(self.base, self.holes, self.attempts)
+            except ValueError as error:
+                raise InvalidCheckpoint(f"cannot store a checkpoint: {error}") from error
+            if form.origin != self.base.number:
+                document["origin"] = str(form.origin)
+            document |= {"unit": str(form.unit), "map": ""}
+            document["map"] = form.cut_to(max_bytes - len(sealed(document)))
+        return sealed(document)
+
+    @classmethod
+    def decode(cls, stored: bytes) -> "Checkpoint":
+        """Read the stored form of this or an older version.
+
+        Raises:
+            InvalidCheckpoint: when it cannot be read, is damaged, or is of a newer version.
+        """
+        try:
+            document = json.loads(stored, parse_constant=no_number)
+            check_version(document["version"], VERSION, "a checkpoint", InvalidCheckpoint)
+            holes, attempts = (
+                _map_of_version_1(document) if document["version"] == 1 else _map(document, stored)
+            )
+            return _decoded(document, holes, attempts)
+        except InvalidCheckpoint:
+            raise
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
+            raise InvalidCheckpoint(
+                f"expected a stored checkpoint (JSON, version {VERSION} or 1), got {stored[:200]!r}: {error!r}. "
+                "Look at it with `kinesis-spout checkpoints show`; to give it up, use `checkpoints reset`"
+            ) from error
+
+
+def fits(anchor: SequenceNumber | None, first_read: SequenceNumber) -> bool:
+    """Tell whether the holes and attempts stored with an anchor speak of the records that are read now.
+
+    The anchor was in the shard when they were stored, so no reading may begin beyond it. Where none was
+    stored there is nothing to compare.
+    """
+    return anchor is None or first_read <= anchor
+
+
+def next_ownership(stored: Checkpoint | None, fresh: Checkpoint) -> Checkpoint:
+    """Give what is stored when somebody becomes the owner of a shard.
+
+    The epoch is raised. Parents that were not known when the shard was stored are taken from ``fresh``, which
+    is stored whole where nothing was stored before.
+    """
+    if stored is None:
+        return replace(fresh, epoch=1)
+    parents = fresh.parents if stored.parents is None else stored.parents
+    return replace(stored, epoch=stored.epoch + 1, parents=parents)
+
+
+def _decoded(document: dict[str, Any], holes: tuple[Hole, ...], attempts: tuple[Attempts, ...]) -> Checkpoint:
+    anchor, parents = document.get("anchor"), document.get("parents")
+    return Checkpoint(
+        start=Position.from_document(document["start"]),
+        base=SequenceNumber.parse(document["base"]),
+        holes=holes,
+        anchor=None if anchor is None else SequenceNumber.parse(anchor),
+        attempts=attempts,
+        parents=None if parents is None else texts(parents),
+        epoch=whole_number(document["epoch"]),
+        app_instance=text(document["app_instance"]),
+    )
+
+
+def _map_of_version_1(document: dict[str, Any]) -> tuple[tuple[Hole, ...], tuple[Attempts, ...]]:
+    _check_fields(document, _FIELDS_1)
+    parse = SequenceNumber.parse
+    holes = tuple((parse(after), parse(last)) for after, last in document.get("holes", ()))
+    counted = document.get("attempts", {}).items()
+    attempts = tuple((parse(sequence), whole_number(count)) for sequence, count in counted)
+    hole_map.check(parse(document["base"]), holes, attempts)
+    return holes, attempts
+
+
+def _map(document: dict[str, Any], stored: bytes) -> tuple[tuple[Hole, ...], tuple[Attempts, ...]]:
+    check_seal(stored)
+    _check_fields(document, _FIELDS_2)
+    if "map" not in document:
+        return (), ()
+    base = SequenceNumber.parse(document["base"])
+    origin = int(document.get("origin", base.number))
+    return hole_map.read(document["map"], base=base, origin=origin, unit=int(document["unit"]))
+
+
+def _check_fields(document: dict[str, Any], optional: frozenset[str]) -> None:
+    unknown = document.keys() - _FIELDS - optional
+    if unknown:
+        raise ValueError(f"expected no other fields, got {', '.join(sorted(unknown))}")

@@ -1,0 +1,189 @@
+"""How far one owned shard is read: its phase, its room, its bound, the claims on it, and what of it is stored.
+
+What becomes of each of its records is ``local_shard_state``'s.
+"""
+
+from math import ceil
+
+from shard_state.checkpoint.checkpoint import Checkpoint
+from shard_state.errors import OutOfOrder
+from shard_state.local_shard.capacity import CONGESTED_SHARE, Capacity
+from shard_state.local_shard.counted_attempts import CountedAttempts
+from shard_state.local_shard.guarantee import Guarantee
+from shard_state.local_shard.stored_progress import StoredProgress
+from shard_state.position import Position
+from shard_state.retries.ordered_retries import Order, OrderedRetries
+from shard_state.retries.retry_policy import RetryPolicy
+from shard_state.run_bounds import ShardBound
+from shard_state.sequence_number import SequenceNumber
+from shard_state.shards.life_cycle import ShardEvent, ShardPhase, next_phase
+from shard_state.shards.lineage import Shard
+from shard_state.tracker.inflight_record_tracker import InflightRecordTracker
+
+
+class ShardReading:
+    """How far one shard is read and stored. Mutable; not thread-safe.
+
+    Args:
+        shard: which.
+        checkpoint: from where on, and under which epoch.
+        retry: the rule for what fails.
+        order: what waits behind a failure.
+        capacity: how much may be open.
+        message_timeout_seconds: of a delivery whose outcome comes by itself; None: it takes what it takes.
+        guarantee: when a record counts as finished.
+        bound: up to where this run reads; None: on and on.
+    """
+
+    def __init__(
+        self,
+        shard: Shard,
+        checkpoint: Checkpoint,
+        *,
+        retry: RetryPolicy,
+        order: Order,
+        capacity: Capacity,
+        message_timeout_seconds: float | None = None,
+        guarantee: Guarantee = Guarantee.AT_LEAST_ONCE,
+        bound: ShardBound | None = None,
+    ) -> None:
+        self.shard = shard
+        self.epoch = checkpoint.epoch
+        self.phase = next_phase(ShardPhase.READY, ShardEvent.ACQUIRED)
+        self.tracker = InflightRecordTracker(checkpoint)
+        self.retries = OrderedRetries(order)
+        self._order = order
+        self._timeout_seconds = message_timeout_seconds
+        self._guarantee = guarantee
+        self.bound = bound
+        """Up to where this run reads; None: on and on."""
+        self._is_plain = order is Order.UNORDERED and guarantee is Guarantee.AT_LEAST_ONCE and bound is None
+        """Whether to hand out a record changes nothing but the tracker."""
+        self._attempts = CountedAttempts(retry, guarantee)
+        self._capacity = capacity
+        self._progress = StoredProgress(checkpoint, guarantee)
+        self._claims = self._progress.claims
+        self._look_for_bound()
+
+    # Reading
+
+    @property
+    def position(self) -> Position:
+        """Where the next fresh record comes from."""
+        return self._progress.stored.start.advanced_to(self.tracker.last_emitted)
+
+    @property
+    def room(self) -> int:
+        """How many more records may become unresolved."""
+        return max(0, self._capacity.records - self.tracker.unresolved)
+
+    @property
+    def max_failures(self) -> int:
+        """How many records of the next slice may fail: each leaves one more unresolved, and one hole before it.
+
+        At least 1, for a slice that could not have a single failure could not be read.
+        """
+        return max(1, min(self.room, self._capacity.holes - self.tracker.holes_read - 1))
+
+    @property
+    def restored_attempts(self) -> tuple[tuple[SequenceNumber, int], ...]:
+        """The deliveries, before the restart, of records that were not read again yet."""
+        return tuple(
+            (sequence, self._attempts.within_limit(count))
+            for sequence, count in self.tracker.restored_attempts.items()
+        )
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether new reads pause: too many records or holes are open (invariant 12)."""
+        return self.tracker.unresolved >= ceil(
+            CONGESTED_SHARE * self._capacity.records
+        ) or self.tracker.holes_read >= ceil(CONGESTED_SHARE * self._capacity.holes)
+
+    @property
+    def may_read(self) -> bool:
+        """Whether fresh records may be read and handed out now."""
+        return self.phase is ShardPhase.READING and not self.retries.blocks_shard and not self.is_congested
+
+    def end_read(self) -> None:
+        """Note that the end of the closed shard was read: nothing follows what was handed out so far."""
+        self._step(ShardEvent.END_READ)
+        self._check_all_finished()
+
+    def reach_bound(self) -> None:
+        """Note that nothing more of the shard is wanted in this run: the bound is next, or the tip ended it."""
+        self._step(ShardEvent.BOUND_REACHED)
+
+    def _look_for_bound(self) -> None:
+        if self.bound is not None and self.bound.ends_after(self.tracker.last_emitted):
+            self.reach_bound()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether this run has nothing left to do with it: all up to its bound is finished, and that is stored."""
+        return self.phase is ShardPhase.AT_BOUND and not self.tracker.unresolved and not self.is_dirty
+
+    # Claiming, where a record is delivered at most once
+
+    def claim(self, first: SequenceNumber, last: SequenceNumber) -> bool:
+        """Claim the records to be handed out next, by their first and last; False if the first is claimed."""
+        claimed = self._guarantee is Guarantee.AT_MOST_ONCE and self._claims.claim(first, last)
+        if claimed:
+            self._changed()
+        return claimed
+
+    def may_hand_out(self, sequence: SequenceNumber) -> bool:
+        """Tell whether a fresh record may be handed out as far as the guarantee is concerned."""
+        return self._guarantee is not Guarantee.AT_MOST_ONCE or self._claims.cover(sequence)
+
+    def end_claims(self) -> None:
+        """Take back the claims on what was not handed out, until it is claimed anew."""
+        if self._guarantee is Guarantee.AT_MOST_ONCE:
+            self._claims.end()
+            self._changed()
+
+    # Committing
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether the checkpoint has changed since the last successful commit."""
+        return self._progress.is_dirty
+
+    @property
+    def revision(self) -> int:
+        """What to give back to ``mark_committed`` with the checkpoint taken now."""
+        return self._progress.revision
+
+    def checkpoint(self, app_instance: str) -> Checkpoint:
+        """Take a copy of the progress, to be stored under the epoch of this ownership."""
+        if self.phase in (ShardPhase.FINISHED, ShardPhase.OVER):
+            return self._progress.at_end(app_instance)
+        return self._progress.copy(self.tracker, self._attempts, epoch=self.epoch, app_instance=app_instance)
+
+    def mark_committed(self, checkpoint: Checkpoint, revision: int) -> None:
+        """Note that a copy taken at ``revision`` is stored."""
+        self._progress.mark_committed(checkpoint, revision)
+        if checkpoint.is_shard_end:
+            self._step(ShardEvent.END_COMMITTED)
+
+    # Inside
+
+    def _before_tracking(self, sequence: SequenceNumber) -> None:
+        if self.phase is not ShardPhase.READING:
+            raise OutOfOrder(
+                f"expected no record of {self.shard.shard_id} after its end was read, or its bound reached, got "
+                f"{sequence}: report that only when all that was fetched before it is handed out"
+            )
+        if not self.tracker.restored_anchor_read(sequence):
+            self._changed()
+
+    def _check_all_finished(self) -> None:
+        if self.phase is ShardPhase.AT_END and self.tracker.unresolved == 0:
+            self._step(ShardEvent.ALL_FINISHED)
+            self._changed()
+
+    def _changed(self) -> None:
+        self._progress.revision += 1
+
+    def _step(self, event: ShardEvent) -> None:
+        self.phase = next_phase(self.phase, event)

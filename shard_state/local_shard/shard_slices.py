@@ -1,0 +1,355 @@
+"""The slices of one shard: which may be planned now, and what their ends mean.
+
+At most one fresh slice and one slice of retries are out at a time. Whether a fresh slice is read by an
+executor or carried by the driver follows from the *backlog*: a page that came back full, or an end far behind
+the tip, says that more is waiting; reaching the tip ends it. A shard under suspicion is carried as well, for
+only a driver that holds the records can halve them. Records among which is one that kills its worker, nobody
+knows which, wait from then on as retries: so the shard goes on while they are halved, as far as its order lets it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import inf
+from typing import TYPE_CHECKING
+
+from shard_state.errors import OutOfOrder
+from shard_state.local_shard.local_shard_state import LocalShardState
+from shard_state.slices.isolation import Isolation
+from shard_state.slices.slices import Delivery, Exhausted, SliceKind, SliceOutcome, SlicePlan
+
+if TYPE_CHECKING:
+    from shard_state.sequence_number import SequenceNumber
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceLimits:
+    """How large slices may be."""
+
+    records: int = 100_000
+    """In a slice that an executor reads."""
+    retries: int = 1_000
+    """In a slice of retries: bounded, so that they cannot starve fresh reads."""
+
+    def __post_init__(self) -> None:
+        if self.records < 1 or self.retries < 1:
+            raise ValueError(f"expected slices of at least 1 record, got {self}")
+
+
+class ShardSlices:
+    """What is out of one owned shard, and what may go out next. Mutable; not thread-safe."""
+
+    def __init__(self, state: LocalShardState, limits: SliceLimits) -> None:
+        self.state = state
+        self.backlog = True
+        """Whether executors read the shard. At first nobody knows; an executor finds out at no cost."""
+        self._limits = limits
+        self._fresh_out: SlicePlan | None = None
+        self._retries_out: SlicePlan | None = None
+        self._isolation = {True: Isolation(), False: Isolation()}
+        """By ``SlicePlan.is_fresh``."""
+        self._fresh_first = False
+        """Whose turn it is where only one delivery may be planned: retries that are always due starve nothing."""
+        self._suspects: set[SequenceNumber] = set()
+        """Records that were under way, with others, when their worker died, and wait for another delivery."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing of the shard is out."""
+        return self._fresh_out is None and self._retries_out is None
+
+    @property
+    def fresh_is_out(self) -> bool:
+        """Whether a fresh slice is out."""
+        return self._fresh_out is not None
+
+    @property
+    def next_due(self) -> float | None:
+        """When retries can be planned next; None while none wait, or some are out."""
+        return None if self._retries_out else self.state.retries.next_due()
+
+    @property
+    def wants_page(self) -> bool:
+        """Whether the driver should fetch the shard's next page itself."""
+        return self.state.may_read and not self._fresh_out and not self.is_for_executors
+
+    @property
+    def is_for_executors(self) -> bool:
+        """Whether executors read the shard, as it has a backlog. What is under suspicion the driver carries."""
+        return self.backlog and not self._isolation[True].alone
+
+    def may_plan_retries(self, now: float) -> bool:
+        """Tell whether retries may be planned now."""
+        due = self.next_due
+        return due is not None and due <= now
+
+    def may_plan_fresh(self, carried: int) -> bool:
+        """Tell whether a fresh slice may be planned now; ``carried`` is that of ``plan_fresh``."""
+        if self._fresh_out or not self.state.may_read or not self.state.room:
+            return False
+        return carried > 0 or self.is_for_executors
+
+    def plan_some(
+        self, now: float, carried: int | None, most: float = inf, *, coalesces: bool = False
+    ) -> list[SlicePlan]:
+        """Plan the due retries, then a fresh slice, of at most so many deliveries together.
+
+        Args:
+            now: the time.
+            carried: as in ``plan_fresh``; None: nothing fresh may be planned.
+            most: where both are to be had, fresh records have half of it.
+            coalesces: whether one delivery may be for several records: then slices may have more of them.
+        """
+        fresh = carried is not None and self.may_plan_fresh(carried)
+        for_retries = most
+        if fresh and most < inf and self.may_plan_retries(now):
+            for_retries = most // 2 if self._fresh_first else most - most // 2
+            self._fresh_first = not self._fresh_first
+        retries = self.plan_retries(now, for_retries, coalesces=coalesces) if for_retries else None
+        left = most - (0 if retries is None else retries.most_deliveries)
+        fresh_plan = None
+        if carried is not None and left:
+            fresh_plan = self.plan_fresh(carried, most=left, coalesces=coalesces)
+        return [plan for plan in (retries, fresh_plan) if plan is not None]
+
+    def plan_retries(self, now: float, most: float = inf, *, coalesces: bool = False) -> SlicePlan | None:
+        """Plan the due retries, at most so many; None if there are none, or some are out already."""
+        if self._retries_out:
+            return None
+        isolation = self._isolation[False]
+        limit = int(min(isolation.limit(self._limits.retries), inf if coalesces else most))
+        retries = self.state.take_retries(now, limit, whole_lines=True, single=isolation.is_convict)
+        if not retries:
+            return None
+        convict = isolation.is_convict(retries[0].sequence)
+        suspected = not self._suspects.isdisjoint(retry.sequence for retry in retries)
+        self._retries_out = SlicePlan(
+            shard_id=self.state.shard.shard_id,
+            epoch=self.state.epoch,
+            kind=SliceKind.RETRY,
+            limit=len(retries),
+            position=self.state.position,
+            max_failures=len(retries),
+            retries=retries,
+            alone=isolation.alone or convict or suspected,
+            deliveries=int(min(most, len(retries))) if coalesces and most < inf else None,
+            portion=1 if suspected else isolation.portion,
+        )
+        return self._retries_out
+
+    def plan_fresh(
+        self, carried: int, *, probe: bool = False, most: float = inf, coalesces: bool = False
+    ) -> SlicePlan | None:
+        """Plan the next fresh slice.
+
+        Args:
+            carried: how many fetched records of the shard the driver holds.
+            probe: only one of its records is to be tried, one that never failed where there is one.
+            most: no more deliveries than that.
+            coalesces: as in ``plan_some``.
+        """
+        isolation = self._isolation[True]
+        if not self.may_plan_fresh(carried):
+            return None
+        tracker = self.state.tracker
+        # What was finished or failed before the restart is passed over, however much that is.
+        probe_passes = probe and tracker.restored is not None and self.state.puts_off_the_past
+        allowed = most
+        deliveries = int(allowed) if coalesces and allowed < inf else None
+        most = 1 if probe and not probe_passes else self._limits.records
+        if deliveries is None:
+            most = int(min(most, allowed))
+        max_failures = self.state.max_failures
+        if isolation.alone:
+            most = min(most, max_failures)  # If its job dies, all its records are held, to be halved.
+        self._fresh_out = SlicePlan(
+            shard_id=self.state.shard.shard_id,
+            epoch=self.state.epoch,
+            kind=SliceKind.CARRIED if carried else SliceKind.READ,
+            limit=min(isolation.limit(self._limits.records), carried or most, most),
+            position=self.state.position,
+            max_failures=max_failures,
+            room=1 if probe_passes else self.state.room,
+            holes=tracker.restored_holes,
+            anchor=tracker.anchor if tracker.last_emitted == tracker.base else None,
+            attempts=self.state.restored_attempts,
+            blocked_keys=self.state.retries.blocked_keys,
+            alone=isolation.alone,
+            probe=probe_passes,
+            deliveries=deliveries,
+            portion=isolation.portion,
+            bound=self.state.bound,
+        )
+        return self._fresh_out
+
+    def end_read(self) -> None:
+        """Note that the end of the closed shard was read, outside of a slice.
+
+        Raises:
+            OutOfOrder: a fresh slice is out. Its records are not tracked yet, so nobody may call the shard
+                finished; the end belongs into the outcome of the slice that reaches it.
+        """
+        self._refuse_while_out("end")
+        self.state.end_read()
+
+    def _refuse_while_out(self, what: str) -> None:
+        if self._fresh_out is not None:
+            raise OutOfOrder(
+                f"expected no fresh slice of {self.state.shard.shard_id} to be out when its {what} is reported, "
+                f"got one from {self._fresh_out.position}: report the {what} in its outcome, or after it"
+            )
+
+    def reach_bound(self) -> None:
+        """Note that nothing more of the shard is wanted in this run, outside of a slice.
+
+        Raises:
+            OutOfOrder: a fresh slice is out, as in ``end_read``.
+        """
+        self._refuse_while_out("bound")
+        self.state.reach_bound()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether this run has nothing left to do with the shard, and all it has done is stored."""
+        return self.is_idle and self.state.is_done
+
+    def is_out(self, plan: SlicePlan) -> bool:
+        """Tell whether a slice has neither settled nor died."""
+        return plan == (self._fresh_out if plan.is_fresh else self._retries_out)
+
+    def settle(
+        self,
+        plan: SlicePlan,
+        outcome: SliceOutcome,
+        now: float,
+        *,
+        random: Callable[[], float],
+        spare: bool = False,
+    ) -> list[Exhausted]:
+        """Take in what came of a slice. Returns what must be dead-lettered.
+
+        With ``spare`` no failure counts against the limit (see ``LocalShardState.fail``). A slice that is not out
+        (it settled or died before, and may be planned again) changes nothing.
+        """
+        if not self._returned(plan):
+            return []
+        isolation = self._isolation[plan.is_fresh]
+        if plan.is_fresh:
+            if plan.kind is SliceKind.READ:
+                self.backlog = not outcome.at_tip
+            isolation.survived(outcome.count, alone=plan.alone)
+            if plan.alone and not self.backlog:
+                isolation.trust()  # The job that died can have read no further than the tip.
+            self._convict(outcome)
+            return self._acquitted(
+                self.state.settle_fresh(outcome, now, random=random, spare=spare, probe=plan.probe)
+            )
+        if not self._is_convict(plan):
+            held = sum(failure.held for failure in outcome.failures)
+            isolation.survived(len(plan.retries) - held, alone=plan.alone)
+        waiting = {failure.sequence for failure in outcome.failures if failure.held}
+        self._suspects -= {retry.sequence for retry in plan.retries} - waiting
+        self._convict(outcome)
+        exhausted = self.state.settle_retries(plan.retries, outcome, now, random=random, spare=spare)
+        for acked in {retry.sequence for retry in plan.retries} - outcome.unfinished:
+            self._isolation[False].acquit(acked)
+        return self._acquitted(exhausted)
+
+    def suspect(self, plan: SlicePlan, count: int) -> None:
+        """Note that the worker of a slice died with the ``count`` records in its hands that come next now."""
+        self._isolation[plan.is_fresh].suspect(count)
+
+    def blames(self, plan: SlicePlan, held: SliceOutcome | None) -> Delivery | None:
+        """Name the delivery that is to blame if a slice that is out dies; None if that convicts no record.
+
+        The arguments are those of ``died``.
+        """
+        suspects = [(retry.sequence, retry.attempt) for retry in plan.retries]
+        if plan.is_fresh and held is not None:
+            suspects = [(failure.sequence, failure.attempt + 1) for failure in held.failures if failure.held]
+        if len(suspects) != 1 or not plan.alone or not self.is_out(plan):
+            return None
+        return Delivery(plan.shard_id, *suspects[0])
+
+    def died(
+        self,
+        plan: SlicePlan,
+        held: SliceOutcome | None,
+        now: float,
+        *,
+        random: Callable[[], float],
+        spare: bool = False,
+    ) -> list[Exhausted]:
+        """Take in that the job of a slice died, nobody knows at which record: it is planned again, alone.
+
+        If it was alone it is halved, or its one record is convicted.
+
+        Args:
+            plan: the slice.
+            held: its records, as far as the driver knows them, all of them held: None for a READ slice.
+            now: the time.
+            random: see ``LocalShardState``.
+            spare: as in ``settle``.
+        """
+        if not self._returned(plan):
+            return []
+        if plan.is_fresh:
+            return self._fresh_died(plan, held, now, random, spare=spare)
+        if self._is_convict(plan) or self._isolation[False].died(len(plan.retries), alone=plan.alone):
+            retry = plan.retries[0]
+            self._isolation[False].convict(retry.sequence)
+            key = held.failures[0].partition_key if held and held.failures else None
+            decision = self.state.fail(
+                retry.sequence, now, attempt=retry.attempt, random=random, partition_key=key, spare=spare
+            )
+            return self._acquitted([decision] if isinstance(decision, Exhausted) else [])
+        for retry in plan.retries:
+            self.state.withdraw(retry.sequence, None)
+        return []
+
+    def _fresh_died(
+        self,
+        plan: SlicePlan,
+        held: SliceOutcome | None,
+        now: float,
+        random: Callable[[], float],
+        *,
+        spare: bool,
+    ) -> list[Exhausted]:
+        fresh, retried = self._isolation[True], self._isolation[False]
+        if not plan.alone or held is None:
+            fresh.died(plan.limit, alone=False)
+            return []
+        fresh.survived(held.count, alone=True)
+        suspects = [failure for failure in held.failures if failure.held]
+        if retried.died(len(suspects), alone=True):
+            guilty = replace(suspects[0], held=False, attempt=suspects[0].attempt + 1, killed_worker=True)
+            held = replace(held, failures=(guilty,))
+            self._convict(held)
+        return self._acquitted(self.state.settle_fresh(held, now, random=random, spare=spare))
+
+    def _convict(self, outcome: SliceOutcome) -> None:
+        for failure in outcome.failures:
+            if failure.killed_worker:
+                self._isolation[False].convict(failure.sequence)
+            if failure.suspected:
+                self._suspects.add(failure.sequence)
+
+    def _is_convict(self, plan: SlicePlan) -> bool:
+        return len(plan.retries) == 1 and self._isolation[False].is_convict(plan.retries[0].sequence)
+
+    def _returned(self, plan: SlicePlan) -> bool:
+        """Note that a slice is out no more; False if it was not out."""
+        if not self.is_out(plan):
+            return False
+        if plan.is_fresh:
+            self._fresh_out = None
+        else:
+            self._retries_out = None
+        return True
+
+    def _acquitted(self, exhausted: list[Exhausted]) -> list[Exhausted]:
+        """Forget the convicts and suspects among records that are never delivered again."""
+        for record in exhausted:
+            self._suspects.discard(record.sequence)
+            self._isolation[False].acquit(record.sequence)
+        return exhausted

@@ -1,0 +1,173 @@
+"""Which shard came from which, and which may be read now.
+
+A split closes one parent and opens two children; a merge closes two parents and opens one child. A child may
+be read only when *every* parent is over: its end was read, all its records are finished, and that fact is in
+the store (invariants 7 and 8). A parent that is neither listed nor known to the store has outlived the
+stream's retention; nobody can read it any more, so it blocks nobody.
+
+Lists are eventually consistent: a child may be listed before its parent's end is read, or after, or be in the
+store while the list does not name it yet. So the parents are stored with a shard's checkpoint, and nothing here
+depends on the order in which shards become known.
+
+**Unknown lineage.** What version 1 of the stored form left behind has no parents. Once such a shard is listed the
+list says them. Not listed, it may be younger than the list, and then any shard may be its ancestor; or retention
+has trimmed it. It was trimmed if a listed shard names it as parent, for then the list is younger than both; what
+was trimmed has no listed ancestors, and is free. Otherwise it waits while any shard of known lineage can go on
+without it; after that those of unknown lineage are free one after another, by their ids, which Kinesis counts
+up. So they never wait for each other in a ring.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from shard_state.checkpoint.checkpoint import Checkpoint
+from shard_state.errors import InvalidLineage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shard:
+    """What ListShards, or the ChildShards of a page, says of a shard."""
+
+    shard_id: str
+    parents: tuple[str, ...] = ()
+    """No parent, one (a split), or two (a merge: ParentShardId, AdjacentParentShardId)."""
+    hash_range: tuple[int, int] = (0, (1 << 128) - 1)
+    """First and last hash key, inclusive."""
+    closed: bool = False
+    """Whether an ending sequence number is listed: the shard takes no more records."""
+
+
+def blocking_parents(
+    shard: Shard, listed: Mapping[str, Shard], stored: Collection[str], over: Collection[str]
+) -> list[str]:
+    """Name the parents of ``shard`` that must still be finished before it may be read.
+
+    Args:
+        shard: the child.
+        listed: every shard that the stream lists now.
+        stored: every shard that has a checkpoint.
+        over: every shard whose SHARD_END is in the store.
+    """
+    return [
+        parent for parent in shard.parents if parent not in over and (parent in listed or parent in stored)
+    ]
+
+
+def parents_first(shards: Iterable[Shard]) -> list[Shard]:
+    """Order shards so that each comes after those of its parents that are among them, else by id.
+
+    Where shards are each other's ancestors, which no stream has, some of them come before a parent.
+    """
+    by_id = {shard.shard_id: shard for shard in sorted(shards, key=lambda shard: shard.shard_id)}
+    begun: set[str] = set()
+    ordered: dict[str, Shard] = {}
+
+    for root in by_id.values():
+        # A stack, not recursion: a stream that is resharded every hour has thousands of generations.
+        pending = [root]
+        while pending:
+            shard = pending[-1]
+            begun.add(shard.shard_id)
+            # What is begun and not ordered waits below on the stack, for this very shard.
+            missing = [by_id[parent] for parent in shard.parents if parent in by_id and parent not in begun]
+            if missing:
+                pending.extend(reversed(missing))
+            else:
+                ordered.setdefault(shard.shard_id, pending.pop())
+    return list(ordered.values())
+
+
+class Lineage:
+    """The shards that are listed or stored, and which came from which. Mutable."""
+
+    def __init__(self) -> None:
+        self.shards: dict[str, Shard] = {}
+        """Every shard that was ever listed or stored."""
+        self.listed: dict[str, Shard] = {}
+        self.stored: set[str] = set()
+        self._unknown: set[str] = set()
+        """Stored shards of which nobody has said the parents."""
+
+    def learn(self, listed: Iterable[Shard], stored: Mapping[str, Checkpoint]) -> None:
+        """Take in what the stream lists and what the store holds. Of what both say the list counts.
+
+        Raises:
+            InvalidLineage: a shard is its own ancestor. All of them would wait for each other for ever.
+        """
+        self.listed = {shard.shard_id: shard for shard in listed}
+        self.stored.update(stored)
+        self.shards.update(self.listed)
+        self._unknown.difference_update(self.listed)
+        trimmed = {parent for shard in self.listed.values() for parent in shard.parents} - self.listed.keys()
+        for shard_id, checkpoint in stored.items():
+            if shard_id in self.shards and shard_id not in self._unknown:
+                continue
+            parents = checkpoint.parents
+            if parents is None and shard_id in trimmed:
+                parents = ()
+            # Not listed: retention trimmed it, or the list is older than it. Its owner finds out.
+            self.shards[shard_id] = Shard(shard_id=shard_id, parents=parents or (), closed=True)
+            if parents is None:
+                self._unknown.add(shard_id)
+            else:
+                self._unknown.discard(shard_id)
+        _check_no_ring(self.shards.values())
+
+    def parents(self, shard_id: str) -> tuple[str, ...] | None:
+        """Name the parents of a shard; None if nobody has said them."""
+        return None if shard_id in self._unknown else self.shards[shard_id].parents
+
+    def in_sight(self, shard_id: str) -> bool:
+        """Tell whether a shard is listed now, or stored.
+
+        A list that misses a shard may miss its parents as well: it does not say that they expired.
+        """
+        return shard_id in self.listed or shard_id in self.stored
+
+    def all_over(self, over: Collection[str]) -> bool:
+        """Tell whether every listed shard is over: nothing can come any more without a reshard.
+
+        Args:
+            over: every shard whose SHARD_END is in the store.
+        """
+        return bool(self.listed) and all(shard_id in over for shard_id in self.listed)
+
+    def free(self, over: Collection[str]) -> list[str]:
+        """Name the shards that may be read now, or are being read.
+
+        Args:
+            over: every shard whose SHARD_END is in the store.
+        """
+        unfinished = [
+            shard
+            for shard in parents_first(self.shards.values())
+            if self.in_sight(shard.shard_id) and shard.shard_id not in over
+        ]
+        unknown = {shard.shard_id for shard in unfinished} & self._unknown
+        free: list[str] = []
+        behind_unknown = set(unknown)
+        for shard in unfinished:
+            if shard.shard_id in unknown:
+                continue
+            blocking = blocking_parents(shard, self.listed, self.stored, over)
+            if not blocking:
+                free.append(shard.shard_id)
+            elif not behind_unknown.isdisjoint(blocking):
+                behind_unknown.add(shard.shard_id)
+        if unknown and len(behind_unknown) == len(unfinished):
+            free.append(min(unknown))
+        return free
+
+
+def _check_no_ring(shards: Iterable[Shard]) -> None:
+    ordered = parents_first(shards)
+    indices = {shard.shard_id: index for index, shard in enumerate(ordered)}
+    for index, shard in enumerate(ordered):
+        for parent in shard.parents:
+            if indices.get(parent, -1) >= index:
+                raise InvalidLineage(
+                    f"expected parents that are older than their children, got {shard.shard_id} as a child of "
+                    f"{parent}, which itself comes from {shard.shard_id}: no stream has such shards, and each "
+                    "would wait for the other for ever; look at them with `aws kinesis list-shards` and "
+                    "`kinesis-spout checkpoints show`"
+                )

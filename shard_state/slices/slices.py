@@ -1,0 +1,189 @@
+"""What is planned for a micro-batch, and what came of it.
+
+A slice is one contiguous piece of one shard, or a set of its due retries. Of a fresh slice only the beginning
+is known when it is planned; its outcome says how far it came. Within a shard at most one fresh slice and one
+slice of retries are out at a time, so fresh slices never overlap.
+"""
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import NamedTuple
+
+from shard_state.checkpoint.checkpoint import Hole
+from shard_state.position import Position
+from shard_state.run_bounds import ShardBound
+from shard_state.sequence_number import SequenceNumber
+
+
+class Delivery(NamedTuple):
+    """One delivery of one record, under the present ownership of its shard."""
+
+    shard_id: str
+    sequence: SequenceNumber
+    attempt: int
+    """Which delivery of the record it is, from 1."""
+
+
+class SliceKind(Enum):
+    """Where a slice's records come from."""
+
+    READ = auto()
+    """An executor reads them from Kinesis: the shard has a backlog."""
+    CARRIED = auto()
+    """The driver has read them and they travel inside the job: the shard is at its tip, or suspect."""
+    RETRY = auto()
+    """They failed before, are due, and travel inside the job."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redelivery:
+    """One record of a slice of retries."""
+
+    sequence: SequenceNumber
+    attempt: int
+    """Which delivery this will be, from 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlicePlan:
+    """One slice of a micro-batch."""
+
+    shard_id: str
+    epoch: int
+    kind: SliceKind
+    limit: int
+    """At most so many records."""
+    position: Position
+    """Where a READ slice begins; where a CARRIED slice's first record was expected.
+
+    It may lie inside an aggregate, which is read from its start again: only what ``position.includes`` is of
+    the slice.
+    """
+    max_failures: int
+    """The slice ends early once so many of its records are unfinished: there is no room to track more of them, or
+    more holes between them."""
+    room: int | None = None
+    """So many records may be handed out before it is known which of them failed, for all of them may: a user of a
+    whole DataFrame tells only afterwards. None: ``max_failures``."""
+    holes: tuple[Hole, ...] = ()
+    """Records in these are read but not delivered: they were finished before the restart."""
+    anchor: SequenceNumber | None = None
+    """The holes and attempts count only if this is the first record read; None: they do."""
+    attempts: tuple[tuple[SequenceNumber, int], ...] = ()
+    """Earlier deliveries, before the restart."""
+    blocked_keys: frozenset[str] = frozenset()
+    """Records of these partition keys are held, not delivered."""
+    retries: tuple[Redelivery, ...] = ()
+    """The records of a RETRY slice, in the order of delivery."""
+    alone: bool = False
+    """Run it in a job of its own: a job with it died before, and this tells who is to blame."""
+    probe: bool = False
+    """Only one record is delivered, the first that has no ``attempts``; those before it that have are held."""
+    deliveries: int | None = None
+    """So many of its records may reach the handler, at most: some stand for others. None: each may."""
+    portion: int | None = None
+    """A handler that takes several records at a time is given no more than that, nor are more under way at a time;
+    None: as many as there are."""
+    bound: ShardBound | None = None
+    """A READ slice ends before the first record that ends the shard for this run; None: there is none."""
+
+    @property
+    def most_deliveries(self) -> int:
+        """So many of its records may reach the handler."""
+        if self.probe:
+            return 1
+        return self.limit if self.deliveries is None else self.deliveries
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether it moves the shard forward, as opposed to retrying."""
+        return self.kind is not SliceKind.RETRY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedRecord:
+    """A record of a slice that was not acked."""
+
+    index: int
+    """Its index among the records read in the slice, from 0; for retries, among its ``retries``."""
+    sequence: SequenceNumber
+    previous: SequenceNumber | None
+    """The record read just before it in the slice."""
+    attempt: int
+    """How often it was delivered so far."""
+    held: bool = False
+    """It was not delivered this time, because an earlier record of its key has to come first."""
+    partition_key: str | None = None
+    """What names the line in which later records wait: the partition key, or what a door orders by instead."""
+    rejected: bool = False
+    """The handler said that no retry can help."""
+    delay_seconds: float | None = None
+    """The handler's own wish for the delay before the next attempt."""
+    put_off: bool = False
+    """The handler did not try it: no attempt, within ``MOST_PUT_OFF``."""
+    killed_worker: bool = False
+    """The worker died, or hung, while it was handled: it is retried alone."""
+    suspected: bool = False
+    """It is held because it was under way, with others, when the worker died: such records come one at a time."""
+    expired: bool = False
+    """It was too old to be delivered this time, and is given up. Nothing waits for that."""
+    stand_in: int | None = None
+    """Of a held one: the index, in the same outcome, of the failure of a later record that was handled in its
+    place. Both come again together: it is due when that one is, or at once if that one is given up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenRecord:
+    """A record of a slice that was delivered and whose outcome is not known yet.
+
+    It stays in flight when its slice has settled, as if it had been emitted by itself: it is acked or failed
+    by itself later, and its message time-out begins when the slice settles. One that failed before (its
+    ``attempt`` is above 1) holds up what a failure does: what its order has wait behind it is held.
+    """
+
+    index: int
+    """Its index in the slice, as a ``FailedRecord`` has it."""
+    sequence: SequenceNumber
+    previous: SequenceNumber | None
+    """The record read just before it in the slice."""
+    attempt: int
+    """Which delivery this is, from 1: what its ``fail`` has to name."""
+    partition_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceOutcome:
+    """What came of a slice. For a fresh one, ``first`` .. ``last`` are the records read, all of them.
+
+    A record that is neither in ``failures`` nor in ``open_records`` was acked.
+    """
+
+    first: SequenceNumber | None = None
+    last: SequenceNumber | None = None
+    count: int = 0
+    failures: tuple[FailedRecord, ...] = ()
+    open_records: tuple[OpenRecord, ...] = ()
+    at_end: bool = False
+    """The end of a closed shard was read: nothing follows."""
+    at_tip: bool = False
+    """Everything written so far was read."""
+    at_bound: bool = False
+    """The record that follows ends the shard for this run."""
+
+    @property
+    def unfinished(self) -> frozenset[SequenceNumber]:
+        """The records that were not acked."""
+        failed = {failure.sequence for failure in self.failures}
+        return frozenset(failed.union(delivery.sequence for delivery in self.open_records))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exhausted:
+    """A record that must be dead-lettered; the checkpoint waits for that (invariant 6)."""
+
+    shard_id: str
+    sequence: SequenceNumber
+    attempts: int
+    rejected: bool
+    expired: bool = False
+    """It became too old before it was delivered (again)."""

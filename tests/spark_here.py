@@ -1,0 +1,97 @@
+"""As much of a ``SparkContext`` as jobs of topologies need, in this process: for tests of what the driver does.
+
+The stages' own code runs, and what is between them: packs, blocks, partitions. Partitions run one after the other.
+"""
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from pyspark import SparkContext, TaskContext
+
+Part = list[Any]
+
+
+class SparkHere(SparkContext):
+    """Mutable; runs one job at a time."""
+
+    defaultParallelism = 2  # noqa: N815 - Spark's
+    applicationId = "application-here"  # noqa: N815
+
+    def __init__(self) -> None:
+        # Nothing of a real one is begun.
+        self._jsc = self
+        self.jobs: list[str] = []
+        """The tags of those that were run."""
+        self._one_job = threading.Lock()
+        self._tag = ""
+
+    @property
+    def session(self) -> Any:
+        """What a topology is run on."""
+        return SimpleNamespace(_sc=self)
+
+    def setJobGroup(self, groupId: str, *_: Any, **__: Any) -> None:  # noqa: N802, N803 - Spark's
+        self._tag = groupId
+
+    def addJobTag(self, tag: str) -> None:  # noqa: N802
+        """Jobs here cannot be cancelled."""
+
+    def removeJobTag(self, tag: str) -> None:  # noqa: N802
+        """See ``addJobTag``."""
+
+    def cancelJobsWithTag(self, tag: str) -> None:  # noqa: N802
+        """See ``addJobTag``."""
+
+    def statusTracker(self) -> Any:  # noqa: N802
+        return SimpleNamespace(getJobIdsForGroup=lambda _: [])
+
+    def parallelize(self, c: Iterable[Any], numSlices: int | None = None) -> Any:  # noqa: N803
+        items = list(c)
+        assert numSlices == len(items) > 0, "a task for each pack, and one at least"
+        return RowsHere(self, lambda: [[item] for item in items])
+
+    def run(self, parts: Callable[[], list[Part]]) -> list[Any]:
+        with self._one_job:
+            self.jobs.append(self._tag)
+            return [row for part in parts() for row in part]
+
+
+class RowsHere:
+    """As much of an ``RDD``."""
+
+    def __init__(self, context: SparkHere, parts: Callable[[], list[Part]]) -> None:
+        self._context = context
+        self._parts = parts
+
+    def mapPartitions(self, function: Callable[[Iterator[Any]], Iterable[Any]]) -> "RowsHere":  # noqa: N802
+        return RowsHere(
+            self._context, lambda: [_run(function, at, part) for at, part in enumerate(self._parts())]
+        )
+
+    def partitionBy(self, count: int, partition: Callable[[int], int]) -> "RowsHere":  # noqa: N802
+        def exchanged() -> list[Part]:
+            found: dict[int, Part] = defaultdict(list)
+            for key, value in (row for part in self._parts() for row in part):
+                found[partition(key) % count].append((key, value))
+            return [found[at] for at in range(count)]
+
+        return RowsHere(self._context, exchanged)
+
+    def values(self) -> "RowsHere":
+        return RowsHere(self._context, lambda: [[value for _, value in part] for part in self._parts()])
+
+    def collect(self) -> list[Any]:
+        return self._context.run(self._parts)
+
+
+def _run(function: Callable[[Iterator[Any]], Iterable[Any]], partition: int, part: Sequence[Any]) -> Part:
+    """Run a task."""
+    context = TaskContext._getOrCreate()
+    context._partitionId = partition
+    try:
+        return list(function(iter(part)))
+    finally:
+        TaskContext._taskContext = None

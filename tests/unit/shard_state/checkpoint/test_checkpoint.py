@@ -1,0 +1,306 @@
+"""The stored form. The golden files are what earlier releases wrote: they stay readable for ever."""
+
+import json
+import zlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shard_state import SHARD_END, SHARD_START, Checkpoint, Position, PositionType, SequenceNumber
+from shard_state.checkpoint.checkpoint import next_ownership
+from shard_state.errors import InvalidCheckpoint
+
+GOLDEN = Path(__file__).parents[3] / "golden"
+LONGEST = SequenceNumber(10**129 - 1)
+
+
+def n(number: int) -> SequenceNumber:
+    return SequenceNumber(number)
+
+
+FORMS = {
+    "fresh": Checkpoint(start=Position.trim_horizon()),
+    "resolved_latest": Checkpoint(
+        start=Position.at_timestamp(1_700_000_000.25), epoch=1, app_instance="billing/2024-01-01T00:00:00Z"
+    ),
+    "at_sequence_number": Checkpoint(start=Position.at(SequenceNumber(123, 4)), epoch=2),
+    "after_sequence_number": Checkpoint(start=Position.after(LONGEST), base=LONGEST, epoch=2),
+    "holes_and_attempts": Checkpoint(
+        start=Position.trim_horizon(),
+        base=n(100),
+        holes=((n(101), n(250)), (n(251), n(252))),
+        anchor=n(101),
+        attempts=((n(101), 2), (n(251), 4)),
+        epoch=7,
+        app_instance="billing",
+    ),
+    "inside_an_aggregate": Checkpoint(
+        start=Position.trim_horizon(),
+        base=SequenceNumber(100, 4),
+        holes=((SequenceNumber(100, 5), SequenceNumber(100, 9)),),
+        anchor=SequenceNumber(100, 5),
+        attempts=((SequenceNumber(100, 5), 1),),
+        epoch=3,
+    ),
+    "shard_end": Checkpoint(start=Position.trim_horizon(), base=SHARD_END, epoch=9, app_instance="billing"),
+}
+
+
+FORMS_2 = {
+    **FORMS,
+    "parents": Checkpoint(
+        start=Position.trim_horizon(), parents=("shardId-000000000000", "shardId-1"), epoch=1
+    ),
+    "no_parents": Checkpoint(start=Position.trim_horizon(), parents=(), epoch=1),
+    "nothing_finished_yet": Checkpoint(
+        start=Position.trim_horizon(),
+        anchor=n(10**55),
+        holes=((n(10**55 + 64), n(10**55 + 128)),),
+        attempts=((n(10**55), 1), (n(10**55 + 192), 36)),
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_version_1_stays_readable(form: str) -> None:
+    assert Checkpoint.decode((GOLDEN / f"checkpoint_v1_{form}.json").read_bytes()) == FORMS[form]
+
+
+def test_every_golden_file_is_tried() -> None:
+    assert {path.name for path in GOLDEN.glob("checkpoint_*")} == {
+        *(f"checkpoint_v1_{form}.json" for form in FORMS),
+        *(f"checkpoint_v2_{form}.json" for form in FORMS_2),
+    }
+
+
+@pytest.mark.parametrize("form", FORMS_2)
+def test_version_2_is_what_is_written_and_read(form: str) -> None:
+    golden = (GOLDEN / f"checkpoint_v2_{form}.json").read_bytes().rstrip(b"\n")
+    assert FORMS_2[form].encode() == golden
+    assert Checkpoint.decode(golden) == FORMS_2[form]
+
+
+def test_a_newer_version_is_refused_and_never_a_fresh_start() -> None:
+    with pytest.raises(InvalidCheckpoint, match="got version 3: it was written by a newer"):
+        Checkpoint.decode(json.dumps(written(version=3)).encode())
+
+
+def test_what_is_stored_of_an_owned_shard_gets_the_next_epoch_and_the_parents_it_lacks() -> None:
+    fresh = Checkpoint(start=Position.trim_horizon(), parents=("a", "b"))
+    assert next_ownership(None, fresh) == replace(fresh, epoch=1)
+    assert next_ownership(FORMS["holes_and_attempts"], fresh) == replace(
+        FORMS["holes_and_attempts"], epoch=8, parents=("a", "b")
+    )
+    known = replace(FORMS["holes_and_attempts"], parents=("c",))
+    assert next_ownership(known, fresh) == replace(known, epoch=8)
+
+
+def without(name: str) -> dict[str, Any]:
+    return {key: value for key, value in written().items() if key != name}
+
+
+def written(**changes: Any) -> dict[str, Any]:
+    """A form of version 1, which has no checksum that a change would break."""
+    return {**json.loads((GOLDEN / "checkpoint_v1_holes_and_attempts.json").read_bytes()), **changes}
+
+
+def sealed(**changes: Any) -> bytes:
+    """A form of version 2, changed, with a checksum that holds."""
+    document = json.loads(FORMS_2["holes_and_attempts"].encode()) | changes
+    del document["crc32"]
+    body = json.dumps(document)[:-1].encode()
+    return body + b',"crc32":"%08x"}' % zlib.crc32(body)
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"{}",
+        b"\xff\xfe",
+        b"123",
+        FORMS["holes_and_attempts"].encode()[:-5],
+        b"[" * 100_000,
+        b'{"version":1,"start":' + b'{"type":' * 100_000,
+        FORMS_2["holes_and_attempts"].encode().replace(b'"version":2', b'"version":1'),
+        FORMS_2["fresh"].encode().replace(b'"version":2', b'"version":1'),
+        FORMS_2["fresh"].encode() + b"\n",
+        *(
+            json.dumps(document).encode()
+            for document in (
+                without("version"),
+                without("base"),
+                without("start"),
+                without("epoch"),
+                without("app_instance"),
+                written(base="latest"),
+                written(base=None),
+                written(start={"type": "SOMEWHERE"}),
+                written(start={"type": "AT_TIMESTAMP"}),
+                written(start={"type": "AT_SEQUENCE_NUMBER"}),
+                written(start={"type": "LATEST"}),
+                written(epoch="seven"),
+                written(anchor="?"),
+                written(attempts=[1]),
+                written(attempts={"101": "often"}),
+                written(holes=[["101"]]),
+                written(holes=[["250", "101"]]),  # backwards
+                written(holes=[["251", "252"], ["101", "250"]]),  # out of order
+                written(holes=[["101", "250"], ["200", "300"]]),  # overlapping
+                written(holes=[["50", "120"]]),  # before the base
+                written(version=True),
+                written(version=1.0),
+                written(version=0),
+                written(version=-1),
+                written(version="1"),
+                written(epoch=-1),
+                written(epoch=7.5),
+                written(epoch=True),
+                written(epoch=None),
+                written(app_instance=None),
+                written(app_instance=7),
+                written(start={"type": "AT_TIMESTAMP", "timestamp": float("inf")}),
+                written(start={"type": "AT_TIMESTAMP", "timestamp": float("nan")}),
+                written(start={"type": "AT_TIMESTAMP", "timestamp": 10**400}),
+                written(start={"type": "AT_TIMESTAMP", "timestamp": True}),
+                written(start={"type": "AT_TIMESTAMP", "timestamp": "1700000000"}),
+                written(attempts={"101": -2}),
+                written(attempts={"101": 0}),
+                written(attempts={"101": 2.5}),
+                written(attempts={"101": True}),
+                written(attempts={"251": 4, "101": 2}),  # out of order
+                written(attempts={"100": 2}),  # at the base
+                written(attempts={"200": 2}),  # finished, by the holes
+                written(something="else"),
+            )
+        ),
+        sealed(epoch=-1),
+        sealed(parents="ab"),
+        sealed(parents=[1]),
+        sealed(parents={"a": 1}),
+        sealed(holes=[["101", "250"]]),
+        sealed(map=7),
+        sealed(map="+"),
+        sealed(map="+5 -1"),
+        sealed(map="+5-0"),
+        sealed(map="-5:0"),
+        sealed(map="-5:1:1"),
+        sealed(map="+5:1"),
+        sealed(map="+" + "z" * 200),
+        sealed(map="+5.zzzzzzzzzzzzzzzz"),
+        sealed(map="+5", unit="-1"),
+        sealed(map="+5", unit="0"),
+        sealed(map="+5", unit="all"),
+        sealed(map="+5", base="SHARD_END"),
+    ],
+)
+def test_what_cannot_be_read_is_an_error_that_says_what_to_do(stored: bytes) -> None:
+    with pytest.raises(InvalidCheckpoint, match="checkpoints reset"):
+        Checkpoint.decode(stored)
+
+
+def test_a_form_whose_seal_was_made_anew_is_read() -> None:
+    """Or the forms above would prove nothing."""
+    assert Checkpoint.decode(sealed()) == FORMS_2["holes_and_attempts"]
+
+
+def test_a_damaged_node_is_said_to_be_damaged() -> None:
+    stored = FORMS_2["holes_and_attempts"].encode().replace(b'"base":"100"', b'"base":"900"')
+    with pytest.raises(InvalidCheckpoint, match="does not match the checksum"):
+        Checkpoint.decode(stored)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"holes": ((n(250), n(101)),)},
+        {"holes": ((n(50), n(120)),)},
+        {"holes": ((n(101), n(250)), (n(200), n(300)))},
+        {"attempts": ((n(100), 1),)},
+        {"attempts": ((n(200), 1),)},
+        {"attempts": ((n(101), 0),)},
+        {"attempts": ((n(260), 1), (n(255), 1))},
+        {"base": SHARD_END},
+    ],
+    ids=repr,
+)
+def test_what_could_not_be_read_again_is_not_stored(changes: dict[str, Any]) -> None:
+    with pytest.raises(InvalidCheckpoint, match="cannot store"):
+        replace(FORMS["holes_and_attempts"], **changes).encode()
+
+
+def test_latest_is_never_stored_for_it_would_be_resolved_again() -> None:
+    with pytest.raises(InvalidCheckpoint, match="resolved"):
+        Checkpoint(start=Position.latest()).encode()
+
+
+def test_an_owner_reads_on_after_the_base_and_from_the_start_before_any() -> None:
+    assert FORMS["resolved_latest"].read_from == Position.at_timestamp(1_700_000_000.25)
+    assert FORMS["holes_and_attempts"].read_from == Position.after(n(100))
+    assert FORMS["inside_an_aggregate"].read_from.type is PositionType.AT_SEQUENCE_NUMBER
+
+
+def test_only_shard_end_is_the_end() -> None:
+    assert FORMS["shard_end"].is_shard_end
+    assert not replace(FORMS["shard_end"], base=LONGEST).is_shard_end
+    assert not replace(FORMS["shard_end"], base=SHARD_START).is_shard_end
+
+
+def large(holes: int = 2_000) -> Checkpoint:
+    """Every twentieth record failed once; numbers as Kinesis gives them, 56 digits each."""
+
+    def number(index: int) -> SequenceNumber:
+        return n((2 << 184) + (index << 80) + ((1_700_000_000 + index // 1_000) << 36) + 0x32)
+
+    return Checkpoint(
+        start=Position.trim_horizon(),
+        base=number(0),
+        anchor=number(1),
+        holes=tuple((number(20 * at + 1), number(20 * at + 20)) for at in range(holes)),
+        attempts=tuple((number(20 * at + 1), 1) for at in range(holes)),
+        parents=("shardId-000000000000",),
+    )
+
+
+def test_two_thousand_holes_with_their_attempts_take_a_fifth_of_the_cap() -> None:
+    """In full, as in version 1, they took 362 KB: more than the cap."""
+    whole = large()
+    encoded = whole.encode()
+    assert len(encoded) < 50_000
+    assert Checkpoint.decode(encoded) == whole
+
+
+def test_numbers_that_are_near_each_other_take_a_few_bytes_a_hole() -> None:
+    near = Checkpoint(
+        start=Position.trim_horizon(),
+        base=n(10**55),
+        holes=tuple((n(10**55 + 20 * at + 1), n(10**55 + 20 * at + 20)) for at in range(2_000)),
+    )
+    assert len(near.encode()) < 10_000
+
+
+@pytest.mark.parametrize("max_bytes", [300, 1_000, 10_000, 40_000])
+def test_a_form_over_the_cap_keeps_what_is_nearest_to_the_base_holes_and_attempts_alike(
+    max_bytes: int,
+) -> None:
+    whole = large()
+    encoded = whole.encode(max_bytes)
+    assert max_bytes - 20 < len(encoded) <= max_bytes
+    kept = Checkpoint.decode(encoded)
+    holes, attempts = len(kept.holes), len(kept.attempts)
+    assert kept == replace(whole, holes=whole.holes[:holes], attempts=whole.attempts[:attempts])
+    assert attempts - 1 <= holes <= attempts
+
+
+def test_the_base_and_the_parents_are_stored_whatever_the_cap() -> None:
+    assert Checkpoint.decode(large().encode(1)) == replace(large(), holes=(), attempts=())
+
+
+def test_a_person_can_read_where_a_shard_stands() -> None:
+    document = json.loads(FORMS_2["holes_and_attempts"].encode())
+    assert (document["base"], document["anchor"]) == ("100", "101")
+    assert (document["unit"], document["map"]) == ("1", "-1:2+45-1:4+1")

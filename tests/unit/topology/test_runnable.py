@@ -1,0 +1,66 @@
+"""What cannot run on Spark is refused before anything starts."""
+
+from typing import Any
+
+import pytest
+
+from kinesis_spout import KinesisSpout
+from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.topology import KeyValueState, Spout, StatefulBolt, TopologyBuilder, Tuple
+from kinesis_spout.topology.runnable import check_runnable
+from tests.topology_components import Sentences
+
+
+class Keeps(StatefulBolt):
+    def init_state(self, state: KeyValueState) -> None:
+        """Keep none."""
+
+    def execute(self, tup: Tuple) -> None:
+        self.collector.ack(tup)
+
+
+def check(*spouts: KinesisSpout | Spout, **options: Any) -> None:
+    builder = TopologyBuilder()
+    bolt = builder.set_bolt("count", Keeps())
+    for number, spout in enumerate(spouts):
+        fields: dict[str, Any] = {"fields": ["sentence"]} if isinstance(spout, KinesisSpout) else {}
+        builder.set_spout(f"spout {number}", spout, **fields)
+        bolt.fields_grouping(f"spout {number}", ["sentence"])
+    check_runnable(builder.build("words", **options))
+
+
+def kinesis(**settings: Any) -> KinesisSpout:
+    return KinesisSpout(stream="sentences", app="words", scheme="text", **settings)
+
+
+def test_state_with_an_address_ackers_and_one_spout_can_run() -> None:
+    check(kinesis(), state="/state")
+
+
+@pytest.mark.parametrize(
+    ("spouts", "options", "message"),
+    [
+        (
+            [kinesis()],
+            {},
+            "expected the option state, an address for the state of count, got none; as in build",
+        ),
+        (
+            [kinesis()],
+            {"state": "/state", "ackers": 0},
+            "expected ackers with the state of 'count', got none",
+        ),
+        (
+            [Sentences()],
+            {"state": "/state"},
+            "expected a KinesisSpout, as 'count' keeps state .*, got Sentences",
+        ),
+        ([kinesis(), kinesis()], {"state": "/state"}, "expected one spout, as 'count' keeps state .*, got 2"),
+        ([kinesis(order="shard")], {"state": "/state"}, "order"),
+    ],
+)
+def test_state_that_cannot_be_kept_and_an_order_that_cannot_be_are_refused(
+    spouts: list[Any], options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InvalidConfig, match=message):
+        check(*spouts, **options)
