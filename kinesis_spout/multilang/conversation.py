@@ -8,7 +8,8 @@
 
 CLOSED, DIED, HUNG and BROKEN are final: a component that is started again gets a new conversation. Junk
 (``junk.Junk``, a message not of the protocol) never changes a state: it is put aside. NONSENSE is a message of the
-protocol that cannot be true, such as an ack of an id that was never sent, or more junk than the host bears.
+protocol that cannot be true, such as an ack of an id that was never sent; more junk than the host bears; and junk
+that may have been an emit, whose tuple is lost though the component does not know.
 
 Time, pending tuples and their ids are the shell's: it reports a TIMED_OUT when nothing at all has been heard for
 ``topology.subprocess.timeout.secs``, and NONSENSE when an id is not one that it sent.

@@ -1,7 +1,8 @@
 """Bytes into messages and back: the two codecs of the multilang protocol. No pipes here.
 
 Storm's own framing is JSON in UTF-8, then a line ``end``. A message is an object or (task ids) an array; it may
-stand on several lines. pystorm's other framing is MessagePack values one after the other, with nothing between.
+stand on several lines, and lines may end as on Windows. pystorm's other framing is MessagePack values one after
+the other, with nothing between.
 
 A component's standard output is also where a stray ``print`` goes. What is no message becomes ``Junk`` and costs
 no message after it: a decoder finds the next one by itself. For JSON that is the next line that begins one; a
@@ -116,6 +117,8 @@ class JsonDecoder:
         """Give what is complete now, in order."""
         waiting = self._waiting
         waiting += data
+        if waiting.find(b"\r", self._searched) >= 0:
+            waiting = self._waiting = waiting.replace(b"\r\n", b"\n")
         if waiting.find(_END, self._searched) < 0:
             frames: list[bytes] = []
         else:

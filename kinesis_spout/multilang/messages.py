@@ -22,7 +22,14 @@ SYSTEM_TASK: Final = -1
 
 
 class NotOfTheProtocol(KinesisSpoutError, ValueError):  # noqa: N818 - the names of our errors say what happened
-    """A decoded frame that is no message of the multilang protocol. Says what was expected."""
+    """A decoded frame that is no message of the multilang protocol. Says what was expected, and what came."""
+
+    def __init__(self, expected: str, got: object = ...) -> None:
+        super().__init__(expected if got is ... else f"{expected}, got {_shown(got)}")
+        self.expected = expected
+        """What was expected alone: the same for all that is wrong in one way."""
+        self.is_about_tuples = type(got) is dict and _is_about_tuples(got)
+        """It is an emit, ack or fail that cannot be read, or may be: to ignore it would lose a tuple."""
 
 
 class Handshake(msgspec.Struct, frozen=True, kw_only=True):
@@ -194,16 +201,16 @@ def parse(raw: object) -> Message:
     if type(raw) is dict:
         kind = _BY_COMMAND.get(str(raw["command"])) if "command" in raw else _kind_by_key(raw)
         if kind is None:
-            raise NotOfTheProtocol(f"expected {_EXPECTED}, got {_shown(raw)}")
+            raise NotOfTheProtocol(_EXPECTED, raw)
         if kind is Emit:
             raw = _with_emit_forms(raw)
         try:
             return msgspec.convert(raw, kind)  # type: ignore[return-value]  # each kind is one of Message
         except msgspec.ValidationError as error:
-            raise NotOfTheProtocol(f"{kind.__name__.lower()}: {error}; got {_shown(raw)}") from error
+            raise NotOfTheProtocol(f"{kind.__name__.lower()}: {error}", raw) from error
     if type(raw) is list and all(type(task) is int for task in raw):
         return TaskIds(raw)
-    raise NotOfTheProtocol(f"expected {_EXPECTED}, got {_shown(raw)}")
+    raise NotOfTheProtocol(_EXPECTED, raw)
 
 
 def log_level(message: Log) -> int:
@@ -213,11 +220,21 @@ def log_level(message: Log) -> int:
 
 
 _LOG_LEVELS: Final = range(5)
+_ABOUT_TUPLES: Final = frozenset({"emit", "ack", "fail"})
+_OF_EMIT: Final = frozenset({"emit", "tuple", "anchors"})
+"""By these a damaged emit is known."""
 _COMMANDS: Final = ", ".join(_BY_COMMAND)
 _EXPECTED: Final = (
-    f"a command ({_COMMANDS}), a tuple, a pid, a hand-shake (with pidDir), or an array of task ids"
+    f"expected a command ({_COMMANDS}), a tuple, a pid, a hand-shake (with pidDir), or an array of task ids"
 )
 _SHOWN_CHARACTERS: Final = 300
+
+
+def _is_about_tuples(raw: dict[str, Any]) -> bool:
+    words = [*raw, *raw.values()]  # damage to MessagePack makes keys of values, and values of keys
+    return str(raw.get("command")) in _ABOUT_TUPLES or any(
+        type(word) is str and word in _OF_EMIT for word in words
+    )
 
 
 def _kind_by_key(raw: dict[str, Any]) -> type[msgspec.Struct] | None:

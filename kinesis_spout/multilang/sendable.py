@@ -53,6 +53,11 @@ def plain_number_or_text(value: object) -> object:
     raise NotImplementedError
 
 
+def writable_text(text: str) -> str:
+    """Give text that every codec, log and file can write: halves of characters become question marks."""
+    return text.encode(errors="replace").decode()
+
+
 class _Carrier:
     """What one codec carries, with its name for the error."""
 

@@ -227,7 +227,7 @@ class TestOurSpout:
         with topology.spout() as host:
             assert [each["tuple"][1] for each in taken(host, 1)] == ["four"]
 
-    def test_next_without_a_record_answers_at_once_and_unknown_ids_are_harmless(
+    def test_next_without_a_record_is_answered_and_unknown_ids_are_harmless(
         self, topology: KinesisTopology
     ) -> None:
         with topology.spout() as host:

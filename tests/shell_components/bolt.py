@@ -1,5 +1,6 @@
 """A bolt for tests. Its first argument says how it behaves; mostly when it is given the word "poison"."""
 
+import json
 import os
 import signal
 import sys
@@ -132,6 +133,77 @@ def floods(message: Message, word: str) -> None:
 def logs(message: Message, word: str) -> None:
     send({"command": "log", "msg": f"seen {word}", "level": 3})
     send({"command": "metrics", "name": "seen", "params": len(_seen)})
+    upper(message, word)
+
+
+def damages_an_emit(message: Message, word: str) -> None:
+    """As one whose threads print while it speaks. It knows nothing of it, and acks."""
+    if word == "poison":
+        sys.stdout.write("99%")
+    upper(message, word)
+
+
+def emits_what_is_no_tuple(message: Message, word: str) -> None:
+    if word == "poison":
+        send({"command": "emit", "anchors": [message["id"]], "tuple": word})
+        ack(message)
+        return
+    upper(message, word)
+
+
+def acks_a_number(message: Message, word: str) -> None:
+    if word == "poison":
+        send({"command": "ack", "id": int(message["id"])})
+    upper(message, word)
+
+
+def acks_a_list(message: Message, word: str) -> None:
+    if word == "poison":
+        send({"command": "ack", "id": [message["id"]]})
+    upper(message, word)
+
+
+def prints_json(message: Message, word: str) -> None:
+    for number in range(30):
+        sys.stdout.write(json.dumps({"debug": number}) + "\n")
+    sys.stdout.write("[1, 2, 3]\n")
+    upper(message, word)
+
+
+def chatters(message: Message, word: str) -> None:
+    """More than anybody reads, and what no log or progress can hold."""
+    for number in range(2_000):
+        send({"command": "log", "msg": f"line {number} \ud800 " + 50_000 * "x" * (number == 7)})
+        send({"command": "metrics", "name": f"name {number}", "params": number})
+    for value in (0.5, 10**400, float("nan"), ["x" * 50_000], "\ud800"):
+        send({"command": "metrics", "name": "odd \ud800", "params": value})
+    send({"command": "error", "msg": "\ud800 is half a character"})
+    upper(message, word)
+
+
+def closes_its_input(message: Message, word: str) -> None:
+    if word == "poison":
+        os.close(0)
+        while True:
+            send({"command": "log", "msg": "I talk and do not listen"})
+            time.sleep(0.01)
+    upper(message, word)
+
+
+def closes_its_output(message: Message, word: str) -> None:
+    if word == "poison":
+        os.close(1)
+        time.sleep(_FOREVER)
+    upper(message, word)
+
+
+def leaves_a_child_behind(message: Message, word: str) -> None:
+    """One that keeps the pipes open, in a session of its own."""
+    if word == "poison":
+        if os.fork() == 0:
+            os.setsid()
+            time.sleep(5)
+        os._exit(3)
     upper(message, word)
 
 

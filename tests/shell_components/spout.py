@@ -29,6 +29,8 @@ def take(command: dict[str, Any]) -> None:
             sys.exit(3)
         if _how == "hangs":
             time.sleep(600)
+    if word["tuple"] == ["half"]:
+        word = {**word, "id": "half a character: \ud800"}
     if word["tuple"] == ["what?"]:
         word = {**word, "tuple": [_told, os.getpid()]}
     _emitted[str(word["id"])] = word

@@ -1,6 +1,7 @@
 """A component's end of the pipes to its host."""
 
 import os
+import sys
 import time
 from collections import deque
 from typing import Final
@@ -36,7 +37,8 @@ class Channel:
         """The name of the component, for errors; known after the hand-shake."""
         self._codec = codec
         self._is_greeted = False
-        self._decoder = codec.decoder()
+        # What a host sends is never junk: no size is too large for it.
+        self._decoder = codec.decoder(max_frame_bytes=sys.maxsize)
         self._pipes = pipes
         self._messages: deque[Message] = deque()
         self._task_ids: deque[TaskIds] = deque()

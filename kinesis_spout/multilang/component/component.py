@@ -24,6 +24,7 @@ from kinesis_spout.multilang.messages import (
     NotOfTheProtocol,
     Pid,
 )
+from kinesis_spout.multilang.sendable import writable_text
 
 SERIALIZER_VARIABLE: Final = "MULTILANG_SERIALIZER"
 """The environment variable that names the serializer, where ``run`` is not told."""
@@ -115,11 +116,11 @@ class Component(ABC):
 
     def log(self, message: str, level: int = INFO) -> None:
         """Write a line to the host's log: 0 trace, 1 debug, 2 info, 3 warn, 4 error."""
-        self._send(Log(msg=message, level=level))
+        self._send(Log(msg=writable_text(message), level=level))
 
     def error(self, message: str) -> None:
         """Report an error to the host, which shows it. The component goes on."""
-        self._send(Error(msg=message))
+        self._send(Error(msg=writable_text(message)))
 
     def metrics(self, name: str, value: Any) -> None:
         """Update the metric of this name, which the host must know."""

@@ -9,6 +9,7 @@ from collections import deque
 from typing import Final
 
 from kinesis_spout.multilang.messages import Log
+from kinesis_spout.multilang.sendable import writable_text
 
 _MAX_LINES: Final = 1_000
 _TRACE, _DEBUG, _INFO, _WARN, _ERROR = range(5)
@@ -25,7 +26,7 @@ class HostLog(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Keep a line; ``logging`` calls it under the handler's lock."""
         try:
-            line = Log(msg=self.format(record), level=_host_level(record.levelno))
+            line = Log(msg=writable_text(self.format(record)), level=_host_level(record.levelno))
         except Exception:  # noqa: BLE001 - what `logging` asks of every handler
             self.handleError(record)
             return

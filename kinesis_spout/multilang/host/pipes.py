@@ -34,7 +34,8 @@ class Pipes(ABC):
         self._frames: list[bytes] = []
         self.put = self._frames.append
         """Takes a frame; it is written by ``push``."""
-        self._is_input_closed = False
+        self.is_input_closed = False
+        """Whether the child is known to have closed the pipe that it reads."""
         self.is_inside_a_frame = False
         """Whether a frame was begun to be written, and not finished."""
 
@@ -45,7 +46,7 @@ class Pipes(ABC):
             self._frames.clear()
         pieces = self._pieces
         while pieces:
-            if self._is_input_closed:
+            if self.is_input_closed:
                 pieces.clear()
                 self.is_inside_a_frame = False
                 return
@@ -55,7 +56,7 @@ class Pipes(ABC):
             except BlockingIOError:
                 return
             except BrokenPipeError:
-                self._is_input_closed = True
+                self._note_closed_input()
                 continue
             self.is_inside_a_frame = written < len(piece)
             if self.is_inside_a_frame:
@@ -73,7 +74,10 @@ class Pipes(ABC):
 
     @property
     def _wants_room(self) -> bool:
-        return bool(self._pieces) and not self._is_input_closed
+        return bool(self._pieces) and not self.is_input_closed
+
+    def _note_closed_input(self) -> None:
+        self.is_input_closed = True
 
     @abstractmethod
     def pull(self) -> bytes | None:
@@ -101,6 +105,7 @@ class NearPipes(Pipes):
         self._stdin, self._stdout = stdin, stdout
         self._readable = select.poll()
         self._readable.register(stdout, select.POLLIN)
+        self._readable.register(stdin, 0)  # for errors alone: nobody reads it any more
         self._either = select.poll()
         self._either.register(stdout, select.POLLIN)
         self._either.register(stdin, select.POLLOUT)
@@ -115,7 +120,14 @@ class NearPipes(Pipes):
     def wait(self, seconds: float) -> None:
         """See ``Pipes``."""
         waits = self._either if self._wants_room else self._readable
-        waits.poll(max(0.0, seconds) * 1000)
+        for descriptor, event in waits.poll(max(0.0, seconds) * 1000):
+            if descriptor == self._stdin and event & select.POLLERR:
+                self._note_closed_input()
+
+    def _note_closed_input(self) -> None:
+        if not self.is_input_closed:
+            super()._note_closed_input()
+            self._readable.unregister(self._stdin)
 
     def _write(self, piece: bytes | memoryview) -> int:
         return os.write(self._stdin, piece)

@@ -1,14 +1,32 @@
-"""What a component says beside its tuples: log lines, metrics, and what is no message at all."""
+"""What a component says beside its tuples: log lines, errors, metrics, and what is no message at all.
+
+A component may say as much as it likes. What goes on from here is bounded, in number and in size, and can always
+be written: into a log, and as JSON into a query's progress. What is left out is counted.
+"""
 
 import logging
 from collections.abc import Callable
 from typing import Any, Final
 
 from kinesis_spout.clock import Clock
-from kinesis_spout.logs.life_lines import Pace
+from kinesis_spout.errors import KinesisSpoutError
+from kinesis_spout.logs.life_lines import SUMMARY_SECONDS, Pace
+from kinesis_spout.multilang.frames import CODECS
 from kinesis_spout.multilang.junk import Junk
-from kinesis_spout.multilang.messages import Log, Metrics, log_level
+from kinesis_spout.multilang.messages import Error, Log, Metrics, log_level
+from kinesis_spout.multilang.sendable import UnsendableValue, writable_text
 
+MOST_LINES: Final = 1_000
+"""Lines of a task in the log, a minute; and so many errors."""
+MOST_METRICS: Final = 200
+"""Names of metrics of a task."""
+
+_MOST_CHARACTERS: Final = 10_000
+"""Of a line."""
+_MOST_NAME_CHARACTERS: Final = 200
+_MOST_VALUE_BYTES: Final = 1_000
+_MOST_KINDS: Final = 20
+"""Of junk, shown each at a pace of its own."""
 _LEVELS: Final = (logging.DEBUG, logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
 """By Storm's levels: trace, debug, info, warn, error. Python has no trace."""
 _log = logging.getLogger("kinesis_spout.multilang.component")
@@ -18,6 +36,16 @@ Report = Callable[[str, Any], None]
 """Takes a metric: its name and a value."""
 
 
+class ComponentFailed(KinesisSpoutError):  # noqa: N818 - the names of our errors say what happened
+    """A component in another language died, hung, or said what it may not; or reports an error of its own."""
+
+
+def show_lines() -> None:
+    """Let what components log at INFO be seen where nobody has set up logging: in Storm's worker log it is."""
+    if not logging.getLogger().handlers and _log.level == logging.NOTSET:
+        _log.setLevel(logging.INFO)
+
+
 class Remarks:
     """Passes them on for one task, whichever process its child is at the time. Mutable.
 
@@ -25,13 +53,21 @@ class Remarks:
         who: the task, in log lines.
         clock: for the pace of log lines.
         report: takes the component's metrics, and how often something happened that is no tuple: ``shell.junk``,
-            ``shell.restarts``, and what ``ShellBolt`` and ``ShellSpout`` name.
+            ``shell.restarts``, ``shell.left_out``, and what ``ShellBolt`` and ``ShellSpout`` name.
+        report_error: takes the component's errors.
     """
 
-    def __init__(self, who: str, clock: Clock, report: Report) -> None:
+    def __init__(
+        self, who: str, clock: Clock, report: Report, report_error: Callable[[BaseException], None]
+    ) -> None:
         self._who = who
         self._clock = clock
         self._report = report
+        self._report_error = report_error
+        self._lines = _Allowance()
+        self._errors = _Allowance()
+        self._metrics: set[str] = set()
+        self._last_error = ""
         self._junk = 0
         self._pace: dict[str, Pace] = {}
         self.pid = 0
@@ -39,11 +75,30 @@ class Remarks:
 
     def log(self, message: Log) -> None:
         """Log a line of the component at its level, with the component's name and process."""
-        _log.log(_LEVELS[log_level(message)], "%s (pid %d): %s", self._who, self.pid, message.msg)
+        if self._may_say(self._lines, "lines to the log"):
+            text = _readable(message.msg, _MOST_CHARACTERS)
+            _log.log(_LEVELS[log_level(message)], "%s (pid %d): %s", self._who, self.pid, text)
+
+    def error(self, message: Error) -> None:
+        """Pass on an error that the component reports."""
+        self._last_error = text = _readable(message.msg, _MOST_CHARACTERS)
+        if self._may_say(self._errors, "errors"):
+            self._report_error(ComponentFailed(f"{self._who}: {text}"))
+
+    def reason_of_fail(self) -> str:
+        """Say why it fails a tuple: libraries report the error just before. It counts for one fail."""
+        error, self._last_error = self._last_error, ""
+        return f"{self._who} failed it, and said before: {error}" if error else f"{self._who} failed it"
 
     def metric(self, message: Metrics) -> None:
-        """Pass on the value of a metric."""
-        self._report(message.name, message.params)
+        """Pass on the value of a metric; one that no progress can hold as its text."""
+        name = _readable(message.name, _MOST_NAME_CHARACTERS)
+        if name not in self._metrics:
+            if len(self._metrics) >= MOST_METRICS:
+                self.count("left_out")
+                return
+            self._metrics.add(name)
+        self._report(name, _measured(message.params))
 
     def count(self, what: str, times: int = 1) -> None:
         """Pass on that something happened."""
@@ -53,9 +108,10 @@ class Remarks:
         """Count it. Show the first of each kind, and then at most one a minute, in the log."""
         self._junk += 1
         self.count("junk")
-        pace = self._pace.get(junk.reason)
+        kind = junk.reason if junk.reason in self._pace or len(self._pace) < _MOST_KINDS else ""
+        pace = self._pace.get(kind)
         if pace is None:
-            pace = self._pace[junk.reason] = Pace()
+            pace = self._pace[kind] = Pace()
             pace.may_tell(self._clock.monotonic())
         elif not pace.may_tell(self._clock.monotonic()):
             return
@@ -68,3 +124,56 @@ class Remarks:
             junk.reason,
             junk.text,
         )
+
+    def _may_say(self, allowance: "_Allowance", what: str) -> bool:
+        if allowance.takes_one(self._clock.monotonic()):
+            return True
+        self.count("left_out")
+        if allowance.is_just_used_up:
+            _log.warning(
+                "%s (pid %d) writes more than %d %s a minute; the others are left out",
+                self._who,
+                self.pid,
+                MOST_LINES,
+                what,
+            )
+        return False
+
+
+class _Allowance:
+    """``MOST_LINES`` a minute. Mutable."""
+
+    def __init__(self) -> None:
+        self._left = 0
+        self._anew_at = 0.0
+
+    def takes_one(self, now: float) -> bool:
+        """Take one more; tell whether it was there."""
+        if now >= self._anew_at:
+            self._left, self._anew_at = MOST_LINES, now + SUMMARY_SECONDS
+        self._left -= 1
+        return self._left >= 0
+
+    @property
+    def is_just_used_up(self) -> bool:
+        """Whether the last one was the first that was not there."""
+        return self._left == -1
+
+
+def _readable(value: object, most_characters: int) -> str:
+    """Give a value as text that every log and every file can hold: JSON may have halves of characters."""
+    text = str(value)
+    if len(text) > most_characters:
+        text = f"{text[:most_characters]} … ({len(text)} characters in all)"
+    return writable_text(text)
+
+
+def _measured(value: Any) -> Any:
+    """Give a metric's value, or its text where it cannot be summed up or is too long for a progress."""
+    is_huge = isinstance(value, int) and value.bit_length() > 64  # noqa: PLR2004 - bits of a number in JSON
+    try:
+        if not is_huge and len(CODECS["json"].encode([value], "")) <= _MOST_VALUE_BYTES:
+            return value
+    except UnsendableValue:
+        pass
+    return _readable(value, _MOST_NAME_CHARACTERS)

@@ -17,12 +17,13 @@ from kinesis_spout.multilang.host.handshake import (
     handshake_conf,
     handshake_context,
 )
+from kinesis_spout.multilang.host.leased_child import ShellTaskSettings
 from kinesis_spout.multilang.host.processes.child_process import ChildSettings, check_command
 from kinesis_spout.multilang.host.processes.children import ChildKey, Children, Keeper
 from kinesis_spout.multilang.host.processes.hosted_children import HostedChildren
-from kinesis_spout.multilang.host.remarks import Remarks
+from kinesis_spout.multilang.host.remarks import Remarks, show_lines
 from kinesis_spout.multilang.host.resources import find_resources
-from kinesis_spout.multilang.host.shell_task import ShellTask, ShellTaskSettings
+from kinesis_spout.multilang.host.shell_task import ShellTask
 from kinesis_spout.topology.components.bolt import Bolt
 from kinesis_spout.topology.components.collector import OutputCollector
 from kinesis_spout.topology.components.context import TaskContext
@@ -123,10 +124,11 @@ class ShellBolt(Bolt):
             timeout_seconds=self._shell.timeout_seconds,
             message_timeout_seconds=float(conf.get(MESSAGE_TIMEOUT, _MESSAGE_TIMEOUT_SECONDS)),
             tick_seconds=self.tick_seconds,
-            conf=handshake_conf(conf, context, own),
+            conf=handshake_conf(conf, context, own, CODECS[self._shell.serializer]),
             context=handshake_context(context, declared_streams(context.component, self._shell.output)),
         )
-        remarks = Remarks(str(key), clock, collector.report_metric)
+        show_lines()
+        remarks = Remarks(str(key), clock, collector.report_metric, collector.report_error)
         self._task = ShellTask(settings, keeper, collector, remarks, clock)
         # Whoever forgets to clean up leaves no process behind.
         self._close = weakref.finalize(self, keeper.close)

@@ -6,17 +6,14 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-import msgspec
-
 from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.multilang.conversation import SPOUT, State
 from kinesis_spout.multilang.frames import CODECS
 from kinesis_spout.multilang.host.handshake import SUBPROCESS_TIMEOUT, handshake_conf, handshake_context
 from kinesis_spout.multilang.host.processes.children import Children, NotYet
-from kinesis_spout.multilang.host.remarks import Remarks
+from kinesis_spout.multilang.host.remarks import ComponentFailed, Remarks
 from kinesis_spout.multilang.host.shell_bolt import DEFAULT_TIMEOUT_SECONDS, ShellSettings
-from kinesis_spout.multilang.host.shell_task import ComponentFailed
 from kinesis_spout.multilang.host.talk import ChildFailed, Talk
 from kinesis_spout.multilang.messages import (
     DEFAULT_STREAM,
@@ -24,12 +21,12 @@ from kinesis_spout.multilang.messages import (
     Activate,
     Deactivate,
     Emit,
-    Error,
     Fail,
     Message,
     Next,
     TaskIds,
 )
+from kinesis_spout.multilang.sendable import UnsendableValue
 from kinesis_spout.topology.components.collector import SpoutOutputCollector
 from kinesis_spout.topology.components.context import TaskContext
 from kinesis_spout.topology.components.output import OutputFields, declared_streams
@@ -43,8 +40,8 @@ class SpoutMessage(NamedTuple):
 
     process: int
     """Which of the spout's processes emitted it, from 1."""
-    id: bytes
-    """As JSON."""
+    ack: bytes
+    """The message that acks it, as the serializer writes it."""
 
 
 class ShellSpout(Spout):
@@ -158,13 +155,15 @@ class _SpoutProcess:
     ) -> None:
         self._shell = shell
         self._key = shell.key(conf, context)
+        self._codec = CODECS[shell.serializer]
         self._settings = shell.child_settings()
-        self._conf = handshake_conf(conf, context, {SUBPROCESS_TIMEOUT: shell.timeout_seconds})
+        own = {SUBPROCESS_TIMEOUT: shell.timeout_seconds}
+        self._conf = handshake_conf(conf, context, own, self._codec)
         self._context = handshake_context(context, declared_streams(context.component, shell.output))
         self._collector = collector
         self._clock = clock
         self._children = Children(clock)
-        self.remarks = Remarks(str(self._key), clock, collector.report_metric)
+        self.remarks = Remarks(str(self._key), clock, collector.report_metric, collector.report_error)
         self.is_active = False
         self._talk: Talk | None = None
         self._number = 0
@@ -187,7 +186,8 @@ class _SpoutProcess:
         if self._talk is None or message_id.process != self._number:
             self.remarks.count("unknown_to_process")
             return
-        told = command(id=msgspec.json.decode(message_id.id))
+        (ack,) = self._codec.decoder().feed(message_id.ack)
+        told = command(id=ack["id"])
         if self._talk.state is State.ANSWERING:  # a tuple was decided while it was emitted
             self._waiting.append(told)
         else:
@@ -206,7 +206,7 @@ class _SpoutProcess:
         talk = self._talk = Talk(
             lease,
             table=SPOUT,
-            codec=CODECS[self._shell.serializer],
+            codec=self._codec,
             remarks=self.remarks,
             timeout_seconds=self._shell.timeout_seconds,
             clock=self._clock,
@@ -231,18 +231,19 @@ class _SpoutProcess:
         self._is_proven = True
 
     def _take(self, talk: Talk, message: Message) -> None:
-        if isinstance(message, Error):
-            self._collector.report_error(ComponentFailed(f"{self._key}: {message.msg}"))
-        elif isinstance(message, Emit):
-            self._emit(message)
+        if isinstance(message, Emit):
+            self._emit(talk, message)
             if message.wants_task_ids:
                 talk.say(TaskIds(()))
                 talk.push()
 
-    def _emit(self, message: Emit) -> None:
+    def _emit(self, talk: Talk, message: Emit) -> None:
         message_id = None
         if message.id is not None:
-            message_id = SpoutMessage(self._number, msgspec.json.encode(message.id))
+            try:
+                message_id = SpoutMessage(self._number, talk.encode(Ack(id=message.id)))
+            except UnsendableValue as error:
+                talk.nonsense(f"it emitted a tuple with an id that cannot be said back: {error}")
         if message.task is not None:
             self._refuse(
                 message,

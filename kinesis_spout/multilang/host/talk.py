@@ -4,6 +4,7 @@ The states are ``conversation``'s. What comes in is read and parsed here; remark
 whoever listens hears of tuples only.
 """
 
+from dataclasses import replace
 from typing import Any, Final
 
 from kinesis_spout.clock import Clock
@@ -16,6 +17,7 @@ from kinesis_spout.multilang.junk import Junk, junk_of
 from kinesis_spout.multilang.messages import (
     Ack,
     Emit,
+    Error,
     Fail,
     Handshake,
     Log,
@@ -31,7 +33,10 @@ MAX_JUNK: Final = 1_000
 """So many pieces of junk, with no message between, are nonsense: the child does not speak multilang."""
 
 _OFTEN: Final[dict[type, Event]] = {Ack: Event.ACK, Emit: Event.EMIT, Fail: Event.FAIL}
-_REMARKS: Final = frozenset({Log, Metrics, Pid})
+_REMARKS: Final = frozenset({Log, Error, Metrics, Pid})
+_NO_ARRAYS: Final = "expected a command; an array (task ids) is what only hosts send"
+_CLOSED_SECONDS: Final = 1.0
+"""So long a child that has closed its input may still say what it has to say."""
 
 
 class ChildFailed(Exception):  # noqa: N818 - the names of our errors say what happened; it never leaves this room
@@ -72,6 +77,7 @@ class Talk:
         self._last_junk = ""
         self._is_over = False
         self._what = ""
+        self._deaf_at: float | None = None
         self.heard_at = clock.monotonic()
         """When something came last, or was owed first."""
         remarks.pid = lease.pid
@@ -107,7 +113,9 @@ class Talk:
         return self._codec.encode(message, self._component)
 
     def say(self, message: Message) -> None:
-        """Have a message sent."""
+        """Have a message sent. Not to a child that has failed: that is for the next ``hear`` to say."""
+        if self._state in FAILED:
+            return
         self._happened(Event.TASK_IDS_SENT if isinstance(message, TaskIds) else Event.COMMAND_SENT)
         self._pipes.put(self.encode(message))
 
@@ -129,15 +137,20 @@ class Talk:
         self.heard_at = self._clock.monotonic()
 
     def check_silence(self, what: str) -> None:
-        """Fail when nothing has come for the time-out.
+        """Fail when nothing has come for the time-out, or nothing that is said is heard any more.
 
         Raises:
             ChildFailed: that is so.
         """
-        silent = self._clock.monotonic() - self.heard_at
+        now = self._clock.monotonic()
+        if self._pipes.is_input_closed:
+            self._deaf_at = self._deaf_at or now
+            if now - self._deaf_at >= _CLOSED_SECONDS:
+                self._happened(Event.ENDED, "it has closed its input")
+        silent = now - self.heard_at
         if silent >= self._timeout_seconds:
             junk = f"; it wrote what is no message: {self._last_junk!r:.300}" if self._junk_in_a_row else ""
-            self._happened(Event.TIMED_OUT, f"{what} for {self._timeout_seconds:g} s{junk}")
+            self._happened(Event.TIMED_OUT, f"{what} for {self._timeout_seconds:g} s (timeout_seconds){junk}")
 
     def nonsense(self, what: str) -> None:
         """Fail, because of a message that cannot be true.
@@ -201,30 +214,40 @@ class Talk:
         if type(raw) is Junk:
             self._put_aside(raw)
             return None
+        if type(raw) is list:
+            self._put_aside(_junk(raw, _NO_ARRAYS))
+            return None
         try:
             return parse(raw)
         except NotOfTheProtocol as error:
-            self._put_aside(junk_of(repr(raw).encode(errors="replace"), str(error)))
+            if error.is_about_tuples:
+                self.nonsense(f"it said of a tuple what cannot be read: {error}")
+            self._put_aside(_junk(raw, error.expected))
             return None
 
     def _remark(self, message: Message) -> None:
         """Deal with what nobody else needs to hear."""
         if isinstance(message, Log):
             self._remarks.log(message)
+        elif isinstance(message, Error):
+            self._remarks.error(message)
         elif isinstance(message, Metrics):
             self._remarks.metric(message)
         elif isinstance(message, Pid):
             self._remarks.pid = message.pid
 
     def _put_aside(self, junk: Junk) -> None:
+        if junk.may_be_emit:
+            self.nonsense(
+                f"it wrote what may have been an emit, and cannot be read ({junk.reason}): {junk.text!r:.300}"
+            )
         self._happened(Event.JUNK)
         self._remarks.junk(junk)
         self._last_junk = junk.text
         self._junk_in_a_row += 1
         if self._junk_in_a_row > MAX_JUNK:
-            self._happened(
-                Event.NONSENSE,
-                f"it wrote {MAX_JUNK} times what is no message, and none between; the last was {junk.text!r:.300}",
+            self.nonsense(
+                f"it wrote {MAX_JUNK} times what is no message, and none between; the last was {junk.text!r:.300}"
             )
 
     def _happened(self, event: Event, what: str = "") -> None:
@@ -233,3 +256,8 @@ class Talk:
             self._what = what
         if self._state in FAILED:
             raise ChildFailed(f"{self._state.name.lower()}: {self._what}")
+
+
+def _junk(raw: object, expected: str) -> Junk:
+    """Make junk of what could be decoded and is no message; nothing is lost with it."""
+    return replace(junk_of(repr(raw).encode(errors="replace"), expected), may_be_emit=False)

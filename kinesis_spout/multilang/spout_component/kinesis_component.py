@@ -6,9 +6,13 @@ and checkpoints are the spout's, not the host's.
 
 What may pass is a line in the host's log. What no retry mends is reported as an error and ends the process with
 exit code 1; the host starts it again, and it goes on at what is stored.
+
+With no record to emit it rests before it answers, as the protocol asks of spouts: hosts ask again at once. It
+rests a little longer each time, until there is something to do.
 """
 
 import logging
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -22,6 +26,8 @@ from kinesis_spout.tuples.record_spout import Emitted
 from kinesis_spout.tuples.streams_spout import StreamsSpout
 
 _LOGGER: Final = "kinesis_spout"
+_REST_SECONDS: Final = 0.001
+_MOST_REST_SECONDS: Final = 0.016
 
 
 class KinesisSpoutComponent(Spout):
@@ -33,6 +39,7 @@ class KinesisSpoutComponent(Spout):
         configure: makes the settings, with the topology's configuration to look into.
         values: what a tuple has.
         log_level: the least that goes to the host's log, as a level of ``logging``.
+        sleep: rests for so many seconds.
     """
 
     def __init__(
@@ -40,7 +47,10 @@ class KinesisSpoutComponent(Spout):
         configure: Callable[[Mapping[str, Any]], SpoutConfig],
         values: RecordValues | None = None,
         log_level: int = logging.INFO,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        self._sleep = sleep
+        self._rest_seconds = _REST_SECONDS
         self._configure = configure
         self._values = values or RecordValues()
         self._log_level = log_level
@@ -92,6 +102,7 @@ class KinesisSpoutComponent(Spout):
         if self._is_active is None:
             self.activate()  # old hosts say so only by asking
         if not self._is_active:
+            self._rest()
             return
         try:
             emitted = self._opened.next_tuple()
@@ -99,8 +110,12 @@ class KinesisSpoutComponent(Spout):
             if not error.retriable:
                 raise GiveUp(str(error)) from error
             self.log(f"tried again: {error}", WARN)
+            self._rest()
             return
-        if emitted is not None:
+        if emitted is None:
+            self._rest()
+        else:
+            self._rest_seconds = _REST_SECONDS
             self._emit_record(emitted)
 
     def ack(self, message_id: Any) -> None:
@@ -111,6 +126,10 @@ class KinesisSpoutComponent(Spout):
         """Fail a delivery."""
         self._settle(lambda spout: spout.fail(message_id, "failed in the topology, or timed out"), message_id)
 
+    def _rest(self) -> None:
+        self._sleep(self._rest_seconds)
+        self._rest_seconds = min(2 * self._rest_seconds, _MOST_REST_SECONDS)
+
     def _emit_record(self, emitted: Emitted) -> None:
         try:
             self.emit(emitted.values, id=emitted.message_id)
@@ -118,6 +137,7 @@ class KinesisSpoutComponent(Spout):
             self._opened.fail(emitted.message_id, error)
 
     def _settle(self, settle: Callable[[StreamsSpout], bool], message_id: Any) -> None:
+        self._rest_seconds = _REST_SECONDS
         if not isinstance(message_id, str):
             self.log(f"expected a message id of this spout, got {message_id!r}: ignored", WARN)
             return

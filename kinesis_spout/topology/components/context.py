@@ -26,5 +26,8 @@ class TaskContext:
     """The fields of each stream that it subscribes to, by component."""
     grouped_by: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     """By which fields the tuples of a component and stream are grouped that it subscribes to; none if by none."""
+    groupings: Mapping[tuple[str, str, str], tuple[str, tuple[str, ...]]] = field(default_factory=dict)
+    """How it subscribes, and who subscribes to it: the name of the grouping, such as "fields", and its fields. By
+    the component that emits, its stream, and the component that subscribes."""
     wall_clock: Callable[[], float] = time.time
     """Seconds since the epoch; in ``run_local`` and ``local`` what their clock says, if they are given one."""

@@ -54,6 +54,10 @@ class Grouping:
     """Of FIELDS and PARTIAL_KEY: by which the tuples are grouped."""
     custom: CustomGrouping | None = None
 
+    def told(self) -> tuple[str, tuple[str, ...]]:
+        """Give it as a task is told of it: its name and its fields."""
+        return self.kind.value, self.fields
+
     def __str__(self) -> str:
         if self.fields:
             return f"{self.kind.value} by {', '.join(self.fields)}"

@@ -118,6 +118,15 @@ def context_of(
             (subscription.component, subscription.stream): subscription.grouping.fields
             for subscription in component.inputs
         },
+        groupings={
+            (subscription.component, subscription.stream, component.name): subscription.grouping.told()
+            for subscription in component.inputs
+        }
+        | {
+            (component.name, stream, target.name): grouping.told()
+            for stream in component.streams
+            for target, grouping in graph.subscribers(component.name, stream)
+        },
         wall_clock=wall_clock,
     )
 

@@ -241,6 +241,33 @@ def test_what_the_standard_logging_is_told_goes_to_the_hosts_log(host: Host) -> 
     assert host.talk(Logs(), tup("1")) == [said("ack", id="1"), said("log", msg="low on disk", level=3)]
 
 
+def test_halves_of_characters_in_what_a_bolt_says_of_itself_cost_nothing(host: Host) -> None:
+    # Python has them in the names of files that are no UTF-8.
+    logger = logging.getLogger("tests.multilang")
+
+    class Half(BasicBolt):
+        def initialize(self, conf: dict[str, Any], context: dict[str, Any]) -> None:
+            logger.addHandler(self.host_log)
+
+        def process(self, tup: TupleIn) -> None:
+            logger.warning("no file %s", "\udcff")
+            self.log("log \udcff")
+            self.error("error \udcff")
+            raise OSError("raised \udcff")
+
+        def close(self) -> None:
+            logger.removeHandler(self.host_log)
+
+    answers = host.talk(Half(), tup("1"))
+    assert [each["msg"].splitlines()[-1] for each in answers[:-1]] == [
+        "log ?",
+        "error ?",
+        "no file ?",
+        "OSError: raised ?",
+    ]
+    assert answers[-1] == said("fail", id="1")
+
+
 def test_of_too_many_lines_the_oldest_are_dropped_and_counted() -> None:
     log = HostLog()
     for number in range(1_002):

@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from kinesis_spout.multilang.frames import CODECS, Codec, Decoder, JsonCodec, MessagePackCodec
 from kinesis_spout.multilang.junk import MAX_JUNK_CHARACTERS, Junk
-from kinesis_spout.multilang.messages import Ack, Emit, Message, Sync, TaskIds, TupleIn, parse
+from kinesis_spout.multilang.messages import (
+    Ack,
+    Emit,
+    Message,
+    NotOfTheProtocol,
+    Sync,
+    TaskIds,
+    TupleIn,
+    parse,
+)
 from kinesis_spout.multilang.sendable import UnsendableValue
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -219,6 +228,44 @@ def test_what_is_printed_without_a_line_end_spoils_its_own_frame_only() -> None:
 def test_a_broken_message_is_not_taken_for_the_whole_one_at_its_end() -> None:
     broken = b'{"command":"emit","tuple":[{"command":"ack","id":"1"}\nend\n'
     assert messages_in(JsonCodec().decoder().feed(broken)) == []
+
+
+@given(st.lists(messages, max_size=4), cuts)
+def test_lines_may_end_as_on_windows(sent: list[Message], cuts: list[int]) -> None:
+    data = b"".join(JsonCodec().encode(message, "c") for message in sent).replace(b"\n", b"\r\n")
+    assert messages_in(fed(JsonCodec().decoder(), data, cuts)) == sent
+
+
+def is_noticed(raw: Any) -> bool:
+    """Tell whether a host has the tuple, or fails what it comes from."""
+    if isinstance(raw, Junk):
+        return raw.may_be_emit
+    try:
+        return isinstance(parse(raw), (Emit, TupleIn))
+    except NotOfTheProtocol as error:
+        return error.is_about_tuples
+
+
+@given(codecs, emits.filter(lambda emit: emit.anchors), st.integers(0), printed | printed.map(bytes.strip))
+def test_damage_to_an_anchored_emit_is_never_silent(
+    codec: Codec, emit: Emit, place: int, damage: bytes
+) -> None:
+    frame = codec.encode(emit, "c")
+    at = place % len(frame)
+    decoder = codec.decoder()
+    found = decoder.feed(frame[:at] + damage + frame[at:] + codec.encode(Sync(), "c"))
+    rest = decoder.rest()
+    assert any(map(is_noticed, [*found, rest] if rest else found))
+
+
+@pytest.mark.parametrize("codec", CODECS.values(), ids=lambda codec: codec.name)
+def test_what_else_components_print_is_not_taken_for_an_emit(codec: Codec) -> None:
+    given = TupleIn(id="1", component="words", values=["emits"])
+    lines = (b"emitted 5", b"got " + JsonCodec().encode(given, "c")[:-5], b"{'command': 'emit'}", b"{")
+    found = codec.decoder().feed(b"\n".join((*lines, codec.encode(Sync(), "c"))))
+    junk = [each for each in found if isinstance(each, Junk)]
+    assert junk
+    assert not any(each.may_be_emit for each in junk)
 
 
 def test_what_is_printed_between_a_message_and_its_end_costs_nothing() -> None:

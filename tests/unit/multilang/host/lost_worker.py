@@ -25,7 +25,7 @@ def give_and_wait(application: str) -> None:
         lease,
         table=BOLT,
         codec=CODECS["json"],
-        remarks=Remarks("worker", clock, lambda *_: None),
+        remarks=Remarks("worker", clock, lambda *_: None, lambda _: None),
         timeout_seconds=20,
         clock=clock,
         component="shell",

@@ -1,3 +1,4 @@
+import json
 import logging
 import os
 import signal
@@ -9,10 +10,19 @@ import pytest
 
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.multilang import ShellBolt
-from kinesis_spout.topology.components import DEFAULT_STREAM
+from kinesis_spout.multilang.host.remarks import MOST_LINES, MOST_METRICS
+from kinesis_spout.topology.components import DEFAULT_STREAM, BasicBolt, Tuple
+from kinesis_spout.topology.graph import TopologyBuilder
 from kinesis_spout.topology.local import LocalResult
-from tests.shell_topology import ROOT, shell_bolt, topology, words
+from tests.shell_topology import ROOT, Words, shell_bolt, topology, words
 from tests.zookeeper_server import wait_until
+
+
+class Sink(BasicBolt):
+    """Takes anything."""
+
+    def process(self, tup: Tuple) -> None:
+        """Nothing is done."""
 
 
 def run(bolt: ShellBolt, *given: str, **options: Any) -> LocalResult:
@@ -59,7 +69,8 @@ def test_the_hand_shake_tells_what_storm_tells(tmp_path: Path) -> None:
         resources=tmp_path,
         tick_seconds=7,
     )
-    options = {"conf": {"my.own": [1, "two"], "not.for.json": object()}, "message_timeout_seconds": 20}
+    not_for_json = {"object": object(), "half": "\ud800", "bytes": b"", "number": float("nan")}
+    options = {"conf": {"my.own": [1, "two"], **not_for_json}, "message_timeout_seconds": 20}
     ((conf, context, folder, colour),) = emitted(run(bolt, "a", **options))
     assert conf == {
         "topology.name": "words",
@@ -74,9 +85,36 @@ def test_the_hand_shake_tells_what_storm_tells(tmp_path: Path) -> None:
     assert context["componentid"] == "shell"
     assert context["task->component"] == {"1": "words", "2": "shell"}
     assert context["source->stream->fields"] == {"words": {"default": ["word"]}}
+    assert context["source->stream->grouping"] == {"words": {"default": {"type": "SHUFFLE"}}}
     assert context["stream->outputfields"]["aside"] == ["word"]
     assert folder == str(tmp_path.resolve())
     assert colour == "blue"
+
+
+def test_the_hand_shake_names_groupings_as_storm_does() -> None:
+    shell = shell_bolt("context", fields=("conf", "context", "folder", "colour"))
+    builder = TopologyBuilder()
+    builder.set_spout("words", Words())
+    builder.set_bolt("shell", shell).fields_grouping("words", ["word"])
+    builder.set_bolt("every", Sink()).all_grouping("shell")
+    builder.set_bolt("one", Sink()).global_grouping("shell")
+    builder.set_bolt("spread", Sink()).partial_key_grouping("shell", ["folder"])
+    builder.set_bolt("near", Sink()).local_or_shuffle_grouping("shell")
+    builder.set_bolt("chosen", Sink()).direct_grouping("shell", "aside")
+    result = builder.build("words").run_local(words("a"))
+    ((_, context, _, _),) = emitted(result)
+    assert context["source->stream->grouping"] == {
+        "words": {"default": {"type": "FIELDS", "fields": ["word"]}}
+    }
+    assert context["stream->target->grouping"] == {
+        "default": {
+            "every": {"type": "ALL"},
+            "one": {"type": "FIELDS", "fields": []},
+            "spread": {"type": "CUSTOM_SERIALIZED"},
+            "near": {"type": "LOCAL_OR_SHUFFLE"},
+        },
+        "aside": {"chosen": {"type": "DIRECT"}},
+    }
 
 
 def test_a_stray_print_is_put_aside_and_shown_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -132,6 +170,84 @@ def test_a_component_that_names_an_unknown_id_is_replaced_and_the_worker_lives_o
     assert again.acked == words("b")
 
 
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ("damages_an_emit", "may have been an emit"),
+        ("emits_what_is_no_tuple", "emit: Expected `array`"),
+        ("acks_a_number", "never given"),
+        ("acks_a_list", "never given"),
+    ],
+)
+def test_a_tuple_is_not_done_when_what_was_said_of_it_cannot_be_read(how: str, why: str) -> None:
+    with topology(shell_bolt(how)) as local:
+        result = local.run(words("a", "poison", "b"))
+        again = local.run(words("c"))
+    assert result.acked == words("a")
+    assert all(why in reason for reason in result.reasons)
+    assert again.acked == words("c")
+
+
+def test_json_that_is_no_message_is_put_aside_and_shown_once(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        result = run(shell_bolt("prints_json"), "a", "b")
+    assert emitted(result) == [["A"], ["B"]]
+    assert result.counts["shell"].metrics["shell.junk"].count == 62
+    shown = [record.getMessage() for record in caplog.records if "no message" in record.getMessage()]
+    assert len(shown) == 2  # what names no command, and the array
+
+
+def test_what_a_component_says_of_itself_is_bounded_and_costs_no_tuple(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.INFO):
+        result = run(shell_bolt("chatters"), "a", "b")
+    assert emitted(result) == [["A"], ["B"]]
+    lines = [record.getMessage() for record in caplog.records if "line " in record.getMessage()]
+    assert 100 < len(lines) <= MOST_LINES
+    assert max(map(len, lines)) < 11_000
+    counts = result.counts["shell"]
+    assert len(counts.metrics) <= MOST_METRICS + 1
+    assert counts.metrics["shell.left_out"].total > 2_000
+    assert counts.errors == 2
+    assert "is half a character" in counts.last_error
+    text = json.dumps(counts.told(), ensure_ascii=False, allow_nan=False)
+    assert len(text.encode()) < 200_000
+
+
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ("closes_its_input", "closed its input"),
+        ("closes_its_output", "its output has ended"),
+        ("leaves_a_child_behind", "exit code 3"),
+    ],
+)
+def test_a_component_with_a_pipe_that_leads_nowhere_is_replaced(how: str, why: str) -> None:
+    with topology(shell_bolt(how, timeout_seconds=1.0)) as local:
+        result = local.run(words("a", "poison", "b"))
+        again = local.run(words("c"))
+    assert result.acked == words("a")
+    assert all(why in reason for reason in result.reasons)
+    assert again.acked == words("c")
+
+
+@pytest.mark.parametrize("timeout_seconds", [0.8, 30.0])
+def test_a_component_that_hangs_is_replaced_though_its_tuples_time_out_before(timeout_seconds: float) -> None:
+    bolt = shell_bolt("hangs", timeout_seconds=timeout_seconds)
+    with topology(bolt, message_timeout_seconds=0.5) as local:
+        local.run(words("poison", "b"))
+        again = local.run(words("c"))
+    assert again.acked == words("c")
+
+
+def test_a_component_that_never_starts_holds_a_micro_batch_up_for_one_time_out_only() -> None:
+    began = time.monotonic()
+    result = run(shell_bolt("dies_at_once"), *map(str, range(200)), message_timeout_seconds=1)
+    assert time.monotonic() - began < 20
+    assert all("no such module" in reason for reason in result.reasons)
+
+
 def test_an_anchor_that_was_acked_before_ends_the_component() -> None:
     result = run(shell_bolt("anchors_after_the_ack"), "a", "b")
     assert result.acked == words("a")
@@ -152,6 +268,7 @@ def test_a_component_can_fail_a_tuple_and_report_an_error(caplog: pytest.LogCapt
     assert result.acked == words("a")
     assert result.counts["shell"].errors == 1
     assert "poison is no food" in caplog.text
+    assert "poison is no food" in result.reasons[0]
 
 
 def test_a_component_that_asks_is_told_the_tasks_of_its_tuples() -> None:
@@ -190,6 +307,15 @@ def test_log_lines_go_to_our_log_at_their_level(caplog: pytest.LogCaptureFixture
     (record,) = [each for each in caplog.records if "seen a" in each.getMessage()]
     assert record.levelno == logging.WARNING
     assert "component 'shell', task 2 (pid " in record.getMessage()
+
+
+def test_log_lines_are_seen_where_nobody_has_set_up_logging(monkeypatch: pytest.MonkeyPatch) -> None:
+    logger = logging.getLogger("kinesis_spout.multilang.component")
+    monkeypatch.setattr(logger, "level", logging.NOTSET)
+    with monkeypatch.context() as bare:
+        bare.setattr(logging.getLogger(), "handlers", [])
+        run(shell_bolt("upper"), "a")
+        assert logger.level == logging.INFO
 
 
 def test_a_batch_that_is_held_back_for_a_tick_may_be_larger_than_what_may_wait() -> None:

@@ -68,6 +68,40 @@ def test_a_process_that_died_is_replaced_and_not_told_of_tuples_that_it_does_not
     assert "cannot stand poison" in collected.errors[0]
 
 
+def test_an_id_comes_back_as_its_serializer_has_it() -> None:
+    program = """if True:
+        from kinesis_spout.multilang.component import Spout
+        class Echo(Spout):
+            again = b"\\xff"
+            def next_tuple(self):
+                self.emit([repr(self.again)], id=self.again)
+            def fail(self, message_id):
+                self.again = message_id + b"!"
+        Echo().run()
+        """
+    shell = ShellSpout(
+        [sys.executable, "-c", program], fields=("id",), serializer="msgpack", environment=ENVIRONMENT
+    )
+    collected = Collected()
+    shell.open({}, CONTEXT, collected)
+    try:
+        shell.next_tuple()
+        shell.fail(collected.ids[0], "no reason")
+        shell.next_tuple()
+    finally:
+        shell.close()
+    assert collected.values == [["b'\\xff'"], ["b'\\xff!'"]]
+    assert collected.errors == []
+
+
+def test_an_id_that_cannot_be_said_back_ends_the_process_and_not_the_query() -> None:
+    with spout("lives", "a", "half") as (shell, collected):
+        shell.next_tuple()
+        shell.next_tuple()
+    assert collected.values == [["a"]]
+    assert "an id that cannot be said back" in collected.errors[0]
+
+
 def test_a_process_that_hangs_is_given_up_after_the_time_out() -> None:
     with spout("hangs", "poison", timeout_seconds=0.5) as (shell, collected):
         shell.next_tuple()

@@ -9,10 +9,11 @@ import pytest
 from kinesis_spout.clock import SystemClock
 from kinesis_spout.multilang.conversation import BOLT
 from kinesis_spout.multilang.frames import CODECS
+from kinesis_spout.multilang.host.leased_child import ShellTaskSettings
 from kinesis_spout.multilang.host.processes.child_process import ChildSettings
 from kinesis_spout.multilang.host.processes.children import Children, Lease
 from kinesis_spout.multilang.host.remarks import Remarks
-from kinesis_spout.multilang.host.shell_task import ShellTask, ShellTaskSettings
+from kinesis_spout.multilang.host.shell_task import ShellTask
 from kinesis_spout.multilang.host.talk import Talk
 from kinesis_spout.multilang.messages import TupleIn
 from kinesis_spout.topology.components import DEFAULT_STREAM
@@ -94,7 +95,9 @@ def task(children: Children, how: str, told: Told, timeout_seconds: float = 20.0
         conf={},
         context={},
     )
-    return ShellTask(settings, children, told, Remarks("shell", CLOCK, told.report_metric), CLOCK)
+    return ShellTask(
+        settings, children, told, Remarks("shell", CLOCK, told.report_metric, told.report_error), CLOCK
+    )
 
 
 def begun(children: Children, how: str) -> tuple[Lease, Talk]:
@@ -105,7 +108,7 @@ def begun(children: Children, how: str) -> tuple[Lease, Talk]:
         lease,
         table=BOLT,
         codec=CODECS["json"],
-        remarks=Remarks("shell", CLOCK, Told().report_metric),
+        remarks=Remarks("shell", CLOCK, Told().report_metric, Told().report_error),
         timeout_seconds=20,
         clock=CLOCK,
         component="shell",
