@@ -5,11 +5,11 @@ The stages' own code runs, and what is between them: packs, blocks, partitions. 
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import SimpleNamespace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, ClassVar
 
-from pyspark import SparkContext, TaskContext
+from pyspark import SparkConf, SparkContext, TaskContext
 
 Part = list[Any]
 
@@ -31,9 +31,10 @@ class SparkHere(SparkContext):
     defaultParallelism = 2  # noqa: N815 - Spark's
     applicationId = "application-here"  # noqa: N815
 
-    def __init__(self) -> None:
+    def __init__(self, conf: Mapping[str, str] = MappingProxyType({})) -> None:
         # Nothing of a real one is begun.
         self._jsc = _Java()
+        self._given = conf
         self.jobs: list[str] = []
         """The tags of those that were run."""
         self._one_job = threading.Lock()
@@ -43,6 +44,10 @@ class SparkHere(SparkContext):
     def session(self) -> Any:
         """What a topology is run on."""
         return SimpleNamespace(_sc=self)
+
+    def getConf(self) -> SparkConf:  # noqa: N802
+        conf: Any = SimpleNamespace(contains=self._given.__contains__)
+        return conf
 
     def setJobGroup(self, groupId: str, *_: Any, **__: Any) -> None:  # noqa: N802, N803 - Spark's
         self._tag = groupId

@@ -7,11 +7,13 @@ driver is to know comes out at the end, once. Without a grouping that needs an e
 decides its trees by itself.
 """
 
+import logging
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import RDD, SparkContext
 
 from kinesis_spout.errors import HandlerKilledWorker
@@ -24,6 +26,13 @@ from kinesis_spout.topology.spark.kept_runs import ShippedProgram
 from kinesis_spout.topology.spark.stages import Keyed, LaterStage, run_acker
 from kinesis_spout.topology.spark.witness import Seen, contradict
 from kinesis_spout.topology.state import StateManifest
+
+_OTHER_SHUFFLES: Final = ("spark.shuffle.manager", "spark.shuffle.push.enabled")
+"""Who sets one of these may have a shuffle that joins what several tasks have written. What Java's serializer writes
+cannot be joined, and Spark asks for that of ``spark.serializer`` alone.
+Source: Spark's ``Serializer.supportsRelocationOfSerializedObjects``, and SPARK-36705."""
+
+_log: Final = logging.getLogger(__name__)
 
 FirstStage = Callable[[Iterable[Any]], Iterator[Keyed]]
 
@@ -41,7 +50,7 @@ class TopologyJobs:
         self._context = context
         self._program = program
         self.shipped = ShippedProgram(program, state)
-        self._serializer = _java_serializer(context)
+        self._is_java_for_bytes = not any(map(context.getConf().contains, _OTHER_SHUFFLES))
         self._lock = threading.Lock()
         self._counts: dict[str, ComponentCounts] = defaultdict(ComponentCounts)
 
@@ -90,14 +99,20 @@ class TopologyJobs:
         return found
 
     def _exchanged(self, blocks: RDD[Keyed], partitions: int) -> RDD[Keyed]:
-        """Have every block go to the partition that it is for.
-
-        For bytes Spark takes Kryo by itself, and each task sets up serializers of its own: a third of what its
-        threads do in a small job. Java's serializer has no such set-up, and all it writes are arrays of bytes.
-        """
+        """Have every block go to the partition that it is for."""
         exchanged = blocks.partitionBy(partitions, _as_told)
-        shuffled = exchanged._jrdd.rdd().dependencies().head().rdd()  # noqa: SLF001 - see _java_serializer
-        shuffled.setSerializer(self._serializer)
+        if self._is_java_for_bytes:
+            try:
+                _write_with_java(self._context, exchanged)
+            except Py4JNetworkError:
+                raise
+            except (AttributeError, TypeError, Py4JError) as error:
+                self._is_java_for_bytes = False
+                _log.warning(
+                    "this Spark lets nobody choose how an exchange is written, so that small micro-batches take "
+                    "more CPU: %r",
+                    error,
+                )
         return exchanged
 
     def add_trees(self, *, acked: int, failed: int, timed_out: int, seconds: float) -> None:
@@ -114,9 +129,15 @@ class TopologyJobs:
                     self._counts[component].add(counts)
 
 
-def _java_serializer(context: SparkContext) -> Any:
-    jvm: Any = context._jvm  # noqa: SLF001 - PySpark has no public way
-    return jvm.org.apache.spark.serializer.JavaSerializer(context._jsc.sc().conf())  # noqa: SLF001 - as above
+def _write_with_java(context: SparkContext, exchanged: RDD[Keyed]) -> None:
+    """Have an exchange write its bytes by Java's serializer. PySpark has no public way.
+
+    For bytes Spark takes Kryo by itself, and each task sets up serializers of its own: a third of what its threads
+    do in a small job. Java's serializer has no such set-up, and all it writes are arrays of bytes.
+    """
+    jvm: Any = context._jvm  # noqa: SLF001 - as said above
+    java = jvm.org.apache.spark.serializer.JavaSerializer(context._jsc.sc().conf())  # noqa: SLF001
+    exchanged._jrdd.rdd().dependencies().head().rdd().setSerializer(java)  # noqa: SLF001
 
 
 def _as_told(partition: int) -> int:
