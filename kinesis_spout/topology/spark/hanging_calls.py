@@ -27,6 +27,7 @@ _LONGER: Final = 1.25
 """A call may take so many message time-outs: a shell bolt looks at the time-out itself, and comes first."""
 _LOOKS: Final = 8
 """In a message time-out."""
+_LEAST_LOOK_SECONDS: Final = 0.01
 _OURS: Final = "kinesis_spout."
 _MADE_FOR_USERS: Final = "kinesis_spout.topology.components."
 """Ours, but made for user's code to raise in."""
@@ -58,7 +59,7 @@ class _Watch:
 
     def __init__(self, message_timeout_seconds: float, reset_at: Callable[[], float]) -> None:
         self._reset_at = reset_at
-        self._look_seconds = message_timeout_seconds / _LOOKS
+        self._look_seconds = max(_LEAST_LOOK_SECONDS, message_timeout_seconds / _LOOKS)
         self._most_seconds = message_timeout_seconds * _LONGER
         self._main = threading.main_thread().ident or 0
         self._since = 0.0
@@ -69,7 +70,8 @@ class _Watch:
     def watch(self) -> None:
         """Look until the end."""
         while not self.ended.wait(self._look_seconds):
-            if self._hangs(monotonic()):
+            # A call may have taken the signal for itself, or given it back to the system, where it kills.
+            if self._hangs(monotonic()) and signal.getsignal(_SIGNAL) is _interrupt:
                 signal.pthread_kill(self._main, _SIGNAL)
         self.call = None
 

@@ -128,6 +128,22 @@ def test_a_signal_that_comes_too_late_does_no_harm_and_a_handler_of_the_users_st
     assert seen == [signal.SIGUSR2]
 
 
+def test_a_call_that_takes_the_signal_for_itself_gets_none_of_ours() -> None:
+    seen: list[int] = []
+    before = signal.getsignal(signal.SIGUSR2)
+
+    def takes_it() -> None:
+        signal.signal(signal.SIGUSR2, lambda number, _: seen.append(number))
+        time.sleep(TIMEOUT_SECONDS * 2)
+
+    HANGS["a"] = takes_it
+    try:
+        assert run(Upper(), "a").acked == [["a"]]
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+    assert seen == []
+
+
 def test_on_another_thread_nothing_is_looked_at() -> None:
     watches: list[object] = [None]
 
