@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType, SimpleNamespace
 from typing import Any, ClassVar
 
-from pyspark import SparkConf, SparkContext, TaskContext
+from pyspark import SparkContext, TaskContext
 
 Part = list[Any]
 
@@ -45,9 +45,8 @@ class SparkHere(SparkContext):
         """What a topology is run on."""
         return SimpleNamespace(_sc=self)
 
-    def getConf(self) -> SparkConf:  # noqa: N802
-        conf: Any = SimpleNamespace(contains=self._given.__contains__)
-        return conf
+    def getConf(self) -> Any:  # noqa: N802
+        return SimpleNamespace(contains=self._given.__contains__)
 
     def setJobGroup(self, groupId: str, *_: Any, **__: Any) -> None:  # noqa: N802, N803 - Spark's
         self._tag = groupId

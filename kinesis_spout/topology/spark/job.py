@@ -28,8 +28,8 @@ from kinesis_spout.topology.spark.witness import Seen, contradict
 from kinesis_spout.topology.state import StateManifest
 
 _OTHER_SHUFFLES: Final = ("spark.shuffle.manager", "spark.shuffle.push.enabled")
-"""Who sets one of these may have a shuffle that joins what several tasks have written. What Java's serializer writes
-cannot be joined, and Spark asks for that of ``spark.serializer`` alone.
+"""Who sets one of these may have a shuffle that joins what several tasks have written. What Java's serializer
+writes cannot be joined, and Spark looks at ``spark.serializer`` alone to know that.
 Source: Spark's ``Serializer.supportsRelocationOfSerializedObjects``, and SPARK-36705."""
 
 _log: Final = logging.getLogger(__name__)
