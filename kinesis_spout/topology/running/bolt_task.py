@@ -57,6 +57,7 @@ class BoltTask:
         self._ticked_in: str | None = None
         """The micro-batch of that tick."""
         self._is_stateful = isinstance(bolt, StatefulBolt)
+        self._remembers_as_one = self._is_stateful or bolt.has_home
         try:
             bolt.prepare(conf, context, collector)
         except BaseException as error:
@@ -93,8 +94,13 @@ class BoltTask:
 
     def tick(self, ticks: Ticks) -> None:
         """Give the bolt a tick, if one is due (see ``tick_clock``). What it raises then fails no tuple."""
-        number = ticks.numbers.get(self.context.component, 0)
-        if number <= self._last_tick and self._ticked_in != ticks.batch:
+        component = self.context.component
+        number = ticks.numbers.get(component, 0)
+        if self._remembers_as_one:
+            is_due = component in ticks.new
+        else:
+            is_due = number > self._last_tick or self._ticked_in == ticks.batch
+        if not is_due:
             return
         self._last_tick, self._ticked_in = number, ticks.batch
         try:

@@ -4,10 +4,12 @@ Whoever starts micro-batches has the clock, and numbers the ticks of each compon
 newest numbers to all its tasks, the same ones however often it is run. A task ticks at its end if the number is
 new to it, or was new in an earlier run of that very micro-batch: what the tick did to state then is undone.
 
-So each copy of a bolt gets each tick at most once, one that missed a tick gets the newest, and what a tick does to
-state is in the run of the micro-batch that counts.
+So each copy of a bolt gets each tick at most once, and one that missed a tick gets the newest. Yet copies of a task
+with state have that in common, and those of a shell bolt their process: such a task ticks in the first micro-batch
+with a new number alone. If what that did to state does not count, the next one is the first.
 """
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -20,6 +22,8 @@ class Ticks:
     """Tells the micro-batch from others; its runs have it in common."""
     numbers: Mapping[str, int] = field(default_factory=dict)
     """The number of the newest tick, by component; without those that had none yet."""
+    new: frozenset[str] = frozenset()
+    """The components whose newest tick comes with this micro-batch first."""
 
 
 NO_TICKS = Ticks()
@@ -37,6 +41,8 @@ class TickClock:
         self._every = dict(every)
         self._ticked_at = dict.fromkeys(every, now)
         self._numbers: dict[str, int] = {}
+        self._lock = threading.Lock()
+        self._new: frozenset[str] = frozenset()
 
     @property
     def due_at(self) -> float | None:
@@ -50,9 +56,20 @@ class TickClock:
             component for component, every in self._every.items() if now - self._ticked_at[component] >= every
         ]
         self._ticked_at |= dict.fromkeys(due, now)
-        # Another dictionary each time: other threads read it.
-        self._numbers = self._numbers | {component: self._numbers.get(component, 0) + 1 for component in due}
+        with self._lock:
+            # Another dictionary each time: micro-batches have those of before.
+            self._numbers = self._numbers | {
+                component: self._numbers.get(component, 0) + 1 for component in due
+            }
+            self._new |= set(due)
 
     def ticks(self, batch: str) -> Ticks:
         """Say what a micro-batch is to know that begins now. May be called on any thread."""
-        return Ticks(batch=batch, numbers=self._numbers)
+        with self._lock:
+            new, self._new = self._new, frozenset()
+            return Ticks(batch=batch, numbers=self._numbers, new=new)
+
+    def did_not_count(self, ticks: Ticks) -> None:
+        """Take in that what a micro-batch did to state does not count. May be called on any thread."""
+        with self._lock:
+            self._new |= ticks.new

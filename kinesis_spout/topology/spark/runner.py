@@ -63,8 +63,9 @@ class TopologyRunner:
         self._to_values = PickledHandler.of(to_values)
         self.ticks = TickClock(program.ticks, monotonic())
         """See ``BatchRunner``."""
-        self._changes: dict[str, tuple[StateManifest, list[StateUpdate]]] = {}
-        """What jobs have changed of the state, by their tags, until it is said whether they count."""
+        self._changes: dict[str, tuple[StateManifest, list[StateUpdate], Ticks]] = {}
+        """What jobs have changed of the state, by their tags, and by which ticks, until it is said whether they
+        count."""
 
     @property
     def counts(self) -> dict[str, ComponentCounts]:
@@ -88,10 +89,13 @@ class TopologyRunner:
 
         try:
             run_until_clean(attempt)
-        except NeverClean as error:
-            raise HandlerRaised(str(error)) from error
+        except BaseException as error:
+            self.ticks.did_not_count(ticks)
+            if isinstance(error, NeverClean):
+                raise HandlerRaised(str(error)) from error
+            raise
         updates = [block.update for block in found if isinstance(block, UpdateBlock)]
-        self._changes[tag] = (manifest, updates)
+        self._changes[tag] = (manifest, updates, ticks)
         return self._told(_results(found), began)
 
     def _told(self, results: list[WorkResult], began: float) -> list[WorkResult]:
@@ -112,7 +116,11 @@ class TopologyRunner:
         changes = self._changes.pop(tag, None)
         if changes is None or self._state is None:
             return True
-        return is_whole and self._state.settled(*changes)
+        manifest, updates, ticks = changes
+        counts = is_whole and self._state.settled(manifest, updates)
+        if not counts:
+            self.ticks.did_not_count(ticks)
+        return counts
 
     def has_begun(self, tag: str) -> bool:
         """See ``BatchRunner``."""
