@@ -4,9 +4,9 @@ Whoever starts micro-batches has the clock, and numbers the ticks of each compon
 newest numbers to all its tasks, the same ones however often it is run. A task ticks at its end if the number is
 new to it, or was new in an earlier run of that very micro-batch: what the tick did to state then is undone.
 
-So each copy of a bolt gets each tick at most once, and one that missed a tick gets the newest. Yet copies of a task
-with state have that in common, and those of a shell bolt their process: such a task ticks in the first micro-batch
-with a new number alone. If what that did to state does not count, the next one is the first.
+So each copy of a bolt gets each tick at most once, and one that missed a tick gets the newest. Yet copies of a
+task with state have that in common, and those of a shell bolt their process: such a task ticks in the first
+micro-batch with a new number alone. If what that did to state does not count, the next one is the first.
 """
 
 import threading
