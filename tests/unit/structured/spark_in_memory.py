@@ -136,7 +136,7 @@ class SparkInMemory:
         raise AssertionError(f"still new batches after {triggers} triggers")
 
     def next_batch(self, *, fail: bool = False) -> Batch:
-        """Trigger until a batch comes. A trigger waits a second for it; on a loaded machine a poll takes longer."""
+        """Trigger until a batch comes. One waits for a second, and a poll on a loaded machine takes longer."""
         deadline = monotonic() + _DEADLINE_SECONDS
         while monotonic() < deadline:
             batch = self.trigger(fail=fail)
@@ -145,7 +145,7 @@ class SparkInMemory:
         raise AssertionError(f"no batch within {_DEADLINE_SECONDS:g} s")
 
     def until_rows(self, count: int) -> list[Row]:
-        """Trigger until so many rows have come, or the read fails. Returns the rows of all batches of this call."""
+        """Trigger until so many rows have come. Returns the rows of all batches of this call."""
         rows: list[Row] = []
         while len(rows) < count:
             rows.extend(self.next_batch().rows)
