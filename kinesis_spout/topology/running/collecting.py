@@ -6,7 +6,6 @@ first, so a grouping that raises has sent it to nobody. A bolt may use its list 
 what is sent is a copy; a tuple of Python cannot change, and is sent as it is.
 """
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import getrandbits
 from typing import Any, Final
@@ -18,14 +17,13 @@ from kinesis_spout.topology.components.bolt import CallHangs, FailedException
 from kinesis_spout.topology.components.output import DEFAULT_STREAM, check_values
 from kinesis_spout.topology.components.tuples import Tuple, TupleState
 from kinesis_spout.topology.running.component_counts import ComponentCounts
+from kinesis_spout.topology.running.reported_errors import ReportedErrors
 from kinesis_spout.topology.running.trees import Trees
 
 _ACKED: Final = TupleState.ACKED
 _FAILED: Final = TupleState.FAILED
 _PLAIN: Final[frozenset[type]] = frozenset((tuple, list))
 """The types of values that need no further look."""
-
-_log: Final = logging.getLogger(__name__)
 
 Send = Callable[[Sequence[Any], int, int, dict[int, int] | None], None]
 """Takes a tuple to one task: its values, root, edge and other edges; see ``Tuple``."""
@@ -91,6 +89,7 @@ class Collector:
         self._trees = trees
         self.outputs: dict[str, Output] = {}
         self.counts = ComponentCounts()
+        self.errors = ReportedErrors(f"component {component}", self.counts, trees.clock)
 
     def emit(
         self, values: Sequence[Any], anchors: Tuple | Sequence[Tuple] = (), stream: str = DEFAULT_STREAM
@@ -210,9 +209,7 @@ class Collector:
 
     def report_error(self, error: BaseException) -> None:
         """See ``OutputCollector``."""
-        self.counts.errors += 1
-        self.counts.last_error = failure_of(error).error_text
-        _log.warning("component %s: %s", self._component, self.counts.last_error)
+        self.errors.report(error)
 
     def report_metric(self, name: str, value: Any) -> None:
         """See ``OutputCollector``."""
@@ -234,8 +231,7 @@ class Collector:
             self._trees.end(root, end)
             is_tracked = True
         if is_tracked:
-            self.counts.errors += 1
-            self.counts.last_error = reason
+            self.errors.count(reason)
         else:
             self.report_error(TypeError(reason))
 

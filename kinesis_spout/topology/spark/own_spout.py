@@ -26,6 +26,7 @@ from kinesis_spout.topology.components.output import DEFAULT_STREAM, Stream, che
 from kinesis_spout.topology.components.spout import Spout
 from kinesis_spout.topology.running.component_counts import ComponentCounts
 from kinesis_spout.topology.running.program import Program
+from kinesis_spout.topology.running.reported_errors import ReportedErrors
 from kinesis_spout.topology.running.tick_clock import TickClock
 from kinesis_spout.topology.running.travelling import why_unfit
 from kinesis_spout.topology.spark.given_tuples import FirstStageOfTuples, GivenTuple, packed_share
@@ -54,6 +55,7 @@ class GatheringCollector:
         self.gathered: list[tuple[Sequence[Any], Any, str]] = []
         """Values, message id and stream of each tuple."""
         self.counts = ComponentCounts()
+        self._errors = ReportedErrors(f"spout {name}", self.counts, monotonic)
 
     def emit(self, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM) -> None:
         """See ``SpoutOutputCollector``."""
@@ -70,9 +72,7 @@ class GatheringCollector:
 
     def report_error(self, error: BaseException) -> None:
         """See ``SpoutOutputCollector``."""
-        self.counts.errors += 1
-        self.counts.last_error = failure_of(error).error_text
-        _log.warning("spout %s: %s", self._name, self.counts.last_error)
+        self._errors.report(error)
 
     def refused(self, given: GivenTuple, error: Exception) -> TreeEnd:
         """Take in that a tuple cannot travel: an error, which is reported where nobody waits for the tuple.
@@ -84,8 +84,7 @@ class GatheringCollector:
         reason = why_unfit(given.stream, fields, given.values, error, cloudpickle.dumps)
         self.counts.emitted += 1
         if given.is_tracked:
-            self.counts.errors += 1
-            self.counts.last_error = reason
+            self._errors.count(reason)
         else:
             self.report_error(TypeError(reason))
         return TreeEnd(ending=Ending.FAILED, component=self._name, failure=failure_saying(reason))
