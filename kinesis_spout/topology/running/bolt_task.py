@@ -132,6 +132,7 @@ class BoltTask:
             self._look_through_at = max(_LOOK_THROUGH, 2 * len(held))
 
     def _raised(self, error: BaseException, tup: Tuple) -> None:
+        self.collector.let_through(error)
         is_verdict = isinstance(error, VERDICTS)
         if not is_verdict:
             self.collector.errors.count(failure_of(error).error_text)

@@ -82,9 +82,11 @@ class Collector:
     Args:
         component: whose.
         trees: of this process.
+        ends_run: what is raised on to whoever runs the stage, in place of failing its tuple.
     """
 
-    def __init__(self, component: str, trees: Trees) -> None:
+    def __init__(self, component: str, trees: Trees, ends_run: tuple[type[BaseException], ...] = ()) -> None:
+        self._ends_run = ends_run
         self._component = component
         self._trees = trees
         self.outputs: dict[str, Output] = {}
@@ -190,6 +192,8 @@ class Collector:
         if tup.state:
             self.counts.acked_twice += 1
             return
+        if isinstance(reason, BaseException):
+            self.let_through(reason)
         if isinstance(reason, CallHangs):
             self.time_out(tup, reason.failure)
             return
@@ -209,7 +213,13 @@ class Collector:
 
     def report_error(self, error: BaseException) -> None:
         """See ``OutputCollector``."""
+        self.let_through(error)
         self.errors.report(error)
+
+    def let_through(self, error: BaseException) -> None:
+        """Raise it on if it ends the run."""
+        if isinstance(error, self._ends_run):
+            raise error
 
     def report_metric(self, name: str, value: Any) -> None:
         """See ``OutputCollector``."""
