@@ -31,6 +31,7 @@ from kinesis_spout.topology.running.tick_clock import TickClock
 from kinesis_spout.topology.running.travelling import why_unfit
 from kinesis_spout.topology.spark.given_tuples import FirstStageOfTuples, GivenTuple, packed_share
 from kinesis_spout.topology.spark.job import TopologyJobs
+from kinesis_spout.topology.spark.job_guard import JobGuard
 from kinesis_spout.topology.spark.stages import EndedTuples
 
 _SHORTEST_REST: Final = 0.005
@@ -338,18 +339,15 @@ class OwnSpoutQuery:
         packs = [packed_share(given[at::tasks], unfit) for at in range(tasks)]
         ends = {at: self._collector.refused(given[at], unfit[at]) for at in sorted(unfit)}
         self._tag = tag
-        guard = threading.Timer(self._job_timeout, cancel, (self._spark, tag))
-        guard.daemon = True
-        guard.start()
+        first = FirstStageOfTuples(shipped=self._jobs.shipped, ticks=ticks)
         try:
-            first = FirstStageOfTuples(shipped=self._jobs.shipped, ticks=ticks)
-            found = self._jobs.run(tag, packs, first, ticks=ticks)
+            with JobGuard(self._spark, tag, self._job_timeout):
+                found = self._jobs.run(tag, packs, first, ticks=ticks)
         except HandlerKilledWorker as error:
             # Nobody knows which tuple is to blame: the spout decides what comes again.
             _log.warning("micro-batch %s died: %s", tag, error)
             return dict.fromkeys(range(len(given)), _died(error, self._stopping.is_set())) | ends
         finally:
-            guard.cancel()
             self._tag = ""
         for block in found:
             if isinstance(block, EndedTuples):
