@@ -15,7 +15,7 @@ _LOOK_SECONDS: Final = 1.0
 class JobGuard:
     """Used as a context manager around one job. Mutable.
 
-    While others have the cluster, no component is to blame for the time that passes. So it is counted from when the
+    While others have the cluster, no component is to blame for the time. So it is counted from when the
     first task was seen to run; Spark is asked once a second.
 
     Args:

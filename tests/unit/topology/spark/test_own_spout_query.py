@@ -41,7 +41,11 @@ class EmitsUnfit(Silent):
         super().__init__()
         self.acked: list[int] = []
         self.failed: dict[int, str] = {}
-        self.remaining = [(lambda: "travels, as functions do", 0), (Lock(), 1), (UnloadableError(4, "no"), 2)]
+        self.remaining: list[tuple[object, int | None]] = [
+            (lambda: "travels, as functions do", 0),
+            (Lock(), 1),
+            (UnloadableError(4, "no"), 2),
+        ]
         self.remaining += [("b", 3), ([Lock()], None)]
 
     def open(self, conf: Mapping[str, Any], context: TaskContext, collector: SpoutOutputCollector) -> None:
