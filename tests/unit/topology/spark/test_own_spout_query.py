@@ -35,7 +35,7 @@ class Silent(Declared):
 
 
 class EmitsUnfit(Silent):
-    """Emits once: two values that can travel, one that cannot, with an id, and one of those without an id."""
+    """Emits two values that can travel and three that cannot, the last of them without an id."""
 
     def __init__(self) -> None:
         super().__init__()
