@@ -8,8 +8,8 @@ a record that was not tried.
 fail the record that the handler was given, like any other. They must: let through, each of them would end the
 worker at the same record again and again. Nothing that has to end a task is lost by it. Spark ends one by killing
 its worker process or closing its socket, never by raising in it; and Ctrl-C reaches the main thread of the driver
-only, where no handler runs. The one exception is the plain-Python door, whose scheme runs on the caller's own
-thread: there a `KeyboardInterrupt` fails its record *and* goes on to the caller.
+only, where no handler runs. The exceptions are what runs user code on the caller's own thread. In the plain-Python
+door (its scheme) a `KeyboardInterrupt` fails its record *and* goes on to the caller; it ends `Topology.run_local`.
 
 This module travels to the executors with every handler, so it imports nothing of ours.
 """

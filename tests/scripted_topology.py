@@ -103,3 +103,10 @@ def tasks_by_value(component: str) -> dict[Any, list[int]]:
 def values_of(pairs: Sequence[tuple[Sequence[Any], Any]]) -> list[Any]:
     """Give the first values of what failed."""
     return [values[0] for values, _ in pairs]
+
+
+class UnloadableError(Exception):
+    """Pickles, but cannot be unpickled: that calls it with the one argument of ``Exception``."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(f"{code}: {text}")

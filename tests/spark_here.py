@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType, SimpleNamespace
 from typing import Any, ClassVar
 
-from pyspark import SparkContext, TaskContext
+from pyspark import SparkContext, TaskContext, cloudpickle
 
 Part = list[Any]
 
@@ -64,7 +64,7 @@ class SparkHere(SparkContext):
         return SimpleNamespace(getJobIdsForGroup=lambda _: [])
 
     def parallelize(self, c: Iterable[Any], numSlices: int | None = None) -> Any:  # noqa: N803
-        items = list(c)
+        items = cloudpickle.loads(cloudpickle.dumps(list(c)))  # type: ignore[no-untyped-call]
         assert numSlices == len(items) > 0, "a task for each pack, and one at least"
         return RowsHere(self, lambda: [[item] for item in items])
 

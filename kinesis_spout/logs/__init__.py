@@ -1,1 +1,1 @@
-"""What the logs of all doors have in common: the words for shards and positions, and each kind of failure once."""
+"""What the logs of all doors have in common: words, each kind of failure once, and so many lines a minute."""

@@ -88,6 +88,7 @@ class LocalTopology:
             InvalidConfig: no such spout or stream, a tuple has another number of values than fields, or a bolt
                 has put a value into its state that cannot be pickled.
             NeverClean: in each of several runs other tuples failed after they had changed state.
+            KeyboardInterrupt: a component raised it, or it is the developer's Ctrl-C. On Spark it fails its tuple.
 
         After an error, also one of a grouping or of ``prepare``, state is as before, and the bolts are new.
         """
@@ -200,7 +201,13 @@ class LocalTopology:
         key = (program.plan.spout, stage, partition)
         if key not in self._runs:
             self._runs[key] = StageRun(
-                program, stage, partition, self._clock, record=self._record, wall_clock=self._wall_clock
+                program,
+                stage,
+                partition,
+                self._clock,
+                record=self._record,
+                wall_clock=self._wall_clock,
+                ends_run=(KeyboardInterrupt,),
             )
         return self._runs[key]
 

@@ -31,7 +31,8 @@ class TopologyConf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     message_timeout_seconds: _Seconds = 30.0
     """How long a bolt should wait for anything, counted in each task from the beginning of the micro-batch there;
     see ``OutputCollector.is_overdue``. A call of a bolt that takes a quarter longer is interrupted, and its tuple
-    times out. A job of Spark that takes three times as long is cancelled, and its records are retried."""
+    times out. A job of Spark that takes three times as long, and a minute at least, is cancelled, and its
+    records are retried."""
     ackers: _Ackers | None = None
     """How many tasks share the trees that do not end where they began; None: one for each partition of an
     exchange. 0 acks each record when its tuple is emitted: then nobody retries what fails. Not with state,

@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from kinesis_spout.clock import Clock
 from kinesis_spout.errors import KinesisSpoutError
-from kinesis_spout.logs.life_lines import SUMMARY_SECONDS, Pace
+from kinesis_spout.logs.allowance import Allowance
+from kinesis_spout.logs.life_lines import Pace
 from kinesis_spout.multilang.frames import CODECS
 from kinesis_spout.multilang.junk import Junk
 from kinesis_spout.multilang.messages import Error, Log, Metrics, log_level
@@ -64,8 +65,8 @@ class Remarks:
         self._clock = clock
         self._report = report
         self._report_error = report_error
-        self._lines = _Allowance()
-        self._errors = _Allowance()
+        self._lines = Allowance(MOST_LINES)
+        self._errors = Allowance(MOST_LINES)
         self._metrics: set[str] = set()
         self._last_error = ""
         self._junk = 0
@@ -125,7 +126,7 @@ class Remarks:
             junk.text,
         )
 
-    def _may_say(self, allowance: "_Allowance", what: str) -> bool:
+    def _may_say(self, allowance: Allowance, what: str) -> bool:
         if allowance.takes_one(self._clock.monotonic()):
             return True
         self.count("left_out")
@@ -134,30 +135,10 @@ class Remarks:
                 "%s (pid %d) writes more than %d %s a minute; the others are left out",
                 self._who,
                 self.pid,
-                MOST_LINES,
+                allowance.most,
                 what,
             )
         return False
-
-
-class _Allowance:
-    """``MOST_LINES`` a minute. Mutable."""
-
-    def __init__(self) -> None:
-        self._left = 0
-        self._anew_at = 0.0
-
-    def takes_one(self, now: float) -> bool:
-        """Take one more; tell whether it was there."""
-        if now >= self._anew_at:
-            self._left, self._anew_at = MOST_LINES, now + SUMMARY_SECONDS
-        self._left -= 1
-        return self._left >= 0
-
-    @property
-    def is_just_used_up(self) -> bool:
-        """Whether the last one was the first that was not there."""
-        return self._left == -1
 
 
 def _readable(value: object, most_characters: int) -> str:

@@ -79,7 +79,7 @@ class OutputCollector(Protocol):
         ...
 
     def report_error(self, error: BaseException) -> None:
-        """Show an error in the log and in the query's progress. It fails no tuple."""
+        """Show an error in the query's progress and in the log, at most ten a minute there. It fails no tuple."""
         ...
 
     def report_metric(self, name: str, value: Any) -> None:
@@ -125,7 +125,7 @@ class SpoutOutputCollector(Protocol):
         ...
 
     def report_error(self, error: BaseException) -> None:
-        """Show an error in the log and in the query's progress."""
+        """Show an error in the query's progress and in the log, at most ten a minute there."""
         ...
 
     def report_metric(self, name: str, value: Any) -> None:

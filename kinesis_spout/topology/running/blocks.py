@@ -14,6 +14,7 @@ from typing import Any, Final
 from kinesis_spout.topology.acking import TreeEnd
 from kinesis_spout.topology.components.tuples import Source
 from kinesis_spout.topology.running.component_counts import ComponentCounts
+from kinesis_spout.topology.running.travelling import packed, why_not, why_unfit
 
 FULL_BLOCK: Final = 5_000
 """Tuples. More in one block save next to nothing, and take memory at once."""
@@ -121,10 +122,10 @@ class Parcel:
     def block(self) -> TupleBlock:
         """Pack what is in it, but for the tuples that cannot travel."""
         try:
-            values = _packed(self.values)
+            values = packed(self.values)
         except Exception:  # noqa: BLE001 - a value's own code may raise anything; which one, is found out now
             self._refuse_unfit()
-            values = _packed(self.values)
+            values = packed(self.values)
         return TupleBlock(
             component=self.component,
             index=self.index,
@@ -138,49 +139,13 @@ class Parcel:
     def _refuse_unfit(self) -> None:
         fit: list[bool] = []
         for at, values in enumerate(self.values):
-            error = _unfit(values)
+            error = why_not(values)
             fit.append(error is None)
             if error is not None:
                 roots = {self.roots[at], *self.others.get(at, ())} - {0}
-                self._refuse(roots, _why_unfit(self.source, values, error))
+                self._refuse(roots, why_unfit(self.source.stream, self.source.fields, values, error))
         kept = list(compress(range(len(fit)), fit))
         self.others = {now: self.others[at] for now, at in enumerate(kept) if at in self.others}
         self.values[:] = compress(self.values, fit)
         self.roots[:] = array("Q", compress(self.roots, fit))
         self.edges[:] = array("Q", compress(self.edges, fit))
-
-
-def _packed(values: Any) -> bytes:
-    """Pickle values that can be unpickled. Those that may be objects of classes are unpickled to see.
-
-    Raises:
-        Whatever their classes raise.
-    """
-    packed = pickle.dumps(values, pickle.HIGHEST_PROTOCOL)
-    if (
-        pickle.STACK_GLOBAL in packed
-    ):  # It names a class; or some text has that byte, which costs a look in vain.
-        pickle.loads(packed)  # noqa: S301 - our own, made a moment ago
-    return packed
-
-
-def _unfit(value: Any) -> Exception | None:
-    """Say why a value cannot travel; None if it can."""
-    try:
-        _packed(value)
-    except Exception as error:  # noqa: BLE001 - that is what is asked
-        return error
-    return None
-
-
-def _why_unfit(source: Source, values: Sequence[Any], error: Exception) -> str:
-    where, what = f"stream {source.stream!r}", type(values).__name__
-    for field_name, value in zip(source.fields, values, strict=False):
-        found = _unfit(value)
-        if found is not None:
-            where, what, error = f"{where}, field {field_name!r}", type(value).__name__, found
-            break
-    return (
-        f"{where}: expected a value that can be pickled and unpickled, because it goes to another process, got "
-        f"{what} ({type(error).__name__}: {error})"
-    )

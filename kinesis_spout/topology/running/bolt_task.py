@@ -1,6 +1,5 @@
 """One task of a bolt: calls the user's object, and keeps the tuples that it holds back."""
 
-import logging
 from collections.abc import Sequence
 from time import perf_counter
 from types import CodeType
@@ -20,8 +19,6 @@ _SAMPLE: Final = 64
 _LOOK_THROUGH: Final = 1_024
 """Tuples held, at least, before those that the bolt has acked meanwhile are let go."""
 _NOT_ACKED: Final = "neither acked nor failed by the end of the micro-batch"
-
-_log: Final = logging.getLogger(__name__)
 
 
 class BoltTask:
@@ -141,19 +138,15 @@ class BoltTask:
             self._look_through_at = max(_LOOK_THROUGH, 2 * len(held))
 
     def _raised(self, error: BaseException, tup: Tuple) -> None:
-        counts = self._counts
+        self.collector.let_through(error)
         is_verdict = isinstance(error, VERDICTS)
         if not is_verdict:
-            counts.errors += 1
-            counts.last_error = failure_of(error).error_text
+            self.collector.errors.count(failure_of(error).error_text)
         if not tup.state:
             self.collector.fail(tup, error)
         elif not is_verdict:
-            _log.warning(
-                "component %s raised %s after it had %s the tuple, which stays so",
-                self.context.component,
-                counts.last_error,
-                tup.state.name.lower(),
+            self.collector.errors.log(
+                f"raised {self._counts.last_error} after it had {tup.state.name.lower()} the tuple, which stays so"
             )
 
 

@@ -6,7 +6,6 @@ first, so a grouping that raises has sent it to nobody. A bolt may use its list 
 what is sent is a copy; a tuple of Python cannot change, and is sent as it is.
 """
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import getrandbits
 from typing import Any, Final
@@ -18,14 +17,13 @@ from kinesis_spout.topology.components.bolt import CallHangs, FailedException
 from kinesis_spout.topology.components.output import DEFAULT_STREAM, check_values
 from kinesis_spout.topology.components.tuples import Tuple, TupleState
 from kinesis_spout.topology.running.component_counts import ComponentCounts
+from kinesis_spout.topology.running.reported_errors import ReportedErrors
 from kinesis_spout.topology.running.trees import Trees
 
 _ACKED: Final = TupleState.ACKED
 _FAILED: Final = TupleState.FAILED
 _PLAIN: Final[frozenset[type]] = frozenset((tuple, list))
 """The types of values that need no further look."""
-
-_log: Final = logging.getLogger(__name__)
 
 Send = Callable[[Sequence[Any], int, int, dict[int, int] | None], None]
 """Takes a tuple to one task: its values, root, edge and other edges; see ``Tuple``."""
@@ -84,13 +82,16 @@ class Collector:
     Args:
         component: whose.
         trees: of this process.
+        ends_run: what is raised on to whoever runs the stage, in place of failing its tuple.
     """
 
-    def __init__(self, component: str, trees: Trees) -> None:
+    def __init__(self, component: str, trees: Trees, ends_run: tuple[type[BaseException], ...] = ()) -> None:
+        self._ends_run = ends_run
         self._component = component
         self._trees = trees
         self.outputs: dict[str, Output] = {}
         self.counts = ComponentCounts()
+        self.errors = ReportedErrors(f"component {component}", self.counts, trees.clock)
 
     def emit(
         self, values: Sequence[Any], anchors: Tuple | Sequence[Tuple] = (), stream: str = DEFAULT_STREAM
@@ -191,6 +192,8 @@ class Collector:
         if tup.state:
             self.counts.acked_twice += 1
             return
+        if isinstance(reason, BaseException):
+            self.let_through(reason)
         if isinstance(reason, CallHangs):
             self.time_out(tup, reason.failure)
             return
@@ -210,9 +213,13 @@ class Collector:
 
     def report_error(self, error: BaseException) -> None:
         """See ``OutputCollector``."""
-        self.counts.errors += 1
-        self.counts.last_error = failure_of(error).error_text
-        _log.warning("component %s: %s", self._component, self.counts.last_error)
+        self.let_through(error)
+        self.errors.report(error)
+
+    def let_through(self, error: BaseException) -> None:
+        """Raise it on if it ends the run."""
+        if isinstance(error, self._ends_run):
+            raise error
 
     def report_metric(self, name: str, value: Any) -> None:
         """See ``OutputCollector``."""
@@ -234,8 +241,7 @@ class Collector:
             self._trees.end(root, end)
             is_tracked = True
         if is_tracked:
-            self.counts.errors += 1
-            self.counts.last_error = reason
+            self.errors.count(reason)
         else:
             self.report_error(TypeError(reason))
 

@@ -47,6 +47,7 @@ class StageRun:
         clock: monotonic.
         record: is told of all that is emitted, if given: component, stream, values.
         wall_clock: seconds since the epoch.
+        ends_run: see ``Collector``.
     """
 
     def __init__(
@@ -58,7 +59,9 @@ class StageRun:
         *,
         record: Record | None = None,
         wall_clock: Callable[[], float] = time.time,
+        ends_run: tuple[type[BaseException], ...] = (),
     ) -> None:
+        self._ends_run = ends_run
         self.program = program
         self._graph = program.graph
         self._plan = program.plan
@@ -79,7 +82,7 @@ class StageRun:
         ]
         self._spout: Collector | None = None
         if stage == 0:
-            self._spout = Collector(self._plan.spout, self.trees)
+            self._spout = Collector(self._plan.spout, self.trees, ends_run)
             self._wire(self._spout, self._plan.spout, 0)
 
     # A micro-batch
@@ -171,7 +174,7 @@ class StageRun:
     def _task(self, component: str, index: int) -> BoltTask:
         task = self._tasks.get((component, index))
         if task is None:
-            collector = Collector(component, self.trees)
+            collector = Collector(component, self.trees, self._ends_run)
             self._wire(collector, component, index)
             graph, program = self._graph, self.program
             made = graph[component]

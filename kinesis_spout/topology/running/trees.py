@@ -19,7 +19,7 @@ class Trees:
     """
 
     def __init__(self, clock: Callable[[], float], timeout_seconds: float) -> None:
-        self._clock = clock
+        self.clock = clock
         self._timeout = timeout_seconds
         self._began = clock()
         self._resets: dict[int, float] = {}
@@ -37,7 +37,7 @@ class Trees:
 
     def begin(self) -> None:
         """Begin a micro-batch."""
-        self._began = self._clock()
+        self._began = self.clock()
         self._resets.clear()
         self.current = self.value = 0
         self.values.clear()
@@ -73,12 +73,12 @@ class Trees:
 
     def reset_timeout(self, roots: Iterable[int]) -> None:
         """Let the time-out of trees begin now."""
-        self.reset_at = self._clock()
+        self.reset_at = self.clock()
         self._resets.update(dict.fromkeys(roots, self.reset_at))
 
     def is_overdue(self, roots: Iterable[int]) -> bool:
         """Tell whether the time-out of one of these trees is over."""
-        until = self._clock() - self._timeout
+        until = self.clock() - self._timeout
         return any(self._resets.get(root, self._began) <= until for root in roots)
 
 

@@ -1,16 +1,20 @@
 """The first stage over tuples that a spout on the driver has emitted: they travel inside the job."""
 
+import pickle
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from random import getrandbits
 from typing import Any
+
+from pyspark import cloudpickle
 
 from kinesis_spout.handler import failure_of
 from kinesis_spout.topology.acking import Ending, TreeEnd
 from kinesis_spout.topology.running.blocks import OpenTrees
 from kinesis_spout.topology.running.stage_run import StageRun
 from kinesis_spout.topology.running.tick_clock import NO_TICKS, Ticks
+from kinesis_spout.topology.running.travelling import packed, why_not
 from kinesis_spout.topology.running.verdicts import decide_here
 from kinesis_spout.topology.spark.kept_runs import ShippedProgram
 from kinesis_spout.topology.spark.stages import EndedTuples, Keyed, partition_here
@@ -30,21 +34,39 @@ class GivenTuple:
     is_tracked: bool
 
 
+def packed_share(share: Sequence[GivenTuple], unfit: MutableMapping[int, Exception]) -> bytes:
+    """Pack the tuples of one task, but for those that cannot travel.
+
+    Args:
+        share: the tuples.
+        unfit: takes why those cannot, by their numbers.
+    """
+    rows = [(given.number, given.values, given.stream, given.is_tracked) for given in share]
+    try:
+        return packed(rows, cloudpickle.dumps)
+    except Exception:  # noqa: BLE001 - a value's own code may raise anything; which one, is found out now
+        errors = [why_not(row, cloudpickle.dumps) for row in rows]
+        unfit.update((row[0], error) for row, error in zip(rows, errors, strict=True) if error is not None)
+        return packed([row for row in rows if row[0] not in unfit], cloudpickle.dumps)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstStageOfTuples:
-    """Runs a task's share of the tuples. Picklable."""
+    """Runs a task's share of the tuples, which ``packed_share`` gave. Picklable."""
 
     shipped: ShippedProgram
     ticks: Ticks = NO_TICKS
 
-    def __call__(self, packs: Iterable[Sequence[GivenTuple]]) -> Iterator[Keyed]:
+    def __call__(self, packs: Iterable[bytes]) -> Iterator[Keyed]:
         """Run the tuples of one task."""
         partition = partition_here()
         print_log_lines()
         with self.shipped.stage(0, partition) as (run, _):
             for pack in packs:
                 run.begin(ticks=self.ticks)
-                opened, refused = emitted(run, pack)
+                # The bytes are our own: the driver has packed them.
+                share = [GivenTuple(*row) for row in pickle.loads(pack)]  # noqa: S301
+                opened, refused = emitted(run, share)
                 run.finish()
                 yield from run.outbox.take()
                 yield partition, EndedTuples(ends=refused)

@@ -14,11 +14,11 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Any, Final
 
-from pyspark import SparkContext
+from pyspark import SparkContext, cloudpickle
 
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.errors import HandlerKilledWorker, InvalidConfig, KinesisSpoutError
-from kinesis_spout.handler import failure_of
+from kinesis_spout.handler import failure_of, failure_saying
 from kinesis_spout.spark.tasks.jobs import cancel, tags_of
 from kinesis_spout.topology.acking import Ending, TreeEnd
 from kinesis_spout.topology.components.context import TaskContext
@@ -26,9 +26,12 @@ from kinesis_spout.topology.components.output import DEFAULT_STREAM, Stream, che
 from kinesis_spout.topology.components.spout import Spout
 from kinesis_spout.topology.running.component_counts import ComponentCounts
 from kinesis_spout.topology.running.program import Program
+from kinesis_spout.topology.running.reported_errors import ReportedErrors
 from kinesis_spout.topology.running.tick_clock import TickClock
-from kinesis_spout.topology.spark.given_tuples import FirstStageOfTuples, GivenTuple
+from kinesis_spout.topology.running.travelling import why_unfit
+from kinesis_spout.topology.spark.given_tuples import FirstStageOfTuples, GivenTuple, packed_share
 from kinesis_spout.topology.spark.job import TopologyJobs
+from kinesis_spout.topology.spark.job_guard import JobGuard
 from kinesis_spout.topology.spark.stages import EndedTuples
 
 _SHORTEST_REST: Final = 0.005
@@ -53,6 +56,7 @@ class GatheringCollector:
         self.gathered: list[tuple[Sequence[Any], Any, str]] = []
         """Values, message id and stream of each tuple."""
         self.counts = ComponentCounts()
+        self._errors = ReportedErrors(f"spout {name}", self.counts, monotonic)
 
     def emit(self, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM) -> None:
         """See ``SpoutOutputCollector``."""
@@ -69,9 +73,22 @@ class GatheringCollector:
 
     def report_error(self, error: BaseException) -> None:
         """See ``SpoutOutputCollector``."""
-        self.counts.errors += 1
-        self.counts.last_error = failure_of(error).error_text
-        _log.warning("spout %s: %s", self._name, self.counts.last_error)
+        self._errors.report(error)
+
+    def refused(self, given: GivenTuple, error: Exception) -> TreeEnd:
+        """Take in that a tuple cannot travel: an error, which is reported where nobody waits for the tuple.
+
+        Returns:
+            How the tuple's tree ends.
+        """
+        fields = self._streams[given.stream].fields
+        reason = why_unfit(given.stream, fields, given.values, error, cloudpickle.dumps)
+        self.counts.emitted += 1
+        if given.is_tracked:
+            self._errors.count(reason)
+        else:
+            self.report_error(TypeError(reason))
+        return TreeEnd(ending=Ending.FAILED, component=self._name, failure=failure_saying(reason))
 
     def report_metric(self, name: str, value: Any) -> None:
         """See ``SpoutOutputCollector``."""
@@ -318,26 +335,24 @@ class OwnSpoutQuery:
             for at, (values, message_id, stream) in enumerate(gathered)
         ]
         tasks = max(1, min(len(given), self._spark.defaultParallelism))
+        unfit: dict[int, Exception] = {}
+        packs = [packed_share(given[at::tasks], unfit) for at in range(tasks)]
+        ends = {at: self._collector.refused(given[at], unfit[at]) for at in sorted(unfit)}
         self._tag = tag
-        guard = threading.Timer(self._job_timeout, cancel, (self._spark, tag))
-        guard.daemon = True
-        guard.start()
+        first = FirstStageOfTuples(shipped=self._jobs.shipped, ticks=ticks)
         try:
-            first = FirstStageOfTuples(shipped=self._jobs.shipped, ticks=ticks)
-            found = self._jobs.run(tag, [given[at::tasks] for at in range(tasks)], first, ticks=ticks)
+            with JobGuard(self._spark, tag, self._job_timeout):
+                found = self._jobs.run(tag, packs, first, ticks=ticks)
         except HandlerKilledWorker as error:
             # Nobody knows which tuple is to blame: the spout decides what comes again.
             _log.warning("micro-batch %s died: %s", tag, error)
-            return dict.fromkeys(range(len(given)), _died(error, self._stopping.is_set()))
+            return dict.fromkeys(range(len(given)), _died(error, self._stopping.is_set())) | ends
         finally:
-            guard.cancel()
             self._tag = ""
-        return {
-            number: end
-            for block in found
-            if isinstance(block, EndedTuples)
-            for number, end in block.ends.items()
-        }
+        for block in found:
+            if isinstance(block, EndedTuples):
+                ends.update(block.ends)
+        return ends
 
 
 def _died(error: HandlerKilledWorker, stopping: bool) -> TreeEnd:  # noqa: FBT001 - says how it is worded

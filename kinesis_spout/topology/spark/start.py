@@ -22,6 +22,7 @@ from kinesis_spout.topology.spark.own_spout import OwnSpoutQuery
 from kinesis_spout.topology.spark.query import RunningSpout, TopologyQuery
 from kinesis_spout.topology.spark.runner import TopologyRunner
 from kinesis_spout.topology.spark.spout_values import SpoutValues
+from kinesis_spout.topology.topology_conf import TopologyConf
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 _JOB_TIMEOUTS: Final = 3.0
 """A job may take so many message time-outs, for a tree's may be reset. What hangs longer is cancelled."""
+_LEAST_JOB_SECONDS: Final = 60.0
+"""A job may take so long in any case: its Python workers may have to start first. On a busy machine that takes
+longer than three short time-outs; cancelled, the job would start them anew, until its records are given up."""
 
 
 def start_topology(topology: "Topology", spark: "SparkSession", name: str) -> TopologyQuery:
@@ -96,11 +100,15 @@ def _start_own(
         program=program,
         streams=dict(component.streams),
         max_pending=options.max_spout_pending,
-        job_timeout_seconds=_JOB_TIMEOUTS * options.message_timeout_seconds,
+        job_timeout_seconds=_job_timeout_seconds(options),
         name=name,
     )
     query.start()
     return RunningSpout(query, lambda: query.counts)
+
+
+def _job_timeout_seconds(options: TopologyConf) -> float:
+    return max(_LEAST_JOB_SECONDS, _JOB_TIMEOUTS * options.message_timeout_seconds)
 
 
 def _start(
@@ -139,6 +147,6 @@ def config_of(topology: "Topology", component: Component, program: Program) -> S
     one_by_one = any(each.made_of.has_home for each in reached if not each.is_spout)
     return msgspec.structs.replace(
         config,
-        message_timeout_seconds=_JOB_TIMEOUTS * topology.options.message_timeout_seconds,
+        message_timeout_seconds=_job_timeout_seconds(topology.options),
         max_concurrent_batches=1 if one_by_one else config.max_concurrent_batches,
     )

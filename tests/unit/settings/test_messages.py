@@ -48,7 +48,7 @@ def query_behind_retention() -> Iterator[SparkInMemory]:
     stream = InMemoryStream()
     stream.put(b"done", "key")
     spark = SparkInMemory(options(stream))
-    spark.until_idle()
+    spark.until_rows(1)
     spark.stop()
     stream.put(b"lost", "key")
     kept = stream.put(b"kept", "key")
@@ -65,7 +65,7 @@ def test_a_spout_speaks_of_its_keyword_arguments() -> None:
 
 def test_a_streaming_read_speaks_of_its_options(query_behind_retention: SparkInMemory) -> None:
     with pytest.raises(DataLoss, match=r"`failOnDataLoss=false`") as caught:
-        query_behind_retention.until_idle()
+        query_behind_retention.until_rows(2)
     assert "fail_on_data_loss" not in str(caught.value)
 
 
@@ -74,8 +74,7 @@ def test_a_task_of_a_streaming_read_speaks_of_its_options() -> None:
     for number in range(10):
         stream.put(str(number).encode(), "key")
     spark = SparkInMemory(options(stream))
-    batch = spark.trigger(fail=True)
-    assert batch is not None
+    batch = spark.next_batch(fail=True)
     stream.trim(FIRST, stream.records(FIRST)[4].sequence)
     with pytest.raises(DataLoss) as caught:
         list(KinesisStreamReader(spark.options).read(batch.partitions[0]))

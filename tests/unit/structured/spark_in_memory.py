@@ -3,7 +3,8 @@
 import json
 import pickle
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from time import monotonic
+from typing import Any, Final, cast
 
 import pyarrow as pa
 
@@ -17,6 +18,8 @@ from tests.in_memory_kinesis_client import InMemoryKinesisClient
 
 Row = tuple[str, str, bytes]
 """Shard, sequence number, data."""
+
+_DEADLINE_SECONDS: Final = 60.0
 
 _clients: dict[str, Any] = {}
 
@@ -131,6 +134,22 @@ class SparkInMemory:
                 return rows
             rows.extend(batch.rows)
         raise AssertionError(f"still new batches after {triggers} triggers")
+
+    def next_batch(self, *, fail: bool = False) -> Batch:
+        """Trigger until a batch comes. One waits for a second, and a poll on a loaded machine takes longer."""
+        deadline = monotonic() + _DEADLINE_SECONDS
+        while monotonic() < deadline:
+            batch = self.trigger(fail=fail)
+            if batch is not None:
+                return batch
+        raise AssertionError(f"no batch within {_DEADLINE_SECONDS:g} s")
+
+    def until_rows(self, count: int) -> list[Row]:
+        """Trigger until so many rows have come. Returns the rows of all batches of this call."""
+        rows: list[Row] = []
+        while len(rows) < count:
+            rows.extend(self.next_batch().rows)
+        return rows
 
     @property
     def rows(self) -> list[Row]:

@@ -62,10 +62,14 @@ def test_no_span_has_more_deliveries_than_its_rate_and_two_windows(world: Engine
 def test_less_than_one_a_second_works_and_waits_without_jobs(world: EngineWorld) -> None:
     world.put(*texts(3))
     diary = Timed()
+    begun_at = monotonic()
     running = world.start(diary, max_deliveries_per_second=0.8)
     diary.until(texts(3))
 
-    assert diary.most_within(1.2) == 1
+    # A job may deliver long after its grant, so that two deliveries may be close; grants are 1.25 s apart.
+    waited = [at - begun_at for at in diary.times]
+    assert [seconds >= 1.25 * number for number, seconds in enumerate(waited)] == [True] * 3
+    assert [[work.plan.most_deliveries for work in batch] for batch in running.runner.batches] == [[1]] * 3
     assert len(running.runner.batches) == 3, "nothing is tried while the rate is used up"
 
 

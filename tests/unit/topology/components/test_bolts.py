@@ -1,6 +1,7 @@
 """Bolts of every kind, in local runs."""
 
 import logging
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -10,7 +11,8 @@ from kinesis_spout.testing import ManualClock
 from kinesis_spout.topology import BasicBolt, BatchBolt, Bolt, FailedException, Tuple
 from kinesis_spout.topology.acking import Ending
 from kinesis_spout.topology.local import LocalResult
-from tests.scripted_topology import Scripted, acks, begin, given, see, singles, values_of
+from kinesis_spout.topology.running.stage_run import StageRun
+from tests.scripted_topology import Scripted, acks, begin, given, passes_on, see, singles, values_of
 
 
 class Picky(BasicBolt):
@@ -31,7 +33,7 @@ class Picky(BasicBolt):
             case 4:
                 raise ZeroDivisionError("four")
             case 5:
-                raise KeyboardInterrupt
+                raise SystemExit
 
 
 def picky(count: int) -> LocalResult:
@@ -50,7 +52,7 @@ class TestABasicBolt:
             "picky: never two",
             "picky: RetryLater: asked for a retry after 7 s",
             "picky: ZeroDivisionError: four",
-            "picky: KeyboardInterrupt",
+            "picky: SystemExit",
         ]
         assert all(end.ending is Ending.FAILED for _, end in result.failed)
 
@@ -76,7 +78,7 @@ class TestABasicBolt:
     def test_verdicts_are_no_errors(self) -> None:
         counts = picky(6).counts["picky"]
         assert (counts.executed, counts.acked, counts.failed, counts.errors) == (6, 1, 5, 2)
-        assert counts.last_error == "KeyboardInterrupt"
+        assert counts.last_error == "SystemExit"
 
     def test_what_it_emits_outside_of_process_belongs_to_no_tree(self) -> None:
         class Late(Picky):
@@ -93,6 +95,39 @@ class TestABasicBolt:
         result = builder.build().run_local(singles(1))
         assert result.acked == [(0,)]
         assert given("sink") == [(0,), (99,)]
+
+
+def is_interrupted(bolt: Scripted, tup: Tuple) -> None:
+    if tup[0] == 1:
+        raise KeyboardInterrupt
+    bolt.collector.ack(tup)
+
+
+class InterruptedBatch(BatchBolt):
+    def process_batch(self, batch: Sequence[Tuple]) -> None:
+        is_interrupted(Scripted(), batch[1])
+
+
+@pytest.mark.parametrize("bolt", [Scripted(is_interrupted), InterruptedBatch()])
+def test_an_interrupt_ends_a_local_run_as_it_may_be_the_developers_ctrl_c(bolt: Bolt) -> None:
+    builder = begin()
+    builder.set_bolt("first", Scripted(passes_on, ["value"])).shuffle_grouping("numbers")
+    builder.set_bolt("second", bolt).shuffle_grouping("first")
+    with pytest.raises(KeyboardInterrupt):
+        builder.build().run_local(singles(10))
+    assert len(given("second")) <= 2
+    assert len(given("first")) in (2, 10)
+
+
+def test_an_interrupt_in_a_worker_fails_its_tuple_alone() -> None:
+    builder = begin()
+    builder.set_bolt("bolt", Scripted(is_interrupted)).shuffle_grouping("numbers")
+    run = StageRun(builder.build()._programs(1)["numbers"], 0, 0, time.monotonic)
+    run.begin()
+    for number in range(3):
+        run.spout.emit_root((number,), number + 1)
+    assert given("bolt") == [(0,), (1,), (2,)]
+    assert {root: end.reason for root, end in run.trees.ends.items()} == {2: "bolt: KeyboardInterrupt"}
 
 
 class Sums(BatchBolt):

@@ -11,7 +11,7 @@ from kinesis_spout.topology.local import LocalResult
 from kinesis_spout.topology.running.blocks import FULL_BLOCK, Parcel, TupleBlock
 from kinesis_spout.topology.running.outbox import Outbox
 from kinesis_spout.topology.running.stage_run import StageRun
-from tests.scripted_topology import Scripted, begin, given, singles
+from tests.scripted_topology import Scripted, UnloadableError, begin, given, singles
 
 SOURCE = Source("bolt", "default", 7, ("value",))
 
@@ -75,13 +75,6 @@ def test_what_a_stage_did_not_send_is_dropped_when_the_next_batch_begins() -> No
     outbox.clear()
     outbox.close()
     assert outbox.take() == []
-
-
-class UnloadableError(Exception):
-    """Pickles, but cannot be unpickled: that calls it with the one argument of ``Exception``."""
-
-    def __init__(self, code: int, text: str) -> None:
-        super().__init__(f"{code}: {text}")
 
 
 UNFIT: dict[int, object] = {3: Lock(), 5: UnloadableError(4, "no"), 8: [lambda: None]}

@@ -2,8 +2,9 @@
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from threading import Lock
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from kinesis_spout.topology.running.stage_run import StageRun
 from kinesis_spout.topology.spark import own_spout
 from kinesis_spout.topology.spark.given_tuples import GivenTuple, emitted
 from kinesis_spout.topology.spark.own_spout import GatheringCollector, OwnSpoutQuery, SpoutHangs
-from tests.scripted_topology import Declared, Scripted, acks
+from tests.scripted_topology import Declared, Scripted, UnloadableError, acks
 from tests.spark_here import SparkHere
 
 
@@ -31,6 +32,36 @@ class Silent(Declared):
 
     def next_tuple(self) -> None:
         pass
+
+
+class EmitsUnfit(Silent):
+    """Emits two values that can travel and three that cannot, the last of them without an id."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.acked: list[int] = []
+        self.failed: dict[int, str] = {}
+        self.remaining: list[tuple[object, int | None]] = [
+            (lambda: "travels, as functions do", 0),
+            (Lock(), 1),
+            (UnloadableError(4, "no"), 2),
+        ]
+        self.remaining += [("b", 3), ([Lock()], None)]
+
+    def open(self, conf: Mapping[str, Any], context: TaskContext, collector: SpoutOutputCollector) -> None:
+        super().open(conf, context, collector)
+        self.collector = collector
+
+    def next_tuple(self) -> None:
+        if self.remaining:
+            value, message_id = self.remaining.pop(0)
+            self.collector.emit((value,), message_id)
+
+    def ack(self, message_id: int) -> None:
+        self.acked.append(message_id)
+
+    def fail(self, message_id: int, reason: str) -> None:
+        self.failed[message_id] = reason
 
 
 class Blocks(Declared):
@@ -52,9 +83,18 @@ def two_stages(spout: Declared, **conf: Any) -> TopologyBuilder:
     return builder
 
 
+def one_stage(spout: Declared) -> TopologyBuilder:
+    builder = TopologyBuilder()
+    builder.set_spout("mine", spout)
+    builder.set_bolt("sink", Scripted(acks), 2).shuffle_grouping("mine")
+    return builder
+
+
 @contextmanager
-def running(spout: Declared, **conf: Any) -> Iterator[OwnSpoutQuery]:
-    topology = two_stages(spout, **conf).build(conf={"colour": "red", "size": 1})
+def running(
+    spout: Declared, make: Callable[..., TopologyBuilder] = two_stages, **conf: Any
+) -> Iterator[OwnSpoutQuery]:
+    topology = make(spout, **conf).build(conf={"colour": "red", "size": 1})
     query = OwnSpoutQuery(
         spout,
         context_of(topology.graph, topology.name, topology.graph["mine"], 0, time.time),
@@ -85,6 +125,24 @@ def test_what_a_spout_reports_counts_once_however_often_it_is_asked_for() -> Non
         for _ in range(3):
             counts = query.counts["mine"]
             assert (counts.emitted, counts.metrics["opened"].count) == (5, 1)
+
+
+def test_a_value_that_cannot_travel_fails_its_tuple_alone_or_is_reported_where_it_has_no_id() -> None:
+    spout = EmitsUnfit()
+    with running(spout, one_stage) as query:
+        query.processAllAvailable()
+        counts = query.counts["mine"]
+
+    assert spout.acked == [0, 3]
+    assert list(spout.failed) == [1, 2]
+    for reason, kind in zip(spout.failed.values(), ["lock", "UnloadableError"], strict=True):
+        assert reason.startswith(
+            "mine: stream 'default', field 'value': expected a value that can be pickled"
+        )
+        assert f"got {kind}" in reason
+    assert (counts.emitted, counts.acked, counts.failed, counts.errors) == (5, 2, 2, 3)
+    assert "stream 'default', field 'value'" in counts.last_error
+    assert "got list" in counts.last_error
 
 
 def test_a_spout_that_blocks_is_told_when_it_is_stopped_instead_of_waited_for_without_end(

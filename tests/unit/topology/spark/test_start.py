@@ -128,10 +128,24 @@ def test_where_a_process_serves_a_bolt_one_micro_batch_runs_at_a_time(bolt: Bolt
     builder.set_spout("lines", KinesisSpout(stream="s", app="a", max_concurrent_batches=3), fields=["line"])
     builder.set_bolt("read", Scripted()).shuffle_grouping("lines")
     builder.set_bolt("count", bolt).fields_grouping("lines", ["line"])
-    topology = builder.build(message_timeout_seconds=10)
+    topology = builder.build()
     program = program_of("words", topology.graph, "lines", options=topology.options, conf={}, parallelism=2)
 
     config = start.config_of(topology, topology.graph["lines"], program)
 
     assert config.max_concurrent_batches == at_once
-    assert config.message_timeout_seconds == 30
+
+
+@pytest.mark.parametrize(("of_message", "of_job"), [(0.5, 60), (8, 60), (30, 90)])
+def test_a_job_may_take_three_message_time_outs_and_as_long_as_workers_may_take_to_start(
+    of_message: float, of_job: float
+) -> None:
+    builder = TopologyBuilder()
+    builder.set_spout("lines", KinesisSpout(stream="s", app="a"), fields=["line"])
+    builder.set_bolt("read", Scripted()).shuffle_grouping("lines")
+    topology = builder.build(message_timeout_seconds=of_message)
+    program = program_of("words", topology.graph, "lines", options=topology.options, conf={}, parallelism=2)
+
+    config = start.config_of(topology, topology.graph["lines"], program)
+
+    assert config.message_timeout_seconds == of_job
