@@ -27,9 +27,9 @@ from kinesis_spout.topology.components.spout import Spout
 from kinesis_spout.topology.running.component_counts import ComponentCounts
 from kinesis_spout.topology.running.program import Program
 from kinesis_spout.topology.running.tick_clock import TickClock
-from kinesis_spout.topology.spark.given_tuples import FirstStageOfTuples, GivenTuple
-from kinesis_spout.topology.spark.job import TopologyJobs
-from kinesis_spout.topology.spark.stages import EndedTuples
+from kinesis_spout.topology.spark.tasks.given_tuples import FirstStageOfTuples, GivenTuple
+from kinesis_spout.topology.spark.tasks.job import TopologyJobs
+from kinesis_spout.topology.spark.tasks.stages import EndedTuples
 
 _SHORTEST_REST: Final = 0.005
 _LONGEST_REST: Final = 0.2

@@ -16,11 +16,11 @@ from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.errors import HandlerKilledWorker, KinesisSpoutError
 from kinesis_spout.handler import RaisedAt, raised_at
 from kinesis_spout.kinesis.patience import reaction_to
-from kinesis_spout.spark.driver.driver_shard import DriverShard, shard_of
+from kinesis_spout.spark.driver.batches.retry_buffer import RetryBuffer
+from kinesis_spout.spark.driver.batches.running_batches import Batch
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
-from kinesis_spout.spark.driver.retry_buffer import RetryBuffer
-from kinesis_spout.spark.driver.running_batches import Batch
-from kinesis_spout.spark.driver.tip_poller import TipPoller
+from kinesis_spout.spark.driver.polling.driver_shard import DriverShard, shard_of
+from kinesis_spout.spark.driver.polling.tip_poller import TipPoller
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, HeldDelivery
 from kinesis_spout.spark.tasks.jobs import HandlerRaised
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice

@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 
 from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.topology.running.program import Program
-from kinesis_spout.topology.running.stage_run import StageRun
-from kinesis_spout.topology.spark.hanging_calls import hanging_calls_end
-from kinesis_spout.topology.spark.state_parts import StateParts
+from kinesis_spout.topology.running.stage.stage_run import StageRun
+from kinesis_spout.topology.spark.tasks.hanging_calls import hanging_calls_end
+from kinesis_spout.topology.spark.tasks.state_parts import StateParts
 
 _MOST_KEPT: Final = 64
 _IDLE_SECONDS: Final = 900.0

@@ -11,8 +11,8 @@ import pytest
 from kinesis_spout.topology import BasicBolt, BatchBolt, Bolt, TopologyBuilder, Tuple
 from kinesis_spout.topology.acking import Ending
 from kinesis_spout.topology.local import LocalResult
-from kinesis_spout.topology.spark import hanging_calls
-from kinesis_spout.topology.spark.hanging_calls import hanging_calls_end
+from kinesis_spout.topology.spark.tasks import hanging_calls
+from kinesis_spout.topology.spark.tasks.hanging_calls import hanging_calls_end
 from tests.topology_components import Sentences
 
 TIMEOUT_SECONDS = 0.1

@@ -20,9 +20,9 @@ from kinesis_spout.topology.running.blocks import Block, CountsBlock
 from kinesis_spout.topology.running.component_counts import ComponentCounts
 from kinesis_spout.topology.running.program import Program
 from kinesis_spout.topology.running.tick_clock import Ticks
-from kinesis_spout.topology.spark.kept_runs import ShippedProgram
-from kinesis_spout.topology.spark.stages import Keyed, LaterStage, run_acker
-from kinesis_spout.topology.spark.witness import Seen, contradict
+from kinesis_spout.topology.spark.tasks.kept_runs import ShippedProgram
+from kinesis_spout.topology.spark.tasks.stages import Keyed, LaterStage, run_acker
+from kinesis_spout.topology.spark.tasks.witness import Seen, contradict
 from kinesis_spout.topology.state import StateManifest
 
 FirstStage = Callable[[Iterable[Any]], Iterator[Keyed]]

@@ -11,7 +11,7 @@ from kinesis_spout.topology.components.bolt import VERDICTS, Bolt, StatefulBolt
 from kinesis_spout.topology.components.context import TaskContext
 from kinesis_spout.topology.components.state import KeyValueState
 from kinesis_spout.topology.components.tuples import TICK, Source, Tuple
-from kinesis_spout.topology.running.collecting import Collector, Send
+from kinesis_spout.topology.running.stage.collecting import Collector, Send
 from kinesis_spout.topology.running.tick_clock import Ticks
 from kinesis_spout.topology.running.trees import Trees
 

@@ -10,9 +10,9 @@ from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.testing import ManualClock
 from kinesis_spout.topology import Stream, Topology, TopologyBuilder, Tuple
 from kinesis_spout.topology.acking import Ending
-from kinesis_spout.topology.running.bolt_task import _LOOK_THROUGH
 from kinesis_spout.topology.running.component_counts import ComponentCounts
-from kinesis_spout.topology.running.stage_run import StageRun
+from kinesis_spout.topology.running.stage.bolt_task import _LOOK_THROUGH
+from kinesis_spout.topology.running.stage.stage_run import StageRun
 from tests.scripted_topology import (
     Declared,
     Script,

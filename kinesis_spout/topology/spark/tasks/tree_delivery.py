@@ -19,7 +19,7 @@ from kinesis_spout.spark.tasks.work import Unfinished as UnfinishedRecord
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from kinesis_spout.topology.acking import TreeEnd, Words
 from kinesis_spout.topology.running.blocks import ForDriver, OpenTrees
-from kinesis_spout.topology.running.collecting import Collector
+from kinesis_spout.topology.running.stage.collecting import Collector
 from kinesis_spout.topology.running.trees import Trees
 from kinesis_spout.topology.running.verdicts import Unfinished, decide_here
 from shard_state import FailedRecord, SequenceNumber

@@ -23,12 +23,12 @@ from kinesis_spout.topology.components.state import KeyValueState
 from kinesis_spout.topology.components.tuples import Source
 from kinesis_spout.topology.graph.plan import Route, context_of, source_of
 from kinesis_spout.topology.running.blocks import FULL_BLOCK, AckBlock, Block, CountsBlock, TupleBlock
-from kinesis_spout.topology.running.bolt_task import BoltTask
-from kinesis_spout.topology.running.choosing import chooser
-from kinesis_spout.topology.running.collecting import Choose, Collector, Output, Send, Target
 from kinesis_spout.topology.running.component_counts import ComponentCounts
-from kinesis_spout.topology.running.outbox import Outbox
 from kinesis_spout.topology.running.program import Program
+from kinesis_spout.topology.running.stage.bolt_task import BoltTask
+from kinesis_spout.topology.running.stage.choosing import chooser
+from kinesis_spout.topology.running.stage.collecting import Choose, Collector, Output, Send, Target
+from kinesis_spout.topology.running.stage.outbox import Outbox
 from kinesis_spout.topology.running.tick_clock import NO_TICKS, Ticks
 from kinesis_spout.topology.running.trees import ToldTrees, Trees
 

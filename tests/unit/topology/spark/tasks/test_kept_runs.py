@@ -7,8 +7,8 @@ import pytest
 
 from kinesis_spout.testing import ManualClock
 from kinesis_spout.topology import Bolt, TopologyBuilder, Tuple
-from kinesis_spout.topology.spark import kept_runs
-from kinesis_spout.topology.spark.kept_runs import KeptRun, ShippedProgram
+from kinesis_spout.topology.spark.tasks import kept_runs
+from kinesis_spout.topology.spark.tasks.kept_runs import KeptRun, ShippedProgram
 from tests.topology_components import Sentences
 
 cleaned_up: list[int] = []

@@ -15,9 +15,9 @@ from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.errors import KinesisSpoutError
 from kinesis_spout.kinesis.patience import Action
 from kinesis_spout.ports import Page, ShardGetter
-from kinesis_spout.spark.driver.driver_shard import DriverShard, HeldPages
 from kinesis_spout.spark.driver.engine_settings import WORTH_A_JOB_BYTES, EngineSettings
-from kinesis_spout.spark.driver.poll_schedule import ALLOWANCE, PollSchedule, aligned, tick_seconds
+from kinesis_spout.spark.driver.polling.driver_shard import DriverShard, HeldPages
+from kinesis_spout.spark.driver.polling.poll_schedule import ALLOWANCE, PollSchedule, aligned, tick_seconds
 from kinesis_spout.spark.tasks.work import Cursor
 
 _FETCH_THREADS: Final = 16

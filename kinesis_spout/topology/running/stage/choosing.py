@@ -10,7 +10,7 @@ from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.topology.components.output import Stream
 from kinesis_spout.topology.graph.grouping import CustomGrouping, Grouping, GroupingKind
 from kinesis_spout.topology.graph.stable_hash import stable_hash
-from kinesis_spout.topology.running.collecting import Choose, Target
+from kinesis_spout.topology.running.stage.collecting import Choose, Target
 
 _MOST_KEYS: Final = 100_000
 """Keys whose tasks are remembered; with one more, all are forgotten and worked out anew."""

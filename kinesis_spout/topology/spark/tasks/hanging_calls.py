@@ -20,7 +20,7 @@ from typing import Final
 
 from kinesis_spout.handler import found_at
 from kinesis_spout.topology.components.bolt import CallHangs
-from kinesis_spout.topology.running.bolt_task import CALLS
+from kinesis_spout.topology.running.stage.bolt_task import CALLS
 
 _SIGNAL: Final = signal.SIGUSR2
 _LONGER: Final = 1.25

@@ -7,7 +7,7 @@ import pytest
 from kinesis_spout.topology import TopologyBuilder
 from kinesis_spout.topology.running.blocks import Block, CountsBlock
 from kinesis_spout.topology.running.program import Program
-from kinesis_spout.topology.spark.witness import Mark, Seen, Witness, contradict
+from kinesis_spout.topology.spark.tasks.witness import Mark, Seen, Witness, contradict
 from tests.topology_components import Sentences, Split
 
 PARTITIONS = 2

@@ -9,12 +9,12 @@ from typing import Any
 from kinesis_spout.handler import failure_of
 from kinesis_spout.topology.acking import Ending, TreeEnd
 from kinesis_spout.topology.running.blocks import OpenTrees
-from kinesis_spout.topology.running.stage_run import StageRun
+from kinesis_spout.topology.running.stage.stage_run import StageRun
 from kinesis_spout.topology.running.tick_clock import NO_TICKS, Ticks
 from kinesis_spout.topology.running.verdicts import decide_here
-from kinesis_spout.topology.spark.kept_runs import ShippedProgram
-from kinesis_spout.topology.spark.stages import EndedTuples, Keyed, partition_here
-from kinesis_spout.topology.spark.witness import Witness
+from kinesis_spout.topology.spark.tasks.kept_runs import ShippedProgram
+from kinesis_spout.topology.spark.tasks.stages import EndedTuples, Keyed, partition_here
+from kinesis_spout.topology.spark.tasks.witness import Witness
 from kinesis_spout.workers.worker_log import print_log_lines
 from kinesis_spout.workers.worker_memory import set_aside_imports
 

@@ -8,9 +8,9 @@ from typing import Final
 
 from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.handler import failure_of
+from kinesis_spout.spark.driver.batches.packing import HandlingTime, pack
+from kinesis_spout.spark.driver.batches.reread import Reread, read_missing
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
-from kinesis_spout.spark.driver.packing import HandlingTime, pack
-from kinesis_spout.spark.driver.reread import Reread, read_missing
 from kinesis_spout.spark.tasks.jobs import BatchRunner, HandlerBroken, tags_of
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from shard_state import SliceKind, SliceOutcome

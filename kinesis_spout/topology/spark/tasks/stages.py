@@ -15,8 +15,8 @@ from kinesis_spout.topology.running.blocks import Block, ForDriver
 from kinesis_spout.topology.running.program import Program
 from kinesis_spout.topology.running.tick_clock import NO_TICKS, Ticks
 from kinesis_spout.topology.running.verdicts import Unfinished, decide
-from kinesis_spout.topology.spark.kept_runs import ShippedProgram
-from kinesis_spout.topology.spark.tree_delivery import (
+from kinesis_spout.topology.spark.tasks.kept_runs import ShippedProgram
+from kinesis_spout.topology.spark.tasks.tree_delivery import (
     FailedTrees,
     RecordId,
     SliceBlock,
@@ -24,7 +24,7 @@ from kinesis_spout.topology.spark.tree_delivery import (
     TreeDelivery,
     failed_trees,
 )
-from kinesis_spout.topology.spark.witness import Witness
+from kinesis_spout.topology.spark.tasks.witness import Witness
 from kinesis_spout.topology.state import StateManifest
 from kinesis_spout.workers.worker_log import print_log_lines
 from kinesis_spout.workers.worker_memory import set_aside_imports

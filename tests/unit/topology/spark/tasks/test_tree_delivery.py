@@ -14,10 +14,10 @@ from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from kinesis_spout.topology import Topology, TopologyBuilder
 from kinesis_spout.topology.acking import Ending, TreeEnd
 from kinesis_spout.topology.running.blocks import OpenTrees
-from kinesis_spout.topology.running.stage_run import StageRun
+from kinesis_spout.topology.running.stage.stage_run import StageRun
 from kinesis_spout.topology.running.verdicts import Unfinished
-from kinesis_spout.topology.spark import tree_delivery
-from kinesis_spout.topology.spark.tree_delivery import (
+from kinesis_spout.topology.spark.tasks import tree_delivery
+from kinesis_spout.topology.spark.tasks.tree_delivery import (
     FailedTree,
     RecordId,
     TreeDelivery,

@@ -7,8 +7,8 @@ import pytest
 from kinesis_spout.errors import StateUnavailable, StateUnreadable
 from kinesis_spout.kinesis.patience import Patience
 from kinesis_spout.testing import ManualClock
-from kinesis_spout.topology.spark import state_parts
-from kinesis_spout.topology.spark.state_parts import StateParts
+from kinesis_spout.topology.spark.tasks import state_parts
+from kinesis_spout.topology.spark.tasks.state_parts import StateParts
 from kinesis_spout.topology.state import ComponentState, StateFiles, StateManifest, StateUpdate
 
 EMPTY = StateManifest(topology="counts", life="abc", components={"count": ComponentState(parallelism=1)})
