@@ -25,7 +25,7 @@ from kinesis_spout.spark.tasks.jobs import (
     lost_rows,
     tagged,
 )
-from kinesis_spout.spark.tasks.kept_rows import FoundRow, KeptRows, RowId, RowKeeper
+from kinesis_spout.spark.tasks.keeping.kept_rows import FoundRow, KeptRows, RowId, RowKeeper
 from kinesis_spout.spark.tasks.task import TaskSettings
 from kinesis_spout.spark.tasks.work import Unfinished, WorkResult, WorkSlice
 from shard_state import FailedRecord

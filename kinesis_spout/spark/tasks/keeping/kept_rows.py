@@ -30,7 +30,7 @@ from kinesis_spout.record import Record
 from kinesis_spout.spark.record_outcomes.record_delivery import records_of
 from kinesis_spout.spark.tasks.delivery import DeliverySettings
 from kinesis_spout.spark.tasks.jobs import SparkGone
-from kinesis_spout.spark.tasks.keeping_delivery import KeepingDelivery, Run
+from kinesis_spout.spark.tasks.keeping.keeping_delivery import KeepingDelivery, Run
 from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from kinesis_spout.structured.schema import columns_of

@@ -8,13 +8,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from kinesis_spout.errors import HandlerKilledWorker
-from kinesis_spout.spark.tasks.dataframe import Collector, handled
 from kinesis_spout.spark.tasks.jobs import HandlerRaised
+from kinesis_spout.spark.tasks.keeping.dataframe import Collector, handled
 from kinesis_spout.spark.tasks.work import WorkResult
 from shard_state import Position, SliceKind, SliceOutcome, SlicePlan
 
 if TYPE_CHECKING:
-    from kinesis_spout.spark.tasks.kept_rows import KeptRows
+    from kinesis_spout.spark.tasks.keeping.kept_rows import KeptRows
 
 
 class OneRow:

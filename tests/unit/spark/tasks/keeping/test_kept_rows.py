@@ -15,11 +15,11 @@ from kinesis_spout.handler import Failure
 from kinesis_spout.kinesis.aggregated_record import UserRecord
 from kinesis_spout.kinesis.pace import Pace
 from kinesis_spout.record import Record
-from kinesis_spout.spark.tasks.dataframe import Collector, with_failures
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, HandlerDelivery
 from kinesis_spout.spark.tasks.handlers import RecordHandler
 from kinesis_spout.spark.tasks.jobs import HandlerBroken, SparkGone
-from kinesis_spout.spark.tasks.kept_rows import (
+from kinesis_spout.spark.tasks.keeping.dataframe import Collector, with_failures
+from kinesis_spout.spark.tasks.keeping.kept_rows import (
     FetchBlocks,
     FindRows,
     FoundRow,
