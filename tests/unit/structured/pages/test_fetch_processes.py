@@ -16,7 +16,7 @@ import pytest
 from kinesis_spout.errors import AccessDenied, InvalidConfig, Throttled, Unavailable
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowReply
-from kinesis_spout.kinesis.read.get_records import call_get_records
+from kinesis_spout.kinesis.read.calls.get_records import call_get_records
 from kinesis_spout.structured.pages.fetch_processes import FetchProcesses
 from tests.unit.structured.pages.fips import has_begun, refuse_md5
 

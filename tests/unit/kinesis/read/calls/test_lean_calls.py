@@ -18,7 +18,7 @@ from botocore.exceptions import ClientError
 from kinesis_spout.errors import Unavailable
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.kinesis.errors import translated
-from kinesis_spout.kinesis.read.lean_calls import RAW_BODY
+from kinesis_spout.kinesis.read.calls.lean_calls import RAW_BODY
 from tests.own_certificate import own_certificate
 
 EMPTY = b'{"Records":[],"MillisBehindLatest":0}'

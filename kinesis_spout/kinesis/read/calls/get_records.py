@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from kinesis_spout.kinesis.errors import translated
 from kinesis_spout.kinesis.naming import account_arguments
 from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowReply
-from kinesis_spout.kinesis.read.lean_calls import RAW_BODY
+from kinesis_spout.kinesis.read.calls.lean_calls import RAW_BODY
 from kinesis_spout.kinesis.read.page import GetRecordsReply, decode_reply, reply_from_botocore
 
 if TYPE_CHECKING:
