@@ -3,7 +3,7 @@
 from typing import Final
 
 from kinesis_spout.clock import Clock
-from kinesis_spout.coordination import Elected, Election
+from kinesis_spout.coordination.election import Elected, Election
 from kinesis_spout.errors import StoreUnavailable
 
 _CERTAIN_SHARE: Final = 2 / 3
