@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kinesis_spout.structured.pages.page_handshake import HANDSHAKE_SECONDS, introduce, welcome
+from kinesis_spout.connections.handshake import HANDSHAKE_SECONDS, introduce, welcome
 
 _KEEPALIVE: Final = (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 4))
 _log = logging.getLogger(__name__)
