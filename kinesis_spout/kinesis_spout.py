@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from kinesis_spout.spark.streams.streams_query import StreamsQuery
     from kinesis_spout.spark.tasks.coalescing.key import CoalescingKey, KeyFunction
     from kinesis_spout.spark.tasks.concurrent_delivery import AnyHandler
-    from kinesis_spout.spark.tasks.dataframe import Collector
     from kinesis_spout.spark.tasks.handlers import ArrowCollector
     from kinesis_spout.spark.tasks.jobs import BatchRunner
+    from kinesis_spout.spark.tasks.keeping.dataframe import Collector
     from kinesis_spout.spark.tasks.task import TaskSettings
 
 
@@ -131,7 +131,7 @@ class KinesisSpout(StreamsSpout):
             InvalidConfig: an order other than "unordered" is set; a batch cannot wait for one of its rows. Or
                 the session has ``spark.speculation``: two attempts of a task would read different rows.
         """
-        from kinesis_spout.spark.tasks.dataframe import DataFrameRunner  # noqa: PLC0415
+        from kinesis_spout.spark.tasks.keeping.dataframe import DataFrameRunner  # noqa: PLC0415
 
         self.refuse_order("foreach_batch")
 

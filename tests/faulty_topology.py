@@ -22,7 +22,7 @@ from kinesis_spout.topology import (
     TopologyBuilder,
     Tuple,
 )
-from kinesis_spout.topology.spark import stages
+from kinesis_spout.topology.spark.tasks import stages
 from tests.micro_batch_world import DeliveryLog
 from tests.shipped_tallies import add_tallies
 from tests.topology_components import LogWords, Split

@@ -20,7 +20,7 @@ from kinesis_spout.errors import (
     Throttled,
     Unavailable,
 )
-from kinesis_spout.kinesis.read.lean_calls import RAW_BODY
+from kinesis_spout.kinesis.read.calls.lean_calls import RAW_BODY
 from kinesis_spout.record import Record
 from kinesis_spout.testing import InMemoryStream
 from shard_state import Position, PositionType, SequenceNumber, Shard

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from kinesis_spout.spark import session
-from kinesis_spout.topology.spark import job as spark_job
+from kinesis_spout.topology.spark.tasks import job as spark_job
 from tests.faulty_topology import Faults, faulty_word_count
 from tests.micro_batch_world import DeliveryLog
 

@@ -31,9 +31,9 @@ from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.kinesis.assumed_role import AssumedRole
 from kinesis_spout.kinesis.errors import translated
 from kinesis_spout.kinesis.lean_call import is_good_json
+from kinesis_spout.kinesis.read.calls.lean_calls import RAW_BODY, LeanGetRecords
+from kinesis_spout.kinesis.read.calls.whole_body import WholeBodySession
 from kinesis_spout.kinesis.read.fan_out.subscribe_call import PushedSubscriptions
-from kinesis_spout.kinesis.read.lean_calls import RAW_BODY, LeanGetRecords
-from kinesis_spout.kinesis.read.whole_body import WholeBodySession
 from kinesis_spout.kinesis.write.lean_put import LeanPutRecords
 
 if TYPE_CHECKING:

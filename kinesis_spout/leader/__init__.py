@@ -4,8 +4,8 @@ Who owns which shard is not here but in ``consumer``; how ZooKeeper elects is in
 Begin reading at ``career.py``.
 """
 
+from kinesis_spout.coordination.term import Term
 from kinesis_spout.leader.career import HandOver, Leader, LeaderCareer
 from kinesis_spout.leader.stand_for import stand_for
-from kinesis_spout.term import Term
 
 __all__ = ["HandOver", "Leader", "LeaderCareer", "Term", "stand_for"]

@@ -16,8 +16,8 @@ from typing import Final, Protocol
 
 from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.coordination import Elected, Election
+from kinesis_spout.coordination.term import Term
 from kinesis_spout.errors import StoreUnavailable
-from kinesis_spout.term import Term
 
 _log = logging.getLogger(__name__)
 

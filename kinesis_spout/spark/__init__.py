@@ -5,8 +5,8 @@ from kinesis_spout.spark.record_outcomes.each_record import RecordOutcomes, each
 from kinesis_spout.spark.registration import register
 from kinesis_spout.spark.session import LOCAL_CHECKPOINTS, SETTINGS, session
 from kinesis_spout.spark.streams.streams_query import StreamsQuery
-from kinesis_spout.spark.tasks.dataframe import Collector
 from kinesis_spout.spark.tasks.handlers import ArrowCollector
+from kinesis_spout.spark.tasks.keeping.dataframe import Collector
 from kinesis_spout.structured.progress_listener import (
     KinesisProgress,
     KinesisProgressListener,

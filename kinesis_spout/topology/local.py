@@ -19,7 +19,7 @@ from kinesis_spout.topology.running.blocks import Block, CountsBlock, OpenTrees
 from kinesis_spout.topology.running.component_counts import ComponentCounts
 from kinesis_spout.topology.running.exactly_once import run_until_clean
 from kinesis_spout.topology.running.program import Program
-from kinesis_spout.topology.running.stage_run import StageRun
+from kinesis_spout.topology.running.stage.stage_run import StageRun
 from kinesis_spout.topology.running.tick_clock import TickClock, Ticks
 from kinesis_spout.topology.running.verdicts import Unfinished, decide, decide_here
 from kinesis_spout.topology.state.key_values import PartitionState

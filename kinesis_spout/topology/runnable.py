@@ -1,16 +1,12 @@
 """What a topology must be to run on Spark, beyond what makes it a valid graph. Checked before anything starts."""
 
-from typing import TYPE_CHECKING
-
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.kinesis_spout import KinesisSpout
+from kinesis_spout.topology.built_topology import BuiltTopology
 from kinesis_spout.zookeeper.tree.paths import check_name
 
-if TYPE_CHECKING:
-    from kinesis_spout.topology.topology import Topology
 
-
-def check_runnable(topology: "Topology") -> None:
+def check_runnable(topology: BuiltTopology) -> None:
     """Refuse a topology that cannot run.
 
     Raises:
@@ -24,7 +20,7 @@ def check_runnable(topology: "Topology") -> None:
         _check_state(topology, stateful)
 
 
-def _check_state(topology: "Topology", stateful: list[str]) -> None:
+def _check_state(topology: BuiltTopology, stateful: list[str]) -> None:
     where, spouts = f"topology {topology.name!r}", topology.graph.spouts
     if topology.options.state is None:
         raise InvalidConfig(

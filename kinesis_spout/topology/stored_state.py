@@ -2,21 +2,19 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kinesis_spout.consumer.open_ports import zookeeper_settings
 from kinesis_spout.errors import InvalidConfig, StateUnreadable
 from kinesis_spout.kinesis_spout import KinesisSpout
+from kinesis_spout.topology.built_topology import BuiltTopology
 from kinesis_spout.topology.state import StateFiles, StateManifest, merged_rows, read_value
-
-if TYPE_CHECKING:
-    from kinesis_spout.topology.topology import Topology
 
 _MOST_READS: Final = 3
 """A running topology deletes files that it has replaced: then its newer state is read, so often at most."""
 
 
-def read_state(topology: "Topology", component: str) -> dict[Any, Any]:
+def read_state(topology: BuiltTopology, component: str) -> dict[Any, Any]:
     """Give every key of a bolt with its value. See ``Topology.read_state``."""
     files = StateFiles(_address(topology, component))
     with _attached(topology) as stored_now:
@@ -45,7 +43,7 @@ def _pickled_values(
     raise AssertionError("the last read returns or raises")
 
 
-def _address(topology: "Topology", component: str) -> str:
+def _address(topology: BuiltTopology, component: str) -> str:
     stateful = [each for each in topology.graph.order if topology.graph[each].is_stateful]
     if component not in stateful:
         raise InvalidConfig(
@@ -60,7 +58,7 @@ def _address(topology: "Topology", component: str) -> str:
 
 
 @contextmanager
-def _attached(topology: "Topology") -> Iterator[Callable[[], bytes | None]]:
+def _attached(topology: BuiltTopology) -> Iterator[Callable[[], bytes | None]]:
     """Give what reads the manifest that is stored now."""
     spouts = topology.graph.spouts
     spout = spouts[0].made_of

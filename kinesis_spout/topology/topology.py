@@ -3,13 +3,12 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kinesis_spout.topology.built_topology import BuiltTopology
 from kinesis_spout.topology.components.output import DEFAULT_STREAM
-from kinesis_spout.topology.graph.component_graph import ComponentGraph
 from kinesis_spout.topology.local import LocalResult, LocalTopology
 from kinesis_spout.topology.picture import explanation_of, mermaid, svg
 from kinesis_spout.topology.running.component_counts import ComponentCounts
 from kinesis_spout.topology.running.program import Program, program_of
-from kinesis_spout.topology.topology_conf import TopologyConf
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,16 +19,8 @@ _LOCAL_PARALLELISM = 4
 """Partitions without Spark, at most: enough to see whether keys stay together."""
 
 
-class Topology:
+class Topology(BuiltTopology):
     """A graph of components with its name and its options. Made by ``TopologyBuilder.build``."""
-
-    def __init__(
-        self, name: str, graph: ComponentGraph, options: TopologyConf, conf: Mapping[str, Any]
-    ) -> None:
-        self.name = name
-        self.graph = graph
-        self.options = options
-        self.conf = conf
 
     def __repr__(self) -> str:
         return f"Topology({self.name!r}, {' > '.join(self.graph.order)})"

@@ -17,7 +17,7 @@ from kinesis_spout.kinesis import (
 )
 from kinesis_spout.kinesis.aggregated_record import take_apart
 from kinesis_spout.kinesis.patience import Patience
-from kinesis_spout.kinesis.read.lean_calls import RAW_BODY
+from kinesis_spout.kinesis.read.calls.lean_calls import RAW_BODY
 from kinesis_spout.kinesis.write.hash_key_ranges import hash_key
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.kinesis.write.record_putter import RecordPutter

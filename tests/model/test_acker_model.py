@@ -13,7 +13,7 @@ from kinesis_spout.handler import Failure
 from kinesis_spout.topology.acking import Ending, TreeEnd
 from kinesis_spout.topology.components.tuples import Source, Tuple
 from kinesis_spout.topology.running.blocks import AckBlock, Block, OpenTrees
-from kinesis_spout.topology.running.collecting import Collector, Output
+from kinesis_spout.topology.running.stage.collecting import Collector, Output
 from kinesis_spout.topology.running.trees import Trees
 from kinesis_spout.topology.running.verdicts import Unfinished, decide
 

@@ -20,7 +20,7 @@ from kinesis_spout.kinesis.naming import stream_arguments
 from kinesis_spout.kinesis.pace import Pace
 from kinesis_spout.kinesis.patience import ITERATOR_REFUSED, Action, Jitter, reaction_to
 from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowPage, ArrowReply
-from kinesis_spout.kinesis.read.get_records import (
+from kinesis_spout.kinesis.read.calls.get_records import (
     FetchArrow,
     RecordsForm,
     Reply,

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.pause_reports import pause_text
-from kinesis_spout.spark.driver.driver_shard import DriverShard
+from kinesis_spout.spark.driver.polling.driver_shard import DriverShard
 from kinesis_spout.spark.tasks.work import WorkResult
 from shard_state import Pause
 

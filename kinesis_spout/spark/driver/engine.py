@@ -31,14 +31,14 @@ from kinesis_spout.errors import HandlerKilledWorker
 from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.record_age import RecordAge
 from kinesis_spout.spark.driver.batch_progress import batch_progress
+from kinesis_spout.spark.driver.batches.retry_buffer import RetryBuffer
+from kinesis_spout.spark.driver.batches.running_batches import Batch, RunningBatches
+from kinesis_spout.spark.driver.batches.settling import Settling
 from kinesis_spout.spark.driver.delivery_grants import DeliveryGrants
-from kinesis_spout.spark.driver.driver_shard import DriverShard, HeldPages, shard_of
 from kinesis_spout.spark.driver.engine_settings import WORTH_A_JOB_BYTES, EngineSettings
-from kinesis_spout.spark.driver.retry_buffer import RetryBuffer
-from kinesis_spout.spark.driver.running_batches import Batch, RunningBatches
-from kinesis_spout.spark.driver.settling import Settling
+from kinesis_spout.spark.driver.polling.driver_shard import DriverShard, HeldPages, shard_of
+from kinesis_spout.spark.driver.polling.tip_poller import TipPoller
 from kinesis_spout.spark.driver.ticking import Ticking
-from kinesis_spout.spark.driver.tip_poller import TipPoller
 from kinesis_spout.spark.streams.batch_slots import BatchSlots
 from kinesis_spout.spark.tasks.jobs import BatchRunner, HandlerRaised
 from kinesis_spout.spark.tasks.work import Cursor, WorkResult, WorkSlice

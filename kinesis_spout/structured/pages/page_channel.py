@@ -1,12 +1,11 @@
 """The connection between the reader and a task: authenticated, with messages that carry pages.
 
-A message is its length and its bytes. It goes over a Unix socket where both ends are on one machine (Linux), else
-over TCP, which costs more. Both ends prove that they know a key (``page_handshake``). Nothing is encrypted.
+Messages go over a Unix socket where both ends are on one machine (Linux), else over TCP, which costs more. Both
+ends prove that they know a key (``connections.handshake``). Nothing is encrypted.
 """
 
 import contextlib
 import logging
-import os
 import socket
 import struct
 import sys
@@ -14,17 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Self
 
-import pyarrow as pa
-
+from kinesis_spout.connections.handshake import HANDSHAKE_SECONDS, introduce
+from kinesis_spout.connections.message_channel import MessageChannel
 from kinesis_spout.structured.pages.page_buffer import Segment
-from kinesis_spout.structured.pages.page_handshake import HANDSHAKE_SECONDS, introduce
 
-_SMALL_BYTES: Final = 1024
-"""So much is sent together with its length."""
 _MAX_REQUEST_BYTES: Final = 16 * 1024 * 1024
-_LENGTH: Final = struct.Struct("!Q")
-_TIME: Final = struct.Struct("@ll")
-"""Seconds and microseconds."""
 _WANTED: Final = struct.Struct("!4Q")
 """A segment, and the rows to send at once of it."""
 
@@ -63,24 +56,8 @@ def listen_locally(name: str) -> socket.socket | None:
     return listening
 
 
-class PageChannel:
-    """One end of a connection whose ends have proved each other. Mutable; owns its socket; one thread's at a time.
-
-    Args:
-        connected: its socket.
-        wait_seconds: ``receive`` fails when nothing comes for so long; None waits for ever.
-    """
-
-    def __init__(self, connected: socket.socket, *, wait_seconds: float | None) -> None:
-        self._socket = connected
-        self._wait_seconds = wait_seconds
-        connected.setblocking(True)
-        if connected.family != getattr(socket, "AF_UNIX", None):
-            # A page is sent as a length and a body: the end of it would wait 40 ms for Nagle.
-            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if wait_seconds is not None and os.name != "nt":  # which takes such times in another form
-            time = _TIME.pack(int(wait_seconds), round(wait_seconds % 1 * 1e6))
-            connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, time)
+class PageChannel(MessageChannel):
+    """One end of a connection over which pages are asked for, and sent."""
 
     @classmethod
     def connected(cls, address: PageServerAddress, *, wait_seconds: float) -> Self:
@@ -96,45 +73,6 @@ class PageChannel:
         except BaseException:
             connected.close()
             raise
-
-    def close(self) -> None:
-        """End the connection."""
-        self._socket.close()
-
-    def is_quiet(self) -> bool:
-        """Tell whether the other end waits for a request: it neither closed the connection nor sent anything."""
-        self._socket.setblocking(False)
-        try:
-            self._socket.recv(1, socket.MSG_PEEK)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-        finally:
-            self._socket.setblocking(True)
-        return False
-
-    def send(self, body: bytes | pa.Buffer) -> None:
-        """Send a message."""
-        content = memoryview(body)
-        length = _LENGTH.pack(content.nbytes)
-        if content.nbytes <= _SMALL_BYTES:
-            self._socket.sendall(length + content)
-        else:
-            self._socket.sendall(length)
-            self._socket.sendall(content)
-
-    def receive(self, at_most: int | None = None) -> pa.Buffer:
-        """Wait for a message.
-
-        Raises:
-            OSError: the connection ended, or nothing came for too long, or more than ``at_most`` bytes were
-                announced.
-        """
-        (size,) = _LENGTH.unpack(self._received(_LENGTH.size))
-        if at_most is not None and size > at_most:
-            raise OSError(f"expected a message of at most {at_most} bytes, got one of {size}")
-        return self._received(size)
 
     def ask(self, segments: Sequence[Segment], rows_at_once: int) -> None:
         """Ask for segments, of which so many rows are sent at once."""
@@ -156,19 +94,6 @@ class PageChannel:
             (Segment(page, offset, rows), max(1, rows_at_once))
             for page, offset, rows, rows_at_once in _WANTED.iter_unpack(request)
         ]
-
-    def _received(self, size: int) -> pa.Buffer:
-        body = pa.allocate_buffer(size)
-        left = memoryview(body).cast("B")
-        while left:
-            try:
-                count = self._socket.recv_into(left, 0, socket.MSG_WAITALL)
-            except BlockingIOError as error:
-                raise TimeoutError(f"nothing came for {self._wait_seconds:g} s") from error
-            if not count:
-                raise ConnectionError("the other end closed the connection")
-            left = left[count:]
-        return body
 
 
 def _connect(address: PageServerAddress) -> socket.socket:

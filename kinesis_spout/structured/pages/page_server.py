@@ -18,10 +18,10 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from kinesis_spout.connections.handshake import welcome
 from kinesis_spout.structured.pages.page_buffer import Segment, StoredPage
 from kinesis_spout.structured.pages.page_channel import PageChannel, PageServerAddress, listen, listen_locally
 from kinesis_spout.structured.pages.page_connections import ConnectionSlots
-from kinesis_spout.structured.pages.page_handshake import welcome
 
 MAX_CONNECTIONS: Final = 256
 """Each has a thread and a descriptor."""

@@ -4,15 +4,11 @@ What such a task has there is not here: see ``multilang.host.processes``. Begin 
 """
 
 from kinesis_spout.topology.homes.homes import Homes, HomesAddress, HomesClient, Question, homes_of
-from kinesis_spout.topology.homes.keyed_connections import KeyedServer, Machine, connect
 
 __all__ = [
     "Homes",
     "HomesAddress",
     "HomesClient",
-    "KeyedServer",
-    "Machine",
     "Question",
-    "connect",
     "homes_of",
 ]

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from kinesis_spout.structured.pages.page_channel import PageChannel
-from kinesis_spout.topology.homes.keyed_connections import KeyedServer, Machine, connect
+from kinesis_spout.connections.keyed_connections import KeyedServer, Machine, connect
+from kinesis_spout.connections.message_channel import MessageChannel
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -91,7 +91,7 @@ class Homes:
         self._server.close()
 
     def _serve(self, connected: socket.socket) -> None:
-        channel = PageChannel(connected, wait_seconds=_IDLE_SECONDS)
+        channel = MessageChannel(connected, wait_seconds=_IDLE_SECONDS)
         while True:
             question = _questions.decode(channel.receive(_MOST_BYTES))
             channel.send(_encoder.encode(self.answer(question)))
@@ -112,7 +112,7 @@ class HomesClient:
         """
         is_new = self._connected is None
         try:
-            channel = PageChannel(self._connection(), wait_seconds=_ANSWER_SECONDS)
+            channel = MessageChannel(self._connection(), wait_seconds=_ANSWER_SECONDS)
             channel.send(_encoder.encode(question))
             return _machines.decode(channel.receive(_MOST_BYTES))
         except OSError:

@@ -1,5 +1,5 @@
-"""Runs the components of one stage in one process: tuples in, tuples and acks out. Knows no Spark.
+"""Runs topologies in plain Python: stages, what travels between them, trees and their verdicts. Knows no Spark.
 
 Which process, and how what leaves it gets to the next, is not here but in ``spark`` and ``local``. Begin with
-``stage_run``.
+``stage.stage_run``.
 """

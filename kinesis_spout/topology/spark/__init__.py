@@ -1,4 +1,5 @@
 """Runs topologies on Spark: one job for a micro-batch, with one exchange between two stages.
 
-What a stage does with its tuples is not here but in ``running``. Begin with ``runner``.
+Here is the driver's side. The job and its tasks are in ``tasks``; what a stage does with its tuples is in
+``running``. Begin with ``runner``.
 """

@@ -29,10 +29,10 @@ from kinesis_spout.topology.running.program import Program
 from kinesis_spout.topology.running.reported_errors import ReportedErrors
 from kinesis_spout.topology.running.tick_clock import TickClock
 from kinesis_spout.topology.running.travelling import why_unfit
-from kinesis_spout.topology.spark.given_tuples import FirstStageOfTuples, GivenTuple, packed_share
-from kinesis_spout.topology.spark.job import TopologyJobs
 from kinesis_spout.topology.spark.job_guard import JobGuard
-from kinesis_spout.topology.spark.stages import EndedTuples
+from kinesis_spout.topology.spark.tasks.given_tuples import FirstStageOfTuples, GivenTuple, packed_share
+from kinesis_spout.topology.spark.tasks.job import TopologyJobs
+from kinesis_spout.topology.spark.tasks.stages import EndedTuples
 
 _SHORTEST_REST: Final = 0.005
 _LONGEST_REST: Final = 0.2

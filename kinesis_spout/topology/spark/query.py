@@ -5,18 +5,17 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.streams.joint_view import JointView, of_stream
 from kinesis_spout.errors import InvalidConfig, KinesisSpoutError
 from kinesis_spout.spark.driver.query import SpoutQuery
+from kinesis_spout.topology.built_topology import BuiltTopology
+from kinesis_spout.topology.picture import mermaid, svg
 from kinesis_spout.topology.running.component_counts import ComponentCounts, added
 from kinesis_spout.topology.spark.own_spout import OwnSpoutQuery
 from shard_state import Pause, ShardStatus
-
-if TYPE_CHECKING:
-    from kinesis_spout.topology.topology import Topology
 
 _LOOK_SECONDS: Final = 0.05
 
@@ -43,7 +42,7 @@ class TopologyQuery:
     With several spouts each runs its own micro-batches through the graph, and this speaks for all of them.
     """
 
-    def __init__(self, topology: "Topology", name: str, spouts: Mapping[str, RunningSpout]) -> None:
+    def __init__(self, topology: BuiltTopology, name: str, spouts: Mapping[str, RunningSpout]) -> None:
         self._topology = topology
         self._name = name
         self._spouts = dict(spouts)
@@ -176,11 +175,11 @@ class TopologyQuery:
 
     def mermaid(self) -> str:
         """Draw the topology with the components' counts as they are now; see ``Topology.mermaid``."""
-        return self._topology.mermaid(self.components)
+        return mermaid(self._topology.graph, self.components)
 
     def svg(self) -> str:
         """Draw the topology with the components' counts as they are now; see ``Topology.svg``."""
-        return self._topology.svg(self.components)
+        return svg(self._topology.graph, self.components, title=self._topology.name)
 
     @property
     def components(self) -> dict[str, ComponentCounts]:

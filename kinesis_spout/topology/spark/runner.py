@@ -19,11 +19,11 @@ from kinesis_spout.topology.running.component_counts import ComponentCounts
 from kinesis_spout.topology.running.exactly_once import NeverClean, run_until_clean
 from kinesis_spout.topology.running.program import Program
 from kinesis_spout.topology.running.tick_clock import TickClock, Ticks
-from kinesis_spout.topology.spark.job import TopologyJobs
 from kinesis_spout.topology.spark.keyed_state import KeyedState
-from kinesis_spout.topology.spark.stages import FirstStage
-from kinesis_spout.topology.spark.state_parts import UpdateBlock
-from kinesis_spout.topology.spark.tree_delivery import (
+from kinesis_spout.topology.spark.tasks.job import TopologyJobs
+from kinesis_spout.topology.spark.tasks.stages import FirstStage
+from kinesis_spout.topology.spark.tasks.state_parts import UpdateBlock
+from kinesis_spout.topology.spark.tasks.tree_delivery import (
     FailedTree,
     FailedTrees,
     RecordId,

@@ -10,6 +10,7 @@ import msgspec
 from kinesis_spout.settings.spout_config import SpoutConfig
 from kinesis_spout.spark.tasks.jobs import classic_context
 from kinesis_spout.spark.tasks.task import TaskSettings
+from kinesis_spout.topology.built_topology import BuiltTopology
 from kinesis_spout.topology.components.spout import Spout
 from kinesis_spout.topology.graph.component_graph import Component
 from kinesis_spout.topology.graph.plan import context_of
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    from kinesis_spout.topology.topology import Topology
-
 _JOB_TIMEOUTS: Final = 3.0
 """A job may take so many message time-outs, for a tree's may be reset. What hangs longer is cancelled."""
 _LEAST_JOB_SECONDS: Final = 60.0
@@ -37,7 +36,7 @@ _LEAST_JOB_SECONDS: Final = 60.0
 longer than three short time-outs; cancelled, the job would start them anew, until its records are given up."""
 
 
-def start_topology(topology: "Topology", spark: "SparkSession", name: str) -> TopologyQuery:
+def start_topology(topology: BuiltTopology, spark: "SparkSession", name: str) -> TopologyQuery:
     """Start every spout of a topology, once all of them are known to be right. See ``Topology.run``."""
     context = classic_context(spark)
     check_runnable(topology)
@@ -58,7 +57,7 @@ def start_topology(topology: "Topology", spark: "SparkSession", name: str) -> To
     return TopologyQuery(topology, name, started)
 
 
-def _program(topology: "Topology", component: Component, context: "SparkContext") -> Program:
+def _program(topology: BuiltTopology, component: Component, context: "SparkContext") -> Program:
     started = {"storm.id": f"{topology.name}-{uuid.uuid4()}", SHELL_HOST: context.applicationId}
     program = program_of(
         topology.name,
@@ -72,7 +71,7 @@ def _program(topology: "Topology", component: Component, context: "SparkContext"
     return _with_homes(topology, program, context)
 
 
-def _with_homes(topology: "Topology", program: Program, context: "SparkContext") -> Program:
+def _with_homes(topology: BuiltTopology, program: Program, context: "SparkContext") -> Program:
     """Tell bolts whose keys must find the same task again where to ask for its machine, if there are several."""
     having = [name for name in program.plan.exchanged if topology.graph[name].made_of.has_home]
     homes = homes_of(context) if having else None
@@ -81,7 +80,7 @@ def _with_homes(topology: "Topology", program: Program, context: "SparkContext")
     return replace(program, conf={**program.conf, SHELL_HOMES: dict.fromkeys(having, homes.address)})
 
 
-def _state(topology: "Topology") -> KeyedState | None:
+def _state(topology: BuiltTopology) -> KeyedState | None:
     parallelism = {each.name: each.parallelism for each in topology.graph if each.is_stateful}
     if not parallelism:
         return None
@@ -90,7 +89,7 @@ def _state(topology: "Topology") -> KeyedState | None:
 
 
 def _start_own(
-    topology: "Topology", component: Component, program: Program, context: "SparkContext", name: str
+    topology: BuiltTopology, component: Component, program: Program, context: "SparkContext", name: str
 ) -> RunningSpout:
     options = topology.options
     query = OwnSpoutQuery(
@@ -112,7 +111,7 @@ def _job_timeout_seconds(options: TopologyConf) -> float:
 
 
 def _start(
-    topology: "Topology",
+    topology: BuiltTopology,
     component: Component,
     program: Program,
     spark: "SparkSession",
@@ -136,7 +135,7 @@ def _start(
     return RunningSpout(query, lambda: added(runner.counts for runner in runners))
 
 
-def config_of(topology: "Topology", component: Component, program: Program) -> SpoutConfig:
+def config_of(topology: BuiltTopology, component: Component, program: Program) -> SpoutConfig:
     """Give the settings of a KinesisSpout, as far as the topology says more than they do.
 
     A process of a shell bolt serves one micro-batch at a time. Two micro-batches, each with a process that

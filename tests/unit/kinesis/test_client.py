@@ -10,7 +10,7 @@ from kinesis_spout.errors import InvalidConfig, Unavailable
 from kinesis_spout.kinesis.client import KinesisClientSettings
 from kinesis_spout.kinesis.errors import translated
 from kinesis_spout.kinesis.naming import stream_arguments
-from kinesis_spout.kinesis.read.lean_calls import RAW_BODY
+from kinesis_spout.kinesis.read.calls.lean_calls import RAW_BODY
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient

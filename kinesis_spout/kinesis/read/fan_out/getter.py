@@ -17,12 +17,12 @@ from kinesis_spout.errors import DataLoss, KinesisSpoutError
 from kinesis_spout.kinesis.errors import ResourceNotFound
 from kinesis_spout.kinesis.patience import Jitter, reaction_to
 from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowPage
+from kinesis_spout.kinesis.read.calls.get_records import RecordsForm, Reply, ReplyForm, shard_text
 from kinesis_spout.kinesis.read.fan_out.consumer_registration import ConsumerRegistration
 from kinesis_spout.kinesis.read.fan_out.event_stream import OPERATION, ShardEvent
 from kinesis_spout.kinesis.read.fan_out.subscribe_call import PushedEvents, subscribe
 from kinesis_spout.kinesis.read.fan_out.subscription import DEFAULT_QUEUE_BYTES, Subscription
 from kinesis_spout.kinesis.read.fan_out.subscription_reader import SubscriptionPeriods, SubscriptionReader
-from kinesis_spout.kinesis.read.get_records import RecordsForm, Reply, ReplyForm, shard_text
 from kinesis_spout.kinesis.read.getter import check_limit
 from kinesis_spout.kinesis.read.pacing import Pacing
 from kinesis_spout.kinesis.read.page import GetRecordsReply, page_of

@@ -28,7 +28,7 @@ from botocore.exceptions import (
 from botocore.httpsession import mask_proxy_url
 from urllib3.util.ssl_match_hostname import CertificateError
 
-from kinesis_spout.kinesis.read.whole_body import TunnelRefused, is_refused_tunnel
+from kinesis_spout.kinesis.read.calls.whole_body import TunnelRefused, is_refused_tunnel
 
 
 def open_connection(session: Any, request: AWSPreparedRequest) -> socket.socket:

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from kinesis_spout.connections.keyed_connections import KeyedServer
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.multilang.host.processes.children import ChildKey, Children, Lease, NotYet
 from kinesis_spout.multilang.host.processes.host_socket import (
@@ -44,7 +45,6 @@ from kinesis_spout.multilang.host.processes.host_socket import (
     send,
 )
 from kinesis_spout.multilang.host.resources import find_resources
-from kinesis_spout.topology.homes import KeyedServer
 from kinesis_spout.workers.worker_log import print_log_lines
 
 LINGER_SECONDS: Final = 5.0

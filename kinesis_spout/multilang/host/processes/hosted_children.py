@@ -18,6 +18,7 @@ from typing import Final
 
 import msgspec
 
+from kinesis_spout.connections.keyed_connections import Machine, connect
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.multilang.host.processes.child_process import ChildSettings
 from kinesis_spout.multilang.host.processes.children import ChildKey, ExchangeBytes, Lease, NotYet
@@ -40,7 +41,7 @@ from kinesis_spout.multilang.host.processes.host_socket import (
 )
 from kinesis_spout.multilang.host.processes.host_start import connect_here
 from kinesis_spout.multilang.host.resources import shipped_to
-from kinesis_spout.topology.homes import HomesAddress, HomesClient, Machine, Question, connect
+from kinesis_spout.topology.homes import HomesAddress, HomesClient, Question
 from kinesis_spout.topology.running.program import SHELL_HOST
 
 _ANSWER_SECONDS: Final = 20.0

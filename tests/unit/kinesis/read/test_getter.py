@@ -17,7 +17,7 @@ from kinesis_spout.errors import (
 )
 from kinesis_spout.kinesis import SCHEMA, PollingShardGetter
 from kinesis_spout.kinesis.aggregated_record import UserRecord, aggregate
-from kinesis_spout.kinesis.read.lean_calls import RAW_BODY
+from kinesis_spout.kinesis.read.calls.lean_calls import RAW_BODY
 from kinesis_spout.testing import InMemoryShardLister, InMemoryStream, ManualClock
 from shard_state import Position, SequenceNumber
 from tests.in_memory_kinesis_client import InMemoryKinesisClient, client_error

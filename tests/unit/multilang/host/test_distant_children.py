@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from kinesis_spout.connections.keyed_connections import Machine, connect
 from kinesis_spout.multilang import ShellBolt
 from kinesis_spout.multilang.host import host_conf
 from kinesis_spout.multilang.host.processes import host_process
@@ -27,7 +28,7 @@ from kinesis_spout.multilang.host.processes.host_socket import (
     receive_answer,
     send,
 )
-from kinesis_spout.topology.homes import Homes, Machine, connect
+from kinesis_spout.topology.homes import Homes
 from kinesis_spout.topology.local import LocalTopology
 from kinesis_spout.topology.running.program import SHELL_HOMES
 from tests.shell_topology import KEY, shell_bolt, topology, words

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kinesis_spout.ports import Page, ShardGetter
-from kinesis_spout.spark.driver.driver_shard import DriverShard
+from kinesis_spout.spark.driver.polling.driver_shard import DriverShard
 from kinesis_spout.spark.tasks.work import WorkSlice
 from kinesis_spout.testing import InMemoryShardGetter
 from shard_state import Position

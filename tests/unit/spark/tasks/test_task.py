@@ -13,7 +13,7 @@ from kinesis_spout.record import Record
 from kinesis_spout.record_age import RecordAge
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, HandlerDelivery, SliceDelivery
 from kinesis_spout.spark.tasks.handlers import RecordHandler
-from kinesis_spout.spark.tasks.keeping_delivery import KeepingDelivery
+from kinesis_spout.spark.tasks.keeping.keeping_delivery import KeepingDelivery
 from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
 from kinesis_spout.spark.tasks.work import Cursor, WorkResult, WorkSlice
 from kinesis_spout.testing import InMemoryStream, ManualClock

@@ -25,7 +25,7 @@ from kinesis_spout.errors import (
 )
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.kinesis.aggregated_record import UserRecord
-from kinesis_spout.kinesis.read.lean_calls import RAW_BODY
+from kinesis_spout.kinesis.read.calls.lean_calls import RAW_BODY
 from kinesis_spout.record import Record
 from kinesis_spout.settings.source_options import BatchReadOptions
 from kinesis_spout.structured.batch.batch_reader import KinesisBatchReader, ShardIntervals, read_intervals

@@ -11,7 +11,7 @@ from kinesis_spout.testing import ManualClock
 from kinesis_spout.topology import BasicBolt, BatchBolt, Bolt, FailedException, Tuple
 from kinesis_spout.topology.acking import Ending
 from kinesis_spout.topology.local import LocalResult
-from kinesis_spout.topology.running.stage_run import StageRun
+from kinesis_spout.topology.running.stage.stage_run import StageRun
 from tests.scripted_topology import Scripted, acks, begin, given, passes_on, see, singles, values_of
 
 

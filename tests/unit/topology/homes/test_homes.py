@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from kinesis_spout.topology.homes import Homes, HomesClient, Machine, Question, homes_of
+from kinesis_spout.connections.keyed_connections import Machine
+from kinesis_spout.topology.homes import Homes, HomesClient, Question, homes_of
 
 ONE, OTHER, THIRD = (Machine("127.0.0.1", port) for port in (1, 2, 3))
 

@@ -9,8 +9,8 @@ from kinesis_spout.topology import Tuple
 from kinesis_spout.topology.components.tuples import Source
 from kinesis_spout.topology.local import LocalResult
 from kinesis_spout.topology.running.blocks import FULL_BLOCK, Parcel, TupleBlock
-from kinesis_spout.topology.running.outbox import Outbox
-from kinesis_spout.topology.running.stage_run import StageRun
+from kinesis_spout.topology.running.stage.outbox import Outbox
+from kinesis_spout.topology.running.stage.stage_run import StageRun
 from tests.scripted_topology import Scripted, UnloadableError, begin, given, singles
 
 SOURCE = Source("bolt", "default", 7, ("value",))

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kinesis_spout.topology import Bolt, KeyValueState, StatefulBolt, TopologyBuilder, Tuple
-from kinesis_spout.topology.running.stage_run import StageRun
+from kinesis_spout.topology.running.stage.stage_run import StageRun
 from kinesis_spout.topology.running.tick_clock import TickClock
 from kinesis_spout.topology.state.key_values import PartitionState
 from tests.topology_components import Sentences

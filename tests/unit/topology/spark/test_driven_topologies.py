@@ -30,8 +30,8 @@ from kinesis_spout.topology import (
     Window,
     WindowedBolt,
 )
-from kinesis_spout.topology.spark import kept_runs
 from kinesis_spout.topology.spark.query import TopologyQuery
+from kinesis_spout.topology.spark.tasks import kept_runs
 from kinesis_spout.topology.state import StateFiles, StateManifest, StatePartition
 from shard_state import Position
 from tests.spark_here import SparkHere

@@ -7,7 +7,7 @@ import pytest
 
 from kinesis_spout.spark.tasks.jobs import HandlerRaised
 from kinesis_spout.topology.spark.keyed_state import KeyedState
-from kinesis_spout.topology.spark.state_parts import StateParts
+from kinesis_spout.topology.spark.tasks.state_parts import StateParts
 from kinesis_spout.topology.state import StateManifest, StateUpdate
 
 

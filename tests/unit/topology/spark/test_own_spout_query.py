@@ -14,10 +14,10 @@ from kinesis_spout.topology import SpoutOutputCollector, Stream, TaskContext, To
 from kinesis_spout.topology.graph.plan import context_of
 from kinesis_spout.topology.running.blocks import CountsBlock
 from kinesis_spout.topology.running.component_counts import ComponentCounts
-from kinesis_spout.topology.running.stage_run import StageRun
+from kinesis_spout.topology.running.stage.stage_run import StageRun
 from kinesis_spout.topology.spark import own_spout
-from kinesis_spout.topology.spark.given_tuples import GivenTuple, emitted
 from kinesis_spout.topology.spark.own_spout import GatheringCollector, OwnSpoutQuery, SpoutHangs
+from kinesis_spout.topology.spark.tasks.given_tuples import GivenTuple, emitted
 from tests.scripted_topology import Declared, Scripted, UnloadableError, acks
 from tests.spark_here import SparkHere
 

@@ -1,0 +1,122 @@
+"""Which process owns a shard, as a port."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Protocol
+
+from shard_state import Checkpoint
+
+DEFAULT_SESSION_TIMEOUT_SECONDS: Final = 6.0
+"""How long a member may be silent before it loses its shards, unless a setting says otherwise."""
+
+MAX_SESSION_TIMEOUT_SECONDS: Final = 120
+"""The longest that may be set."""
+
+
+class Coordinator(Protocol):
+    """Decides which member owns a shard. Shares its session with the store, so that a write can be fenced."""
+
+    @property
+    def member(self) -> str:
+        """The name of this process among the application's members."""
+        ...
+
+    def join(self, says: bytes = b"") -> None:
+        """Register this process as a living member (ephemeral), with what it says of itself.
+
+        It stays registered until it is closed: again after a lost session, with what it said last.
+        """
+        ...
+
+    def say(self, says: bytes) -> None:
+        """Replace what this member says of itself. Where it is not registered just now, it says so once it is.
+
+        Raises:
+            StoreUnavailable: retriable.
+        """
+        ...
+
+    def members(self) -> list[str]:
+        """Name the living members."""
+        ...
+
+    def acquire(self, shard_id: str, fresh: Checkpoint, *, fences: bool = False) -> Checkpoint | None:
+        """Become the owner of a shard.
+
+        Atomically makes the ephemeral owner node and raises the epoch in the shard's checkpoint by one, so
+        that every write of an earlier owner is refused from this moment. Where nothing is stored, ``fresh``
+        is stored, with epoch 1; where parents are not stored, those of ``fresh`` are added
+        (``shard_state.checkpoint.checkpoint.next_ownership``).
+
+        Args:
+            shard_id: which one.
+            fresh: its checkpoint where nothing is stored.
+            fences: whether to take the shard from another living member that owns it. That one's writes are
+                refused from this moment, and it hears of it.
+
+        Returns:
+            The checkpoint to go on from, with the new epoch; None if somebody else owns the shard. Then
+            ``take_freed`` names it as soon as that one has given it up, and the group says that there is news.
+
+        Raises:
+            CheckpointUnreadable, ProgressLost, StoreUnavailable: see the store's ``load``.
+        """
+        ...
+
+    def release(self, shard_ids: Iterable[str]) -> None:
+        """Give shards up; their last commit must have been made. Unowned ones are passed over."""
+        ...
+
+    def take_lost(self) -> frozenset[str]:
+        """Name the shards whose ownership ended without a release since the last call (session lost).
+
+        Never blocks, and may be called from any thread.
+        """
+        ...
+
+    def take_freed(self) -> frozenset[str]:
+        """Name the shards that ``acquire`` did not get, and that were given up since; each once.
+
+        Never blocks, and may be called from any thread.
+        """
+        ...
+
+    def show_pause(self, notice: str) -> bool:
+        """Show operators that this member has paused, and why, until ``end_pause`` or the end of the session.
+
+        Called again and again while it has.
+
+        Returns:
+            True, once, if an operator has taken the notice away: the member is to go on.
+
+        Raises:
+            StoreUnavailable: retriable.
+        """
+        ...
+
+    def end_pause(self) -> None:
+        """Show it no longer. Does nothing if nothing is shown.
+
+        Raises:
+            StoreUnavailable: retriable.
+        """
+        ...
+
+    def pauses(self) -> Mapping[str, str]:
+        """Give the notices of the members that have paused, for an operator.
+
+        Raises:
+            StoreUnavailable: retriable.
+        """
+        ...
+
+    def resume(self) -> list[str]:
+        """Take away all notices, for an operator, so that those members go on. Names them, in order.
+
+        Raises:
+            StoreUnavailable: some may be taken away; calling again is safe.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give everything up and leave. May be called twice."""
+        ...

@@ -1,0 +1,76 @@
+"""GetRecords itself: the call, and what is made of its reply."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from kinesis_spout.kinesis.errors import translated
+from kinesis_spout.kinesis.naming import account_arguments
+from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowReply
+from kinesis_spout.kinesis.read.calls.lean_calls import RAW_BODY
+from kinesis_spout.kinesis.read.page import GetRecordsReply, decode_reply, reply_from_botocore
+
+if TYPE_CHECKING:
+    from mypy_boto3_kinesis import KinesisClient
+
+Reply = TypeVar("Reply", GetRecordsReply, ArrowReply)
+_Made_co = TypeVar("_Made_co", GetRecordsReply, ArrowReply, covariant=True)
+
+FetchArrow = Callable[[str, int, ArrowForm], ArrowReply]
+"""Makes a call with an iterator and a limit, maybe elsewhere. Raises like ``call_get_records``."""
+
+
+class ReplyForm(Protocol[_Made_co]):
+    """What replies are made into."""
+
+    def decode(self, body: bytes) -> _Made_co:
+        """Decode the body of a good JSON reply. Raises Unavailable if it is something else."""
+        ...
+
+    def convert(self, reply: GetRecordsReply) -> _Made_co:
+        """Convert a reply that is decoded already."""
+        ...
+
+
+class RecordsForm:
+    """Leaves the records as they are."""
+
+    def decode(self, body: bytes) -> GetRecordsReply:
+        """Decode the body of a good JSON reply. Raises Unavailable if it is something else."""
+        return decode_reply(body)
+
+    def convert(self, reply: GetRecordsReply) -> GetRecordsReply:
+        """Give the reply back."""
+        return reply
+
+
+def call_get_records(
+    client: "KinesisClient",
+    iterator: str,
+    limit: int,
+    form: ReplyForm[Reply],
+    *,
+    stream: str,
+    shard_id: str,
+) -> Reply:
+    """Make the call.
+
+    Args:
+        client: from ``KinesisClientSettings``.
+        iterator: from GetShardIterator, or from the reply before.
+        limit: of records.
+        form: what to make of the reply.
+        stream: whose iterator it is, by name or ARN.
+        shard_id: the shard, for errors.
+
+    Raises:
+        KinesisError: as the table in ``kinesis.errors`` has it; Unavailable also for a reply that is none.
+    """
+    with translated(f"GetRecords of {shard_text(stream, shard_id)}"):
+        response: Any = client.get_records(ShardIterator=iterator, Limit=limit, **account_arguments(stream))
+    body = response.get(RAW_BODY)
+    return form.convert(reply_from_botocore(response)) if body is None else form.decode(body)
+
+
+def shard_text(stream: str, shard_id: str) -> str:
+    """Name a shard."""
+    return f"shard {shard_id!r} of stream {stream!r}"

@@ -1,0 +1,167 @@
+"""The micro-batches that run: each on a thread of its own, cancelled when overdue."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from kinesis_spout.consumer.ports import Ports
+from kinesis_spout.handler import failure_of
+from kinesis_spout.spark.driver.batches.packing import HandlingTime, pack
+from kinesis_spout.spark.driver.batches.reread import Reread, read_missing
+from kinesis_spout.spark.driver.engine_settings import EngineSettings
+from kinesis_spout.spark.tasks.jobs import BatchRunner, HandlerBroken, tags_of
+from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
+from shard_state import SliceKind, SliceOutcome
+
+_REREAD_SECONDS: Final = 5.0
+"""How long a batch may read again what is to be retried. The rest of it comes later."""
+_LOOK_FOR_OVERDUE_SECONDS: Final = 1.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Batch:
+    """A micro-batch from its plan to its end. Mutable."""
+
+    number: int
+    tag: str
+    works: list[WorkSlice]
+    started: float
+    """Monotonic."""
+    began: float | None = None
+    """When its first task was seen to run; its time-out counts from there."""
+    cancelled_for: str | None = None
+    """Why it was cancelled; None if it was not."""
+
+
+class RunningBatches:
+    """The batches that were launched and have not ended. Mutable; its methods are the engine's thread's.
+
+    Args:
+        runner: runs a job.
+        settings: limits and times.
+        ports: where records are read again that the driver did not keep.
+        name: the query's.
+        ended: called on a thread of a batch when that is through: with its results, or with what it raised.
+    """
+
+    def __init__(
+        self,
+        runner: BatchRunner,
+        settings: EngineSettings,
+        ports: Ports,
+        name: str,
+        ended: Callable[[Batch, list[WorkResult] | Exception], None],
+    ) -> None:
+        self._runner = runner
+        self._settings = settings
+        self._ports = ports
+        self._tags = tags_of(name)
+        self._ended = ended
+        self._batches: dict[int, Batch] = {}
+        self.launched = 0
+        """How many there were so far."""
+        self._look_for_overdue_at = 0.0
+        self._handling = HandlingTime()
+        self._this_thread = threading.local()
+        self._threads = ThreadPoolExecutor(settings.max_concurrent_batches, "kinesis-spout-job")
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    @property
+    def runs_here(self) -> bool:
+        """Whether this thread runs a batch now. May be asked on any thread."""
+        return getattr(self._this_thread, "runs", False)
+
+    def launch(self, works: list[WorkSlice], now: float) -> None:
+        """Run slices as one batch; without slices it is for the runner's ticks."""
+        number = self.launched
+        self.launched += 1
+        batch = Batch(number=number, tag=f"{self._tags}-{number}", works=works, started=now)
+        self._batches[number] = batch
+        self._threads.submit(self._run, batch)
+
+    def remove(self, batch: Batch) -> None:
+        """Take in that a batch has ended."""
+        del self._batches[batch.number]
+
+    def cancel_all(self) -> None:
+        """Cancel the jobs that Spark knows by now. May be called on any thread."""
+        for batch in list(self._batches.values()):
+            self._runner.cancel(batch.tag)
+
+    def cancel_overdue(self, now: float) -> float | None:
+        """Cancel what outlived the message time-out. Returns when to look again."""
+        timeout = self._settings.batch_timeout_seconds
+        if timeout is None or not self._batches:
+            return None
+        if now < self._look_for_overdue_at:
+            return self._look_for_overdue_at  # Spark is asked about each batch, which costs a millisecond.
+        for batch in self._batches.values():
+            if batch.began is None:
+                # While others have the cluster, no handler is to blame for the time that passes.
+                batch.began = now if self._runner.has_begun(batch.tag) else None
+            elif now - batch.began > timeout:
+                # Each time anew: a job that has not begun yet, or follows another in its batch, is not met.
+                batch.cancelled_for = f"timed out after {timeout:g} s"
+                self._runner.cancel(batch.tag)
+        self._look_for_overdue_at = now + min(_LOOK_FOR_OVERDUE_SECONDS, timeout / 10)
+        return self._look_for_overdue_at
+
+    def close(self) -> None:
+        """Launch none of those that still wait for a thread. What runs is not waited for."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _run(self, batch: Batch) -> None:
+        """Runs on a thread of its own."""
+        self._this_thread.runs = True
+        try:
+            rereads = self._read_missing(batch)
+            results = [
+                rereads[result.plan.shard_id].complete(result)
+                if result.plan.kind is SliceKind.RETRY and result.plan.shard_id in rereads
+                else result
+                for result in self._run_job(batch)
+            ]
+        except Exception as error:  # noqa: BLE001 - sorted out on the engine's thread
+            self._ended(batch, error)
+        except BaseException as error:  # noqa: BLE001 - unnoticed, the batch would be under way for ever
+            unexpected = HandlerBroken(f"the batch was ended by {failure_of(error).error_text}")
+            unexpected.__cause__ = error
+            self._ended(batch, unexpected)
+        else:
+            self._ended(batch, results)
+        finally:
+            self._this_thread.runs = False
+
+    def _run_job(self, batch: Batch) -> list[WorkResult]:
+        """Run what has something to deliver. An empty job that dies would blame records nobody received."""
+        works = [work for work in batch.works if work.records or work.plan.kind is SliceKind.READ]
+        empty = [work for work in batch.works if not work.records and work.plan.kind is not SliceKind.READ]
+        results = [WorkResult(plan=work.plan, outcome=SliceOutcome()) for work in empty]
+        if works or not batch.works:
+            settings = self._settings
+            packs = pack(
+                works,
+                per_task=settings.shards_per_task,
+                parallelism=settings.parallelism(),
+                handling=self._handling,
+            )
+            ended = self._runner.run(batch.tag, packs)
+            self._handling.took(ended)
+            results += ended
+        return results
+
+    def _read_missing(self, batch: Batch) -> dict[str, Reread]:
+        ports = self._ports
+        until = ports.clock.monotonic() + _REREAD_SECONDS
+        rereads: dict[str, Reread] = {}
+        for at, work in enumerate(batch.works):
+            if len(work.records) < len(work.plan.retries):
+                reread = rereads[work.plan.shard_id] = read_missing(
+                    work, ports.open_rereader or ports.open_getter, ports.clock, until
+                )
+                batch.works[at] = reread.work
+        return rereads

@@ -1,0 +1,158 @@
+"""One task of a bolt: calls the user's object, and keeps the tuples that it holds back."""
+
+from collections.abc import Sequence
+from time import perf_counter
+from types import CodeType
+from typing import Any, Final
+
+from kinesis_spout.handler import failure_of, failure_saying
+from kinesis_spout.topology.components.bolt import VERDICTS, Bolt, StatefulBolt
+from kinesis_spout.topology.components.context import TaskContext
+from kinesis_spout.topology.components.state import KeyValueState
+from kinesis_spout.topology.components.tuples import TICK, Source, Tuple
+from kinesis_spout.topology.running.stage.collecting import Collector, Send
+from kinesis_spout.topology.running.tick_clock import Ticks
+from kinesis_spout.topology.running.trees import Trees
+
+_SAMPLE: Final = 64
+"""One call in so many is timed, beginning with the first of each micro-batch."""
+_LOOK_THROUGH: Final = 1_024
+"""Tuples held, at least, before those that the bolt has acked meanwhile are let go."""
+_NOT_ACKED: Final = "neither acked nor failed by the end of the micro-batch"
+
+
+class BoltTask:
+    """One task of one bolt, in this process. Mutable.
+
+    Args:
+        bolt: the user's object, this task's own.
+        context: which task it is.
+        conf: the topology's, with the component's own over it.
+        collector: already wired.
+        trees: of this process.
+    """
+
+    def __init__(
+        self,
+        bolt: Bolt,
+        *,
+        context: TaskContext,
+        conf: dict[str, Any],
+        collector: Collector,
+        trees: Trees,
+    ) -> None:
+        self.context = context
+        self.collector = collector
+        self._bolt = bolt
+        self._call = bolt.execute
+        self._trees = trees
+        self._counts = collector.counts
+        self._held: list[Tuple] = []
+        """Those with a tree that the bolt had not acked or failed when it returned."""
+        self._look_through_at = _LOOK_THROUGH
+        self._last_tick = 0
+        self._ticked_in: str | None = None
+        """The micro-batch of that tick."""
+        self._is_stateful = isinstance(bolt, StatefulBolt)
+        self._remembers_as_one = self._is_stateful or bolt.has_home
+        try:
+            bolt.prepare(conf, context, collector)
+        except BaseException as error:
+            error.add_note(f"raised by prepare of component {context.component!r}, task {context.task}")
+            raise
+
+    def give_state(self, state: KeyValueState) -> None:
+        """Give the bolt its state, before the tuples of a micro-batch."""
+        assert isinstance(self._bolt, StatefulBolt)
+        self._bolt.init_state(state)
+
+    def sender(self, source: Source) -> Send:
+        """Give what has the bolt execute the tuples of one source."""
+        counts, trees, call, hold = self._counts, self._trees, self._call, self._hold
+        is_stateful = self._is_stateful
+
+        def send(values: Sequence[Any], root: int, edge: int, others: dict[int, int] | None) -> None:
+            tup = Tuple(values, source, root, edge, others)
+            counts.executed = number = counts.executed + 1
+            if is_stateful:
+                trees.touched.update(tup.edges)
+            began = perf_counter() if number % _SAMPLE == 1 else 0.0
+            try:
+                call(tup)
+            except BaseException as error:  # noqa: BLE001 - whatever it raises fails its tuple
+                self._raised(error, tup)
+            if began:
+                counts.sampled += 1
+                counts.sampled_seconds += perf_counter() - began
+            if not tup.state and root:
+                hold(tup)
+
+        return send
+
+    def tick(self, ticks: Ticks) -> None:
+        """Give the bolt a tick, if one is due (see ``tick_clock``). What it raises then fails no tuple."""
+        component = self.context.component
+        number = ticks.numbers.get(component, 0)
+        if self._remembers_as_one:
+            is_due = component in ticks.new
+        else:
+            is_due = number > self._last_tick or self._ticked_in == ticks.batch
+        if not is_due:
+            return
+        self._last_tick, self._ticked_in = number, ticks.batch
+        try:
+            self._call(Tuple((), TICK))
+        except BaseException as error:  # noqa: BLE001 - no tuple is at stake
+            self.collector.report_error(error)
+
+    def flush(self) -> None:
+        """Have the bolt finish. What it still holds then has timed out, or fails if ``flush`` raised."""
+        raised: BaseException | None = None
+        try:
+            self._bolt.flush()
+        except BaseException as error:  # noqa: BLE001 - it fails what the bolt still holds
+            if not isinstance(error, VERDICTS):
+                self.collector.report_error(error)
+            raised = error
+        held, self._held, self._look_through_at = self._held, [], _LOOK_THROUGH
+        for tup in held:
+            if tup.state:
+                continue
+            if raised is not None:
+                self.collector.fail(tup, raised)
+            else:
+                self.collector.time_out(tup, failure_saying(_NOT_ACKED))
+
+    def cleanup(self) -> None:
+        """End the bolt."""
+        try:
+            self._bolt.cleanup()
+        except BaseException as error:  # noqa: BLE001 - nothing depends on it any more
+            self.collector.report_error(error)
+
+    def _hold(self, tup: Tuple) -> None:
+        held = self._held
+        held.append(tup)
+        if len(held) >= self._look_through_at:
+            held[:] = [each for each in held if not each.state]
+            self._look_through_at = max(_LOOK_THROUGH, 2 * len(held))
+
+    def _raised(self, error: BaseException, tup: Tuple) -> None:
+        self.collector.let_through(error)
+        is_verdict = isinstance(error, VERDICTS)
+        if not is_verdict:
+            self.collector.errors.count(failure_of(error).error_text)
+        if not tup.state:
+            self.collector.fail(tup, error)
+        elif not is_verdict:
+            self.collector.errors.log(
+                f"raised {self._counts.last_error} after it had {tup.state.name.lower()} the tuple, which stays so"
+            )
+
+
+CALLS: Final = frozenset(
+    code
+    for code in (BoltTask.tick.__code__, BoltTask.flush.__code__, *BoltTask.sender.__code__.co_consts)
+    if isinstance(code, CodeType)
+)
+"""The functions in which a call of a component is under way: of ``execute`` (``send``), or of ``flush``."""

@@ -1,0 +1,272 @@
+"""Runs the components of one stage in one process, tuple by tuple.
+
+A tuple goes depth first: what a bolt emits to a bolt of the same stage is executed before ``emit`` returns.
+So nothing queues up, and a spout's tuple whose tree stays in the process is decided when its ``emit`` has
+returned. What is for a later stage is packed into blocks.
+
+A micro-batch ends in the order of the flow: a bolt gets its tick and its ``flush``, what it still holds has
+timed out, then it is the next bolt's turn. Then what was done to trees is packed for the ackers.
+
+A run is kept by its process and used for micro-batch after micro-batch, with the user's objects in it.
+"""
+
+import time
+from array import array
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from kinesis_spout.topology.components.state import KeyValueState
+from kinesis_spout.topology.components.tuples import Source
+from kinesis_spout.topology.graph.plan import Route, context_of, source_of
+from kinesis_spout.topology.running.blocks import FULL_BLOCK, AckBlock, Block, CountsBlock, TupleBlock
+from kinesis_spout.topology.running.component_counts import ComponentCounts
+from kinesis_spout.topology.running.program import Program
+from kinesis_spout.topology.running.stage.bolt_task import BoltTask
+from kinesis_spout.topology.running.stage.choosing import chooser
+from kinesis_spout.topology.running.stage.collecting import Choose, Collector, Output, Send, Target
+from kinesis_spout.topology.running.stage.outbox import Outbox
+from kinesis_spout.topology.running.tick_clock import NO_TICKS, Ticks
+from kinesis_spout.topology.running.trees import ToldTrees, Trees
+
+Record = Callable[[str, str, Sequence[Any]], None]
+OpenState = Callable[[str, int], KeyValueState]
+"""Gives the state of a task, by its component and index, as the micro-batch is to find it."""
+
+
+class StageRun:
+    """One stage, in one partition. Mutable.
+
+    Args:
+        program: the topology.
+        stage: which stage.
+        partition: which partition of the stage; says which task a bolt is here that any task will do for.
+        clock: monotonic.
+        record: is told of all that is emitted, if given: component, stream, values.
+        wall_clock: seconds since the epoch.
+        ends_run: see ``Collector``.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        stage: int,
+        partition: int,
+        clock: Callable[[], float],
+        *,
+        record: Record | None = None,
+        wall_clock: Callable[[], float] = time.time,
+        ends_run: tuple[type[BaseException], ...] = (),
+    ) -> None:
+        self._ends_run = ends_run
+        self.program = program
+        self._graph = program.graph
+        self._plan = program.plan
+        self.stage = stage
+        self._partition = partition
+        self._record = record
+        self._wall_clock = wall_clock
+        self._told = ToldTrees(clock, program.timeout_seconds) if program.plan.exchanges else None
+        self.trees = self._told or Trees(clock, program.timeout_seconds)
+        self.outbox = Outbox(program.partitions)
+        self._tasks: dict[tuple[str, int], BoltTask] = {}
+        self._ticks = NO_TICKS
+        self._stateful = [
+            task
+            for name in self._plan.stages[stage]
+            if self._graph[name].is_stateful
+            for task in self._own(name)
+        ]
+        self._spout: Collector | None = None
+        if stage == 0:
+            self._spout = Collector(self._plan.spout, self.trees, ends_run)
+            self._wire(self._spout, self._plan.spout, 0)
+
+    # A micro-batch
+
+    def begin(self, states: OpenState | None = None, ticks: Ticks = NO_TICKS) -> None:
+        """Begin a micro-batch.
+
+        Args:
+            states: gives each task with state its own; not needed where there are none.
+            ticks: that are to come at its end.
+        """
+        self.trees.begin()
+        self._ticks = ticks
+        self.outbox.clear()
+        for component, index in self._stateful:
+            assert states is not None
+            self._task(component, index).give_state(states(component, index))
+
+    @property
+    def spout(self) -> Collector:
+        """What the spout's tuples are emitted by; only in stage 0."""
+        assert self._spout is not None
+        return self._spout
+
+    def receive(self, block: TupleBlock) -> None:
+        """Execute the tuples of a block that is for this stage."""
+        send, trees = self._task(block.component, block.index).sender(block.source), self.trees
+        for values, root, edge, others in block.tuples():
+            trees.current, trees.value = root, 0
+            send(values, root, edge, others)
+            trees.leave()
+        if self._told is not None:
+            self._told.fold()
+
+    def run(
+        self,
+        blocks: Iterable[tuple[int, Block]],
+        states: OpenState | None = None,
+        ticks: Ticks = NO_TICKS,
+    ) -> Iterator[tuple[int, Block]]:
+        """Take a whole micro-batch of what has come here by an exchange. Gives what goes on, by partition."""
+        self.begin(states, ticks)
+        for partition, block in blocks:
+            if isinstance(block, TupleBlock) and self._plan.stage_of[block.component] == self.stage:
+                self.receive(block)
+                yield from self.outbox.take()
+            else:
+                yield partition, block
+        self.finish()
+        yield from self.outbox.take()
+
+    def finish(self) -> None:
+        """End the micro-batch: tick, flush, time out. What goes on is then in the outbox, counts and all."""
+        for component in self._plan.stages[self.stage]:
+            if component in self._ticks.numbers and component in self._plan.exchanged:
+                for name, index in self._own(component):
+                    self._task(name, index)  # It ticks, whether a tuple has ever come to it or not.
+            for task in [task for (name, _), task in self._tasks.items() if name == component]:
+                task.tick(self._ticks)
+                task.flush()
+        self.outbox.close()
+        if self.program.ackers and self._told is not None:
+            self._tell_ackers(self._told)
+        self.outbox.add(0, CountsBlock(counts=self._taken_counts()))
+
+    def _own(self, component: str) -> list[tuple[str, int]]:
+        """Name the tasks of a component that are here, if its tuples come by an exchange."""
+        program = self.program
+        tasks = range(self._partition, self._graph[component].parallelism, program.partitions)
+        return [(component, index) for index in tasks]
+
+    def _taken_counts(self) -> dict[str, ComponentCounts]:
+        """Take what the components have done since the last micro-batch."""
+        collectors = [(component, task.collector) for (component, _), task in self._tasks.items()]
+        if self._spout is not None:
+            collectors.append((self._plan.spout, self._spout))
+        taken: dict[str, ComponentCounts] = defaultdict(ComponentCounts)
+        for component, collector in collectors:
+            taken[component].add(collector.counts.take())
+        return dict(taken)
+
+    def close(self) -> None:
+        """Clean up the bolts."""
+        for task in self._tasks.values():
+            task.cleanup()
+
+    # Wiring
+
+    def _task(self, component: str, index: int) -> BoltTask:
+        task = self._tasks.get((component, index))
+        if task is None:
+            collector = Collector(component, self.trees, self._ends_run)
+            self._wire(collector, component, index)
+            graph, program = self._graph, self.program
+            made = graph[component]
+            task = BoltTask(
+                program.new_bolt(component),
+                context=context_of(graph, program.topology, made, index, self._wall_clock),
+                conf=program.conf_of(component),
+                collector=collector,
+                trees=self.trees,
+            )
+            self._tasks[component, index] = task
+        return task
+
+    def _wire(self, collector: Collector, component: str, index: int) -> None:
+        for name, stream in self._graph[component].streams.items():
+            source = source_of(self._graph, component, name, index)
+            to_all: list[Target] = []
+            chosen: list[Choose] = []
+            tasks: dict[int, Send] = {}
+            for route in self._plan.routes[component, name]:
+                targets = self._targets(route, source, collector)
+                if route.fused:
+                    to_all += targets
+                elif stream.direct:
+                    tasks.update(targets)
+                else:
+                    chosen.append(chooser(route.grouping, stream, targets, self._partition))
+            if self._record is not None:
+                record = partial(self._record, component, name)
+                chosen.append(partial(_chosen_by_none, record))
+                tasks = {task: _recorded(record, send) for task, send in tasks.items()}
+            collector.outputs[name] = Output(
+                len(stream.fields), direct=stream.direct, to_all=to_all, chosen=chosen, tasks=tasks
+            )
+
+    def _targets(self, route: Route, source: Source, collector: Collector) -> list[Target]:
+        """Give the tasks that a route may lead to: of a fused one, the one that is here."""
+        tasks = self._graph.tasks[route.target]
+        if route.fused:
+            at_hand = self._partition % len(tasks)
+            return [(tasks[at_hand], self._task(route.target, at_hand).sender(source))]
+        return [(task, self._posting(route.target, at, source, collector)) for at, task in enumerate(tasks)]
+
+    def _posting(self, component: str, index: int, source: Source, collector: Collector) -> Send:
+        outbox = self.outbox
+        parcel = outbox.parcel(component, index, source, collector.refused)
+        add_values, add_root, add_edge = parcel.values.append, parcel.roots.append, parcel.edges.append
+        in_parcel = parcel.values
+
+        def send(values: Sequence[Any], root: int, edge: int, others: dict[int, int] | None) -> None:
+            if others is not None:
+                parcel.others[len(in_parcel)] = others
+            add_values(values)
+            add_root(root)
+            add_edge(edge)
+            if len(in_parcel) >= FULL_BLOCK:
+                outbox.send(parcel)
+
+        return send
+
+    # Ackers
+
+    def _tell_ackers(self, trees: ToldTrees) -> None:
+        ackers = self.program.ackers
+        roots, values = trees.take()
+        of_acker = roots % np.uint64(ackers)
+        for acker in range(ackers):
+            here = of_acker == acker
+            ends = {root: end for root, end in trees.ends.items() if root % ackers == acker}
+            touched = array("Q", (root for root in trees.touched if root % ackers == acker))
+            if ends or touched or here.any():
+                block = AckBlock(
+                    acker=acker,
+                    roots=roots[here].tobytes(),
+                    values=values[here].tobytes(),
+                    ends=ends,
+                    touched=touched.tobytes(),
+                )
+                self.outbox.add(acker, block)
+
+
+def _chosen_by_none(record: Callable[[Sequence[Any]], None], values: Sequence[Any]) -> Sequence[Target]:
+    """Tell of a tuple, and send it to nobody else."""
+    record(values)
+    return ()
+
+
+def _recorded(record: Callable[[Sequence[Any]], None], send: Send) -> Send:
+    """Tell of each tuple of a direct stream, too."""
+
+    def recorded(values: Sequence[Any], root: int, edge: int, others: dict[int, int] | None) -> None:
+        record(values)
+        send(values, root, edge, others)
+
+    return recorded
