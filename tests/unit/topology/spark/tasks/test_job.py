@@ -7,7 +7,7 @@ import pytest
 
 from kinesis_spout.topology import TopologyBuilder
 from kinesis_spout.topology.running.tick_clock import NO_TICKS
-from kinesis_spout.topology.spark.tasks.given_tuples import FirstStageOfTuples, GivenTuple
+from kinesis_spout.topology.spark.tasks.given_tuples import FirstStageOfTuples, GivenTuple, packed_share
 from kinesis_spout.topology.spark.tasks.job import TopologyJobs
 from tests.scripted_topology import Declared, Scripted, acks
 from tests.spark_here import SparkHere
@@ -30,7 +30,8 @@ def run_two(spark: SparkHere) -> Any:
     jobs = TopologyJobs(spark, builder.build()._programs(2)["mine"], None)
     first = FirstStageOfTuples(shipped=jobs.shipped)
     for tag in ("first", "second"):
-        jobs.run(tag, [[GivenTuple(0, ["a"], "default", is_tracked=True)]], first, ticks=NO_TICKS)
+        share = packed_share([GivenTuple(0, ["a"], "default", is_tracked=True)], {})
+        jobs.run(tag, [share], first, ticks=NO_TICKS)
     return jobs.counts["sink"].acked
 
 
