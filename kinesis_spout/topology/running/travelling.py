@@ -18,9 +18,8 @@ def packed(values: Any, dumps: Dumps = pickle.dumps) -> bytes:
         Whatever their classes raise.
     """
     found = dumps(values, pickle.HIGHEST_PROTOCOL)
-    if (
-        pickle.STACK_GLOBAL in found
-    ):  # It names a class; or some text has that byte, which costs a look in vain.
+    # It names a class; or some text has that byte, which costs a look in vain.
+    if pickle.STACK_GLOBAL in found:
         pickle.loads(found)  # noqa: S301 - our own, made a moment ago
     return found
 
