@@ -29,7 +29,7 @@ from kinesis_spout.topology.components.collector import OutputCollector
 from kinesis_spout.topology.components.context import TaskContext
 from kinesis_spout.topology.components.output import OutputFields, declared_streams
 from kinesis_spout.topology.components.tuples import Tuple
-from kinesis_spout.topology.running.program import SHELL_HOMES, SHELL_HOST
+from kinesis_spout.topology.running.program import SHELL_HOMES, SHELL_HOST, SHELL_SPOUT
 
 DEFAULT_MAX_PENDING: Final = 100
 DEFAULT_TIMEOUT_SECONDS: Final = 30.0
@@ -204,6 +204,7 @@ class ShellSettings:
         return ChildKey(
             topology=context.topology,
             run=str(conf.get("storm.id", "")),
+            spout=str(conf.get(SHELL_SPOUT, "")),
             component=context.component,
             task=context.task,
         )

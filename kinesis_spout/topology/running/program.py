@@ -17,6 +17,8 @@ SHELL_HOST: Final = "kinesis_spout.shell.host"
 SHELL_HOMES: Final = "kinesis_spout.shell.homes"
 """The name in the conf of where to ask on which machine a process is, by component: a ``HomesAddress`` for each
 whose tuples come by an exchange. Without it a task has its process on the machine where it runs."""
+SHELL_SPOUT: Final = "kinesis_spout.shell.spout"
+"""The name in the conf of the spout whose tuples a component gets: each has bolts, and processes, of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from kinesis_spout.topology.graph.plan import context_of
 from kinesis_spout.topology.homes import homes_of
 from kinesis_spout.topology.runnable import check_runnable
 from kinesis_spout.topology.running.component_counts import added
-from kinesis_spout.topology.running.program import SHELL_HOMES, SHELL_HOST, Program, program_of
+from kinesis_spout.topology.running.program import SHELL_HOMES, SHELL_HOST, SHELL_SPOUT, Program, program_of
 from kinesis_spout.topology.spark.keyed_state import KeyedState
 from kinesis_spout.topology.spark.own_spout import OwnSpoutQuery
 from kinesis_spout.topology.spark.query import RunningSpout, TopologyQuery
@@ -40,7 +40,7 @@ def start_topology(topology: BuiltTopology, spark: "SparkSession", name: str) ->
     """Start every spout of a topology, once all of them are known to be right. See ``Topology.run``."""
     context = classic_context(spark)
     check_runnable(topology)
-    programs = {component.name: _program(topology, component, context) for component in topology.graph.spouts}
+    programs = programs_of(topology, context)
     state = _state(topology)
     started: dict[str, RunningSpout] = {}
     try:
@@ -57,8 +57,14 @@ def start_topology(topology: BuiltTopology, spark: "SparkSession", name: str) ->
     return TopologyQuery(topology, name, started)
 
 
-def _program(topology: BuiltTopology, component: Component, context: "SparkContext") -> Program:
-    started = {"storm.id": f"{topology.name}-{uuid.uuid4()}", SHELL_HOST: context.applicationId}
+def programs_of(topology: BuiltTopology, context: "SparkContext") -> dict[str, Program]:
+    """Give what runs of a topology in this start of it, by spout."""
+    run = f"{topology.name}-{uuid.uuid4()}"
+    return {each.name: _program(topology, each, context, run) for each in topology.graph.spouts}
+
+
+def _program(topology: BuiltTopology, component: Component, context: "SparkContext", run: str) -> Program:
+    started = {"storm.id": run, SHELL_HOST: context.applicationId, SHELL_SPOUT: component.name}
     program = program_of(
         topology.name,
         topology.graph,

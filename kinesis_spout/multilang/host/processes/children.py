@@ -37,6 +37,8 @@ class ChildKey(msgspec.Struct, frozen=True, kw_only=True):
     topology: str
     run: str
     """Which run of the topology: a new one begins with new children."""
+    spout: str = ""
+    """Whose tuples it gets, where each spout of a topology has bolts of its own."""
     component: str
     task: int
 

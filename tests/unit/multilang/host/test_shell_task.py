@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from kinesis_spout.clock import SystemClock
@@ -211,7 +212,10 @@ def test_a_run_that_is_over_for_long_loses_its_children() -> None:
     assert child is not None
     children.release(KEY, first, is_proven=True)
     clock.late = 1_000.0
-    other = type(KEY)(topology=KEY.topology, run="another", component="shell", task=2)
-    assert isinstance(children.lease(other, cat, 20), Lease)
+    for_another_spout = msgspec.structs.replace(KEY, spout="another")
+    assert isinstance(children.lease(for_another_spout, cat, 20), Lease)
+    assert KEY in children._places, "its run goes on"
+    of_another_run = msgspec.structs.replace(KEY, run="another")
+    assert isinstance(children.lease(of_another_run, cat, 20), Lease)
     wait_until(lambda: not child.is_running(), "the child of the run before has ended")
     children.close()

@@ -1,15 +1,18 @@
 """What is found out before any spout of a topology is started."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
 import pytest
 
 from kinesis_spout import KinesisSpout
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.multilang import ShellBolt
+from kinesis_spout.multilang.host.shell_bolt import ShellSettings
 from kinesis_spout.topology import (
     Bolt,
     KeyValueState,
@@ -19,11 +22,13 @@ from kinesis_spout.topology import (
     TopologyBuilder,
 )
 from kinesis_spout.topology import Tuple as TupleOfBolt
+from kinesis_spout.topology.graph.plan import context_of
 from kinesis_spout.topology.running.program import program_of
 from kinesis_spout.topology.spark import start
 from tests.scripted_topology import Declared, Scripted
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 
@@ -149,3 +154,25 @@ def test_a_job_may_take_three_message_time_outs_and_as_long_as_workers_may_take_
     config = start.config_of(topology, topology.graph["lines"], program)
 
     assert config.message_timeout_seconds == of_job
+
+
+def test_the_spouts_of_a_topology_are_one_run_and_each_has_processes_of_its_own() -> None:
+    builder = TopologyBuilder()
+    bolt = builder.set_bolt("count", ShellBolt(["count"]))
+    for name in ("lines", "letters"):
+        builder.set_spout(name, KinesisSpout(stream="s", app="a"), fields=["line"])
+        bolt.shuffle_grouping(name)
+    topology = builder.build()
+    context = cast("SparkContext", SimpleNamespace(applicationId="app", defaultParallelism=2))
+
+    programs = start.programs_of(topology, context)
+
+    keys = [
+        ShellSettings.key(
+            program.conf, context_of(topology.graph, topology.name, topology.graph["count"], 0, time.time)
+        )
+        for program in programs.values()
+    ]
+    assert [key.spout for key in keys] == ["lines", "letters"]
+    assert keys[0] == msgspec.structs.replace(keys[1], spout="lines")
+    assert keys[0].run
