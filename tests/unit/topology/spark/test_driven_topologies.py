@@ -35,6 +35,7 @@ from kinesis_spout.topology.spark.tasks import kept_runs
 from kinesis_spout.topology.state import StateFiles, StateManifest, StatePartition
 from shard_state import Position
 from tests.spark_here import SparkHere
+from tests.topology_components import TimedKeys
 from tests.unit.spark.driver.world import EngineWorld, task_settings
 from tests.zookeeper_server import wait_until
 
@@ -44,17 +45,6 @@ COUNTED: list[list[str]] = []
 """Of each run of a micro-batch that brought any: the words that came to be counted."""
 TICKS: list[tuple[str, int]] = []
 """The ticks that came to each bolt and task."""
-
-
-class Timed(BasicBolt):
-    """Reads ``key time``."""
-
-    def declare_output_fields(self) -> list[str]:
-        return ["key", "time"]
-
-    def process(self, tup: Tuple) -> None:
-        key, moment = tup["line"].split()
-        self.emit([key, float(moment)])
 
 
 class NotedWindows(WindowedBolt):
@@ -74,7 +64,7 @@ class Words(BasicBolt):
         return ["word"]
 
     def process(self, tup: Tuple) -> None:
-        self.emit([tup["line"]])
+        self.emit([tup["sentence"]])
 
 
 class OneFailsEachTime(StatefulBolt):
@@ -166,7 +156,7 @@ class World(EngineWorld):
 
     def run(self, first: BasicBolt, second: StatefulBolt, by: str, **settings: Any) -> TopologyQuery:
         builder = TopologyBuilder()
-        builder.set_spout("lines", self.spout(**settings), fields=["line"])
+        builder.set_spout("lines", self.spout(**settings), fields=["sentence"])
         builder.set_bolt("first", first).shuffle_grouping("lines")
         builder.set_bolt("second", second).fields_grouping("first", [by])
         query = builder.build("driven", state=str(self._folder)).run(self.spark.session)
@@ -205,7 +195,7 @@ def test_the_windows_of_an_idle_stream_are_closed_by_the_wall_clock_and_that_is_
 ) -> None:
     moment = time.time()
     [record] = world.put(f"a {moment}")
-    query = world.run(Timed(), NotedWindows(), "key")
+    query = world.run(TimedKeys(), NotedWindows(), "key")
     wait_until(lambda: [("a", moment)] == WINDOWS, "its window is executed, although nothing comes any more")
     world.until_stored(record)
     wait_until(lambda: world.state() == {}, "the closed window is forgotten, and that is stored")
@@ -216,12 +206,12 @@ def test_the_windows_of_an_idle_stream_are_closed_by_the_wall_clock_and_that_is_
 def test_windows_that_a_restart_finds_open_are_closed_without_another_record(world: World) -> None:
     moment = time.time() + 2
     [record] = world.put(f"a {moment}")
-    with world.run(Timed(), NotedWindows(), "key") as query:
+    with world.run(TimedKeys(), NotedWindows(), "key") as query:
         query.processAllAvailable()
     assert world.stored().base == record.sequence
     kept_runs._kept.clear()  # The workers of before are gone, too.
 
-    with world.run(Timed(), NotedWindows(), "key") as query:
+    with world.run(TimedKeys(), NotedWindows(), "key") as query:
         wait_until(lambda: [("a", moment)] == WINDOWS, "the window is executed")
     assert query.spouts["lines"].counters.delivered == 0
 
