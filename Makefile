@@ -25,7 +25,7 @@ MERMAID := docs/.mermaid/$(MERMAID_VERSION)
 PIP_INSTALL := -m pip install -qq --disable-pip-version-check --prefer-binary --no-compile
 unexport PYTHONDONTWRITEBYTECODE
 OLDEST := .venv-oldest
-SPARK_TESTS := tests/unit/spark tests/unit/structured tests/integration/test_micro_batches.py \
+SPARK_TESTS := tests/unit/spark tests/unit/structured tests/integration/test_micro_batches.py tests/integration/test_topologies.py \
   $(wildcard tests/integration/test_structured_*.py tests/integration/test_each_record*.py)
 # Three processes on two cores, which take about as long: each waits for servers, sessions or Spark much of the time.
 # These start all that they need, so that no session and no server is started twice for them.
