@@ -92,7 +92,9 @@ class HostServer:
         with contextlib.suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)  # closing alone does not wake who accepts
         self._listening.close()
-        for server in self._distant.values():
+        with self._lock:
+            distant = list(self._distant.values())  # a worker may be greeted just now
+        for server in distant:
             server.close()
         self._children.close()
 
