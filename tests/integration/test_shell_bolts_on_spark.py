@@ -3,6 +3,7 @@
 import os
 import signal
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,9 @@ def test_a_task_keeps_its_process_from_worker_to_worker(spark: SparkSession, wor
     with counting(spark, world).run(spark) as query:
         world.put(SENTENCES)
         query.processAllAvailable()
-        for pid in python_workers():
+        workers = python_workers()
+        assert workers
+        for pid in workers:
             os.kill(pid, signal.SIGKILL)
         world.put(SENTENCES)
         query.processAllAvailable()
@@ -54,14 +57,21 @@ def test_a_task_keeps_its_process_from_worker_to_worker(spark: SparkSession, wor
 
 
 def python_workers() -> list[int]:
-    """Give the Python workers of Spark: those whose parent is a daemon of the same kind."""
-    found = {}
+    """Give the Python workers of this process's Spark; tests that run beside it have workers of their own."""
+    parents, daemons = {}, set()
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 line, status = (entry / "cmdline").read_bytes(), (entry / "stat").read_text()
             except OSError:
                 continue
+            parents[int(entry.name)] = int(status.rpartition(")")[2].split()[1])
             if b"pyspark.daemon" in line:
-                found[int(entry.name)] = int(status.rpartition(")")[2].split()[1])
-    return [pid for pid, parent in found.items() if parent in found]
+                daemons.add(int(entry.name))
+    return [pid for pid in daemons if parents[pid] in daemons and os.getpid() in ancestors(parents, of=pid)]
+
+
+def ancestors(parents: dict[int, int], *, of: int) -> Iterator[int]:
+    while of in parents:
+        of = parents[of]
+        yield of
