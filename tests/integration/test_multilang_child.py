@@ -19,6 +19,8 @@ NOISY_BOLT = """
 import os, subprocess, sys
 from kinesis_spout.multilang.component import BasicBolt
 
+print("while it is imported")
+
 class Noisy(BasicBolt):
     def initialize(self, conf, context):
         print("initialize")
@@ -28,6 +30,10 @@ class Noisy(BasicBolt):
         os.write(1, b"bytes below Python\\n")
         subprocess.run(["echo", "a child process"], check=True)
         assert sys.stdin.read() == ""
+        if tup.values == ["crash"]:
+            self.emit(["crash"])
+            self.log("here it crashes")
+            os._exit(3)
         if tup.values == ["raise"]:
             raise ValueError("as asked")
         tasks = self.emit(tup.values, need_task_ids=True)
@@ -47,7 +53,8 @@ Noisy().run()
 def noisy(tmp_path: Path) -> Iterator[BareHost]:
     program = tmp_path / "noisy.py"
     program.write_text(NOISY_BOLT)
-    with hosted(str(program), directory=tmp_path) as host:
+    # As Python is by default: what is printed waits in a buffer.
+    with hosted(str(program), directory=tmp_path, environment={"PYTHONUNBUFFERED": ""}) as host:
         yield host
 
 
@@ -70,7 +77,7 @@ def test_what_a_component_prints_never_damages_its_messages(noisy: BareHost) -> 
     assert [noisy.hear()["command"] for _ in range(2)] == ["log", "ack"]
     assert noisy.end() == 0
     lines = noisy.errors().splitlines()
-    assert {"initialize", "a line of print ['x']", "bytes below Python", "a child process", "closed"} <= {
+    assert {"while it is imported", "initialize", "a line of print ['x']", "bytes below Python", "a child process", "closed"} <= {
         *lines
     }
 
@@ -84,6 +91,13 @@ def test_a_component_whose_user_code_raises_lives_on(noisy: BareHost) -> None:
     assert noisy.hear() == {"command": "metrics", "name": "ticks", "params": 1}
     assert noisy.hear() == {"command": "ack", "id": "2"}
     assert noisy.end() == 0
+
+
+def test_what_a_component_logged_before_it_crashed_is_heard(noisy: BareHost) -> None:
+    noisy.shake_hands()
+    noisy.say(tup("1", "crash"))
+    assert [noisy.hear()["command"] for _ in range(2)] == ["emit", "log"]
+    assert noisy.wait() == 3
 
 
 def test_a_component_whose_host_no_longer_reads_ends_in_order(noisy: BareHost) -> None:
