@@ -2,6 +2,8 @@
 
 import base64
 import json
+import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,12 +51,15 @@ Noisy().run()
 """
 
 
+BUFFERED = {"PYTHONUNBUFFERED": ""}
+"""As Python is by default: what is printed waits."""
+
+
 @pytest.fixture
 def noisy(tmp_path: Path) -> Iterator[BareHost]:
     program = tmp_path / "noisy.py"
     program.write_text(NOISY_BOLT)
-    # As Python is by default: what is printed waits in a buffer.
-    with hosted(str(program), directory=tmp_path, environment={"PYTHONUNBUFFERED": ""}) as host:
+    with hosted(str(program), directory=tmp_path, environment=BUFFERED) as host:
         yield host
 
 
@@ -77,9 +82,14 @@ def test_what_a_component_prints_never_damages_its_messages(noisy: BareHost) -> 
     assert [noisy.hear()["command"] for _ in range(2)] == ["log", "ack"]
     assert noisy.end() == 0
     lines = noisy.errors().splitlines()
-    assert {"while it is imported", "initialize", "a line of print ['x']", "bytes below Python", "a child process", "closed"} <= {
-        *lines
-    }
+    assert {
+        "while it is imported",
+        "initialize",
+        "a line of print ['x']",
+        "bytes below Python",
+        "a child process",
+        "closed",
+    } <= {*lines}
 
 
 def test_a_component_whose_user_code_raises_lives_on(noisy: BareHost) -> None:
@@ -119,7 +129,7 @@ def test_a_host_that_sends_junk_is_told_what_was_expected(noisy: BareHost) -> No
 def test_the_serializer_may_be_chosen_by_the_environment(tmp_path: Path) -> None:
     program = tmp_path / "noisy.py"
     program.write_text(NOISY_BOLT)
-    environment = {"MULTILANG_SERIALIZER": "msgpack"}
+    environment = {"MULTILANG_SERIALIZER": "msgpack", **BUFFERED}
     with hosted(str(program), directory=tmp_path, environment=environment) as host:
         handshake = {"conf": {}, "context": {"taskid": 1}, "pidDir": str(tmp_path)}
         assert host.process.stdin is not None
@@ -304,6 +314,24 @@ class TestOurSpout:
             assert host.wait() == 1
             assert "no-such-stream" in host.errors()
             assert "Traceback" not in host.errors()
+
+    def test_while_kinesis_does_not_answer_the_host_is_answered_and_told_why_there_are_no_records(
+        self, topology: KinesisTopology
+    ) -> None:
+        topology.put(b"one")
+        with socket.socket() as silent:
+            silent.bind(("127.0.0.1", 0))
+            silent.listen()
+            topology.conf["kinesis.spout.endpoint_url"] = f"http://127.0.0.1:{silent.getsockname()[1]}"
+            with topology.spout() as host:
+                began = time.monotonic()
+                said = host.ask("activate")
+                assert any("has not answered yet" in message["msg"] for message in said)
+                assert emits_of(host.ask("next")) == []
+                host.ask("ack", id="shardId-000000000009:12#1.1")
+                assert host.ask("deactivate") == host.ask("next") == []
+                assert host.terminate() == 0, host.errors()
+                assert time.monotonic() - began < 20
 
     def test_the_life_of_the_spout_is_told_to_the_hosts_log(self, topology: KinesisTopology) -> None:
         with topology.spout() as host:

@@ -21,7 +21,7 @@ class Pipes(NamedTuple):
 
 
 def take_standard_pipes() -> Pipes:
-    """Take them; call it once. What was printed before, and still waits in Python's buffer, is no message either."""
+    """Take them; call it once. What was printed before, and waits in Python's buffer, is no message either."""
     pipes = Pipes(os.dup(_INPUT), os.dup(_OUTPUT))
     empty_input(_INPUT)
     os.dup2(_ERRORS, _OUTPUT)

@@ -44,7 +44,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.description = _DESCRIPTION
     parser.usage = f"{parser.prog} --stream NAME --app NAME --zookeeper HOST:PORT,... [option ...]"
     parser.add_argument(
-        "--data", choices=[*DataForm], default=DataForm.TEXT, help="how data travels: %(choices)s"
+        "--data",
+        choices=[form.value for form in DataForm],
+        default="text",
+        help="how data travels: %(choices)s",
     )
     parser.add_argument(
         "--fields",
