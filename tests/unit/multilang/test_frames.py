@@ -200,6 +200,12 @@ def test_an_emit_is_not_silently_lost_inside_or_behind_what_is_too_large() -> No
         assert [each.may_be_emit for each in found] == [True]
 
 
+def test_an_emit_in_messagepack_with_bytes_for_words_is_not_silently_lost() -> None:
+    data = msgspec.msgpack.encode({b"command": b"emit", b"anchors": ["1"], b"tuple": ["x"]})
+    (junk,) = MessagePackCodec().decoder().feed(data)
+    assert junk.may_be_emit
+
+
 @pytest.mark.parametrize("codec", CODECS.values(), ids=lambda codec: codec.name)
 def test_bytes_that_end_inside_a_frame_are_told(codec: Codec) -> None:
     decoder = codec.decoder()
