@@ -377,6 +377,30 @@ def test_settings_that_cannot_be_are_an_error_for_the_host_and_on_standard_error
         assert host.errors() == f"error: {said['msg']}\n"
 
 
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (
+            ("--aws-secret-acess-key", "hush"),
+            "unknown option --aws-secret-acess-key: did you mean --aws-secret-access-key",
+        ),
+        (
+            ("--aws-secret-acess-key=hush",),
+            "unknown option --aws-secret-acess-key: did you mean --aws-secret-access-key",
+        ),
+        (("--aws-secret-access-key", "my", "hush"), "does a value with a space lack quotes?"),
+        (("--data", "xml"), "invalid choice: 'xml' (choose from 'text', 'base64', 'json')"),
+    ],
+)
+def test_an_option_that_does_not_exist_is_named_without_its_value(
+    tmp_path: Path, options: tuple[str, ...], error: str
+) -> None:
+    with hosted("-m", "kinesis_spout.multilang", "spout", *options, directory=tmp_path) as host:
+        assert host.wait() == 2
+        assert error in host.errors()
+        assert "hush" not in host.errors()
+
+
 def test_a_field_that_does_not_exist_is_refused_before_the_handshake(tmp_path: Path) -> None:
     options = ("--fields", "data,colour")
     with hosted("-m", "kinesis_spout.multilang", "spout", *options, directory=tmp_path) as host:
