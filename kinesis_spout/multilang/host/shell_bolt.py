@@ -3,7 +3,6 @@
 import os
 import weakref
 from collections.abc import Mapping, Sequence
-from numbers import Real
 from typing import Any, Final
 
 from kinesis_spout.clock import Clock, SystemClock
@@ -179,7 +178,7 @@ class ShellSettings:
         _check_environment({} if environment is None else environment)
         if serializer not in CODECS:
             raise InvalidConfig(f"expected a serializer of {', '.join(CODECS)}, got {serializer!r}")
-        if not isinstance(timeout_seconds, Real) or not 0 < timeout_seconds <= _MOST_TIMEOUT_SECONDS:
+        if not isinstance(timeout_seconds, (int, float)) or not 0 < timeout_seconds <= _MOST_TIMEOUT_SECONDS:
             raise InvalidConfig(
                 f"expected timeout_seconds above 0, and {_MOST_TIMEOUT_SECONDS} (a day) at most, got "
                 f"{timeout_seconds!r}"
@@ -223,7 +222,7 @@ def _is_passed_on(text: object) -> bool:
     return isinstance(text, str) and "\0" not in text
 
 
-def _check_environment(environment: Mapping[str, str]) -> None:
+def _check_environment(environment: object) -> None:
     """Refuse what is no environment. The message has no values: one may be a secret."""
     if not isinstance(environment, Mapping):
         raise InvalidConfig(f"expected an environment by names, got {type(environment).__name__}")
