@@ -655,9 +655,17 @@ def session(zookeeper_server: EmbeddedZooKeeper) -> Iterator[ZooKeeperSession]:
 
 
 class ForgetfulSession(ZooKeeperSession):
-    """Loses the answers to some writes, which take effect."""
+    """Loses the answers to some writes, which take effect, and those to some reads."""
 
     loses = 0
+    loses_reads = 0
+
+    def answer(self, request: Any) -> Any:
+        found = super().answer(request)
+        if self.loses_reads:
+            self.loses_reads -= 1
+            raise StoreUnavailable("the connection was lost")
+        return found
 
     def committed(self, request: Any) -> None:
         super().committed(request)
@@ -688,6 +696,20 @@ def test_a_key_that_left_and_came_back_is_not_taken_for_the_one_that_was_read(
     stored = nodes.read("k")
     assert stored is not None
     assert (stored.line.worker, stored.line.waiting) == (two, three)
+
+
+@pytest.mark.zookeeper
+def test_whoever_waits_asks_again_when_the_connection_is_lost(
+    session: ForgetfulSession, fresh_root: str
+) -> None:
+    nodes = KeyNodes(coalescing_place(fresh_root, "prices"), session)
+    token = nodes.new_token()
+    nodes.change("k", token, lambda line: request(line, token, b"1"))
+    session.loses_reads = 1
+    assert nodes.lives(token)
+    session.loses_reads = 1
+    assert nodes.read("k") is not None
+    assert session.loses_reads == 0
 
 
 @pytest.mark.zookeeper
