@@ -5,7 +5,7 @@ import sys
 import time
 from typing import Any
 
-from tests.shell_components.protocol import hello, read, send
+from tests.shell_components.protocol import hello, read, say_that_it_hangs, send
 
 _how, *_words = sys.argv[1:]
 _told: list[list[Any]] = []
@@ -28,6 +28,7 @@ def take(command: dict[str, Any]) -> None:
             sys.stderr.write("cannot stand poison\n")
             sys.exit(3)
         if _how == "hangs":
+            say_that_it_hangs()
             time.sleep(600)
     if word["tuple"] == ["half"]:
         word = {**word, "id": "half a character: \ud800"}

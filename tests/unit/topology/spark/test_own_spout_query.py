@@ -151,11 +151,11 @@ def test_a_spout_that_blocks_is_told_when_it_is_stopped_instead_of_waited_for_wi
     monkeypatch.setattr(own_spout, "_JOIN_SECONDS", 0.05)
     spout = Blocks()
     with running(spout) as query:
-        assert spout.called.wait(10)
+        assert spout.called.wait(60)
         with pytest.raises(SpoutHangs, match=r"spout 'mine' has not returned from a call for 0\.05 s"):
             query.stop()
         spout.released.set()
-        query.awaitTermination(10)
+        query.awaitTermination(60)
     assert not query.isActive
 
 
