@@ -180,6 +180,7 @@ def test_a_component_that_names_an_unknown_id_is_replaced_and_the_worker_lives_o
     ("how", "why"),
     [
         ("damages_an_emit", "may have been an emit"),
+        ("prints_much_before_it_emits", "at most 67108864 bytes"),
         ("emits_what_is_no_tuple", "emit: Expected `array`"),
         ("acks_a_number", "never given"),
         ("acks_a_list", "never given"),
@@ -286,6 +287,12 @@ def test_a_component_that_asks_is_told_the_tasks_of_its_tuples() -> None:
     result = run(shell_bolt("asks_for_tasks"), "a", "b")
     assert emitted(result) == [["a"], ["a went to []"], ["b"], ["b went to []"]]
     assert len(result.acked) == 2
+
+
+def test_what_a_component_emits_right_behind_its_pid_counts_and_is_answered() -> None:
+    result = run(shell_bolt("emits_early"), "a")
+    assert emitted(result) == [["early"], ["A"]]
+    assert result.acked == words("a")
 
 
 def test_a_tuple_anchored_to_two_is_of_both_trees() -> None:

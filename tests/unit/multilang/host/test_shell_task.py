@@ -156,6 +156,17 @@ def test_a_child_that_waits_for_an_answer_that_nobody_can_give_is_replaced(
     assert "worker that it served was lost" in told.errors[0]
 
 
+def test_a_child_that_talks_and_answers_nothing_is_replaced(children: Children) -> None:
+    lease, talk = begun(children, "only_talks")
+    talk.say(TupleIn(id="1", component="words", task=1, values=["lost"]))
+    talk.push()
+    children.abandon(KEY, lease)
+    told = Told()
+    other = task(children, "only_talks", told, timeout_seconds=0.5)
+    other._begin(None)
+    assert "worker that it served was lost" in told.errors[0]
+
+
 def test_a_child_with_half_a_frame_costs_no_tuple(children: Children) -> None:
     lease, talk = begun(children, "upper")
     talk.put(b'{"id": "1", "comp": "words", "str')
