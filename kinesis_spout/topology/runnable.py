@@ -3,6 +3,7 @@
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.kinesis_spout import KinesisSpout
 from kinesis_spout.topology.built_topology import BuiltTopology
+from kinesis_spout.topology.state import check_folder
 from kinesis_spout.zookeeper.tree.paths import check_name
 
 
@@ -40,3 +41,6 @@ def _check_state(topology: BuiltTopology, stateful: list[str]) -> None:
     if len(spouts) > 1:
         raise InvalidConfig(f"{where}: expected one spout, {kept}, got {len(spouts)}")
     check_name("the topology's name, under which its state is stored,", topology.name)
+    check_folder("topology", topology.name)
+    for name in stateful:
+        check_folder("bolt", name)

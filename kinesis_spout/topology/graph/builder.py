@@ -167,7 +167,7 @@ class TopologyBuilder:
                 made_of=bolt,
                 is_spout=False,
                 parallelism=parallelism,
-                streams=declared_streams(name, bolt.declare_output_fields()),
+                streams=declared_streams(name, _declared(name, bolt)),
                 conf=own_conf,
                 inputs=tuple(declarer.inputs),
                 is_stateful=isinstance(bolt, StatefulBolt),
@@ -222,7 +222,7 @@ def _streams_of(name: str, spout: object, fields: Sequence[str]) -> OutputFields
                 f"spout {name!r}: expected fields only for a KinesisSpout, got {fields!r}; a Spout of your "
                 "own names them in declare_output_fields"
             )
-        return spout.declare_output_fields()
+        return _declared(name, spout)
     if not isinstance(spout, KinesisSpout):
         raise InvalidConfig(
             f"spout {name!r}: expected a KinesisSpout or a Spout of your own, a subclass of "
@@ -234,6 +234,14 @@ def _streams_of(name: str, spout: object, fields: Sequence[str]) -> OutputFields
             f'fields=["line"], got {fields!r}'
         )
     return fields
+
+
+def _declared(name: str, made_of: Bolt | Spout) -> OutputFields:
+    try:
+        return made_of.declare_output_fields()
+    except Exception as error:
+        error.add_note(f"raised by declare_output_fields of component {name!r}")
+        raise
 
 
 def _by_fields(kind: GroupingKind, fields: Sequence[str]) -> Grouping:

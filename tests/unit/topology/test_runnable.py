@@ -19,14 +19,16 @@ class Keeps(StatefulBolt):
         self.collector.ack(tup)
 
 
-def check(*spouts: KinesisSpout | Spout, **options: Any) -> None:
+def check(
+    *spouts: KinesisSpout | Spout, bolt_name: str = "count", name: str = "words", **options: Any
+) -> None:
     builder = TopologyBuilder()
-    bolt = builder.set_bolt("count", Keeps())
+    bolt = builder.set_bolt(bolt_name, Keeps())
     for number, spout in enumerate(spouts):
         fields: dict[str, Any] = {"fields": ["sentence"]} if isinstance(spout, KinesisSpout) else {}
         builder.set_spout(f"spout {number}", spout, **fields)
         bolt.fields_grouping(f"spout {number}", ["sentence"])
-    check_runnable(builder.build("words", **options))
+    check_runnable(builder.build(name, **options))
 
 
 def kinesis(**settings: Any) -> KinesisSpout:
@@ -35,6 +37,7 @@ def kinesis(**settings: Any) -> KinesisSpout:
 
 def test_state_with_an_address_ackers_and_one_spout_can_run() -> None:
     check(kinesis(), state="/state")
+    check(kinesis(), state="/state", name="ж" * 42, bolt_name="数" * 28)
 
 
 @pytest.mark.parametrize(
@@ -57,6 +60,16 @@ def test_state_with_an_address_ackers_and_one_spout_can_run() -> None:
         ),
         ([kinesis(), kinesis()], {"state": "/state"}, "expected one spout, as 'count' keeps state .*, got 2"),
         ([kinesis(order="shard")], {"state": "/state"}, "order"),
+        (
+            [kinesis()],
+            {"state": "/state", "bolt_name": "数" * 29},
+            "bolt '数*', which keeps state: expected a name of at most 255 bytes, .* got 261 bytes",
+        ),
+        (
+            [kinesis()],
+            {"state": "/state", "name": "ж" * 43},
+            "topology 'ж*', which keeps state: expected a name of at most 255 bytes, .* got 258 bytes",
+        ),
     ],
 )
 def test_state_that_cannot_be_kept_and_an_order_that_cannot_be_are_refused(

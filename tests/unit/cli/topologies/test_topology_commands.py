@@ -37,12 +37,22 @@ def on_nothing():
 def without_settings():
     from kinesis_spout import KinesisSpout
     KinesisSpout()
+
+def exits(): raise SystemExit(0)
+
+class Undeclared(Split):
+    def declare_output_fields(self): return FIELDS
+
+undeclared = TopologyBuilder()
+undeclared.set_spout("sentences", Sentences())
+undeclared.set_bolt("words", Undeclared()).shuffle_grouping("sentences")
 """
 
 
 @pytest.fixture(autouse=True)
 def in_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "wired.py").write_text(WIRED)
+    (tmp_path / "exits.py").write_text("raise SystemExit(0)")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     yield tmp_path
@@ -86,6 +96,15 @@ def test_programs_get_the_explanation_as_json() -> None:
             "expected a function that is called without arguments, got wired:with_argument",
         ),
         ("wired:raises", "wired:raises: expected a topology, got ZeroDivisionError: division by zero"),
+        ("wired:exits", "wired:exits: expected a topology, got SystemExit: 0"),
+        (
+            "wired:undeclared",
+            "expected a topology, got NameError: name 'FIELDS' is not defined, raised by declare_output_fields",
+        ),
+        (
+            "exits:builder",
+            "expected an importable module 'exits' (looked in {here} first), got SystemExit: 0",
+        ),
         (
             "wired:on_nothing",
             "bolt 'split': expected a grouping on a component of the topology (sentences, split)",
