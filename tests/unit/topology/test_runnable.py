@@ -6,9 +6,9 @@ import pytest
 
 from kinesis_spout import KinesisSpout
 from kinesis_spout.errors import InvalidConfig
-from kinesis_spout.topology import KeyValueState, Spout, StatefulBolt, TopologyBuilder, Tuple
+from kinesis_spout.topology import Bolt, KeyValueState, Spout, StatefulBolt, TopologyBuilder, Tuple
 from kinesis_spout.topology.runnable import check_runnable
-from tests.topology_components import Sentences
+from tests.topology_components import Sentences, Split
 
 
 class Keeps(StatefulBolt):
@@ -20,24 +20,32 @@ class Keeps(StatefulBolt):
 
 
 def check(
-    *spouts: KinesisSpout | Spout, bolt_name: str = "count", name: str = "words", **options: Any
+    *spouts: KinesisSpout | Spout,
+    bolt: Bolt | None = None,
+    bolt_name: str = "count",
+    name: str = "words",
+    **options: Any,
 ) -> None:
     builder = TopologyBuilder()
-    bolt = builder.set_bolt(bolt_name, Keeps())
+    declarer = builder.set_bolt(bolt_name, bolt or Keeps())
     for number, spout in enumerate(spouts):
         fields: dict[str, Any] = {"fields": ["sentence"]} if isinstance(spout, KinesisSpout) else {}
         builder.set_spout(f"spout {number}", spout, **fields)
-        bolt.fields_grouping(f"spout {number}", ["sentence"])
+        declarer.fields_grouping(f"spout {number}", ["sentence"])
     check_runnable(builder.build(name, **options))
 
 
 def kinesis(**settings: Any) -> KinesisSpout:
-    return KinesisSpout(stream="sentences", app="words", scheme="text", **settings)
+    return KinesisSpout(**{"stream": "sentences", "app": "words", "scheme": "text", **settings})
 
 
 def test_state_with_an_address_ackers_and_one_spout_can_run() -> None:
     check(kinesis(), state="/state")
     check(kinesis(), state="/state", name="ж" * 42, bolt_name="数" * 28)
+
+
+def test_spouts_of_the_same_stream_with_apps_of_their_own_can_run() -> None:
+    check(kinesis(), kinesis(app="others"), kinesis(stream="more"), kinesis(region="eu-west-1"), bolt=Split())
 
 
 @pytest.mark.parametrize(
@@ -60,6 +68,11 @@ def test_state_with_an_address_ackers_and_one_spout_can_run() -> None:
         ),
         ([kinesis(), kinesis()], {"state": "/state"}, "expected one spout, as 'count' keeps state .*, got 2"),
         ([kinesis(order="shard")], {"state": "/state"}, "order"),
+        (
+            [kinesis(), Sentences(), kinesis()],
+            {"bolt": Split()},
+            "expected spouts that read streams, or have apps, of their own, .*'spout 0' and 'spout 2' .*app 'words'",
+        ),
         (
             [kinesis()],
             {"state": "/state", "bolt_name": "数" * 29},
