@@ -253,6 +253,8 @@ class OwnSpoutQuery:
                     rest = min(_LONGEST_REST, 2 * rest)
             self._spout.deactivate()
         except BaseException as error:  # noqa: BLE001 - whatever ended it must reach the user
+            if not isinstance(error, KinesisSpoutError):
+                error.add_note(f"raised by the spout {self._context.component!r}")
             self._error = error
         finally:
             self._close()

@@ -53,7 +53,9 @@ def test_when_a_spout_breaks_the_others_end_too_and_the_query_tells_why() -> Non
         with pytest.raises(ValueError, match="broken"):
             query.awaitTermination(10)
     query.stop()
-    assert isinstance(query.exception(), ValueError)
+    error = query.exception()
+    assert isinstance(error, ValueError)
+    assert error.__notes__ == ["raised by the spout 'spout 1'"]
 
 
 def test_spouts_that_do_not_break_run_until_they_are_stopped() -> None:
