@@ -25,7 +25,7 @@ def find_in_module(name: str, *, wanted: str, example: str) -> Any:
     sys.path.insert(0, str(Path.cwd()))
     try:
         found: Any = importlib.import_module(module_name)
-    except Exception as error:  # the user's module may raise anything
+    except (Exception, SystemExit) as error:  # the user's module may raise anything, and a script may end
         raise WrongArguments(
             f"expected an importable module {module_name!r} (looked in {Path.cwd()} first), got "
             f"{type(error).__name__}: {error}; --debug shows where"

@@ -91,6 +91,7 @@ class TopologyBuilder:
 
     def __init__(self) -> None:
         self._components: dict[str, tuple[Callable[[], Component], BoltDeclarer]] = {}
+        self._own_spouts: dict[str, Spout] = {}
 
     def set_spout(
         self,
@@ -110,11 +111,17 @@ class TopologyBuilder:
             conf: of this component, over the topology's.
 
         Raises:
-            InvalidConfig: the id is taken, that is no spout, the fields of a ``KinesisSpout`` are no names, or
-                fields are given for a ``Spout``.
+            InvalidConfig: the id is taken, that is no spout, a ``Spout`` has another id already, the fields of a
+                ``KinesisSpout`` are no names, or fields are given for a ``Spout``.
         """
         streams = _streams_of(name, spout, fields)
         own_conf = _conf(f"spout {name!r}", conf)
+        other = next((other for other, each in self._own_spouts.items() if each is spout), name)
+        if other != name:
+            raise InvalidConfig(
+                f"spout {name!r}: expected a spout of its own, got the {type(spout).__name__} that is the spout "
+                f"{other!r}, too: each is opened, asked and told by itself; make two"
+            )
 
         def component() -> Component:
             return Component(
@@ -127,6 +134,8 @@ class TopologyBuilder:
             )
 
         self._set(name, component)
+        if isinstance(spout, Spout):
+            self._own_spouts[name] = spout
 
     def set_bolt(
         self, name: str, bolt: Bolt, parallelism: int = 1, *, conf: Mapping[str, Any] | None = None
@@ -167,7 +176,7 @@ class TopologyBuilder:
                 made_of=bolt,
                 is_spout=False,
                 parallelism=parallelism,
-                streams=declared_streams(name, bolt.declare_output_fields()),
+                streams=declared_streams(name, _declared(name, bolt)),
                 conf=own_conf,
                 inputs=tuple(declarer.inputs),
                 is_stateful=isinstance(bolt, StatefulBolt),
@@ -222,7 +231,7 @@ def _streams_of(name: str, spout: object, fields: Sequence[str]) -> OutputFields
                 f"spout {name!r}: expected fields only for a KinesisSpout, got {fields!r}; a Spout of your "
                 "own names them in declare_output_fields"
             )
-        return spout.declare_output_fields()
+        return _declared(name, spout)
     if not isinstance(spout, KinesisSpout):
         raise InvalidConfig(
             f"spout {name!r}: expected a KinesisSpout or a Spout of your own, a subclass of "
@@ -234,6 +243,14 @@ def _streams_of(name: str, spout: object, fields: Sequence[str]) -> OutputFields
             f'fields=["line"], got {fields!r}'
         )
     return fields
+
+
+def _declared(name: str, made_of: Bolt | Spout) -> OutputFields:
+    try:
+        return made_of.declare_output_fields()
+    except Exception as error:
+        error.add_note(f"raised by declare_output_fields of component {name!r}")
+        raise
 
 
 def _by_fields(kind: GroupingKind, fields: Sequence[str]) -> Grouping:

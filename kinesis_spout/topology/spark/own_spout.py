@@ -247,12 +247,14 @@ class OwnSpoutQuery:
                     continue
                 self._idle_since = monotonic()
                 if self._is_tick_due:
-                    self._run_job([])
+                    self._run_batch([])
                 else:
                     self._stopping.wait(rest)
                     rest = min(_LONGEST_REST, 2 * rest)
             self._spout.deactivate()
         except BaseException as error:  # noqa: BLE001 - whatever ended it must reach the user
+            if not isinstance(error, KinesisSpoutError):
+                error.add_note(f"raised by the spout {self._context.component!r}")
             self._error = error
         finally:
             self._close()
@@ -265,15 +267,15 @@ class OwnSpoutQuery:
             self._error = self._error or error
 
     def _gather(self) -> list[tuple[Sequence[Any], Any, str]]:
-        """Ask for tuples until there are none, or as many as may be out."""
+        """Ask for tuples until there are none, or as many as may be out. What one call emits beyond them waits."""
         gathered = self._collector.gathered
         while len(gathered) < self._max_pending and not self._stopping.is_set():
             before = len(gathered)
             self._spout.next_tuple()
             if len(gathered) == before:
                 break
-        self._collector.gathered = []
-        return gathered
+        self._collector.gathered = gathered[self._max_pending :]
+        return gathered[: self._max_pending]
 
     @property
     def _is_tick_due(self) -> bool:
@@ -281,8 +283,10 @@ class OwnSpoutQuery:
         return due_at is not None and due_at <= monotonic()
 
     def _run_batch(self, gathered: list[tuple[Sequence[Any], Any, str]]) -> None:
+        """Run tuples, and tell of each how it ended; without tuples it is for the ticks alone."""
         began, number = monotonic(), self._batches
-        self._idle_since = None
+        if gathered:
+            self._idle_since = None
         self.counters.delivered += len(gathered)
         ends = self._run_job(gathered)
         self._count(gathered, ends, monotonic() - began)
@@ -325,7 +329,7 @@ class OwnSpoutQuery:
         self._collector.counts.add_trees(acked=acked, failed=failed, timed_out=timed_out, seconds=seconds)
 
     def _run_job(self, gathered: list[tuple[Sequence[Any], Any, str]]) -> dict[int, TreeEnd]:
-        """Run tuples as one job, with the ticks that are due; without tuples it is for the ticks alone."""
+        """Run tuples as one job, with the ticks that are due."""
         tag = f"{self._tags}-{self._batches}"
         self._batches += 1
         self._ticks.advance(monotonic())

@@ -56,7 +56,12 @@ class RunningTopology:
             "split": ComponentCounts(executed=1_200, emitted=9, acked=1_199, failed=1),
         }
         self.recentProgress = [  # as StreamingQuery spells it
-            {"spout": "sentences", "batchId": 0, "components": {"split": {"executed": 1_200}}}
+            {
+                "spout": "sentences",
+                "batchId": 0,
+                "timestamp": "2026-01-01T00:00:00.000+00:00",
+                "components": {"split": {"executed": 1_200}},
+            }
         ]
         self.waits = False
         self.stopped = threading.Event()

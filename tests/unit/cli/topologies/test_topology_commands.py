@@ -37,12 +37,22 @@ def on_nothing():
 def without_settings():
     from kinesis_spout import KinesisSpout
     KinesisSpout()
+
+def exits(): raise SystemExit(0)
+
+class Undeclared(Split):
+    def declare_output_fields(self): return FIELDS
+
+undeclared = TopologyBuilder()
+undeclared.set_spout("sentences", Sentences())
+undeclared.set_bolt("words", Undeclared()).shuffle_grouping("sentences")
 """
 
 
 @pytest.fixture(autouse=True)
 def in_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "wired.py").write_text(WIRED)
+    (tmp_path / "exits.py").write_text("raise SystemExit(0)")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     yield tmp_path
@@ -86,6 +96,15 @@ def test_programs_get_the_explanation_as_json() -> None:
             "expected a function that is called without arguments, got wired:with_argument",
         ),
         ("wired:raises", "wired:raises: expected a topology, got ZeroDivisionError: division by zero"),
+        ("wired:exits", "wired:exits: expected a topology, got SystemExit: 0"),
+        (
+            "wired:undeclared",
+            "expected a topology, got NameError: name 'FIELDS' is not defined, raised by declare_output_fields",
+        ),
+        (
+            "exits:builder",
+            "expected an importable module 'exits' (looked in {here} first), got SystemExit: 0",
+        ),
         (
             "wired:on_nothing",
             "bolt 'split': expected a grouping on a component of the topology (sentences, split)",
@@ -164,22 +183,35 @@ class InProgress:
         self.recentProgress: list[dict[str, object]] = []  # as TopologyQuery spells it
 
 
+def progress(spout: str, batch: int, second: int) -> dict[str, object]:
+    return {"spout": spout, "batchId": batch, "timestamp": f"2026-01-01T00:00:{second:02d}.000+00:00"}
+
+
+def written(path: Path) -> list[tuple[str, int]]:
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    return [(line["spout"], line["batchId"]) for line in lines]
+
+
 def test_each_micro_batch_is_written_once_and_a_later_run_is_appended(tmp_path: Path) -> None:
     for _ in range(2):
         query = InProgress()
         with ProgressFile(tmp_path / "progress") as file:
             for batch in range(3):
-                query.recentProgress.append({"spout": "a", "batchId": batch})
-                query.recentProgress.append({"spout": "b", "batchId": batch})
+                query.recentProgress.append(progress("a", batch, batch))
+                query.recentProgress.append(progress("b", batch, batch))
                 if batch:
                     file.add(query)  # type: ignore[arg-type]
-    lines = [json.loads(line) for line in (tmp_path / "progress").read_text().splitlines()]
-    assert [(line["spout"], line["batchId"]) for line in lines[:6]] == [
-        ("a", 0),
-        ("b", 0),
-        ("a", 1),
-        ("b", 1),
-        ("a", 2),
-        ("b", 2),
-    ]
+    lines = written(tmp_path / "progress")
+    assert lines[:6] == [("a", 0), ("b", 0), ("a", 1), ("b", 1), ("a", 2), ("b", 2)]
     assert lines[6:] == lines[:6]
+
+
+def test_micro_batches_are_written_that_end_after_later_ones_and_those_of_each_stream_of_a_spout(
+    tmp_path: Path,
+) -> None:
+    query = InProgress()
+    with ProgressFile(tmp_path / "progress") as file:
+        for batch, second in ((1, 0), (0, 1), (0, 2), (1, 3)):
+            query.recentProgress.append(progress("a", batch, second))
+            file.add(query)  # type: ignore[arg-type]
+    assert written(tmp_path / "progress") == [("a", 1), ("a", 0), ("a", 0), ("a", 1)]

@@ -44,6 +44,12 @@ class Often(Scripted):
 DIRECT = {"pick": Stream(("value",), direct=True)}
 
 
+def twice(to: TopologyBuilder) -> None:
+    spout = Declared()
+    to.set_spout("a", spout)
+    to.set_spout("b", spout)
+
+
 def direct_from_spout(to: TopologyBuilder) -> None:
     to.set_spout("s", Declared(DIRECT))
     to.set_bolt("b", Scripted()).direct_grouping("s", "pick")
@@ -144,6 +150,10 @@ WRONG: dict[str, tuple[Callable[[TopologyBuilder], Any], str]] = {
     "what only looks like a spout": (
         lambda to: to.set_spout("s", LooksLikeOne()),  # type: ignore[arg-type]
         r"spout 's': .* a subclass of kinesis_spout.topology.Spout, got LooksLikeOne",
+    ),
+    "a spout of one's own under two ids": (
+        twice,
+        r"spout 'b': expected a spout of its own, got the Declared that is the spout 'a', too: .* make two",
     ),
     "no fields of a KinesisSpout": (
         lambda to: to.set_spout("s", kinesis(), fields=[]),

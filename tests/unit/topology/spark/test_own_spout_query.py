@@ -20,6 +20,7 @@ from kinesis_spout.topology.spark.own_spout import GatheringCollector, OwnSpoutQ
 from kinesis_spout.topology.spark.tasks.given_tuples import GivenTuple, emitted
 from tests.scripted_topology import Declared, Scripted, UnloadableError, acks
 from tests.spark_here import SparkHere
+from tests.zookeeper_server import wait_until
 
 
 class Silent(Declared):
@@ -76,6 +77,23 @@ class Blocks(Declared):
         self.released.wait()
 
 
+class EmitsAtOnce(Silent):
+    """Emits five tuples in its first call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[int] = []
+        self.remaining: list[int | None] = [0, 1, None, 3, 4]
+
+    def next_tuple(self) -> None:
+        remaining, self.remaining = self.remaining, []
+        for message_id in remaining:
+            self.collector.emit((message_id,), message_id)
+
+    def ack(self, message_id: int) -> None:
+        self.told.append(message_id)
+
+
 def two_stages(spout: Declared, **conf: Any) -> TopologyBuilder:
     builder = TopologyBuilder()
     builder.set_spout("mine", spout, conf=conf)
@@ -90,9 +108,24 @@ def one_stage(spout: Declared) -> TopologyBuilder:
     return builder
 
 
+class Ticks(Scripted):
+    tick_seconds = 0.01
+
+
+def ticking(spout: Declared) -> TopologyBuilder:
+    builder = TopologyBuilder()
+    builder.set_spout("mine", spout)
+    builder.set_bolt("sink", Ticks()).shuffle_grouping("mine")
+    return builder
+
+
 @contextmanager
 def running(
-    spout: Declared, make: Callable[..., TopologyBuilder] = two_stages, **conf: Any
+    spout: Declared,
+    make: Callable[..., TopologyBuilder] = two_stages,
+    *,
+    max_pending: int = 10,
+    **conf: Any,
 ) -> Iterator[OwnSpoutQuery]:
     topology = make(spout, **conf).build(conf={"colour": "red", "size": 1})
     query = OwnSpoutQuery(
@@ -101,7 +134,7 @@ def running(
         SparkHere(),
         program=topology._programs(2)["mine"],
         streams=dict(topology.graph["mine"].streams),
-        max_pending=10,
+        max_pending=max_pending,
         job_timeout_seconds=10.0,
         name="query",
     )
@@ -143,6 +176,25 @@ def test_a_value_that_cannot_travel_fails_its_tuple_alone_or_is_reported_where_i
     assert (counts.emitted, counts.acked, counts.failed, counts.errors) == (5, 2, 2, 3)
     assert "stream 'default', field 'value'" in counts.last_error
     assert "got list" in counts.last_error
+
+
+def test_no_more_are_pending_than_may_be_however_many_a_spout_emits_in_one_call() -> None:
+    spout = EmitsAtOnce()
+    with running(spout, one_stage, max_pending=2) as query:
+        query.processAllAvailable()
+        batches = [progress["numInputRows"] for progress in query.recentProgress]
+
+    assert batches == [2, 2, 1]
+    assert spout.told == [0, 1, 3, 4]
+
+
+def test_a_micro_batch_for_ticks_alone_is_in_the_progress_without_rows() -> None:
+    with running(Silent(), ticking) as query:
+        wait_until(lambda: len(query.recentProgress) >= 2, "two ticks have come")
+        first, second = query.recentProgress[:2]
+
+    assert (first["numInputRows"], second["numInputRows"]) == (0, 0)
+    assert first["batchId"] < second["batchId"]
 
 
 def test_a_spout_that_blocks_is_told_when_it_is_stopped_instead_of_waited_for_without_end(
