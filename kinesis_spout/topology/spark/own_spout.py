@@ -340,13 +340,14 @@ class OwnSpoutQuery:
         ends = {at: self._collector.refused(given[at], unfit[at]) for at in sorted(unfit)}
         self._tag = tag
         first = FirstStageOfTuples(shipped=self._jobs.shipped, ticks=ticks)
+        guard = JobGuard(self._spark, tag, self._job_timeout)
         try:
-            with JobGuard(self._spark, tag, self._job_timeout):
+            with guard:
                 found = self._jobs.run(tag, packs, first, ticks=ticks)
         except HandlerKilledWorker as error:
             # Nobody knows which tuple is to blame: the spout decides what comes again.
             _log.warning("micro-batch %s died: %s", tag, error)
-            return dict.fromkeys(range(len(given)), _died(error, self._stopping.is_set())) | ends
+            return dict.fromkeys(range(len(given)), self._died(error, guard)) | ends
         finally:
             self._tag = ""
         for block in found:
@@ -354,8 +355,13 @@ class OwnSpoutQuery:
                 ends.update(block.ends)
         return ends
 
-
-def _died(error: HandlerKilledWorker, stopping: bool) -> TreeEnd:  # noqa: FBT001 - says how it is worded
-    if stopping or "cancel" in str(error):
-        return TreeEnd.after_time_out(failure_of(error))
-    return TreeEnd(ending=Ending.FAILED, component="", failure=failure_of(error))
+    def _died(self, error: HandlerKilledWorker, guard: JobGuard) -> TreeEnd:
+        if guard.has_cancelled:
+            why = f"the micro-batch's job had not ended after {self._job_timeout:g} s, and was cancelled"
+        elif self._stopping.is_set():
+            why = "the topology was stopped before the micro-batch had ended"
+        elif "cancel" in str(error):
+            why = "somebody cancelled the micro-batch's job on Spark"
+        else:
+            return TreeEnd(ending=Ending.FAILED, component="", failure=failure_of(error))
+        return TreeEnd.after_time_out(failure_saying(f"timed out: {why}"))
