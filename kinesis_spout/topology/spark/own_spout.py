@@ -183,7 +183,7 @@ class OwnSpoutQuery:
 
     @property
     def counts(self) -> dict[str, ComponentCounts]:
-        """What the components have done since the start."""
+        """What the components have done; see ``TopologyJobs``."""
         counts = self._jobs.counts
         counts.setdefault(self._context.component, ComponentCounts()).add(self._collector.counts)
         return counts
@@ -322,7 +322,7 @@ class OwnSpoutQuery:
         ended = [end for at, end in ends.items() if at in tracked]
         timed_out = sum(end.failure.timed_out for end in ended)
         acked, failed = len(tracked) - len(ended), len(ended) - timed_out
-        self._collector.counts.add_trees(acked=acked, failed=failed, timed_out=timed_out, seconds=seconds)
+        self._jobs.add_trees(acked=acked, failed=failed, timed_out=timed_out, seconds=seconds)
 
     def _run_job(self, gathered: list[tuple[Sequence[Any], Any, str]]) -> dict[int, TreeEnd]:
         """Run tuples as one job, with the ticks that are due; without tuples it is for the ticks alone."""
