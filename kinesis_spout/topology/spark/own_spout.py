@@ -22,7 +22,7 @@ from kinesis_spout.handler import failure_of, failure_saying
 from kinesis_spout.spark.tasks.jobs import cancel, tags_of
 from kinesis_spout.topology.acking import Ending, TreeEnd
 from kinesis_spout.topology.components.context import TaskContext
-from kinesis_spout.topology.components.output import DEFAULT_STREAM, Stream, check_values
+from kinesis_spout.topology.components.output import DEFAULT_STREAM, Stream, check_values, names_of
 from kinesis_spout.topology.components.spout import Spout
 from kinesis_spout.topology.running.component_counts import ComponentCounts
 from kinesis_spout.topology.running.program import Program
@@ -63,9 +63,7 @@ class GatheringCollector:
         declared = self._streams.get(stream)
         where = f"spout {self._name!r}"
         if declared is None or declared.direct:
-            known = (
-                ", ".join(sorted(name for name, each in self._streams.items() if not each.direct)) or "none"
-            )
+            known = names_of(name for name, each in self._streams.items() if not each.direct)
             raise InvalidConfig(f"{where}: expected a stream that it declares ({known}), got {stream!r}")
         check_values(f"{where}, stream {stream!r}", values, len(declared.fields))
         kept = values if isinstance(values, tuple) else list(values)  # The spout may use its list again.
