@@ -64,7 +64,7 @@ def _now(status: DriverStatus, query: TopologyQuery) -> DriverStatus:
 
 def _stored(progress: Mapping[str, Any]) -> int:
     uncommitted = int(progress["sources"][0]["metrics"]["numUncommittedRecords"])
-    return max(0, progress["totals"]["acked"] - uncommitted)
+    return max(0, int(progress["totals"]["acked"]) - uncommitted)
 
 
 if __name__ == "__main__":

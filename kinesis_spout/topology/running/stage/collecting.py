@@ -261,10 +261,11 @@ class Collector:
 
     def _checked(self, values: Sequence[Any], stream: str, *, direct: bool) -> Output:
         """Find the output for a tuple."""
-        if isinstance(values, Tuple) or not isinstance(stream, str):
+        first: object = values
+        if isinstance(first, Tuple) or not isinstance(stream, str):
             raise InvalidConfig(
                 f"component {self._component!r}: expected the values first, then anchors, then the stream; got "
-                f"{type(values).__name__} first"
+                f"{type(first).__name__} first"
             )
         output = self.output(stream)
         where = f"component {self._component!r}, stream {stream!r}"

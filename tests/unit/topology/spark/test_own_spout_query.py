@@ -18,6 +18,7 @@ from kinesis_spout.topology.running.stage.stage_run import StageRun
 from kinesis_spout.topology.spark import job_guard, own_spout
 from kinesis_spout.topology.spark.own_spout import GatheringCollector, OwnSpoutQuery, SpoutHangs
 from kinesis_spout.topology.spark.tasks.given_tuples import GivenTuple, emitted
+from kinesis_spout.topology.spark.tasks.job import TopologyJobs
 from tests.scripted_topology import Declared, Scripted, UnloadableError, acks
 from tests.spark_here import SparkHere
 
@@ -98,7 +99,7 @@ class DyingJobs:
         monkeypatch.setattr(job_guard, "has_begun", lambda *_: True)
         monkeypatch.setattr(job_guard, "_LOOK_SECONDS", 0.01)
         monkeypatch.setattr(own_spout, "_JOIN_SECONDS", 0.05)
-        monkeypatch.setattr(own_spout.TopologyJobs, "run", self._run)
+        monkeypatch.setattr(TopologyJobs, "run", self._run)
 
     def _run(self, *_: object, **_by_name: object) -> None:
         self.running.set()
