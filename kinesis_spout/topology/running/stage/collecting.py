@@ -14,7 +14,7 @@ from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.handler import Failure, failure_of, failure_saying
 from kinesis_spout.topology.acking import Ending, TreeEnd
 from kinesis_spout.topology.components.bolt import CallHangs, FailedException
-from kinesis_spout.topology.components.output import DEFAULT_STREAM, check_values
+from kinesis_spout.topology.components.output import DEFAULT_STREAM, check_values, names_of
 from kinesis_spout.topology.components.tuples import Tuple, TupleState
 from kinesis_spout.topology.running.component_counts import ComponentCounts
 from kinesis_spout.topology.running.reported_errors import ReportedErrors
@@ -100,8 +100,8 @@ class Collector:
         if not isinstance(anchors, Tuple) or anchors.state:
             self.emit_telling_tasks(values, anchors, stream)
             return
-        output = self.outputs.get(stream)
-        if output is None or output.direct or type(values) not in _PLAIN or len(values) != output.size:
+        output = self.outputs.get(stream) if type(values) in _PLAIN else None
+        if output is None or output.direct or len(values) != output.size:
             output = self._checked(values, stream, direct=False)
         if not isinstance(values, tuple):
             values = list(values)
@@ -253,14 +253,20 @@ class Collector:
         """
         output = self.outputs.get(stream)
         if output is None:
-            known = ", ".join(sorted(self.outputs)) or "none"
             raise InvalidConfig(
-                f"component {self._component!r}: expected a stream that it declares ({known}), got {stream!r}"
+                f"component {self._component!r}: expected a stream that it declares ({names_of(self.outputs)}), "
+                f"got {stream!r}"
             )
         return output
 
     def _checked(self, values: Sequence[Any], stream: str, *, direct: bool) -> Output:
         """Find the output for a tuple."""
+        first: object = values
+        if isinstance(first, Tuple) or not isinstance(stream, str):
+            raise InvalidConfig(
+                f"component {self._component!r}: expected the values first, then anchors, then the stream; got "
+                f"{type(first).__name__} first"
+            )
         output = self.output(stream)
         where = f"component {self._component!r}, stream {stream!r}"
         if output.direct is not direct:
