@@ -9,11 +9,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from kinesis_spout.errors import InvalidConfig, StateUnreadable
+from kinesis_spout.topology.components.open_windows import OpenWindows
 from kinesis_spout.topology.graph.stable_hash import stable_hash
+from kinesis_spout.topology.running.travelling import try_unpickling, why_not
 
 PICKLE_PROTOCOL: Final = 5
 DELETED: Final = object()
 _ABSENT: Final = object()
+_PLAIN: Final = frozenset((str, bytes, int, float, bool, type(None)))
+"""The types of the values of a key that need no further look."""
+
+
+class UnfitValue(Exception):  # noqa: N818 - what was found; the runner says what follows
+    """A bolt has left a value in its state that cannot be pickled, or not be unpickled."""
 
 
 class PartitionState:
@@ -71,21 +79,18 @@ class PartitionState:
             if value is not DELETED:
                 yield key, value
 
-    def changed(self, component: str) -> dict[Any, bytes | None]:
+    def changed(self) -> dict[Any, bytes | None]:
         """Pickle what is not as it is stored; None for keys that are deleted.
 
-        Args:
-            component: whose state it is, for messages.
-
         Raises:
-            InvalidConfig: a value cannot be pickled.
+            UnfitValue: a value cannot be kept.
             StateUnreadable: the bolt asked for a value that cannot be read, whatever it did then.
         """
         if self.unreadable is not None:
             raise self.unreadable
         changed: dict[Any, bytes | None] = {}
         for key, value in self.changes.items():
-            pickled = None if value is DELETED else _pickled(component, key, value)
+            pickled = None if value is DELETED else pickled_value(key, value, self.stored.get(key))
             if self.stored.get(key) != pickled:
                 changed[key] = pickled
         return changed
@@ -113,10 +118,12 @@ class PartitionState:
         """Give a key as it is kept.
 
         Raises:
-            InvalidConfig: it is another task's, or NaN, which is equal to no key, not even to itself.
+            InvalidConfig: it is another task's; or NaN, which is equal to no key, not even to itself; or cannot be
+                pickled.
         """
         own = kept_key(key)
-        if any(part != part for part in (own if isinstance(own, tuple) else (own,))):  # noqa: PLR0124
+        parts = own if isinstance(own, tuple) else (own,)
+        if any(part != part for part in parts):  # noqa: PLR0124
             raise InvalidConfig(
                 f"expected a key that is equal to itself, got {key!r}: NaN would be a new key each time; put the "
                 "tuples that have none under a key of your choice, such as None"
@@ -128,6 +135,13 @@ class PartitionState:
                 f"task {index}: a key must be the values of the fields that the tuple at hand was grouped by, one "
                 "value or a tuple of several; a single value that is a tuple itself is written (value,)"
             )
+        if not _PLAIN.issuperset(map(type, parts)):
+            error = why_not(own)
+            if error is not None:
+                raise InvalidConfig(
+                    f"expected a key that can be pickled and unpickled, got {type(own).__name__} "
+                    f"({type(error).__name__}: {error}); put a plain value, such as text"
+                ) from error
         return own
 
 
@@ -146,14 +160,28 @@ def read_value(key: Any, pickled: bytes) -> Any:
         ) from error
 
 
-def _pickled(component: str, key: Any, value: Any) -> bytes:
+def pickled_value(key: Any, value: Any, stored: bytes | None = None) -> bytes:
+    """Give a value as it is stored.
+
+    Args:
+        key: for the message.
+        value: that was put.
+        stored: what is stored of that key, which can be unpickled.
+
+    Raises:
+        UnfitValue: it could not be read later, or not even be written; says what to do.
+    """
     try:
-        return pickle.dumps(value, PICKLE_PROTOCOL)
+        pickled = pickle.dumps(value, PICKLE_PROTOCOL)
+        # What is in windows was unpickled when it came here: to do that again would cost as much as to pickle it.
+        if pickled != stored and type(value) is not OpenWindows:
+            try_unpickling(pickled)
     except Exception as error:
-        raise InvalidConfig(
-            f"bolt {component!r}: expected values of its state that can be pickled, got {type(value).__name__} "
-            f"for the key {key!r}: {type(error).__name__}: {error}; put plain values"
+        raise UnfitValue(
+            f"expected a value of its state that can be pickled and unpickled, got {type(value).__name__} for the "
+            f"key {key!r} ({type(error).__name__}: {error}); put plain values"
         ) from error
+    return pickled
 
 
 def kept_key(key: Any) -> Any:
