@@ -7,15 +7,16 @@ looked at after each call of the bolt. What cannot be kept then is taken back, s
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from kinesis_spout.topology.state.key_values import (
     DELETED,
     PartitionState,
     UnfitValue,
     kept_key,
-    pickled_value,
 )
+
+_AS_STORED: Final = object()
 
 
 class CheckedState:
@@ -29,8 +30,8 @@ class CheckedState:
         self._state = state
         self._used: set[Any] = set()
         """The keys that a call may have changed since the last look, also by a change in place."""
-        self._fit: dict[Any, Any] = {}
-        """What was found fit of the changes, pickled; ``DELETED`` as it is."""
+        self._fit: dict[Any, bytes | None] = {}
+        """What was found fit of the changes, pickled; None for keys that are deleted."""
 
     def get(self, key: Any, default: Any = None) -> Any:
         """See ``KeyValueState``."""
@@ -65,25 +66,25 @@ class CheckedState:
         return self._look_at(list(self._state.changes))
 
     def _look_at(self, keys: Iterable[Any]) -> str | None:
-        changes, reason = self._state.changes, None
+        reason = None
         for key in keys:
-            if key not in changes:
+            if key not in self._state.changes:
                 continue
-            value = changes[key]
+            fit = self._fit.pop(key, _AS_STORED)
             try:
-                self._fit[key] = DELETED if value is DELETED else pickled_value(key, value)
+                self._fit.update(self._state.changed_of(key))
             except UnfitValue as error:
                 reason = reason or str(error)
-                self._restore(key)
+                self._restore(key, fit)
         return reason
 
-    def _restore(self, key: Any) -> None:
-        if key not in self._fit:
+    def _restore(self, key: Any, fit: Any) -> None:
+        if fit is _AS_STORED:
             del self._state.changes[key]
             return
-        fit = self._fit[key]
+        self._fit[key] = fit
         # It was unpickled when it was found fit.
-        self._state.changes[key] = fit if fit is DELETED else pickle.loads(fit)  # noqa: S301
+        self._state.changes[key] = DELETED if fit is None else pickle.loads(fit)  # noqa: S301
 
 
 def checked(open_state: Callable[[str, int], PartitionState]) -> Callable[[str, int], CheckedState]:

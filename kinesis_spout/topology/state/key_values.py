@@ -5,7 +5,7 @@ each time: so whatever is done to it in place is forgotten with the micro-batch,
 """
 
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from kinesis_spout.errors import InvalidConfig, StateUnreadable
@@ -16,8 +16,11 @@ from kinesis_spout.topology.running.travelling import try_unpickling, why_not
 PICKLE_PROTOCOL: Final = 5
 DELETED: Final = object()
 _ABSENT: Final = object()
-_PLAIN: Final = frozenset((str, bytes, int, float, bool, type(None)))
-"""The types of the values of a key that need no further look."""
+_PLAIN: Final = frozenset((str, bytes, int, bool, type(None)))
+"""The types of keys that need no further look."""
+_CAN_BE_READ: Final = _PLAIN | {float, OpenWindows}
+"""The types of values that can be unpickled if they can be pickled. What is in windows was unpickled when it came
+here: to do that again would cost as much as to pickle it."""
 
 
 class UnfitValue(Exception):  # noqa: N818 - what was found; the runner says what follows
@@ -88,12 +91,11 @@ class PartitionState:
         """
         if self.unreadable is not None:
             raise self.unreadable
-        changed: dict[Any, bytes | None] = {}
-        for key, value in self.changes.items():
-            pickled = None if value is DELETED else pickled_value(key, value, self.stored.get(key))
-            if self.stored.get(key) != pickled:
-                changed[key] = pickled
-        return changed
+        return self._pickled(self.changes.items())
+
+    def changed_of(self, key: Any) -> Mapping[Any, bytes | None]:
+        """Pickle what one key has that was put or deleted; see ``changed``."""
+        return self._pickled(((key, self.changes[key]),))
 
     def apply(self, changed: Mapping[Any, bytes | None]) -> None:
         """Take changes into what is stored."""
@@ -114,6 +116,24 @@ class PartitionState:
             self.unreadable = error
             raise
 
+    def _pickled(self, changes: Iterable[tuple[Any, Any]]) -> dict[Any, bytes | None]:
+        changed: dict[Any, bytes | None] = {}
+        key = value = None
+        try:
+            for key, value in changes:
+                pickled = None if value is DELETED else pickle.dumps(value, PICKLE_PROTOCOL)
+                if self.stored.get(key) == pickled:
+                    continue
+                changed[key] = pickled
+                if pickled is not None and type(value) not in _CAN_BE_READ:
+                    try_unpickling(pickled)
+        except Exception as error:
+            raise UnfitValue(
+                f"expected a value of its state that can be pickled and unpickled, got {type(value).__name__} "
+                f"for the key {key!r} ({type(error).__name__}: {error}); put plain values"
+            ) from error
+        return changed
+
     def _own(self, key: Any) -> Any:
         """Give a key as it is kept.
 
@@ -122,12 +142,8 @@ class PartitionState:
                 pickled.
         """
         own = kept_key(key)
-        parts = own if isinstance(own, tuple) else (own,)
-        if any(part != part for part in parts):  # noqa: PLR0124
-            raise InvalidConfig(
-                f"expected a key that is equal to itself, got {key!r}: NaN would be a new key each time; put the "
-                "tuples that have none under a key of your choice, such as None"
-            )
+        if type(own) not in _PLAIN:
+            _check_key(own)
         index = task_of(own, self._parallelism)
         if index != self._index:
             raise InvalidConfig(
@@ -135,13 +151,6 @@ class PartitionState:
                 f"task {index}: a key must be the values of the fields that the tuple at hand was grouped by, one "
                 "value or a tuple of several; a single value that is a tuple itself is written (value,)"
             )
-        if not _PLAIN.issuperset(map(type, parts)):
-            error = why_not(own)
-            if error is not None:
-                raise InvalidConfig(
-                    f"expected a key that can be pickled and unpickled, got {type(own).__name__} "
-                    f"({type(error).__name__}: {error}); put a plain value, such as text"
-                ) from error
         return own
 
 
@@ -160,28 +169,18 @@ def read_value(key: Any, pickled: bytes) -> Any:
         ) from error
 
 
-def pickled_value(key: Any, value: Any, stored: bytes | None = None) -> bytes:
-    """Give a value as it is stored.
-
-    Args:
-        key: for the message.
-        value: that was put.
-        stored: what is stored of that key, which can be unpickled.
-
-    Raises:
-        UnfitValue: it could not be read later, or not even be written; says what to do.
-    """
-    try:
-        pickled = pickle.dumps(value, PICKLE_PROTOCOL)
-        # What is in windows was unpickled when it came here: to do that again would cost as much as to pickle it.
-        if pickled != stored and type(value) is not OpenWindows:
-            try_unpickling(pickled)
-    except Exception as error:
-        raise UnfitValue(
-            f"expected a value of its state that can be pickled and unpickled, got {type(value).__name__} for the "
-            f"key {key!r} ({type(error).__name__}: {error}); put plain values"
+def _check_key(key: Any) -> None:
+    if any(part != part for part in (key if isinstance(key, tuple) else (key,))):  # noqa: PLR0124
+        raise InvalidConfig(
+            f"expected a key that is equal to itself, got {key!r}: NaN would be a new key each time; put the "
+            "tuples that have none under a key of your choice, such as None"
+        )
+    error = why_not(key)
+    if error is not None:
+        raise InvalidConfig(
+            f"expected a key that can be pickled and unpickled, got {type(key).__name__} "
+            f"({type(error).__name__}: {error}); put a plain value, such as text"
         ) from error
-    return pickled
 
 
 def kept_key(key: Any) -> Any:
