@@ -1,6 +1,5 @@
 """Local runs: their results, their errors, and state that holds no trace of what failed."""
 
-from threading import Lock
 from typing import Any
 
 import pytest
@@ -222,23 +221,6 @@ def test_after_an_error_state_is_as_before_and_the_bolts_are_new() -> None:
     assert local.state == {"count": {"a": 1}}
     assert local.run(sentences("a")).acked == [("a",)]
     assert local.state == {"count": {"a": 2}}
-
-
-def test_a_value_that_cannot_be_pickled_leaves_the_state_as_it_was() -> None:
-    class PutsLocks(Counts):
-        def execute(self, tup: Tuple) -> None:
-            super().execute(tup)
-            if tup["word"] == "lock":
-                self.state.put("lock", Lock())
-
-    builder = begin(["sentence"])
-    builder.set_bolt("split", Scripted(splits, ["word"])).shuffle_grouping("numbers")
-    builder.set_bolt("count", PutsLocks(), 3).fields_grouping("split", ["word"])
-    local = builder.build().local()
-    local.run(sentences("a"))
-    with pytest.raises(InvalidConfig, match="bolt 'count': expected values of its state that can be pickled"):
-        local.run(sentences("a lock b"))
-    assert local.state == {"count": {"a": 1}}
 
 
 def test_every_task_is_cleaned_up_once_and_one_that_raises_keeps_nobody_from_it() -> None:

@@ -6,7 +6,7 @@ first, so a grouping that raises has sent it to nobody. A bolt may use its list 
 what is sent is a copy; a tuple of Python cannot change, and is sent as it is.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from random import getrandbits
 from typing import Any, Final
 
@@ -234,7 +234,7 @@ class Collector:
         return self._trees.is_overdue(tup.edges)
 
     def refused(self, roots: Iterable[int], reason: str) -> None:
-        """Take in that a tuple cannot get to where it was sent: its trees fail, or the error is reported."""
+        """Take in that what came of a tuple goes no further: its trees fail, or the error is reported."""
         end = TreeEnd(ending=Ending.FAILED, component=self._component, failure=failure_saying(reason))
         is_tracked = False
         for root in roots:
@@ -244,6 +244,12 @@ class Collector:
             self.errors.count(reason)
         else:
             self.report_error(TypeError(reason))
+
+    def taken_back(self, roots: Collection[int], reason: str) -> None:
+        """Take in that what came of tuples was undone: see ``refused``. They fail, even if they were acked."""
+        for root in roots:
+            self._trees.xor(root, getrandbits(64) or 1)
+        self.refused(roots, reason)
 
     def output(self, stream: str) -> Output:
         """Give the output of a stream.

@@ -68,6 +68,7 @@ class TopologyJobs:
         *,
         ticks: Ticks,
         state: StateManifest | None = None,
+        checks_state: bool = False,
     ) -> list[Block]:
         """Run a job, and give what came out of it.
 
@@ -77,6 +78,7 @@ class TopologyJobs:
             first: the first stage.
             ticks: that come at the end of the others.
             state: what the bolts with state begin with.
+            checks_state: see ``LaterStage``.
 
         Raises:
             HandlerKilledWorker, HandlerBroken, SparkGone: as ``BatchRunner.run``.
@@ -85,7 +87,9 @@ class TopologyJobs:
         with tagged(self._context, tag):
             travelling: RDD[Keyed] = self._context.parallelize(packs, len(packs)).mapPartitions(first)
             for stage in range(1, len(program.plan.stages)):
-                later = LaterStage(shipped=self.shipped, stage=stage, state=state, ticks=ticks)
+                later = LaterStage(
+                    shipped=self.shipped, stage=stage, state=state, checks_state=checks_state, ticks=ticks
+                )
                 travelling = self._exchanged(travelling, program.partitions).mapPartitions(later)
             if program.plan.exchanges and program.ackers:
                 found = self._exchanged(travelling, program.ackers).mapPartitions(run_acker).collect()
