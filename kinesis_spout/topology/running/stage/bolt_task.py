@@ -75,11 +75,11 @@ class BoltTask:
         counts, trees, call, hold = self._counts, self._trees, self._call, self._hold
         is_stateful = self._is_stateful
 
-        def send(values: Sequence[Any], root: int, edge: int, others: dict[int, int] | None) -> None:
-            tup = Tuple(values, source, root, edge, others)
+        def send(values: Sequence[Any], root: int, others: tuple[int, ...] | None) -> None:
+            tup = Tuple(values, source, root, others)
             counts.executed = number = counts.executed + 1
             if is_stateful:
-                trees.touched.update(tup.edges)
+                trees.touched.update(tup.roots)
             began = perf_counter() if number % _SAMPLE == 1 else 0.0
             try:
                 call(tup)
@@ -88,7 +88,7 @@ class BoltTask:
             if began:
                 counts.sampled += 1
                 counts.sampled_seconds += perf_counter() - began
-            if not tup.state and root:
+            if root and not tup.state:
                 hold(tup)
 
         return send if self._checked is None else self._checking(send, self._checked)
@@ -166,6 +166,8 @@ class BoltTask:
             self.collector.report_error(error)
 
     def _hold(self, tup: Tuple) -> None:
+        tup.is_held = True
+        self._trees.count(tup.roots, 1)
         held = self._held
         held.append(tup)
         if len(held) >= self._look_through_at:
