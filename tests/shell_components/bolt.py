@@ -7,7 +7,16 @@ import sys
 import time
 from typing import Any, Final, NoReturn
 
-from tests.shell_components.protocol import Message, ack, emit, hello, read, send
+from tests.shell_components.protocol import (
+    Message,
+    ack,
+    emit,
+    hello,
+    read,
+    say_that_it_goes_on,
+    say_that_it_hangs,
+    send,
+)
 
 _FOREVER: Final = 600.0
 _told: Message = {}
@@ -39,6 +48,7 @@ def only_prints(_: Message, __: str) -> None:
     for _number in range(100):
         sys.stdout.write("I do not speak multilang\n")
     sys.stdout.flush()
+    say_that_it_hangs()
 
 
 def dies(message: Message, word: str) -> None:
@@ -63,6 +73,7 @@ def kills_its_owner(message: Message, word: str) -> None:
 
 def hangs(message: Message, word: str) -> None:
     if word == "poison":
+        say_that_it_hangs()
         time.sleep(_FOREVER)
     upper(message, word)
 
@@ -204,8 +215,12 @@ def closes_its_output(message: Message, word: str) -> None:
 def leaves_a_child_behind(message: Message, word: str) -> None:
     """One that keeps the pipes open, in a session of its own."""
     if word == "poison":
+        parent = os.getpid()
         if os.fork() == 0:
             os.setsid()
+            while os.getppid() == parent:
+                time.sleep(0.01)
+            say_that_it_hangs()
             time.sleep(5)
         os._exit(3)
     upper(message, word)
@@ -216,22 +231,26 @@ def emits_too_many_values(message: Message, word: str) -> None:
     ack(message)
 
 
-def keeps(message: Message, _: str) -> None:
-    """For a tick, or for ever."""
+def keeps(message: Message, word: str) -> None:
+    """For a tick, which is to come when it holds more than ten, or the last."""
     _held.append(message)
+    if len(_held) > 10 or word == "last":
+        say_that_it_hangs()
 
 
-def acks_late(message: Message, _: str) -> None:
-    """When the next one comes."""
+def acks_late(message: Message, word: str) -> None:
+    """When the next one comes. It hangs unless it was given "b"."""
     for each in _held:
         emit(each, ["late"])
         ack(each)
     _held[:] = [message]
+    if word != "b":
+        say_that_it_hangs()
 
 
 def never_hears(message: Message, word: str) -> None:
     """Heart-beats: its tuples are its only signs of life."""
-    time.sleep(0.05)
+    time.sleep(0.15)
     upper(message, word)
 
 
@@ -266,6 +285,7 @@ def on_tick(message: Message) -> None:
         emit(each, [len(_held)])
         ack(each)
     _held.clear()
+    say_that_it_goes_on()
     ack(message)
 
 

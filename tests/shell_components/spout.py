@@ -5,7 +5,7 @@ import sys
 import time
 from typing import Any
 
-from tests.shell_components.protocol import hello, read, send
+from tests.shell_components.protocol import hello, read, say_that_it_hangs, send
 
 _how, *_words = sys.argv[1:]
 _told: list[list[Any]] = []
@@ -39,6 +39,7 @@ def misbehave(word: str) -> None:
         sys.stderr.write("cannot stand poison\n")
         sys.exit(3)
     if word == "poison" and _how == "hangs":
+        say_that_it_hangs()
         time.sleep(600)
     while word == "chatters":
         send({"command": "log", "msg": "still at it", "level": 0})
