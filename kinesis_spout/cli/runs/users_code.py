@@ -22,6 +22,8 @@ def find_in_module(name: str, *, wanted: str, example: str) -> Any:
     module_name, colon, path = name.partition(":")
     if not (module_name and colon and path):
         raise WrongArguments(f"expected MODULE:{wanted}, as in {example}, got {name!r}")
+    if module_name.endswith(".py"):
+        raise WrongArguments(f"expected the name of a module, without .py, as in {example}, got {name!r}")
     sys.path.insert(0, str(Path.cwd()))
     try:
         found: Any = importlib.import_module(module_name)

@@ -1,7 +1,7 @@
 """``TopologyBuilder``: sets spouts and bolts, wires them, checks the whole."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.topology.components.bolt import Bolt, StatefulBolt
@@ -22,6 +22,17 @@ if TYPE_CHECKING:
     from kinesis_spout.topology.topology import Topology
 
 _DEFAULT_SPOUT_FIELDS = ("record",)
+_OPTIONS: Final = {
+    "topology.acker.executors": "the option ackers of build",
+    "topology.max.spout.pending": "the option max_spout_pending of build, or max_pending of a KinesisSpout,",
+    "topology.message.timeout.secs": "the option message_timeout_seconds of build",
+    "topology.multilang.serializer": "serializer of a ShellBolt",
+    "topology.shellbolt.max.pending": "max_pending of a ShellBolt",
+    "topology.subprocess.timeout.secs": "timeout_seconds of a ShellBolt",
+    "topology.tick.tuple.freq.secs": "tick_seconds of a bolt",
+    "topology.workers": "the option partitions of build",
+}
+"""What Storm itself reads from a configuration, and what does the same here."""
 
 
 class BoltDeclarer:
@@ -157,7 +168,10 @@ class TopologyBuilder:
                 ``tick_seconds`` are negative, or its windows are not as ``WindowedBolt`` says.
         """
         if not isinstance(bolt, Bolt):
-            raise InvalidConfig(f"bolt {name!r}: expected a Bolt, got {_kind(bolt)}")
+            raise InvalidConfig(
+                f"bolt {name!r}: expected a Bolt (one of pystorm or streamparse goes into a ShellBolt), got "
+                f"{_kind(bolt)}"
+            )
         is_number = isinstance(parallelism, int) and not isinstance(parallelism, bool)
         if not is_number or not 1 <= parallelism <= MOST_TASKS:
             raise InvalidConfig(
@@ -264,6 +278,11 @@ def _conf(where: str, conf: object) -> dict[str, Any]:
         return {}
     if not isinstance(conf, Mapping):
         raise InvalidConfig(f'{where}: expected a mapping as in conf={{"name": value}}, got {conf!r}')
+    for of_storm, here in _OPTIONS.items():
+        if of_storm in conf:
+            raise InvalidConfig(
+                f"{where}: conf: expected {here} in place of {of_storm!r}, which would change nothing here"
+            )
     return dict(conf)
 
 

@@ -212,7 +212,8 @@ class TopologyQuery:
     def components(self) -> dict[str, ComponentCounts]:
         """What each component has done since the start, in the order of the flow.
 
-        Executed, emitted, acked, failed, timed out, latency; of a spout, the tuples that it emitted.
+        Executed, emitted, acked, failed, timed out, latency; of a spout, the tuples that it emitted. Latencies are
+        those of the last ten minutes.
         """
         counts = added(spout.counts() for spout in self._spouts.values())
         return {name: counts.get(name, ComponentCounts()) for name in self._topology.graph.order}

@@ -28,6 +28,14 @@ def as_nothing(): builder
 def raises(): raise ZeroDivisionError("division by zero")
 def with_argument(stream): return builder
 
+def without_address():
+    from tests.topology_components import CountWords
+    keeping = TopologyBuilder()
+    keeping.set_spout("sentences", Sentences())
+    keeping.set_bolt("split", Split()).shuffle_grouping("sentences")
+    keeping.set_bolt("count", CountWords(log=None)).fields_grouping("split", ["word"])
+    return keeping
+
 def on_nothing():
     broken = TopologyBuilder()
     broken.set_spout("sentences", Sentences())
@@ -74,6 +82,13 @@ def test_a_builder_a_topology_or_a_function_that_gives_one_is_explained(name: st
     assert "from sentences: fields by sentence, through the exchange" in out
 
 
+def test_what_cannot_run_is_explained_with_the_reason_why_it_would_be_refused() -> None:
+    out, err = FakeWorld().call("topology", "explain", "wired:without_address")
+    assert out.startswith("topology wired: 3 components\n")
+    said = " ".join(err.split())
+    assert "`topology run` refuses it so far: topology 'wired': expected the option state, an address" in said
+
+
 def test_programs_get_the_explanation_as_json() -> None:
     document = json.loads(FakeWorld().call("topology", "explain", "wired:builder", "--json")[0])
     assert [stage["stage"] for stage in document["spouts"][0]["stages"]] == [0, 1]
@@ -84,6 +99,10 @@ def test_programs_get_the_explanation_as_json() -> None:
     [
         ("wired", "expected MODULE:BUILDER, as in my_module:builder, got 'wired'"),
         ("no_such_module:x", "expected an importable module 'no_such_module' (looked in {here} first)"),
+        (
+            "wired.py:builder",
+            "expected the name of a module, without .py, as in my_module:builder, got 'wired.py",
+        ),
         ("wired:nothing", "expected 'nothing' in the module 'wired' ({here}/wired.py), found none"),
         ("wired:number", "expected wired:number to be a TopologyBuilder, a Topology, or a function"),
         (

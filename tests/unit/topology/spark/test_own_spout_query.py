@@ -9,15 +9,16 @@ from typing import Any
 
 import pytest
 
-from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.errors import HandlerKilledWorker, InvalidConfig
 from kinesis_spout.topology import SpoutOutputCollector, Stream, TaskContext, TopologyBuilder
 from kinesis_spout.topology.graph.plan import context_of
 from kinesis_spout.topology.running.blocks import CountsBlock
 from kinesis_spout.topology.running.component_counts import ComponentCounts
 from kinesis_spout.topology.running.stage.stage_run import StageRun
-from kinesis_spout.topology.spark import own_spout
+from kinesis_spout.topology.spark import job_guard, own_spout
 from kinesis_spout.topology.spark.own_spout import GatheringCollector, OwnSpoutQuery, SpoutHangs
 from kinesis_spout.topology.spark.tasks.given_tuples import GivenTuple, emitted
+from kinesis_spout.topology.spark.tasks.job import TopologyJobs
 from tests.scripted_topology import Declared, Scripted, UnloadableError, acks
 from tests.spark_here import SparkHere
 from tests.zookeeper_server import wait_until
@@ -63,6 +64,51 @@ class EmitsUnfit(Silent):
 
     def fail(self, message_id: int, reason: str) -> None:
         self.failed[message_id] = reason
+
+
+class EmitsOne(Silent):
+    """Emits one value; keeps why it failed or timed out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ends: list[tuple[str, int, str]] = []
+        self.emitted = False
+
+    def open(self, conf: Mapping[str, Any], context: TaskContext, collector: SpoutOutputCollector) -> None:
+        super().open(conf, context, collector)
+        self.collector = collector
+
+    def next_tuple(self) -> None:
+        if not self.emitted:
+            self.emitted = True
+            self.collector.emit(("a",), 1)
+
+    def fail(self, message_id: int, reason: str) -> None:
+        self.ends.append(("failed", message_id, reason))
+
+    def timed_out(self, message_id: int, reason: str) -> None:
+        self.ends.append(("timed out", message_id, reason))
+
+
+class DyingJobs:
+    """Lets no job end by itself: each waits until it is cancelled, and then says what Spark says. Mutable."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.running, self.cancelled = threading.Event(), threading.Event()
+        for module in (job_guard, own_spout):
+            monkeypatch.setattr(module, "cancel", lambda *_: self.cancelled.set())
+        monkeypatch.setattr(job_guard, "has_begun", lambda *_: True)
+        monkeypatch.setattr(job_guard, "_LOOK_SECONDS", 0.01)
+        monkeypatch.setattr(own_spout, "_JOIN_SECONDS", 0.05)
+        monkeypatch.setattr(TopologyJobs, "run", self._run)
+
+    def _run(self, *_: object, **_by_name: object) -> None:
+        self.running.set()
+        assert self.cancelled.wait(10)
+        raise HandlerKilledWorker(
+            "the Spark job died: org.apache.spark.SparkException: [SPARK_JOB_CANCELLED] Job 3 cancelled as part "
+            "of cancellation of tag"
+        )
 
 
 class Blocks(Declared):
@@ -125,6 +171,7 @@ def running(
     make: Callable[..., TopologyBuilder] = two_stages,
     *,
     max_pending: int = 10,
+    job_timeout_seconds: float = 10.0,
     **conf: Any,
 ) -> Iterator[OwnSpoutQuery]:
     topology = make(spout, **conf).build(conf={"colour": "red", "size": 1})
@@ -135,7 +182,7 @@ def running(
         program=topology._programs(2)["mine"],
         streams=dict(topology.graph["mine"].streams),
         max_pending=max_pending,
-        job_timeout_seconds=10.0,
+        job_timeout_seconds=job_timeout_seconds,
         name="query",
     )
     query.start()
@@ -203,12 +250,42 @@ def test_a_spout_that_blocks_is_told_when_it_is_stopped_instead_of_waited_for_wi
     monkeypatch.setattr(own_spout, "_JOIN_SECONDS", 0.05)
     spout = Blocks()
     with running(spout) as query:
-        assert spout.called.wait(10)
+        assert spout.called.wait(60)
         with pytest.raises(SpoutHangs, match=r"spout 'mine' has not returned from a call for 0\.05 s"):
             query.stop()
         spout.released.set()
-        query.awaitTermination(10)
+        query.awaitTermination(60)
     assert not query.isActive
+
+
+def test_a_tuple_whose_job_took_too_long_is_told_so_in_plain_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    DyingJobs(monkeypatch)
+    spout = EmitsOne()
+    with running(spout, job_timeout_seconds=0.1) as query:
+        query.processAllAvailable()
+    reason = "timed out: the micro-batch's job had not ended after 0.1 s, and was cancelled"
+    assert spout.ends == [("timed out", 1, reason)]
+
+
+def test_a_tuple_whose_job_is_cancelled_by_the_stop_is_told_so_in_plain_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    jobs, spout = DyingJobs(monkeypatch), EmitsOne()
+    with running(spout):
+        assert jobs.running.wait(10)
+    assert spout.ends == [
+        ("timed out", 1, "timed out: the topology was stopped before the micro-batch had ended")
+    ]
+
+
+def test_a_tuple_whose_job_somebody_cancels_on_spark_is_told_so_in_plain_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    jobs, spout = DyingJobs(monkeypatch), EmitsOne()
+    jobs.cancelled.set()
+    with running(spout) as query:
+        query.processAllAvailable()
+    assert spout.ends == [("timed out", 1, "timed out: somebody cancelled the micro-batch's job on Spark")]
 
 
 @pytest.mark.parametrize("values", ["a", {"value": 1}, {1}, 5, (each for each in "a"), (1, 2)])
