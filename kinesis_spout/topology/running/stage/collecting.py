@@ -6,14 +6,14 @@ first, so a grouping that raises has sent it to nobody. A bolt may use its list 
 what is sent is a copy; a tuple of Python cannot change, and is sent as it is.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.handler import Failure, failure_of, failure_saying
 from kinesis_spout.topology.acking import Ending, TreeEnd
 from kinesis_spout.topology.components.bolt import CallHangs, FailedException
-from kinesis_spout.topology.components.output import DEFAULT_STREAM, check_values
+from kinesis_spout.topology.components.output import DEFAULT_STREAM, check_values, names_of
 from kinesis_spout.topology.components.tuples import Tuple, TupleState
 from kinesis_spout.topology.running.component_counts import ComponentCounts
 from kinesis_spout.topology.running.reported_errors import ReportedErrors
@@ -105,8 +105,8 @@ class Collector:
         if not isinstance(anchors, Tuple) or anchors.state:
             self.emit_telling_tasks(values, anchors, stream)
             return
-        output = self.outputs.get(stream)
-        if output is None or output.direct or type(values) not in _PLAIN or len(values) != output.size:
+        output = self.outputs.get(stream) if type(values) in _PLAIN else None
+        if output is None or output.direct or len(values) != output.size:
             output = self._checked(values, stream, direct=False)
         if not isinstance(values, tuple):
             values = list(values)
@@ -224,7 +224,7 @@ class Collector:
         return self._trees.is_overdue(tup.roots)
 
     def refused(self, roots: Iterable[int], reason: str) -> None:
-        """Take in that a tuple cannot get to where it was sent: its trees fail, or the error is reported."""
+        """Take in that what came of a tuple goes no further: its trees fail, or the error is reported."""
         end = TreeEnd(ending=Ending.FAILED, component=self._component, failure=failure_saying(reason))
         is_tracked = False
         for root in roots:
@@ -235,6 +235,12 @@ class Collector:
         else:
             self.report_error(TypeError(reason))
 
+    def taken_back(self, roots: Collection[int], reason: str) -> None:
+        """Take in that what came of tuples was undone: see ``refused``. They fail, even if they were acked."""
+        for root in roots:
+            self._trees.xor(root, getrandbits(64) or 1)
+        self.refused(roots, reason)
+
     def output(self, stream: str) -> Output:
         """Give the output of a stream.
 
@@ -243,14 +249,20 @@ class Collector:
         """
         output = self.outputs.get(stream)
         if output is None:
-            known = ", ".join(sorted(self.outputs)) or "none"
             raise InvalidConfig(
-                f"component {self._component!r}: expected a stream that it declares ({known}), got {stream!r}"
+                f"component {self._component!r}: expected a stream that it declares ({names_of(self.outputs)}), "
+                f"got {stream!r}"
             )
         return output
 
     def _checked(self, values: Sequence[Any], stream: str, *, direct: bool) -> Output:
         """Find the output for a tuple."""
+        first: object = values
+        if isinstance(first, Tuple) or not isinstance(stream, str):
+            raise InvalidConfig(
+                f"component {self._component!r}: expected the values first, then anchors, then the stream; got "
+                f"{type(first).__name__} first"
+            )
         output = self.output(stream)
         where = f"component {self._component!r}, stream {stream!r}"
         if output.direct is not direct:

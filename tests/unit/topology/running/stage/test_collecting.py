@@ -321,6 +321,14 @@ def test_nothing_can_be_anchored_to_a_tuple_that_was_acked_or_failed(say: Script
         (lambda to, tup: to.emit((), [tup]), "'default': expected 1 values, as many as fields.* got 0"),
         (lambda to, tup: to.emit("x", tup), "'default': expected a list or tuple of values, got str"),
         (lambda to, tup: to.emit({"value": 1}, tup), "expected a list or tuple of values, got dict"),
+        (
+            lambda to, tup: to.emit(tup, ("x",)),
+            "expected the values first, then anchors, .*; got Tuple first",
+        ),
+        (
+            lambda to, tup: to.emit("default", tup, ["x"]),
+            "expected the values first, then anchors, then the stream; got str first",
+        ),
         (lambda to, tup: to.emit(5, tup), "expected a list or tuple of values, got int"),
         (
             lambda to, tup: to.emit((1,), tup, "other"),
