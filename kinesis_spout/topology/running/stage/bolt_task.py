@@ -96,10 +96,8 @@ class BoltTask:
     def _checking(self, send: Send, checked: CheckedState) -> Send:
         """Have a tuple fail that leaves in the state what cannot be kept, with those that the bolt held back."""
 
-        def send_and_check(
-            values: Sequence[Any], root: int, edge: int, others: dict[int, int] | None
-        ) -> None:
-            send(values, root, edge, others)
+        def send_and_check(values: Sequence[Any], root: int, others: tuple[int, ...] | None) -> None:
+            send(values, root, others)
             reason = checked.take_back()
             if reason is not None:
                 self.collector.taken_back({root, *(others or ()), *self._held_roots()} - {0}, reason)
@@ -156,7 +154,7 @@ class BoltTask:
             self.collector.taken_back(self._trees.touched, reason)
 
     def _held_roots(self) -> set[int]:
-        return {root for tup in self._held for root in tup.edges}
+        return {root for tup in self._held for root in tup.roots}
 
     def cleanup(self) -> None:
         """End the bolt."""

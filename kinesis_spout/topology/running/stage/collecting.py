@@ -238,8 +238,7 @@ class Collector:
 
     def taken_back(self, roots: Collection[int], reason: str) -> None:
         """Take in that what came of tuples was undone: see ``refused``. They fail, even if they were acked."""
-        for root in roots:
-            self._trees.xor(root, getrandbits(64) or 1)
+        self._trees.count(roots, 1)
         self.refused(roots, reason)
 
     def output(self, stream: str) -> Output:

@@ -246,8 +246,7 @@ def test_a_component_that_hangs_is_replaced_though_its_tuples_time_out_before(
 ) -> None:
     hang_clock.leaps = 2  # over the time-out of the tuples, and then over what is left of the component's
     bolt = shell_bolt("hangs", timeout_seconds=timeout_seconds)
-    options = {"message_timeout_seconds": LEAP_SECONDS - 1, "clock": hang_clock.monotonic}
-    with topology(bolt, **options) as local:
+    with topology(bolt, message_timeout_seconds=LEAP_SECONDS - 1, clock=hang_clock.monotonic) as local:
         local.run(words("poison", "b"))
         again = local.run(words("c"))
     assert again.acked == words("c")
@@ -363,8 +362,7 @@ def test_what_a_component_keeps_for_ever_times_out_and_does_not_harm_the_next_ba
     hang_clock: HangClock,
 ) -> None:
     bolt = shell_bolt("acks_late", timeout_seconds=LONG_SECONDS)
-    options = {"message_timeout_seconds": LEAP_SECONDS - 1, "clock": hang_clock.monotonic}
-    with topology(bolt, **options) as local:
+    with topology(bolt, message_timeout_seconds=LEAP_SECONDS - 1, clock=hang_clock.monotonic) as local:
         first = local.run(words("a"))
         hang_clock.mark.unlink()
         second = local.run(words("b", "c"))

@@ -85,13 +85,13 @@ def child_settings(how: str) -> ChildSettings:
     return ChildSettings(command=tuple(command(how)), environment=ENVIRONMENT)
 
 
-def task(children: Children, how: str, told: Told) -> ShellTask:
+def task(children: Children, how: str, told: Told, timeout_seconds: float = 20.0) -> ShellTask:
     settings = ShellTaskSettings(
         key=KEY,
         child=child_settings(how),
         serializer="json",
         max_pending=10,
-        timeout_seconds=20.0,
+        timeout_seconds=timeout_seconds,
         message_timeout_seconds=30,
         tick_seconds=None,
         conf={},
