@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kinesis_spout.handler import Failure
 from kinesis_spout.topology.acking import Ending, TreeEnd
 from kinesis_spout.topology.components.tuples import Source, Tuple
-from kinesis_spout.topology.running.blocks import AckBlock, Block, OpenTrees
+from kinesis_spout.topology.running.blocks import AckBlock, Block, OpenTrees, Parcel, TupleBlock
 from kinesis_spout.topology.running.stage.collecting import Collector, Output
 from kinesis_spout.topology.running.trees import ToldTrees
 from kinesis_spout.topology.running.verdicts import Unfinished, decide
@@ -28,6 +28,7 @@ ACKED, FAILED, FORGOTTEN, ACKED_TWICE, FAILED_AFTER_ACK = (
 )
 FATES = (ACKED,) * 8 + (FAILED, FORGOTTEN, ACKED_TWICE, FAILED_AFTER_ACK)
 ACKERS = 3
+SOURCE = Source("any", "default", 1, ("value",))
 
 
 @dataclass
@@ -58,20 +59,25 @@ class Tasks:
     def __init__(self) -> None:
         self.trees = [ToldTrees(lambda: 0.0, 30.0) for _ in range(4)]
         self.collectors = [Collector(f"bolt {number}", trees) for number, trees in enumerate(self.trees)]
-        self.sent: list[tuple[int, tuple[int, ...] | None, int]] = []
+        self.sent: list[TupleBlock] = []
         for collector, trees in zip(self.collectors, self.trees, strict=True):
-            collector.outputs["default"] = Output(1, to_all=[(1, partial(self.send, trees))])
+            parcel = Parcel("any", 0, SOURCE, collector.refused, trees.tell)
+            collector.outputs["default"] = Output(1, to_all=[(1, partial(self.send, parcel))])
 
-    def send(self, trees: ToldTrees, _: Sequence[Any], root: int, others: tuple[int, ...] | None) -> None:
-        edge = getrandbits(64) if root else 0
-        trees.tell(root, others, edge)
-        self.sent.append((root, others, edge))
+    def send(self, parcel: Parcel, values: Sequence[Any], root: int, others: tuple[int, ...] | None) -> None:
+        parcel.values.append(values)
+        parcel.roots.append(root)
+        if others is not None:
+            parcel.others[0] = others
+        self.sent.append(parcel.block())
+        parcel.clear()
 
     def take(self, task: int) -> Tuple:
         """Have what was sent come to a task, whose bolt holds it for now."""
-        root, others, edge = self.sent.pop()
-        self.trees[task].tell(root, others, edge)
-        tup = Tuple((0,), Source("any", "default", 1, ("value",)), root, others, is_held=True)
+        block = self.sent.pop()
+        self.trees[task].tell(block)
+        ((values, root, others),) = block.tuples()
+        tup = Tuple(values, SOURCE, root, others, is_held=True)
         self.trees[task].count(tup.roots, 1)
         return tup
 

@@ -9,6 +9,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress, repeat
+from random import randbytes
 from typing import Any, Final
 
 from kinesis_spout.topology.acking import TreeEnd
@@ -32,15 +33,16 @@ class TupleBlock:
     roots: bytes = field(repr=False)
     """One word for each tuple; 0 without a tree."""
     edges: bytes = field(repr=False)
+    """One word for each tuple, the same in all of its trees; none at all, if no tuple is part of a tree."""
     others: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """The other roots of those tuples that are part of several trees, by their number in the block."""
 
-    def tuples(self) -> Iterator[tuple[Sequence[Any], int, int, tuple[int, ...] | None]]:
-        """Unpack tuples: values, root, edge and other roots of each. In all of its trees its edge is the same."""
+    def tuples(self) -> Iterator[tuple[Sequence[Any], int, tuple[int, ...] | None]]:
+        """Unpack tuples: values, root and other roots of each."""
         # The bytes are our own, made a moment ago by another task of the same job.
         values = pickle.loads(self.values)  # noqa: S301
         others = map(self.others.get, range(len(values))) if self.others else repeat(None)
-        return zip(values, array("Q", self.roots), array("Q", self.edges), others, strict=False)
+        return zip(values, array("Q", self.roots), others, strict=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +90,8 @@ Block = TupleBlock | AckBlock | OpenTrees | ForDriver
 
 Refuse = Callable[[Iterable[int], str], None]
 """Is told of a tuple that cannot travel: the roots of its trees, and why."""
+Tell = Callable[[TupleBlock], None]
+"""Is told of tuples that leave."""
 
 
 class Parcel:
@@ -98,43 +102,46 @@ class Parcel:
         index: which of its tasks.
         source: where they come from.
         refuse: is told of those that cannot travel.
+        tell: is told of those that do.
     """
 
-    __slots__ = ("_refuse", "component", "edges", "index", "others", "roots", "source", "values")
+    __slots__ = ("_refuse", "_tell", "component", "index", "others", "roots", "source", "values")
 
-    def __init__(self, component: str, index: int, source: Source, refuse: Refuse) -> None:
+    def __init__(self, component: str, index: int, source: Source, refuse: Refuse, tell: Tell) -> None:
         self.component = component
         self.index = index
         self.source = source
         self._refuse = refuse
+        self._tell = tell
         # The same ones for ever: who fills them keeps their methods at hand.
         self.values: list[Sequence[Any]] = []
         self.roots = array("Q")
-        self.edges = array("Q")
         self.others: dict[int, tuple[int, ...]] = {}
 
     def clear(self) -> None:
         """Begin anew."""
         self.values.clear()
-        del self.roots[:], self.edges[:]
+        del self.roots[:]
         self.others.clear()
 
     def block(self) -> TupleBlock:
-        """Pack what is in it, but for the tuples that cannot travel."""
+        """Pack what is in it, but for the tuples that cannot travel, and draw edges."""
         try:
             values = packed(self.values)
         except Exception:  # noqa: BLE001 - a value's own code may raise anything; which one, is found out now
             self._refuse_unfit()
             values = packed(self.values)
-        return TupleBlock(
+        block = TupleBlock(
             component=self.component,
             index=self.index,
             source=self.source,
             values=values,
             roots=self.roots.tobytes(),
-            edges=self.edges.tobytes(),
+            edges=_edges(self.roots),
             others=dict(self.others),
         )
+        self._tell(block)
+        return block
 
     def _refuse_unfit(self) -> None:
         fit: list[bool] = []
@@ -148,4 +155,7 @@ class Parcel:
         self.others = {now: self.others[at] for now, at in enumerate(kept) if at in self.others}
         self.values[:] = compress(self.values, fit)
         self.roots[:] = array("Q", compress(self.roots, fit))
-        self.edges[:] = array("Q", compress(self.edges, fit))
+
+
+def _edges(roots: "array[int]") -> bytes:
+    return randbytes(roots.itemsize * len(roots)) if any(roots) else b""  # noqa: S311 - unique, not secret

@@ -228,6 +228,7 @@ class Collector:
         end = TreeEnd(ending=Ending.FAILED, component=self._component, failure=failure_saying(reason))
         is_tracked = False
         for root in roots:
+            self._trees.count((root,), 1)  # It has no edge that would be missed.
             self._trees.end(root, end)
             is_tracked = True
         if is_tracked:

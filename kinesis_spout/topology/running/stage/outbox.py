@@ -1,7 +1,7 @@
 """What leaves a stage: parcels that are being filled, and blocks that are ready, by partition."""
 
 from kinesis_spout.topology.components.tuples import Source
-from kinesis_spout.topology.running.blocks import Block, Parcel, Refuse
+from kinesis_spout.topology.running.blocks import Block, Parcel, Refuse, Tell
 
 
 class Outbox:
@@ -16,9 +16,9 @@ class Outbox:
         self._parcels: list[Parcel] = []
         self._ready: list[tuple[int, Block]] = []
 
-    def parcel(self, component: str, index: int, source: Source, refuse: Refuse) -> Parcel:
+    def parcel(self, component: str, index: int, source: Source, refuse: Refuse, tell: Tell) -> Parcel:
         """Give a parcel for a task, to be filled by one route; see ``Parcel``."""
-        parcel = Parcel(component, index, source, refuse)
+        parcel = Parcel(component, index, source, refuse, tell)
         self._parcels.append(parcel)
         return parcel
 

@@ -15,7 +15,6 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from random import getrandbits
 from typing import Any
 
 import numpy as np
@@ -112,12 +111,11 @@ class StageRun:
         """Execute the tuples of a block that is for this stage."""
         send, trees = self._task(block.component, block.index).sender(block.source), self._told
         assert trees is not None
-        for values, root, edge, others in block.tuples():
+        trees.tell(block)
+        for values, root, others in block.tuples():
             trees.current = root
-            trees.tell(root, others, edge)
             send(values, root, others)
             trees.leave()
-        trees.fold()
 
     def run(
         self,
@@ -223,18 +221,16 @@ class StageRun:
     def _posting(self, component: str, index: int, source: Source, collector: Collector) -> Send:
         outbox, trees = self.outbox, self._told
         assert trees is not None
-        parcel = outbox.parcel(component, index, source, collector.refused)
-        add_values, add_root, add_edge = parcel.values.append, parcel.roots.append, parcel.edges.append
+        parcel = outbox.parcel(component, index, source, collector.refused, trees.tell)
+        add_values, add_root = parcel.values.append, parcel.roots.append
         in_parcel = parcel.values
 
         def send(values: Sequence[Any], root: int, others: tuple[int, ...] | None) -> None:
-            edge = getrandbits(64) if root else 0
-            trees.tell(root, others, edge)
+            trees.has_left = True
             if others is not None:
                 parcel.others[len(in_parcel)] = others
             add_values(values)
             add_root(root)
-            add_edge(edge)
             if len(in_parcel) >= FULL_BLOCK:
                 outbox.send(parcel)
 

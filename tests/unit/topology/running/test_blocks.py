@@ -1,5 +1,6 @@
 """Tuples packed for another stage."""
 
+from array import array
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from threading import Lock
@@ -20,35 +21,51 @@ def refuses_none(roots: Iterable[int], reason: str) -> None:
     raise AssertionError(f"{list(roots)}: {reason}")
 
 
-def put(parcel: Parcel, value: object, root: int = 0, edge: int = 0) -> None:
+def tells_nobody(_: TupleBlock) -> None:
+    """Nobody looks at trees here."""
+
+
+def put(parcel: Parcel, value: object, root: int = 0) -> None:
     parcel.values.append((value,))
     parcel.roots.append(root)
-    parcel.edges.append(edge)
 
 
-def test_tuples_come_out_of_a_block_with_the_edges_they_had_in_no_tree_one_or_several() -> None:
+def test_tuples_come_out_of_a_block_with_their_trees_none_one_or_several() -> None:
     outbox = Outbox(2)
-    parcel = outbox.parcel("sink", 3, SOURCE, refuses_none)
+    told: list[TupleBlock] = []
+    parcel = outbox.parcel("sink", 3, SOURCE, refuses_none, told.append)
     put(parcel, "a")
-    put(parcel, "b", 1, 2**64 - 1)
+    put(parcel, "b", 1)
     parcel.others[2] = (3, 4)
-    put(parcel, "c", 2**64 - 1, 5)
-    put(parcel, "d", 9, 0)
+    put(parcel, "c", 2**64 - 1)
     outbox.close()
     ((partition, block),) = outbox.take()
     assert partition == 1
     assert isinstance(block, TupleBlock)
+    assert told == [block]
     assert (block.component, block.index, block.source) == ("sink", 3, SOURCE)
-    expected = [
-        (("a",), 0, 0, None),
-        (("b",), 1, 2**64 - 1, None),
-        (("c",), 2**64 - 1, 5, (3, 4)),
-        (("d",), 9, 0, None),
-    ]
+    expected = [(("a",), 0, None), (("b",), 1, None), (("c",), 2**64 - 1, (3, 4))]
     assert list(block.tuples()) == expected
+    assert len(block.edges) == len(block.roots)
     outbox.close()
     assert outbox.take() == []
     assert list(block.tuples()) == expected
+
+
+def test_the_edges_of_a_block_are_others_than_those_of_every_other_block() -> None:
+    parcel = Outbox(1).parcel("sink", 0, SOURCE, refuses_none, tells_nobody)
+    for number in range(100):
+        put(parcel, number, 1)
+    edges = [*array("Q", parcel.block().edges), *array("Q", parcel.block().edges)]
+    assert len(set(edges)) == 200
+    assert max(edges) >= 2**63 > min(edges)
+
+
+def test_a_block_of_tuples_without_trees_has_no_edges() -> None:
+    parcel = Outbox(1).parcel("sink", 0, SOURCE, refuses_none, tells_nobody)
+    put(parcel, "a")
+    block = parcel.block()
+    assert (block.edges, list(block.tuples())) == (b"", [(("a",), 0, None)])
 
 
 def test_what_is_for_one_task_leaves_in_blocks_that_are_full_and_a_last_one() -> None:
@@ -71,7 +88,7 @@ def test_what_is_for_one_task_leaves_in_blocks_that_are_full_and_a_last_one() ->
 
 def test_what_a_stage_did_not_send_is_dropped_when_the_next_batch_begins() -> None:
     outbox = Outbox(1)
-    put(outbox.parcel("sink", 0, SOURCE, refuses_none), 1)
+    put(outbox.parcel("sink", 0, SOURCE, refuses_none, tells_nobody), 1)
     outbox.clear()
     outbox.close()
     assert outbox.take() == []
@@ -116,7 +133,7 @@ def test_a_value_that_cannot_travel_is_reported_where_nobody_waits_for_its_tuple
     assert "field 'value': expected a value that can be pickled" in result.counts["swap"].last_error
 
 
-def test_a_value_that_cannot_travel_fails_all_trees_of_its_tuple_and_edges_stay_with_their_tuples() -> None:
+def test_a_value_that_cannot_travel_fails_all_trees_of_its_tuple_and_no_others() -> None:
     def pairs(bolt: Scripted, tup: Tuple) -> None:
         bolt.held.append(tup)
         if len(bolt.held) == 2:
