@@ -1,6 +1,7 @@
 """Components that the tests of topologies wire up. In a module, so that executors can import them."""
 
 import os
+import threading
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -68,6 +69,7 @@ class CountWords(StatefulBolt):
     """Counts words in its state; what a word has come to is written to a file as ``word=count``.
 
     After the word was counted, "poison" fails always, and "fickle" in the first micro-batch that brings it here.
+    Of "lock" it keeps what cannot be pickled.
     """
 
     def __init__(self, log: DeliveryLog) -> None:
@@ -86,6 +88,8 @@ class CountWords(StatefulBolt):
         self._log.add(f"{word}={count}", os.getpid(), "count")
         if word == "poison":
             raise FailedException("poisoned")
+        if word == "lock":
+            self._state.put(word, threading.Lock())
         self.collector.emit([word, count], tup)
         self.collector.ack(tup)
 

@@ -17,12 +17,13 @@ from kinesis_spout.topology.components.output import DEFAULT_STREAM
 from kinesis_spout.topology.components.state import KeyValueState
 from kinesis_spout.topology.running.blocks import Block, CountsBlock, OpenTrees
 from kinesis_spout.topology.running.component_counts import ComponentCounts
-from kinesis_spout.topology.running.exactly_once import run_until_clean
+from kinesis_spout.topology.running.exactly_once import Ran, run_until_clean
 from kinesis_spout.topology.running.program import Program
 from kinesis_spout.topology.running.stage.stage_run import StageRun
 from kinesis_spout.topology.running.tick_clock import TickClock, Ticks
 from kinesis_spout.topology.running.verdicts import Unfinished, decide, decide_here
-from kinesis_spout.topology.state.key_values import PartitionState
+from kinesis_spout.topology.state.checked_state import CheckedState
+from kinesis_spout.topology.state.key_values import PartitionState, UnfitValue
 
 Values = Sequence[Any]
 Emitted = Mapping[str, Mapping[str, Sequence[Values]]]
@@ -63,6 +64,8 @@ class LocalTopology:
         self._emitted: dict[str, dict[str, list[Values]]] = {}
         self._counts: dict[str, ComponentCounts] = {}
         self._states: dict[tuple[str, int], PartitionState] = {}
+        self._checks_state = False
+        """Whether the run at hand finds out which tuples put into state what cannot be kept."""
         self._batches = 0
         self._tick_clocks = self._new_tick_clocks()
 
@@ -85,8 +88,7 @@ class LocalTopology:
             stream: of that spout.
 
         Raises:
-            InvalidConfig: no such spout or stream, a tuple has another number of values than fields, or a bolt
-                has put a value into its state that cannot be pickled.
+            InvalidConfig: no such spout or stream, or a tuple has another number of values than fields.
             NeverClean: in each of several runs other tuples failed after they had changed state.
             KeyboardInterrupt: a component raised it, or it is the developer's Ctrl-C. On Spark it fails its tuple.
 
@@ -97,14 +99,24 @@ class LocalTopology:
         ticks = self._ticks_now(program)
         self._counts = defaultdict(ComponentCounts)
 
-        def attempt(refused: Mapping[int, TreeEnd]) -> tuple[dict[int, TreeEnd], set[int]]:
+        changed: list[tuple[PartitionState, Mapping[Any, bytes | None]]] = []
+
+        def attempt(refused: Mapping[int, TreeEnd], checks_state: bool) -> Ran[int]:  # noqa: FBT001
             self._forget_changes()
             self._emitted = defaultdict(lambda: defaultdict(list))
-            return self._attempt(program, batch, refused, stream, ticks)
+            self._checks_state = checks_state
+            ends, touched = self._attempt(program, batch, refused, stream, ticks)
+            try:
+                changed[:] = [(state, state.changed()) for state in self._states.values()]
+            except UnfitValue:
+                return Ran(ends, touched, is_unfit=True)
+            return Ran(ends, touched, is_unfit=False)
 
         try:
             ends = run_until_clean(attempt)
-            self._keep_changes()
+            for state, changes in changed:
+                state.apply(changes)
+            self._forget_changes()
         except BaseException:
             self._forget_changes()
             self.close()
@@ -144,7 +156,8 @@ class LocalTopology:
             return next(iter(self._programs.values()))
         if spout is None or spout not in self._programs:
             raise InvalidConfig(
-                f"expected one of the topology's spouts ({', '.join(self._programs)}), got {spout!r}"
+                f"expected one of the topology's spouts ({', '.join(self._programs)}), as in "
+                f'spout="{next(iter(self._programs))}"; got {spout!r}'
             )
         return self._programs[spout]
 
@@ -217,13 +230,8 @@ class LocalTopology:
     def _open_state(self, component: str, index: int) -> KeyValueState:
         # Every program has the same graph.
         parallelism = next(iter(self._programs.values())).graph[component].parallelism
-        return self._states.setdefault((component, index), PartitionState(index, parallelism))
-
-    def _keep_changes(self) -> None:
-        changed = [(state, state.changed(component)) for (component, _), state in self._states.items()]
-        for state, changes in changed:
-            state.apply(changes)
-        self._forget_changes()
+        state = self._states.setdefault((component, index), PartitionState(index, parallelism))
+        return CheckedState(state) if self._checks_state else state
 
     def _forget_changes(self) -> None:
         for state in self._states.values():

@@ -88,7 +88,7 @@ def counted(world: MicroBatchWorld, words: Iterable[str]) -> dict[str, int]:
 def test_state_counts_a_record_once_however_often_it_fails_and_over_restarts(
     spark: SparkSession, world: MicroBatchWorld, tmp_path: Path
 ) -> None:
-    world.put(["a b", "a poison b", "b c", "unsplittable a"])
+    world.put(["a b", "a poison b", "b c", "unsplittable a", "a lock b"])
 
     with word_count(world, tmp_path / "state", retry_limit=2).run(spark) as query:
         query.processAllAvailable()
@@ -97,7 +97,11 @@ def test_state_counts_a_record_once_however_often_it_fails_and_over_restarts(
         query.processAllAvailable()
 
     assert counted(world, "abc") == {"a": 2, "b": 3, "c": 2}
-    assert {letter.data for letter in world.dead_letters()} == {b"a poison b", b"unsplittable a"}
+    errors = {letter.data: letter.error for letter in world.dead_letters()}
+    assert set(errors) == {b"a poison b", b"unsplittable a", b"a lock b"}
+    assert errors[b"a lock b"].startswith(
+        "count: expected a value of its state that can be pickled and unpickled, got lock for the key 'lock' ("
+    )
 
 
 def test_a_spout_of_the_users_own_is_told_what_became_of_each_tuple(

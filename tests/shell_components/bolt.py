@@ -107,10 +107,14 @@ def fails(message: Message, word: str) -> None:
 def asks_for_tasks(message: Message, word: str) -> None:
     # One bare anchor, and no word of task ids: they are wanted.
     send({"command": "emit", "anchors": message["id"], "tuple": [word]})
+    emit(message, [f"{word} went to {hear_of_tasks()}"])
+    ack(message)
+
+
+def hear_of_tasks() -> Any:
     while not isinstance(answer := read(), list):
         _held.append(answer)
-    emit(message, [f"{word} went to {answer}"])
-    ack(message)
+    return answer
 
 
 def emits_aside(message: Message, word: str) -> None:
@@ -250,6 +254,26 @@ def never_hears(message: Message, word: str) -> None:
     upper(message, word)
 
 
+def emits_early(message: Message, word: str) -> None:
+    upper(message, word)
+
+
+def only_talks(_: Message, __: str) -> None:
+    """Does nothing that it is asked."""
+    while True:
+        send({"command": "log", "msg": "busy", "level": 0})
+        time.sleep(0.05)
+
+
+def prints_much_before_it_emits(message: Message, word: str) -> None:
+    """On one line, more than a frame may have."""
+    if word == "poison":
+        for _megabyte in range(65):
+            sys.stdout.write("x" * 1024 * 1024)
+        sys.stdout.write("\n")
+    upper(message, word)
+
+
 def emits_on_ticks(message: Message, word: str) -> None:
     upper(message, word)
 
@@ -272,9 +296,16 @@ def main() -> NoReturn:
     if how == "never_answers":
         time.sleep(_FOREVER)
     behave: Any = globals()[how]
-    _told.update(hello())
+    if how == "emits_early":
+        read()
+        os.write(
+            1, f'{{"pid": {os.getpid()}}}\nend\n{{"command": "emit", "tuple": ["early"]}}\nend\n'.encode()
+        )
+        hear_of_tasks()
+    else:
+        _told.update(hello())
     while True:
-        message = _held.pop(0) if behave is asks_for_tasks and _held else read()
+        message = _held.pop(0) if behave in (asks_for_tasks, emits_early) and _held else read()
         if message["task"] == -1 and message["stream"] == "__heartbeat":
             if behave not in (never_hears, only_prints):
                 send({"command": "sync"})

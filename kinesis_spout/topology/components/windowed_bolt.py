@@ -110,7 +110,7 @@ class WindowedBolt(StatefulBolt):
         windows = self._windows
         key = self._keys[tup.component, tup.stream](tup)
         row = (self._time(tup), tup.fields, tuple(tup.values))
-        kept = self._state.get(key) or OpenWindows()
+        kept = self._taken_over(self._state.get(key) or OpenWindows())
         if windows.is_late(kept, row[0]):
             self.late(tup)
             return
@@ -123,6 +123,12 @@ class WindowedBolt(StatefulBolt):
             self._state.put(key, kept)
         else:
             self._state.delete(key)
+
+    def _taken_over(self, kept: OpenWindows) -> OpenWindows:
+        if not kept.are_taken_over:
+            self._windows.take_over(kept)
+            kept.are_taken_over = True
+        return kept
 
     def _time(self, tup: Tuple) -> int:
         seconds = self.time_of(tup)
@@ -140,7 +146,7 @@ class WindowedBolt(StatefulBolt):
         looked_at = [
             (key, kept)
             for key, kept in self._state.items()
-            if windows.is_over(kept, now) or windows.due_by(kept, now)
+            if windows.is_over(kept, now) or windows.due_by(self._taken_over(kept), now)
         ]
         for key, kept in looked_at:
             if windows.is_over(kept, now):

@@ -1,7 +1,8 @@
 """Runs a micro-batch until its state holds no trace of a tree that failed."""
 
 from collections.abc import Callable, Hashable, Mapping
-from typing import TypeVar
+from collections.abc import Set as AbstractSet
+from typing import Generic, NamedTuple, TypeVar
 
 from kinesis_spout.topology.acking import TreeEnd
 
@@ -15,14 +16,25 @@ class NeverClean(Exception):  # noqa: N818 - what happened; the runner says what
     """In every run of a micro-batch other trees failed after they had changed state."""
 
 
+class Ran(NamedTuple, Generic[_Number]):
+    """What came of one run of a micro-batch."""
+
+    ends: Mapping[_Number, TreeEnd]
+    """How those trees ended that did not complete, by the numbers of their tuples."""
+    touched: AbstractSet[_Number]
+    """Which of those came to state."""
+    is_unfit: bool
+    """Whether a bolt has left in its state what cannot be kept: see ``CheckedState``."""
+
+
 def run_until_clean(
-    run: Callable[[Mapping[_Number, TreeEnd]], tuple[Mapping[_Number, TreeEnd], set[_Number]]],
+    run: Callable[[Mapping[_Number, TreeEnd], bool], Ran[_Number]],
 ) -> Mapping[_Number, TreeEnd]:
     """Run a micro-batch, and again without what failed, until nothing that failed has touched state.
 
     Args:
-        run: runs it without the tuples named. Gives how those ended that did not complete, and which of them
-            touched state, by the tuples' numbers. It finds the state as it was before, each time.
+        run: runs it without the tuples named; if so told, it fails those that put into state what cannot be kept.
+            It finds the state as it was before, each time.
 
     Returns:
         How those tuples ended that did not complete in one of the runs.
@@ -31,9 +43,11 @@ def run_until_clean(
         NeverClean: other tuples failed each time.
     """
     refused: dict[_Number, TreeEnd] = {}
+    checks_state = False
     for _ in range(MOST_RUNS):
-        ends, touched = run(refused)
-        refused |= ends
-        if not touched:
+        ran = run(refused, checks_state)
+        refused |= ran.ends
+        if not ran.touched and not ran.is_unfit:
             return refused
+        checks_state = checks_state or ran.is_unfit
     raise NeverClean(f"in each of {MOST_RUNS} runs other tuples failed after they had changed state")

@@ -18,10 +18,19 @@ def packed(values: Any, dumps: Dumps = pickle.dumps) -> bytes:
         Whatever their classes raise.
     """
     found = dumps(values, pickle.HIGHEST_PROTOCOL)
-    # It names a class; or some text has that byte, which costs a look in vain.
-    if pickle.STACK_GLOBAL in found:
-        pickle.loads(found)  # noqa: S301 - our own, made a moment ago
+    try_unpickling(found)
     return found
+
+
+def try_unpickling(pickled: bytes) -> None:
+    """Unpickle values that may be objects of classes, to see whether one can.
+
+    Raises:
+        Whatever their classes raise.
+    """
+    # It names a class; or some text has that byte, which costs a look in vain.
+    if pickle.STACK_GLOBAL in pickled:
+        pickle.loads(pickled)  # noqa: S301 - our own, made a moment ago
 
 
 def why_not(value: Any, dumps: Dumps = pickle.dumps) -> Exception | None:

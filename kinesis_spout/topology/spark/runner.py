@@ -16,13 +16,13 @@ from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from kinesis_spout.topology.acking import TreeEnd
 from kinesis_spout.topology.running.blocks import Block
 from kinesis_spout.topology.running.component_counts import ComponentCounts
-from kinesis_spout.topology.running.exactly_once import NeverClean, run_until_clean
+from kinesis_spout.topology.running.exactly_once import NeverClean, Ran, run_until_clean
 from kinesis_spout.topology.running.program import Program
 from kinesis_spout.topology.running.tick_clock import TickClock, Ticks
 from kinesis_spout.topology.spark.keyed_state import KeyedState
 from kinesis_spout.topology.spark.tasks.job import TopologyJobs
 from kinesis_spout.topology.spark.tasks.stages import FirstStage
-from kinesis_spout.topology.spark.tasks.state_parts import UpdateBlock
+from kinesis_spout.topology.spark.tasks.state_parts import UnfitState, UpdateBlock
 from kinesis_spout.topology.spark.tasks.tree_delivery import (
     FailedTree,
     FailedTrees,
@@ -69,7 +69,7 @@ class TopologyRunner:
 
     @property
     def counts(self) -> dict[str, ComponentCounts]:
-        """What the components have done since the start."""
+        """See ``TopologyJobs``."""
         return self._jobs.counts
 
     def run(self, tag: str, packs: Packs) -> list[WorkResult]:
@@ -77,15 +77,13 @@ class TopologyRunner:
         packs, ticks = packs or [[]], self.ticks.ticks(tag)
         began = monotonic()
         if self._state is None:
-            return self._told(_results(self._run(tag, packs, {}, None, ticks)), began)
+            return self._told(_results(self._run(tag, packs, {}, ticks)), began)
         manifest = self._state.begin()
         found: list[Block] = []
 
-        def attempt(
-            refused: Mapping[RecordId, TreeEnd],
-        ) -> tuple[Mapping[RecordId, TreeEnd], set[RecordId]]:
-            found[:] = self._run(tag, packs, refused, manifest, ticks)
-            return _ends(found)
+        def attempt(refused: Mapping[RecordId, TreeEnd], checks_state: bool) -> Ran[RecordId]:  # noqa: FBT001
+            found[:] = self._run(tag, packs, refused, ticks, manifest, checks_state=checks_state)
+            return _ran(found)
 
         try:
             run_until_clean(attempt)
@@ -135,8 +133,10 @@ class TopologyRunner:
         tag: str,
         packs: Packs,
         refused: Mapping[RecordId, TreeEnd],
-        state: StateManifest | None,
         ticks: Ticks,
+        state: StateManifest | None = None,
+        *,
+        checks_state: bool = False,
     ) -> list[Block]:
         first = FirstStage(
             shipped=self._jobs.shipped,
@@ -145,7 +145,7 @@ class TopologyRunner:
             refused=refused,
             ticks=ticks,
         )
-        return self._jobs.run(tag, packs, first, ticks=ticks, state=state)
+        return self._jobs.run(tag, packs, first, ticks=ticks, state=state, checks_state=checks_state)
 
 
 def _results(found: Sequence[Block]) -> list[WorkResult]:
@@ -157,7 +157,7 @@ def _results(found: Sequence[Block]) -> list[WorkResult]:
     return [with_failed(block.result, failed[block.batch]) for block in slices]
 
 
-def _ends(found: Sequence[Block]) -> tuple[dict[RecordId, TreeEnd], set[RecordId]]:
+def _ran(found: Sequence[Block]) -> Ran[RecordId]:
     ends: dict[RecordId, TreeEnd] = {}
     touched: set[RecordId] = set()
     for block in found:
@@ -167,4 +167,4 @@ def _ends(found: Sequence[Block]) -> tuple[dict[RecordId, TreeEnd], set[RecordId
                 ends[record_id] = tree.end
                 if tree.index in block.touched:
                     touched.add(record_id)
-    return ends, touched
+    return Ran(ends, touched, is_unfit=any(isinstance(block, UnfitState) for block in found))

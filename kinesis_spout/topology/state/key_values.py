@@ -5,15 +5,26 @@ each time: so whatever is done to it in place is forgotten with the micro-batch,
 """
 
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from kinesis_spout.errors import InvalidConfig, StateUnreadable
+from kinesis_spout.topology.components.open_windows import OpenWindows
 from kinesis_spout.topology.graph.stable_hash import stable_hash
+from kinesis_spout.topology.running.travelling import try_unpickling, why_not
 
 PICKLE_PROTOCOL: Final = 5
 DELETED: Final = object()
 _ABSENT: Final = object()
+_PLAIN: Final = frozenset((str, bytes, int, bool, type(None)))
+"""The types of keys that need no further look."""
+_CAN_BE_READ: Final = _PLAIN | {float, OpenWindows}
+"""The types of values that can be unpickled if they can be pickled. What is in windows was unpickled when it came
+here: to do that again would cost as much as to pickle it."""
+
+
+class UnfitValue(Exception):  # noqa: N818 - what was found; the runner says what follows
+    """A bolt has left a value in its state that cannot be pickled, or not be unpickled."""
 
 
 class PartitionState:
@@ -71,24 +82,20 @@ class PartitionState:
             if value is not DELETED:
                 yield key, value
 
-    def changed(self, component: str) -> dict[Any, bytes | None]:
+    def changed(self) -> dict[Any, bytes | None]:
         """Pickle what is not as it is stored; None for keys that are deleted.
 
-        Args:
-            component: whose state it is, for messages.
-
         Raises:
-            InvalidConfig: a value cannot be pickled.
+            UnfitValue: a value cannot be kept.
             StateUnreadable: the bolt asked for a value that cannot be read, whatever it did then.
         """
         if self.unreadable is not None:
             raise self.unreadable
-        changed: dict[Any, bytes | None] = {}
-        for key, value in self.changes.items():
-            pickled = None if value is DELETED else _pickled(component, key, value)
-            if self.stored.get(key) != pickled:
-                changed[key] = pickled
-        return changed
+        return self._pickled(self.changes.items())
+
+    def changed_of(self, key: Any) -> Mapping[Any, bytes | None]:
+        """Pickle what one key has that was put or deleted; see ``changed``."""
+        return self._pickled(((key, self.changes[key]),))
 
     def apply(self, changed: Mapping[Any, bytes | None]) -> None:
         """Take changes into what is stored."""
@@ -109,18 +116,34 @@ class PartitionState:
             self.unreadable = error
             raise
 
+    def _pickled(self, changes: Iterable[tuple[Any, Any]]) -> dict[Any, bytes | None]:
+        changed: dict[Any, bytes | None] = {}
+        key = value = None
+        try:
+            for key, value in changes:
+                pickled = None if value is DELETED else pickle.dumps(value, PICKLE_PROTOCOL)
+                if self.stored.get(key) == pickled:
+                    continue
+                changed[key] = pickled
+                if pickled is not None and type(value) not in _CAN_BE_READ:
+                    try_unpickling(pickled)
+        except Exception as error:
+            raise UnfitValue(
+                f"expected a value of its state that can be pickled and unpickled, got {type(value).__name__} "
+                f"for the key {key!r} ({type(error).__name__}: {error}); put plain values"
+            ) from error
+        return changed
+
     def _own(self, key: Any) -> Any:
         """Give a key as it is kept.
 
         Raises:
-            InvalidConfig: it is another task's, or NaN, which is equal to no key, not even to itself.
+            InvalidConfig: it is another task's; or NaN, which is equal to no key, not even to itself; or cannot be
+                pickled.
         """
         own = kept_key(key)
-        if any(part != part for part in (own if isinstance(own, tuple) else (own,))):  # noqa: PLR0124
-            raise InvalidConfig(
-                f"expected a key that is equal to itself, got {key!r}: NaN would be a new key each time; put the "
-                "tuples that have none under a key of your choice, such as None"
-            )
+        if type(own) not in _PLAIN:
+            _check_key(own)
         index = task_of(own, self._parallelism)
         if index != self._index:
             raise InvalidConfig(
@@ -146,13 +169,17 @@ def read_value(key: Any, pickled: bytes) -> Any:
         ) from error
 
 
-def _pickled(component: str, key: Any, value: Any) -> bytes:
-    try:
-        return pickle.dumps(value, PICKLE_PROTOCOL)
-    except Exception as error:
+def _check_key(key: Any) -> None:
+    if any(part != part for part in (key if isinstance(key, tuple) else (key,))):  # noqa: PLR0124
         raise InvalidConfig(
-            f"bolt {component!r}: expected values of its state that can be pickled, got {type(value).__name__} "
-            f"for the key {key!r}: {type(error).__name__}: {error}; put plain values"
+            f"expected a key that is equal to itself, got {key!r}: NaN would be a new key each time; put the "
+            "tuples that have none under a key of your choice, such as None"
+        )
+    error = why_not(key)
+    if error is not None:
+        raise InvalidConfig(
+            f"expected a key that can be pickled and unpickled, got {type(key).__name__} "
+            f"({type(error).__name__}: {error}); put a plain value, such as text"
         ) from error
 
 

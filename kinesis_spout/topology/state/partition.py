@@ -77,12 +77,12 @@ class StatePartition:
         """Write what the micro-batch has changed, durably; None if it has changed nothing.
 
         Raises:
-            InvalidConfig, StateUnreadable: see ``PartitionState.changed``.
+            UnfitValue, StateUnreadable: see ``PartitionState.changed``.
             StateUnavailable: retriable.
         """
         held = self._held
         assert held is not None, "load comes first"
-        changes = self.state.changed(self._place.component)
+        changes = self.state.changed()
         if not changes:
             return None
         merge = merge_of(held, changes, payload_bytes_of(changes))

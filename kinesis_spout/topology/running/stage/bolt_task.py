@@ -13,6 +13,7 @@ from kinesis_spout.topology.components.tuples import TICK, Source, Tuple
 from kinesis_spout.topology.running.stage.collecting import Collector, Send
 from kinesis_spout.topology.running.tick_clock import Ticks
 from kinesis_spout.topology.running.trees import Trees
+from kinesis_spout.topology.state.checked_state import CheckedState
 
 _SAMPLE: Final = 64
 """One call in so many is timed, beginning with the first of each micro-batch."""
@@ -54,6 +55,8 @@ class BoltTask:
         self._ticked_in: str | None = None
         """The micro-batch of that tick."""
         self._is_stateful = isinstance(bolt, StatefulBolt)
+        self._checked: CheckedState | None = None
+        """Its state, in a run that finds out who puts into it what cannot be kept."""
         self._remembers_as_one = self._is_stateful or bolt.has_home
         try:
             bolt.prepare(conf, context, collector)
@@ -64,6 +67,7 @@ class BoltTask:
     def give_state(self, state: KeyValueState) -> None:
         """Give the bolt its state, before the tuples of a micro-batch."""
         assert isinstance(self._bolt, StatefulBolt)
+        self._checked = state if isinstance(state, CheckedState) else None
         self._bolt.init_state(state)
 
     def sender(self, source: Source) -> Send:
@@ -71,11 +75,11 @@ class BoltTask:
         counts, trees, call, hold = self._counts, self._trees, self._call, self._hold
         is_stateful = self._is_stateful
 
-        def send(values: Sequence[Any], root: int, edge: int, others: dict[int, int] | None) -> None:
-            tup = Tuple(values, source, root, edge, others)
+        def send(values: Sequence[Any], root: int, others: tuple[int, ...] | None) -> None:
+            tup = Tuple(values, source, root, others)
             counts.executed = number = counts.executed + 1
             if is_stateful:
-                trees.touched.update(tup.edges)
+                trees.touched.update(tup.roots)
             began = perf_counter() if number % _SAMPLE == 1 else 0.0
             try:
                 call(tup)
@@ -84,10 +88,21 @@ class BoltTask:
             if began:
                 counts.sampled += 1
                 counts.sampled_seconds += perf_counter() - began
-            if not tup.state and root:
+            if root and not tup.state:
                 hold(tup)
 
-        return send
+        return send if self._checked is None else self._checking(send, self._checked)
+
+    def _checking(self, send: Send, checked: CheckedState) -> Send:
+        """Have a tuple fail that leaves in the state what cannot be kept, with those that the bolt held back."""
+
+        def send_and_check(values: Sequence[Any], root: int, others: tuple[int, ...] | None) -> None:
+            send(values, root, others)
+            reason = checked.take_back()
+            if reason is not None:
+                self.collector.taken_back({root, *(others or ()), *self._held_roots()} - {0}, reason)
+
+        return send_and_check
 
     def tick(self, ticks: Ticks) -> None:
         """Give the bolt a tick, if one is due (see ``tick_clock``). What it raises then fails no tuple."""
@@ -104,9 +119,13 @@ class BoltTask:
             self._call(Tuple((), TICK))
         except BaseException as error:  # noqa: BLE001 - no tuple is at stake
             self.collector.report_error(error)
+        reason = self._checked.take_back() if self._checked is not None else None
+        if reason is not None:
+            self.collector.taken_back((), reason)
 
     def flush(self) -> None:
         """Have the bolt finish. What it still holds then has timed out, or fails if ``flush`` raised."""
+        held_roots = self._held_roots() if self._checked is not None else set()
         raised: BaseException | None = None
         try:
             self._bolt.flush()
@@ -122,6 +141,20 @@ class BoltTask:
                 self.collector.fail(tup, raised)
             else:
                 self.collector.time_out(tup, failure_saying(_NOT_ACKED))
+        if self._checked is not None:
+            self._end_check(self._checked, held_roots)
+
+    def _end_check(self, checked: CheckedState, held_roots: set[int]) -> None:
+        reason = checked.take_back()
+        if reason is not None:
+            self.collector.taken_back(held_roots, reason)
+        reason = checked.take_back_all()
+        if reason is not None:
+            # It was changed in place, by what did not ask the state for it. Whose tuple did it, nobody knows.
+            self.collector.taken_back(self._trees.touched, reason)
+
+    def _held_roots(self) -> set[int]:
+        return {root for tup in self._held for root in tup.roots}
 
     def cleanup(self) -> None:
         """End the bolt."""
@@ -131,6 +164,8 @@ class BoltTask:
             self.collector.report_error(error)
 
     def _hold(self, tup: Tuple) -> None:
+        tup.is_held = True
+        self._trees.count(tup.roots, 1)
         held = self._held
         held.append(tup)
         if len(held) >= self._look_through_at:

@@ -16,6 +16,7 @@ from kinesis_spout.topology.running.program import Program
 from kinesis_spout.topology.running.tick_clock import NO_TICKS, Ticks
 from kinesis_spout.topology.running.verdicts import Unfinished, decide
 from kinesis_spout.topology.spark.tasks.kept_runs import ShippedProgram
+from kinesis_spout.topology.spark.tasks.state_parts import UnfitState
 from kinesis_spout.topology.spark.tasks.tree_delivery import (
     FailedTrees,
     RecordId,
@@ -25,7 +26,8 @@ from kinesis_spout.topology.spark.tasks.tree_delivery import (
     failed_trees,
 )
 from kinesis_spout.topology.spark.tasks.witness import Witness
-from kinesis_spout.topology.state import StateManifest
+from kinesis_spout.topology.state import StateManifest, UnfitValue
+from kinesis_spout.topology.state.checked_state import checked
 from kinesis_spout.workers.worker_log import print_log_lines
 from kinesis_spout.workers.worker_memory import set_aside_imports
 
@@ -107,6 +109,8 @@ class LaterStage:
     stage: int
     state: StateManifest | None = None
     """What the bolts with state begin with."""
+    checks_state: bool = False
+    """Whether to find out which tuples put into state what cannot be kept."""
     ticks: Ticks = NO_TICKS
 
     def __call__(self, blocks: Iterable[Keyed]) -> Iterator[Keyed]:
@@ -116,10 +120,15 @@ class LaterStage:
         witness = Witness(self.stage, partition)
         blocks = witness.watched(blocks)
         with self.shipped.stage(self.stage, partition) as (run, parts):
-            states = None if self.state is None else parts.begin(self.state)
-            yield from run.run(blocks, states, self.ticks)
-            if self.state is not None:
-                yield from ((0, update) for update in parts.end_batch())
+            if self.state is None:
+                yield from run.run(blocks, ticks=self.ticks)
+            else:
+                states = parts.begin(self.state)
+                yield from run.run(blocks, checked(states) if self.checks_state else states, self.ticks)
+                try:
+                    yield from ((0, update) for update in parts.end_batch())
+                except UnfitValue:
+                    yield 0, UnfitState()
             yield from witness.told(run.program)
         set_aside_imports()
 

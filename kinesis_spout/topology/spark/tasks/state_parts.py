@@ -6,9 +6,14 @@ from typing import Final, TypeVar
 
 from kinesis_spout.clock import SystemClock
 from kinesis_spout.kinesis.patience import Patience, Tries
-from kinesis_spout.topology.components.state import KeyValueState
 from kinesis_spout.topology.running.blocks import ForDriver
-from kinesis_spout.topology.state import StateFiles, StateManifest, StatePartition, StateUpdate
+from kinesis_spout.topology.state import (
+    PartitionState,
+    StateFiles,
+    StateManifest,
+    StatePartition,
+    StateUpdate,
+)
 
 _T = TypeVar("_T")
 
@@ -25,6 +30,11 @@ class UpdateBlock(ForDriver):
     update: StateUpdate
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnfitState(ForDriver):
+    """A bolt has left in its state what cannot be kept, so the job does not count."""
+
+
 class StateParts:
     """Parts of state, by component and index. Mutable.
 
@@ -38,11 +48,11 @@ class StateParts:
         self._parts: dict[tuple[str, str, int, int], StatePartition] = {}
         self._in_use: list[StatePartition] = []
 
-    def begin(self, manifest: StateManifest) -> Callable[[str, int], KeyValueState]:
+    def begin(self, manifest: StateManifest) -> Callable[[str, int], PartitionState]:
         """Begin a micro-batch; gives what loads the state of a task."""
         self._in_use = []
 
-        def open_state(component: str, index: int) -> KeyValueState:
+        def open_state(component: str, index: int) -> PartitionState:
             place = manifest.place(component, index)
             if self._files is None:
                 self._files = StateFiles(self._address)
@@ -57,7 +67,11 @@ class StateParts:
         return open_state
 
     def end_batch(self) -> Iterator[UpdateBlock]:
-        """Write what has changed."""
+        """Write what has changed.
+
+        Raises:
+            UnfitValue: a bolt has left in its state what cannot be kept.
+        """
         for part in self._in_use:
             update = _patiently(part.end_batch)
             if update is not None:

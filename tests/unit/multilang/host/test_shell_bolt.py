@@ -180,6 +180,7 @@ def test_a_component_that_names_an_unknown_id_is_replaced_and_the_worker_lives_o
     ("how", "why"),
     [
         ("damages_an_emit", "may have been an emit"),
+        ("prints_much_before_it_emits", "at most 67108864 bytes"),
         ("emits_what_is_no_tuple", "emit: Expected `array`"),
         ("acks_a_number", "never given"),
         ("acks_a_list", "never given"),
@@ -245,8 +246,7 @@ def test_a_component_that_hangs_is_replaced_though_its_tuples_time_out_before(
 ) -> None:
     hang_clock.leaps = 2  # over the time-out of the tuples, and then over what is left of the component's
     bolt = shell_bolt("hangs", timeout_seconds=timeout_seconds)
-    options = {"message_timeout_seconds": LEAP_SECONDS - 1, "clock": hang_clock.monotonic}
-    with topology(bolt, **options) as local:
+    with topology(bolt, message_timeout_seconds=LEAP_SECONDS - 1, clock=hang_clock.monotonic) as local:
         local.run(words("poison", "b"))
         again = local.run(words("c"))
     assert again.acked == words("c")
@@ -286,6 +286,12 @@ def test_a_component_that_asks_is_told_the_tasks_of_its_tuples() -> None:
     result = run(shell_bolt("asks_for_tasks"), "a", "b")
     assert emitted(result) == [["a"], ["a went to []"], ["b"], ["b went to []"]]
     assert len(result.acked) == 2
+
+
+def test_what_a_component_emits_right_behind_its_pid_counts_and_is_answered() -> None:
+    result = run(shell_bolt("emits_early"), "a")
+    assert emitted(result) == [["early"], ["A"]]
+    assert result.acked == words("a")
 
 
 def test_a_tuple_anchored_to_two_is_of_both_trees() -> None:
@@ -356,8 +362,7 @@ def test_what_a_component_keeps_for_ever_times_out_and_does_not_harm_the_next_ba
     hang_clock: HangClock,
 ) -> None:
     bolt = shell_bolt("acks_late", timeout_seconds=LONG_SECONDS)
-    options = {"message_timeout_seconds": LEAP_SECONDS - 1, "clock": hang_clock.monotonic}
-    with topology(bolt, **options) as local:
+    with topology(bolt, message_timeout_seconds=LEAP_SECONDS - 1, clock=hang_clock.monotonic) as local:
         first = local.run(words("a"))
         hang_clock.mark.unlink()
         second = local.run(words("b", "c"))

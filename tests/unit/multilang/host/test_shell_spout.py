@@ -111,6 +111,12 @@ def test_a_process_that_hangs_is_given_up_after_the_time_out() -> None:
     assert "did not end its answer with sync" in collected.errors[0]
 
 
+def test_a_process_that_talks_and_never_ends_its_answer_is_given_up_after_the_time_out() -> None:
+    with spout("lives", "chatters", timeout_seconds=0.5) as (shell, collected):
+        shell.next_tuple()
+    assert "did not end its answer with sync" in collected.errors[0]
+
+
 def test_a_tuple_for_one_task_fails_at_once() -> None:
     with spout("lives", "direct", "what?") as (shell, collected):
         shell.next_tuple()

@@ -85,13 +85,13 @@ def child_settings(how: str) -> ChildSettings:
     return ChildSettings(command=tuple(command(how)), environment=ENVIRONMENT)
 
 
-def task(children: Children, how: str, told: Told) -> ShellTask:
+def task(children: Children, how: str, told: Told, timeout_seconds: float = 20.0) -> ShellTask:
     settings = ShellTaskSettings(
         key=KEY,
         child=child_settings(how),
         serializer="json",
         max_pending=10,
-        timeout_seconds=20.0,
+        timeout_seconds=timeout_seconds,
         message_timeout_seconds=30,
         tick_seconds=None,
         conf={},
@@ -153,6 +153,17 @@ def test_a_child_that_waits_for_an_answer_that_nobody_can_give_is_replaced(
     told = Told()
     run(task(children, "asks_for_tasks", told), "a")
     assert told.acked == ["a"]
+    assert "worker that it served was lost" in told.errors[0]
+
+
+def test_a_child_that_talks_and_answers_nothing_is_replaced(children: Children) -> None:
+    lease, talk = begun(children, "only_talks")
+    talk.say(TupleIn(id="1", component="words", task=1, values=["lost"]))
+    talk.push()
+    children.abandon(KEY, lease)
+    told = Told()
+    other = task(children, "only_talks", told, timeout_seconds=0.5)
+    other._begin(None)
     assert "worker that it served was lost" in told.errors[0]
 
 

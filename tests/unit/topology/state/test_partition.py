@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kinesis_spout.errors import InvalidConfig, StateUnreadable
-from kinesis_spout.topology.state import PartitionPlace, StateFiles, StatePartition
+from kinesis_spout.errors import StateUnreadable
+from kinesis_spout.topology.state import PartitionPlace, StateFiles, StatePartition, UnfitValue
 from kinesis_spout.topology.state.files import FileContent
 from tests.state_places import keys_of, place
 
@@ -250,13 +250,13 @@ def test_a_value_that_cannot_be_read_ends_the_micro_batch_and_not_the_record_tha
     assert batch(partition, names, b=3) != names, "a micro-batch that asks for other keys goes well"
 
 
-def test_a_value_that_cannot_be_pickled_is_an_error_that_names_bolt_and_key(files: CountedFiles) -> None:
+def test_a_value_that_cannot_be_pickled_is_an_error_that_names_the_key_and_nothing_is_written(
+    files: CountedFiles,
+) -> None:
     partition = worker(files)
     names = batch(partition, (), a=1)
     partition.load(names)
     partition.state.put("b", threading.Lock())
-    with pytest.raises(
-        InvalidConfig, match=r"bolt '.*': expected values .* got lock for the key 'b': TypeError"
-    ):
+    with pytest.raises(UnfitValue, match=r"got lock for the key 'b' \(TypeError: cannot pickle"):
         partition.end_batch()
     assert content(partition, names) == {"a": 1}
