@@ -7,8 +7,8 @@ from typing import Any, Protocol
 class KeyValueState(Protocol):
     """One task's part of a bolt's keyed state (Storm's name for it). Values are pickled.
 
-    That happens when the micro-batch ends. A tuple that left a value which cannot be pickled, or not be unpickled, then
-    fails, even if it was acked.
+    That happens when the micro-batch ends. A tuple that left a value which cannot be pickled, or not be unpickled,
+    then fails, even if it was acked.
 
     What is put is kept with the checkpoints of the records that it came from, in one transaction, or not at
     all. A key is the values of the fields that the bolt's tuples are grouped by: one value, or a tuple of
