@@ -35,6 +35,7 @@ pytest_plugins = [
     "tests.streams_under_test",
     "tests.spark_session",
     "tests.micro_batch_world",
+    "tests.hang_clock",
     "tests.wheel.installed_wheel",
     "tests.wheel.readers_shell",
 ]

@@ -19,6 +19,7 @@ import pytest
 from moto import mock_aws
 from moto.server import ThreadedMotoServer
 
+from examples.demo.processes.endpoint import free_ports
 from kinesis_spout.kinesis import KinesisClientSettings
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def kinesis_local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KinesisE
             "npm package kinesis-local is not installed (localstack/ has the script), "
             "and KINESIS_LOCAL_HOME names no node_modules that has it"
         )
-    plain, tls = _free_port(), _free_port()
+    plain, tls = free_ports(2)
     log = tmp_path_factory.mktemp("kinesis-local") / "log"
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -185,13 +186,6 @@ def _kinesis_local_environment(package: Path, plain: int, tls: int) -> dict[str,
         "LOG_LEVEL": "ERROR",
         **{f"{name}_DURATION": "20ms" for name in quick},
     }
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _accepts(port: int) -> bool:

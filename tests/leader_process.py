@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kinesis_spout.leader import HandOver, LeaderCareer, Term, stand_for
 
-SESSION_TIMEOUT_SECONDS = 2.0
+SESSION_TIMEOUT_SECONDS = 4.0
 
 
 class Clerk:

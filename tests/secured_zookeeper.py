@@ -2,7 +2,6 @@
 
 import ipaddress
 import os
-import socket
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from examples.demo.processes.endpoint import free_ports
 from kinesis_spout.settings.sources import checked, from_keywords
 from kinesis_spout.settings.table.zookeeper import PLACE
 from kinesis_spout.settings.zookeeper.place import zookeeper_settings
@@ -28,7 +28,7 @@ PASSWORD = "s3cret-of-billing"
 OTHER_PASSWORD = "s3cret-of-shipping"
 KEY_PASSWORD = "s3cret-of-the-key"
 
-_START_SECONDS = 60.0
+_START_SECONDS = 120.0
 _MORE_CONFIGURATION = """\
 secureClientPortAddress=127.0.0.1
 secureClientPort={tls_port}
@@ -96,7 +96,7 @@ def secured_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secu
     _make_certificates(directory)
     users = directory / "users.conf"
     users.write_text(_USERS.format(billing=PASSWORD, shipping=OTHER_PASSWORD))
-    port, tls_port = _free_ports()
+    port, tls_port = free_ports(2)
     server = _Server(directory, tls_port)
     guards_end, our_end = os.pipe()
     with pytest.MonkeyPatch.context() as environment:
@@ -113,14 +113,6 @@ def secured_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secu
     finally:
         os.close(our_end)
         guard.wait()
-
-
-def _free_ports() -> list[int]:
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
-    ports = [each.getsockname()[1] for each in held]
-    for each in held:
-        each.close()
-    return ports
 
 
 def _make_certificates(directory: Path) -> None:

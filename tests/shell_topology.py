@@ -1,7 +1,7 @@
 """What tests of shell components share: the components, and a topology of one bolt."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -76,11 +76,13 @@ def _with_defaults(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def topology(bolt: ShellBolt, **options: Any) -> Iterator[LocalTopology]:
+def topology(
+    bolt: ShellBolt, *, clock: Callable[[], float] | None = None, **options: Any
+) -> Iterator[LocalTopology]:
     builder = TopologyBuilder()
     builder.set_spout("words", Words())
     builder.set_bolt("shell", bolt).shuffle_grouping("words")
-    local = builder.build("words", **options).local()
+    local = builder.build("words", **options).local(clock)
     try:
         yield local
     finally:

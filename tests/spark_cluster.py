@@ -54,15 +54,16 @@ class SparkWorker:
     def executors(self) -> list[int]:
         """Give the processes of the executors that run now."""
         table = subprocess.run(
-            ["ps", "-ww", "-eo", "pid=,pgid=,stat=,args="], check=True, capture_output=True, text=True
+            ["ps", "-ww", "-eo", "pid=,ppid=,pgid=,stat=,args="], check=True, capture_output=True, text=True
         )
-        found = []
+        parents = {}
         for line in table.stdout.splitlines():
-            pid, group, state, command = line.split(maxsplit=3)
+            pid, parent, group, state, command = line.split(maxsplit=4)
             is_executor = "CoarseGrainedExecutorBackend" in command
             if int(group) == self.process.pid and is_executor and not state.startswith("Z"):
-                found.append(int(pid))
-        return found
+                parents[int(pid)] = int(parent)
+        # A process that an executor is about to start has its command line for a moment.
+        return [pid for pid, parent in parents.items() if parent not in parents]
 
     def kill(self) -> None:
         """Lose the machine: the daemon, the executors, which are in its process group, and the host processes."""
@@ -70,7 +71,8 @@ class SparkWorker:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(timeout=60)
         for pid in self.host_processes():
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it has ended meanwhile
+                os.kill(pid, signal.SIGKILL)
         shutil.rmtree(self.temporary, ignore_errors=True)
 
     def host_processes(self) -> list[int]:

@@ -2,6 +2,8 @@
 
 Arguments: where ZooKeeper is, its root, a member's name, the address of the state, how many tasks. Record number n
 is of customer n modulo 7; so the counts say how many records there were, whoever counted them.
+
+Its first line names its session, so that nobody need wait for the end of that: see ``end_session``.
 """
 
 import itertools
@@ -20,6 +22,7 @@ from kinesis_spout.topology.state.key_values import task_of
 from kinesis_spout.zookeeper import Paths, ZooKeeperBackend, ZooKeeperSession
 from shard_state import SHARD_START, Checkpoint, Position, SequenceNumber
 from tests.shards import everywhere, shards_named
+from tests.zookeeper_server import SESSION_TIMEOUT_SECONDS
 
 SHARD = "shardId-000000000000"
 START = Position.trim_horizon()
@@ -29,7 +32,9 @@ CUSTOMERS, BATCH = 7, 10
 
 def backend_of(hosts: str, root: str, member: str) -> ZooKeeperBackend:
     paths = Paths(root=root, app="billing", stream="orders")
-    return ZooKeeperBackend(ZooKeeperSession(hosts, session_timeout_seconds=2.0), paths, member=member)
+    return ZooKeeperBackend(
+        ZooKeeperSession(hosts, session_timeout_seconds=SESSION_TIMEOUT_SECONDS), paths, member=member
+    )
 
 
 def handled(checkpoint: Checkpoint) -> int:
@@ -60,6 +65,8 @@ def count(partition: StatePartition, manifest: StateManifest, index: int, first:
 def main(hosts: str, root: str, member: str, address: str, parallelism: int) -> None:
     backend = backend_of(hosts, root, member)
     backend.store.open(1.0, everywhere(START), shards_named(SHARD))
+    session_id, password = backend.session.client.client_id
+    _say(f"{session_id} {password.hex()}")
     backend.coordinator.join()
     checkpoint = backend.coordinator.acquire(SHARD, Checkpoint(start=START, parents=()), fences=True)
     assert checkpoint is not None, "it is fenced"
@@ -82,8 +89,12 @@ def main(hosts: str, root: str, member: str, address: str, parallelism: int) -> 
         )
         assert result.attached, "it is fenced"
         versions.committed(data)
-        sys.stdout.write("committed\n")
-        sys.stdout.flush()
+        _say("committed")
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -113,9 +113,12 @@ class Started:
         """Run a micro-batch of records of one item each."""
         return self.local.run([([item],) for item in items])
 
-    def restart(self) -> None:
-        """Go on with new bolts on the same state, as after a crash."""
+    def restart(self, changed: WindowedBolt | None = None) -> None:
+        """Go on with new bolts on the same state, as after a crash, or after a deployment with another one."""
         self.local.close()
+        if changed is not None:
+            states, self.local = self.local._states, windowed(changed).local(self.clock.time)
+            self.local._states = states
 
     @property
     def kept(self) -> Mapping[Any, Any]:

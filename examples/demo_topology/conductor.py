@@ -139,12 +139,12 @@ class Conductor:
             raise KinesisSpoutError(
                 f"expected the driver {pid} to be killed, it ended with status {self._driver.exit_status}"
             )
-        unfinished = self._producer.produced - self.status(1).acked - len(self.dead_lettered())
+        unfinished = self._producer.produced - self.status(1).stored - len(self.dead_lettered())
         words = sum(self.stored_counts().values())
         self.kill = Kill(pid=pid, unfinished=max(0, unfinished), committed_words=words)
         self._display.event(
-            f"killed the driver (pid {pid}): {self.kill.unfinished:,} sentences are unfinished, {words:,} words "
-            "are stored"
+            f"killed the driver (pid {pid}): {words:,} words are stored; up to {self.kill.unfinished:,} sentences "
+            "are not done, or not stored as done, and come again"
         )
         self._phase = "resuming"
         return killed_at
@@ -176,7 +176,7 @@ class Conductor:
                 phase=self._phase,
                 records=self._sentences,
                 produced=self._producer.produced,
-                acked=before.acked + status.acked,
+                acked=before.stored + status.acked,  # What was acked and not stored is acked again.
                 dead_lettered=len(self.dead_lettered()),
                 retries=before.retried + status.retried,
                 open_shards=self._producer.open_shards,

@@ -6,7 +6,9 @@ what is on the stream, and stops in order.
 
 import logging
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -20,6 +22,8 @@ class DriverStatus(ConsumerStatus, frozen=True, kw_only=True):
     """What a driver says of itself, besides what every consumer of the demo does. Since its start."""
 
     acked: int = 0
+    stored: int = 0
+    """Of those, which are stored as acked, as of the newest micro-batch: what is not comes again after a kill."""
     retried: int = 0
     commits: int = 0
     failed_in_split: int = 0
@@ -46,15 +50,21 @@ def run(settings: ConsumerSettings) -> None:
 
 def _now(status: DriverStatus, query: TopologyQuery) -> DriverStatus:
     (spout,) = query.spouts.values()
-    components = query.components
+    components, progress = query.components, query.lastProgress
     return msgspec.structs.replace(
         status.now(spout.shards(), spout.last_error),
         acked=spout.counters.acked,
+        stored=0 if progress is None else _stored(progress),
         retried=spout.counters.retried,
         commits=spout.counters.commits,
         failed_in_split=components[SPLIT].failed if SPLIT in components else 0,
         failed_in_count=components[COUNT].failed if COUNT in components else 0,
     )
+
+
+def _stored(progress: Mapping[str, Any]) -> int:
+    uncommitted = int(progress["sources"][0]["metrics"]["numUncommittedRecords"])
+    return max(0, int(progress["totals"]["acked"]) - uncommitted)
 
 
 if __name__ == "__main__":

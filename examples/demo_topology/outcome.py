@@ -12,7 +12,7 @@ class Kill:
 
     pid: int
     unfinished: int
-    """Sentences on the stream that were not acked."""
+    """Sentences on the stream that were not acked, or whose acks were not stored: at most so many."""
     committed_words: int
     """What the state held that was stored at that moment."""
     resumed_seconds: float | None = None
@@ -28,6 +28,8 @@ class Outcome:
     dead_lettered: int
     retried: int
     """Deliveries that failed and were tried again, as far as the drivers told."""
+    acked_again: int
+    """Sentences that the killed driver had acked, as far as it told, and the next one acked again."""
     failed_in_split: int
     failed_in_count: int
     """Tuples that the bolt failed after it had counted them."""

@@ -72,11 +72,12 @@ def _rows(outcome: Outcome) -> list[tuple[str, str]]:
         )
     if outcome.kill is not None:
         killed = (
-            f"driver (pid {outcome.kill.pid}) killed with {outcome.kill.unfinished:,} sentences unfinished; the "
-            f"next one went on from the {outcome.kill.committed_words:,} words that were stored, "
+            f"driver (pid {outcome.kill.pid}) killed; the next one went on from the "
+            f"{outcome.kill.committed_words:,} words that were stored, "
             f"{outcome.kill.resumed_seconds or 0:g} s later"
         )
-        rows.append(("1", killed))
+        again = "sentences the killed driver had acked, but not stored: counted again, from the stored words"
+        rows += [("1", killed), (f"{outcome.acked_again:,}", again)]
     return rows
 
 

@@ -113,6 +113,7 @@ def run_demo(settings: DemoSettings, directory: Path, display: Display) -> Outco
             sentences=settings.sentences,
             dead_lettered=len(dead),
             retried=sum(status.retried for status in statuses),
+            acked_again=max(0, sum(status.acked for status in statuses) - (settings.sentences - len(dead))),
             failed_in_split=sum(status.failed_in_split for status in statuses),
             failed_in_count=sum(status.failed_in_count for status in statuses),
             killed_worker=conductor.killed_worker(),

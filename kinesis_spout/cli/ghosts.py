@@ -9,7 +9,6 @@ How long a session lasts its owner chose, perhaps not as this command's settings
 known to have ended, the wait goes on up to the longest that can be chosen.
 """
 
-import os
 import socket
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from kinesis_spout.cli.output import note, printable
 from kinesis_spout.cli.stored_progress import StoredProgress
 from kinesis_spout.clock import Clock
 from kinesis_spout.coordination import MAX_SESSION_TIMEOUT_SECONDS
+from kinesis_spout.processes import has_ended
 
 _GRACE_SECONDS: Final = 2.0
 """ZooKeeper ends sessions at ticks, a little after their time."""
@@ -77,13 +77,7 @@ def _has_ended(member: str) -> bool:
     process = process_of(member)
     if process is None or process[0] != socket.gethostname():
         return False
-    try:
-        os.kill(process[1], 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False  # somebody else's, but it is there
-    return False
+    return has_ended(process[1])
 
 
 @contextmanager

@@ -12,7 +12,10 @@ def main() -> int:
     components = parser.add_subparsers(required=True, metavar="COMPONENT")
     spout = components.add_parser("spout", help="read a Kinesis stream for a topology", allow_abbrev=False)
     command_line.add_options(spout)
-    return command_line.run(parser.parse_args())
+    arguments, unknown = parser.parse_known_args()
+    if unknown:
+        spout.error(command_line.why_refused(unknown))
+    return command_line.run(arguments)
 
 
 if __name__ == "__main__":

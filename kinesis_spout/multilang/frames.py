@@ -10,6 +10,7 @@ message never begins in the middle of a line, because a broken message may end i
 """
 
 import json
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -163,7 +164,10 @@ class JsonDecoder:
         return found
 
     def _too_large(self, frame: bytes) -> Junk:
-        return junk_of(frame, f"expected a frame of at most {self._max_frame_bytes} bytes")
+        # An emit may be in what is still to come of it, and is not looked at any more.
+        return replace(
+            junk_of(frame, f"expected a frame of at most {self._max_frame_bytes} bytes"), may_be_emit=True
+        )
 
     def _salvaged(self, frame: bytes) -> list[Any]:
         """Find the messages in a frame that is not one message."""

@@ -12,8 +12,8 @@ from typing import Final
 MAX_JUNK_CHARACTERS: Final = 2000
 """Of one piece of junk; the rest is counted."""
 
-_WORD_OF_EMIT: Final = re.compile(rb'"emit"|"anchors"|\xa4emit|\xa7anchors')
-"""As JSON and as MessagePack write them."""
+_WORD_OF_EMIT: Final = re.compile(rb'"emit"|"anchors"|[\xa4\x04]emit|[\xa7\x07]anchors')
+"""As JSON writes them, and as MessagePack does: as its shortest text, as longer text or as bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

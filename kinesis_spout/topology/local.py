@@ -156,7 +156,8 @@ class LocalTopology:
             return next(iter(self._programs.values()))
         if spout is None or spout not in self._programs:
             raise InvalidConfig(
-                f"expected one of the topology's spouts ({', '.join(self._programs)}), got {spout!r}"
+                f"expected one of the topology's spouts ({', '.join(self._programs)}), as in "
+                f'spout="{next(iter(self._programs))}"; got {spout!r}'
             )
         return self._programs[spout]
 

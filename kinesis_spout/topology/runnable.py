@@ -3,6 +3,7 @@
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.kinesis_spout import KinesisSpout
 from kinesis_spout.topology.built_topology import BuiltTopology
+from kinesis_spout.topology.state import check_folder
 from kinesis_spout.zookeeper.tree.paths import check_name
 
 
@@ -10,7 +11,8 @@ def check_runnable(topology: BuiltTopology) -> None:
     """Refuse a topology that cannot run.
 
     Raises:
-        InvalidConfig: a spout delivers in an order that a topology cannot keep, or state cannot be kept.
+        InvalidConfig: a spout delivers in an order that a topology cannot keep, state cannot be kept, or two
+            spouts would share the shards of a stream.
     """
     for component in topology.graph.spouts:
         if isinstance(component.made_of, KinesisSpout):
@@ -18,6 +20,25 @@ def check_runnable(topology: BuiltTopology) -> None:
     stateful = [name for name in topology.graph.order if topology.graph[name].is_stateful]
     if stateful:
         _check_state(topology, stateful)
+    _check_apps(topology)
+
+
+def _check_apps(topology: BuiltTopology) -> None:
+    """Refuse spouts that are members of one application: each would emit the records of some shards only."""
+    known: dict[tuple[str | None, ...], str] = {}
+    for component in topology.graph.spouts:
+        if isinstance(component.made_of, KinesisSpout):
+            config = component.made_of.config
+            of_stream = (config.stream, config.region, config.endpoint_url)
+            application = (*of_stream, config.app, config.zookeeper, config.zookeeper_root)
+            other = known.setdefault(application, component.name)
+            if other != component.name:
+                raise InvalidConfig(
+                    f"topology {topology.name!r}: expected spouts that read streams, or have apps, of their own, "
+                    f"as those of one app share its records, got {other!r} and {component.name!r} with stream "
+                    f"{config.stream!r} and app {config.app!r}; have bolts subscribe to one spout, or give each "
+                    "an app"
+                )
 
 
 def _check_state(topology: BuiltTopology, stateful: list[str]) -> None:
@@ -40,3 +61,6 @@ def _check_state(topology: BuiltTopology, stateful: list[str]) -> None:
     if len(spouts) > 1:
         raise InvalidConfig(f"{where}: expected one spout, {kept}, got {len(spouts)}")
     check_name("the topology's name, under which its state is stored,", topology.name)
+    check_folder("topology", topology.name)
+    for name in stateful:
+        check_folder("bolt", name)

@@ -9,6 +9,7 @@ from kinesis_spout.ports import CheckpointWrite
 from kinesis_spout.zookeeper import Application
 from shard_state import Checkpoint, Position, SequenceNumber, Shard
 from tests.shards import everywhere, shards_named
+from tests.streams_under_test import LeapingClock
 from tests.zookeeper_places import Place, Process, RealPlace
 
 CREATED = 1_700_000_000.123
@@ -80,8 +81,9 @@ def test_it_is_refused_while_a_member_of_another_deployment_lives(place: Place) 
     old: Process = place.process("old")
     old.store.open(CREATED, START, shards_named(A))
     old.coordinator.join()
-    short = {"session_timeout_seconds": 1.0} if isinstance(place, RealPlace) else {}  # it waits for longer
-    new: Process = place.process("new", **short)
+    # It waits for as long as a session may go on that nobody uses any more.
+    leaping = {"clock": LeapingClock()} if isinstance(place, RealPlace) else {}
+    new: Process = place.process("new", **leaping)
     new.store.open(CREATED, START, shards_named(A))
     with pytest.raises(ConsumerAlive, match="old"):
         new.store.begin_again("v2", AGAIN, shards_named(A))

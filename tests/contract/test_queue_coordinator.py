@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import pytest
 
+from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.errors import InvalidConfig, StoreUnavailable
 from kinesis_spout.queues.coalescing import (
     Admission,
@@ -24,6 +25,7 @@ from kinesis_spout.queues.coalescing import (
 from kinesis_spout.queues.coalescing.key_nodes import KeyNodes, TextLine
 from kinesis_spout.queues.coalescing.line import Moved, end, request
 from kinesis_spout.queues.coalescing.table import Answer, Event
+from kinesis_spout.testing import ManualClock
 from kinesis_spout.zookeeper import EmbeddedZooKeeper, ZooKeeperSession
 from kinesis_spout.zookeeper.tree.paths import coalescing_place
 from tests.zookeeper_server import SESSION_TIMEOUT_SECONDS, end_session, wait_until
@@ -99,7 +101,6 @@ class Caller:
 class Coordinators(Protocol):
     """Coordinators that see each other's requests: as many as there may be, or one."""
 
-    lease_seconds: float
     unhandled: list[tuple[str, bytes]]
 
     def call(self, key: str, payload: bytes, timeout_seconds: float | None = None) -> Caller: ...
@@ -170,11 +171,12 @@ class _Blocking:
 
 
 class InThreads(_Blocking):
-    def __init__(self, lease_seconds: float) -> None:
+    def __init__(self, lease_seconds: float, clock: Clock) -> None:
         super().__init__()
-        self.lease_seconds = lease_seconds
         self._coordinator: QueueCoordinator[str, bytes] = QueueCoordinator(
-            lease_seconds=lease_seconds, unhandled=lambda key, payload: self.unhandled.append((key, payload))
+            lease_seconds=lease_seconds,
+            unhandled=lambda key, payload: self.unhandled.append((key, payload)),
+            clock=clock,
         )
 
     def next(self) -> QueueCoordinator[str, bytes]:
@@ -191,10 +193,10 @@ class InThreads(_Blocking):
 
 
 class InTasks:
-    def __init__(self, lease_seconds: float) -> None:
-        self.lease_seconds = lease_seconds
+    def __init__(self, lease_seconds: float, clock: Clock) -> None:
         self.unhandled: list[tuple[str, bytes]] = []
         self._loop = asyncio.new_event_loop()
+        self._loop.time = clock.monotonic  # type: ignore[method-assign]
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self._coordinator: AsyncQueueCoordinator[str, bytes] = AsyncQueueCoordinator(
@@ -259,9 +261,12 @@ class InTasks:
 class InProcesses(_Blocking):
     """Each request is made by another session, as by another process."""
 
-    def __init__(self, server: EmbeddedZooKeeper, root: str, lease_seconds: float) -> None:
+    def __init__(
+        self, server: EmbeddedZooKeeper, root: str, lease_seconds: float, clock: Clock | None = None
+    ) -> None:
         super().__init__()
         self.lease_seconds = lease_seconds
+        self._clock = clock
         self.server = server
         self._place = coalescing_place(root, "prices")
         self.coordinators: list[ZooKeeperQueueCoordinator] = []
@@ -271,7 +276,9 @@ class InProcesses(_Blocking):
     def next(self) -> ZooKeeperQueueCoordinator:
         if self._used == len(self.coordinators):
             session = ZooKeeperSession(
-                self.server.connect_string, session_timeout_seconds=SESSION_TIMEOUT_SECONDS
+                self.server.connect_string,
+                session_timeout_seconds=SESSION_TIMEOUT_SECONDS,
+                clock=self._clock,
             )
             session.start()
             self.sessions.append(session)
@@ -312,21 +319,22 @@ class InProcesses(_Blocking):
             coordinator.close()
 
 
-Make = Callable[[float], Coordinators]
+Make = Callable[..., Coordinators]
 
 
 @pytest.fixture(params=["threads", "tasks", pytest.param("processes", marks=pytest.mark.zookeeper)])
 def make(request: pytest.FixtureRequest) -> Iterator[Make]:
     made: list[Any] = []
 
-    def of(lease_seconds: float = LONG_LEASE) -> Coordinators:
+    def of(lease_seconds: float = LONG_LEASE, clock: Clock | None = None) -> Coordinators:
+        clock = clock or SystemClock()
         if request.param == "threads":
-            made.append(InThreads(lease_seconds))
+            made.append(InThreads(lease_seconds, clock))
         elif request.param == "tasks":
-            made.append(InTasks(lease_seconds))
+            made.append(InTasks(lease_seconds, clock))
         else:
             server = request.getfixturevalue("zookeeper_server")
-            made.append(InProcesses(server, request.getfixturevalue("fresh_root"), lease_seconds))
+            made.append(InProcesses(server, request.getfixturevalue("fresh_root"), lease_seconds, clock))
         found: Coordinators = made[-1]
         return found
 
@@ -408,15 +416,17 @@ def test_a_worker_whose_lease_is_over_is_taken_over_and_the_end_that_it_reports_
 
 
 def test_a_lease_that_is_renewed_is_not_over(make: Make) -> None:
-    coordinators = make(0.5)
+    clock = ManualClock()
+    coordinators = make(0.5, clock)
     first = coordinators.call("k", b"1")
     assert first.handles() == b"1"
     second = coordinators.call("k", b"2", timeout_seconds=1.2)
     waits(coordinators)
-    wait_until(
-        lambda: coordinators.renew(first) and coordinators.counts().gave_up == 1, "the second gives up"
-    )
+    for _ in range(3):
+        clock.advance(0.4)
+        assert coordinators.renew(first)
     assert second.admission is Admission.TIMED_OUT
+    assert coordinators.counts().gave_up == 1
     first.finish()
     assert not first.was_evicted
     assert coordinators.counts().expired == 0
@@ -433,13 +443,16 @@ def test_one_that_gives_up_waiting_is_told_so_and_leaves_no_trace(coordinators: 
 
 
 def test_what_others_were_declined_for_is_left_to_the_worker_when_the_waiting_one_gives_up(
-    coordinators: Coordinators,
+    make: Make,
 ) -> None:
+    clock = ManualClock()
+    coordinators = make(LONG_LEASE, clock)
     first = coordinators.call("k", b"1")
     assert first.handles() == b"1"
     second = coordinators.call("k", b"2", timeout_seconds=0.5)
     waits(coordinators)
     assert coordinators.call("k", b"3").admission is Admission.DECLINED
+    clock.advance(0.5)
     assert second.admission is Admission.TIMED_OUT
     first.done()
 
@@ -449,12 +462,15 @@ def test_what_others_were_declined_for_is_left_to_the_worker_when_the_waiting_on
     assert coordinators.keys() == 0
 
 
-def test_what_was_left_to_a_worker_that_fails_is_handed_back(coordinators: Coordinators) -> None:
+def test_what_was_left_to_a_worker_that_fails_is_handed_back(make: Make) -> None:
+    clock = ManualClock()
+    coordinators = make(LONG_LEASE, clock)
     first = coordinators.call("k", b"1")
     assert first.handles() == b"1"
     second = coordinators.call("k", b"2", timeout_seconds=0.5)
     waits(coordinators)
     assert coordinators.call("k", b"3").admission is Admission.DECLINED
+    clock.advance(0.5)
     assert second.admission is Admission.TIMED_OUT
     first.fail()
 
@@ -521,7 +537,7 @@ def test_a_lease_must_be_longer_than_nothing(make: Make) -> None:
 
 @pytest.fixture
 def tasks() -> Iterator[InTasks]:
-    made = InTasks(LONG_LEASE)
+    made = InTasks(LONG_LEASE, SystemClock())
     yield made
     made.close()
 
@@ -639,9 +655,17 @@ def session(zookeeper_server: EmbeddedZooKeeper) -> Iterator[ZooKeeperSession]:
 
 
 class ForgetfulSession(ZooKeeperSession):
-    """Loses the answers to some writes, which take effect."""
+    """Loses the answers to some writes, which take effect, and those to some reads."""
 
     loses = 0
+    loses_reads = 0
+
+    def answer(self, request: Any) -> Any:
+        found = super().answer(request)
+        if self.loses_reads:
+            self.loses_reads -= 1
+            raise StoreUnavailable("the connection was lost")
+        return found
 
     def committed(self, request: Any) -> None:
         super().committed(request)
@@ -672,6 +696,20 @@ def test_a_key_that_left_and_came_back_is_not_taken_for_the_one_that_was_read(
     stored = nodes.read("k")
     assert stored is not None
     assert (stored.line.worker, stored.line.waiting) == (two, three)
+
+
+@pytest.mark.zookeeper
+def test_whoever_waits_asks_again_when_the_connection_is_lost(
+    session: ForgetfulSession, fresh_root: str
+) -> None:
+    nodes = KeyNodes(coalescing_place(fresh_root, "prices"), session)
+    token = nodes.new_token()
+    nodes.change("k", token, lambda line: request(line, token, b"1"))
+    session.loses_reads = 1
+    assert nodes.lives(token)
+    session.loses_reads = 1
+    assert nodes.read("k") is not None
+    assert session.loses_reads == 0
 
 
 @pytest.mark.zookeeper

@@ -18,7 +18,7 @@ from tests.kinesis_endpoints import REPOSITORY, KinesisEndpoint, wait_until
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.endpoint]
 
-SESSION_TIMEOUT_SECONDS = 2.0
+SESSION_TIMEOUT_SECONDS = 4.0
 PROMISED_SECONDS = SESSION_TIMEOUT_SECONDS + 5.0
 """The session's life at the server, and a few seconds to notice, to start a server, and to read."""
 STARTS = 10

@@ -12,6 +12,7 @@ from kinesis_spout.topology.state import StateFiles, StateManifest
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
 from tests.shards import everywhere, shards_named
 from tests.state_process import CUSTOMERS, SHARD, START, TOPOLOGY, backend_of, counted, handled
+from tests.zookeeper_server import end_session
 
 pytestmark = pytest.mark.zookeeper
 
@@ -33,11 +34,14 @@ def test_the_state_counts_each_finished_record_once_whenever_its_process_is_kill
         )
         with process:
             assert process.stdout is not None
+            session_id, password = process.stdout.readline().split()
             for _ in range(commits):
                 assert process.stdout.readline() == b"committed\n"
             # Not waiting for a condition: it is to die at any moment of its next micro-batches.
             time.sleep(draws.random() * 0.05)
             process.kill()
+        # The next one begins when the session of this one is over.
+        end_session(zookeeper_server, (int(session_id), bytes.fromhex(password.decode())))
         now_finished, counts = seen(zookeeper_server, fresh_root, tmp_path)
         assert now_finished > finished, "it goes on from where the one before was killed"
         assert counts == {

@@ -76,7 +76,7 @@ def read_until(getter: FanOutShardGetter, condition: "Callable[[list[Record]], b
             records.extend(getter.read(1000).records)
         return condition(records)
 
-    wait_until(is_enough, "what is pushed", seconds=30.0, every_seconds=0.05)
+    wait_until(is_enough, "what is pushed", every_seconds=0.05)
     return records
 
 

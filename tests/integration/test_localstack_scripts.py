@@ -11,6 +11,8 @@ from pathlib import Path
 import boto3
 import pytest
 
+from examples.demo.processes.endpoint import free_ports
+
 FOLDER = Path(__file__).parents[2] / "localstack"
 
 pytestmark = pytest.mark.endpoint
@@ -20,7 +22,7 @@ class Scripts:
     """The two scripts, with a port and a state folder that no engine of the developer's uses."""
 
     def __init__(self, run_folder: Path) -> None:
-        self.port = _free_port()
+        (self.port,) = free_ports(1)
         self._environment = os.environ | {
             "LOCALSTACK_RUN": str(run_folder),
             "LOCALSTACK_PYTHON": sys.executable,
@@ -37,13 +39,6 @@ class Scripts:
         return subprocess.run(
             command, env=self._environment, capture_output=True, text=True, timeout=500, check=False
         )
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _answers(port: int) -> bool:

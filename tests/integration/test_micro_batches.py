@@ -194,12 +194,12 @@ def test_a_bounded_run_leaves_out_what_arrived_later_and_the_next_one_goes_on_th
         seen.extend(bytes(row.data).decode() for row in df.collect())
 
     query = world.spout(until=until).foreach_batch(spark, handle)
-    assert query.awaitTermination(60.0)
+    assert query.awaitTermination(120.0)
     assert query.is_done
     assert sorted(seen) == sorted(texts(100))
 
     seen.clear()
-    assert world.spout(until="latest").foreach_batch(spark, handle).awaitTermination(60.0)
+    assert world.spout(until="latest").foreach_batch(spark, handle).awaitTermination(120.0)
     assert sorted(seen) == sorted(texts(50, "late"))
 
 
@@ -359,13 +359,13 @@ def test_coroutines_of_a_shard_overlap_and_one_that_hangs_is_timed_out_alone(
         await together.come()
         log(record)
 
-    spout = world.spout(retry_limit=0, concurrency=41, record_timeout_seconds=2.0)
+    spout = world.spout(retry_limit=0, concurrency=41, record_timeout_seconds=5.0)
     with spout.foreach_record(spark, handle) as query:
         query.processAllAvailable()
         assert (query.counters.acked, query.counters.timed_out) == (40, 1)
 
     (letter,) = world.dead_letters()
-    assert (letter.data, letter.error) == (b"hangs", "timed out after 2 s (record_timeout_seconds)")
+    assert (letter.data, letter.error) == (b"hangs", "timed out after 5 s (record_timeout_seconds)")
     assert world.log.counts() == dict.fromkeys(texts(40), 1)
 
 

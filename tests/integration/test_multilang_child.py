@@ -2,6 +2,8 @@
 
 import base64
 import json
+import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +21,8 @@ NOISY_BOLT = """
 import os, subprocess, sys
 from kinesis_spout.multilang.component import BasicBolt
 
+print("while it is imported")
+
 class Noisy(BasicBolt):
     def initialize(self, conf, context):
         print("initialize")
@@ -28,6 +32,10 @@ class Noisy(BasicBolt):
         os.write(1, b"bytes below Python\\n")
         subprocess.run(["echo", "a child process"], check=True)
         assert sys.stdin.read() == ""
+        if tup.values == ["crash"]:
+            self.emit(["crash"])
+            self.log("here it crashes")
+            os._exit(3)
         if tup.values == ["raise"]:
             raise ValueError("as asked")
         tasks = self.emit(tup.values, need_task_ids=True)
@@ -43,11 +51,15 @@ Noisy().run()
 """
 
 
+BUFFERED = {"PYTHONUNBUFFERED": ""}
+"""As Python is by default: what is printed waits."""
+
+
 @pytest.fixture
 def noisy(tmp_path: Path) -> Iterator[BareHost]:
     program = tmp_path / "noisy.py"
     program.write_text(NOISY_BOLT)
-    with hosted(str(program), directory=tmp_path) as host:
+    with hosted(str(program), directory=tmp_path, environment=BUFFERED) as host:
         yield host
 
 
@@ -70,9 +82,14 @@ def test_what_a_component_prints_never_damages_its_messages(noisy: BareHost) -> 
     assert [noisy.hear()["command"] for _ in range(2)] == ["log", "ack"]
     assert noisy.end() == 0
     lines = noisy.errors().splitlines()
-    assert {"initialize", "a line of print ['x']", "bytes below Python", "a child process", "closed"} <= {
-        *lines
-    }
+    assert {
+        "while it is imported",
+        "initialize",
+        "a line of print ['x']",
+        "bytes below Python",
+        "a child process",
+        "closed",
+    } <= {*lines}
 
 
 def test_a_component_whose_user_code_raises_lives_on(noisy: BareHost) -> None:
@@ -84,6 +101,13 @@ def test_a_component_whose_user_code_raises_lives_on(noisy: BareHost) -> None:
     assert noisy.hear() == {"command": "metrics", "name": "ticks", "params": 1}
     assert noisy.hear() == {"command": "ack", "id": "2"}
     assert noisy.end() == 0
+
+
+def test_what_a_component_logged_before_it_crashed_is_heard(noisy: BareHost) -> None:
+    noisy.shake_hands()
+    noisy.say(tup("1", "crash"))
+    assert [noisy.hear()["command"] for _ in range(2)] == ["emit", "log"]
+    assert noisy.wait() == 3
 
 
 def test_a_component_whose_host_no_longer_reads_ends_in_order(noisy: BareHost) -> None:
@@ -105,7 +129,7 @@ def test_a_host_that_sends_junk_is_told_what_was_expected(noisy: BareHost) -> No
 def test_the_serializer_may_be_chosen_by_the_environment(tmp_path: Path) -> None:
     program = tmp_path / "noisy.py"
     program.write_text(NOISY_BOLT)
-    environment = {"MULTILANG_SERIALIZER": "msgpack"}
+    environment = {"MULTILANG_SERIALIZER": "msgpack", **BUFFERED}
     with hosted(str(program), directory=tmp_path, environment=environment) as host:
         handshake = {"conf": {}, "context": {"taskid": 1}, "pidDir": str(tmp_path)}
         assert host.process.stdin is not None
@@ -291,6 +315,24 @@ class TestOurSpout:
             assert "no-such-stream" in host.errors()
             assert "Traceback" not in host.errors()
 
+    def test_while_kinesis_does_not_answer_the_host_is_answered_and_told_why_there_are_no_records(
+        self, topology: KinesisTopology
+    ) -> None:
+        topology.put(b"one")
+        with socket.socket() as silent:
+            silent.bind(("127.0.0.1", 0))
+            silent.listen()
+            topology.conf["kinesis.spout.endpoint_url"] = f"http://127.0.0.1:{silent.getsockname()[1]}"
+            with topology.spout() as host:
+                began = time.monotonic()
+                said = host.ask("activate")
+                assert any("has not answered yet" in message["msg"] for message in said)
+                assert emits_of(host.ask("next")) == []
+                host.ask("ack", id="shardId-000000000009:12#1.1")
+                assert host.ask("deactivate") == host.ask("next") == []
+                assert host.terminate() == 0, host.errors()
+                assert time.monotonic() - began < 20
+
     def test_the_life_of_the_spout_is_told_to_the_hosts_log(self, topology: KinesisTopology) -> None:
         with topology.spout() as host:
             said = host.ask("activate")
@@ -333,6 +375,30 @@ def test_settings_that_cannot_be_are_an_error_for_the_host_and_on_standard_error
         assert error in said["msg"]
         assert host.wait() == 1
         assert host.errors() == f"error: {said['msg']}\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (
+            ("--aws-secret-acess-key", "hush"),
+            "unknown option --aws-secret-acess-key: did you mean --aws-secret-access-key",
+        ),
+        (
+            ("--aws-secret-acess-key=hush",),
+            "unknown option --aws-secret-acess-key: did you mean --aws-secret-access-key",
+        ),
+        (("--aws-secret-access-key", "my", "hush"), "does a value with a space lack quotes?"),
+        (("--data", "xml"), "invalid choice: 'xml' (choose from 'text', 'base64', 'json')"),
+    ],
+)
+def test_an_option_that_does_not_exist_is_named_without_its_value(
+    tmp_path: Path, options: tuple[str, ...], error: str
+) -> None:
+    with hosted("-m", "kinesis_spout.multilang", "spout", *options, directory=tmp_path) as host:
+        assert host.wait() == 2
+        assert error in host.errors()
+        assert "hush" not in host.errors()
 
 
 def test_a_field_that_does_not_exist_is_refused_before_the_handshake(tmp_path: Path) -> None:

@@ -231,7 +231,7 @@ def test_a_member_that_is_cut_off_hands_out_nothing_once_its_session_must_have_e
     real_place: RealPlace, start: Start, stream: InMemoryStream
 ) -> None:
     """By its own clock: it hears nothing of what others do. What it still acks then is acked nowhere else."""
-    one, two = start("one", session=3.0), start("two", session=3.0)
+    one, two = start("one", session=3.0), start("two")
     shares_are([2, 2], one, two)
     lost = one.owned
     real_place.proxy(one.process).close_door()

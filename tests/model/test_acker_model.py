@@ -1,10 +1,12 @@
-"""The acker, fed by tasks that XOR first, against trees of tuples written down in full."""
+"""The acker, fed by tasks that count and XOR first, against trees of tuples written down in full."""
 
 from array import array
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random, getrandbits
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +16,7 @@ from kinesis_spout.topology.acking import Ending, TreeEnd
 from kinesis_spout.topology.components.tuples import Source, Tuple
 from kinesis_spout.topology.running.blocks import AckBlock, Block, OpenTrees
 from kinesis_spout.topology.running.stage.collecting import Collector, Output
-from kinesis_spout.topology.running.trees import Trees
+from kinesis_spout.topology.running.trees import ToldTrees
 from kinesis_spout.topology.running.verdicts import Unfinished, decide
 
 ACKED, FAILED, FORGOTTEN, ACKED_TWICE, FAILED_AFTER_ACK = (
@@ -54,15 +56,24 @@ class Tasks:
     """Four tasks, each with the trees of its own process, as they run bolts."""
 
     def __init__(self) -> None:
-        self.trees = [Trees(lambda: 0.0, 30.0) for _ in range(4)]
+        self.trees = [ToldTrees(lambda: 0.0, 30.0) for _ in range(4)]
         self.collectors = [Collector(f"bolt {number}", trees) for number, trees in enumerate(self.trees)]
-        self.sent: list[tuple[int, int, dict[int, int] | None]] = []
-        for collector in self.collectors:
-            to_all = [(1, lambda _, *edges: self.sent.append(edges))]
-            collector.outputs["default"] = Output(1, to_all=to_all)
+        self.sent: list[tuple[int, tuple[int, ...] | None, int]] = []
+        for collector, trees in zip(self.collectors, self.trees, strict=True):
+            collector.outputs["default"] = Output(1, to_all=[(1, partial(self.send, trees))])
 
-    def take(self) -> Tuple:
-        return Tuple((0,), Source("any", "default", 1, ("value",)), *self.sent.pop())
+    def send(self, trees: ToldTrees, _: Sequence[Any], root: int, others: tuple[int, ...] | None) -> None:
+        edge = getrandbits(64) if root else 0
+        trees.tell(root, others, edge)
+        self.sent.append((root, others, edge))
+
+    def take(self, task: int) -> Tuple:
+        """Have what was sent come to a task, whose bolt holds it for now."""
+        root, others, edge = self.sent.pop()
+        self.trees[task].tell(root, others, edge)
+        tup = Tuple((0,), Source("any", "default", 1, ("value",)), root, others, is_held=True)
+        self.trees[task].count(tup.roots, 1)
+        return tup
 
     def blocks(self, opened: Mapping[int, int]) -> list[tuple[int, Block]]:
         """Give every message on its way to an acker, as small as it can be: one root each."""
@@ -71,12 +82,13 @@ class Tasks:
             words = {"roots": array("Q", [root]).tobytes(), "numbers": array("Q", [number]).tobytes()}
             blocks.append((root % ACKERS, OpenTrees(acker=root % ACKERS, batch=0, **words)))
         for trees in self.trees:
-            for root in trees.values.keys() | trees.ends.keys():
-                known = [root] if root in trees.values else []
+            values = dict(zip(*(words.tolist() for words in trees.take()), strict=True))
+            for root in values.keys() | trees.ends.keys():
+                known = [root] if root in values else []
                 block = AckBlock(
                     acker=root % ACKERS,
                     roots=array("Q", known).tobytes(),
-                    values=array("Q", [trees.values[each] for each in known]).tobytes(),
+                    values=array("Q", [values[each] for each in known]).tobytes(),
                     ends={root: trees.ends[root]} if root in trees.ends else {},
                 )
                 blocks.append((root % ACKERS, block))
@@ -95,7 +107,7 @@ def handle(tasks: Tasks, drawn: Drawn) -> None:
         collector.fail(tup, "failed")
     if drawn.fate == FORGOTTEN:
         end = TreeEnd(ending=Ending.TIMED_OUT, component="", failure=Failure(error_text="forgotten"))
-        for root in tup.edges:
+        for root in tup.roots:
             trees.end(root, end)
 
 
@@ -108,14 +120,14 @@ def test_a_tree_is_complete_if_and_only_if_every_tuple_of_it_was_acked(
     root_ids = [getrandbits(64) or 1 for _ in range(count)]
     for number in range(count):
         tasks.collectors[0].emit_root((0,), root_ids[number])
-        drawn[number].tup = tasks.take()
+        drawn[number].tup = tasks.take(drawn[number].task)
         drawn[number].roots = {number}
     # Who emits holds its anchors open until all that is anchored to them is emitted; their acks are in any order.
     for each in drawn[count:]:
         anchors = [drawn[at].tup for at in each.anchors]
         emitter = tasks.collectors[drawn[each.anchors[0]].task if each.anchors else 0]
         emitter.emit((0,), [tup for tup in anchors if tup is not None])
-        each.tup = tasks.take()
+        each.tup = tasks.take(each.task)
         each.roots = set().union(*(drawn[at].roots for at in each.anchors))
     handled = list(drawn)
     if not depth_first:

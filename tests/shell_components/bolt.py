@@ -7,7 +7,16 @@ import sys
 import time
 from typing import Any, Final, NoReturn
 
-from tests.shell_components.protocol import Message, ack, emit, hello, read, send
+from tests.shell_components.protocol import (
+    Message,
+    ack,
+    emit,
+    hello,
+    read,
+    say_that_it_goes_on,
+    say_that_it_hangs,
+    send,
+)
 
 _FOREVER: Final = 600.0
 _told: Message = {}
@@ -39,6 +48,7 @@ def only_prints(_: Message, __: str) -> None:
     for _number in range(100):
         sys.stdout.write("I do not speak multilang\n")
     sys.stdout.flush()
+    say_that_it_hangs()
 
 
 def dies(message: Message, word: str) -> None:
@@ -63,6 +73,7 @@ def kills_its_owner(message: Message, word: str) -> None:
 
 def hangs(message: Message, word: str) -> None:
     if word == "poison":
+        say_that_it_hangs()
         time.sleep(_FOREVER)
     upper(message, word)
 
@@ -96,10 +107,14 @@ def fails(message: Message, word: str) -> None:
 def asks_for_tasks(message: Message, word: str) -> None:
     # One bare anchor, and no word of task ids: they are wanted.
     send({"command": "emit", "anchors": message["id"], "tuple": [word]})
+    emit(message, [f"{word} went to {hear_of_tasks()}"])
+    ack(message)
+
+
+def hear_of_tasks() -> Any:
     while not isinstance(answer := read(), list):
         _held.append(answer)
-    emit(message, [f"{word} went to {answer}"])
-    ack(message)
+    return answer
 
 
 def emits_aside(message: Message, word: str) -> None:
@@ -200,8 +215,12 @@ def closes_its_output(message: Message, word: str) -> None:
 def leaves_a_child_behind(message: Message, word: str) -> None:
     """One that keeps the pipes open, in a session of its own."""
     if word == "poison":
+        parent = os.getpid()
         if os.fork() == 0:
             os.setsid()
+            while os.getppid() == parent:
+                time.sleep(0.01)
+            say_that_it_hangs()
             time.sleep(5)
         os._exit(3)
     upper(message, word)
@@ -212,22 +231,46 @@ def emits_too_many_values(message: Message, word: str) -> None:
     ack(message)
 
 
-def keeps(message: Message, _: str) -> None:
-    """For a tick, or for ever."""
+def keeps(message: Message, word: str) -> None:
+    """For a tick, which is to come when it holds more than ten, or the last."""
     _held.append(message)
+    if len(_held) > 10 or word == "last":
+        say_that_it_hangs()
 
 
-def acks_late(message: Message, _: str) -> None:
-    """When the next one comes."""
+def acks_late(message: Message, word: str) -> None:
+    """When the next one comes. It hangs unless it was given "b"."""
     for each in _held:
         emit(each, ["late"])
         ack(each)
     _held[:] = [message]
+    if word != "b":
+        say_that_it_hangs()
 
 
 def never_hears(message: Message, word: str) -> None:
     """Heart-beats: its tuples are its only signs of life."""
-    time.sleep(0.05)
+    time.sleep(0.15)
+    upper(message, word)
+
+
+def emits_early(message: Message, word: str) -> None:
+    upper(message, word)
+
+
+def only_talks(_: Message, __: str) -> None:
+    """Does nothing that it is asked."""
+    while True:
+        send({"command": "log", "msg": "busy", "level": 0})
+        time.sleep(0.05)
+
+
+def prints_much_before_it_emits(message: Message, word: str) -> None:
+    """On one line, more than a frame may have."""
+    if word == "poison":
+        for _megabyte in range(65):
+            sys.stdout.write("x" * 1024 * 1024)
+        sys.stdout.write("\n")
     upper(message, word)
 
 
@@ -242,6 +285,7 @@ def on_tick(message: Message) -> None:
         emit(each, [len(_held)])
         ack(each)
     _held.clear()
+    say_that_it_goes_on()
     ack(message)
 
 
@@ -252,9 +296,16 @@ def main() -> NoReturn:
     if how == "never_answers":
         time.sleep(_FOREVER)
     behave: Any = globals()[how]
-    _told.update(hello())
+    if how == "emits_early":
+        read()
+        os.write(
+            1, f'{{"pid": {os.getpid()}}}\nend\n{{"command": "emit", "tuple": ["early"]}}\nend\n'.encode()
+        )
+        hear_of_tasks()
+    else:
+        _told.update(hello())
     while True:
-        message = _held.pop(0) if behave is asks_for_tasks and _held else read()
+        message = _held.pop(0) if behave in (asks_for_tasks, emits_early) and _held else read()
         if message["task"] == -1 and message["stream"] == "__heartbeat":
             if behave not in (never_hears, only_prints):
                 send({"command": "sync"})

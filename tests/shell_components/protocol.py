@@ -4,9 +4,12 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 Message = dict[str, Any]
+
+HANG_MARK: Final = "HANG_MARK"
+"""The variable with the file whose being there says that this component hangs: see ``tests.hang_clock``."""
 
 
 def read() -> Any:
@@ -22,6 +25,16 @@ def read() -> Any:
 def send(message: Message) -> None:
     sys.stdout.write(json.dumps(message) + "\nend\n")
     sys.stdout.flush()
+
+
+def say_that_it_hangs() -> None:
+    if HANG_MARK in os.environ:
+        Path(os.environ[HANG_MARK]).touch()
+
+
+def say_that_it_goes_on() -> None:
+    if HANG_MARK in os.environ:
+        Path(os.environ[HANG_MARK]).unlink(missing_ok=True)
 
 
 def hello() -> Message:

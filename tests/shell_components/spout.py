@@ -5,7 +5,7 @@ import sys
 import time
 from typing import Any
 
-from tests.shell_components.protocol import hello, read, send
+from tests.shell_components.protocol import hello, read, say_that_it_hangs, send
 
 _how, *_words = sys.argv[1:]
 _told: list[list[Any]] = []
@@ -23,12 +23,7 @@ def take(command: dict[str, Any]) -> None:
     if command["command"] != "next" or not _waiting:
         return
     word = _waiting.pop(0)
-    if word["tuple"] == ["poison"]:
-        if _how == "dies":
-            sys.stderr.write("cannot stand poison\n")
-            sys.exit(3)
-        if _how == "hangs":
-            time.sleep(600)
+    misbehave(word["tuple"][0])
     if word["tuple"] == ["half"]:
         word = {**word, "id": "half a character: \ud800"}
     if word["tuple"] == ["what?"]:
@@ -37,6 +32,18 @@ def take(command: dict[str, Any]) -> None:
     send({"command": "emit", **word, **({"task": 4} if word["tuple"] == ["direct"] else {})})
     if "task" not in word and word["tuple"] != ["direct"]:
         assert read() == []
+
+
+def misbehave(word: str) -> None:
+    if word == "poison" and _how == "dies":
+        sys.stderr.write("cannot stand poison\n")
+        sys.exit(3)
+    if word == "poison" and _how == "hangs":
+        say_that_it_hangs()
+        time.sleep(600)
+    while word == "chatters":
+        send({"command": "log", "msg": "still at it", "level": 0})
+        time.sleep(0.01)
 
 
 hello()

@@ -74,7 +74,9 @@ def test_the_example_of_logging_shows_what_info_says() -> None:
 SETTINGS = {"KINESIS_SPOUT_STREAM": "sentences", "KINESIS_SPOUT_APP": "word-count"}
 PICTURE = DOCS / "assets/word-count.svg"
 COUNTS = {
-    "sentences": ComponentCounts(emitted=10_000, acked=9_997, failed=3, completing_seconds=9_997 * 0.084),
+    "sentences": ComponentCounts(
+        emitted=10_000, acked=9_997, failed=3, completed=1, completing_seconds=0.084
+    ),
     "split": ComponentCounts(
         executed=10_000, emitted=63_112, acked=9_997, failed=3, sampled=1, sampled_seconds=2.4e-5
     ),

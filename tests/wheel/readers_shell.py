@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import boto3
 import pytest
 
-from tests.kinesis_endpoints import _free_port, _kinesis_local_package
+from examples.demo.processes.endpoint import free_ports
+from tests.kinesis_endpoints import _kinesis_local_package
 from tests.spark_classes import quick_java
 from tests.wheel import documents
 from tests.wheel.documents import REPOSITORY
@@ -81,7 +82,7 @@ def readers_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[di
     run_folder = tmp_path_factory.mktemp("localstack")
     scripts = bare | {
         "LOCALSTACK_RUN": str(run_folder),
-        "PORT": str(_free_port()),
+        "PORT": str(free_ports(2)[0]),  # kinesis-local takes the next one, too
         "ENGINE": _engine(run_folder),  # LocalStack itself is half a gigabyte, and another process around it
         "LOCALSTACK_PYTHON": sys.executable,
     }

@@ -140,10 +140,10 @@ def passes_with_its_topology(shell: ReadersShell, example: Block) -> None:
     [topology] = [each for each in documents.python_examples() if "def word_count():" in each.text]
     (shell.folder / "word_count.py").write_text(topology.text)
     name = example.text.partition("def test_")[2].partition("(")[0]
-    settings = (
-        "import os\nos.environ |= dict(KINESIS_SPOUT_STREAM='sentences', KINESIS_SPOUT_APP='word-count')\n"
-    )
-    with shell.runs_example(f"{settings}{example.text}\n\ntest_{name}()\nprint('passed')\n") as program:
+    line = next(line for line in documents.commands() if line.startswith("export KINESIS_SPOUT_"))
+    settings = dict(word.split("=") for word in shlex.split(line)[1:])
+    code = f"import os\nos.environ |= {settings}\n{example.text}\n\ntest_{name}()\nprint('passed')\n"
+    with shell.runs_example(code) as program:
         assert program.ends().splitlines()[-1] == "passed"
 
 

@@ -6,6 +6,7 @@ So it never outlives the demo, however that ends.
 
 import importlib.util
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -29,8 +30,12 @@ if TYPE_CHECKING:
 HOST: Final = "127.0.0.1"
 REGION: Final = "us-east-1"
 
-_START_SECONDS: Final = 30.0
+_START_SECONDS: Final = 60.0
 _POLL_SECONDS: Final = 0.05
+_FIRST_PORT: Final = 10_000
+_PORTS: Final = 10_000
+"""Below the ports of embedded ZooKeepers, and those of outgoing connections."""
+_choice: Final = random.SystemRandom()
 
 _KINESIS_LOCAL: Final = """
 const { Server } = require("node:net");
@@ -166,7 +171,7 @@ def choose_engine() -> Engine:
     if node is not None and package is not None:
         return _kinesis_local_engine(node, package)
     if importlib.util.find_spec("moto") is not None:
-        port = _free_port()
+        (port,) = free_ports(1)
         command = [sys.executable, "-m", "examples.demo.processes.moto_endpoint", str(port)]
         return Engine("moto's server", command, {}, port)
     raise InvalidConfig(
@@ -191,11 +196,11 @@ def _kinesis_local() -> Path | None:
 
 
 def _kinesis_local_engine(node: str, package: Path) -> Engine:
-    port = _free_port()
+    port, tls_port = free_ports(2)
     quick = ("CREATE_STREAM", "DELETE_STREAM", "SPLIT_SHARD", "MERGE_SHARDS")
     environment = {
         "KINESIS_MOCK_PLAIN_PORT": str(port),
-        "KINESIS_MOCK_TLS_PORT": str(_free_port()),
+        "KINESIS_MOCK_TLS_PORT": str(tls_port),
         "KINESIS_MOCK_CERT_PATH": str(package / "server.json"),
         "LOAD_DATA_IF_EXISTS": "false",
         "SHOULD_PERSIST_DATA": "false",
@@ -206,10 +211,26 @@ def _kinesis_local_engine(node: str, package: Path) -> Engine:
     return Engine("kinesis-local", command, environment, port)
 
 
-def _free_port() -> int:
+def free_ports(count: int) -> list[int]:
+    """Choose so many ports in a row that nobody listens at.
+
+    Not those that the system would give: it gives them to outgoing connections too, maybe before a server that
+    takes a second to start listens there.
+    """
+    while True:
+        first = _choice.randrange(_FIRST_PORT, _FIRST_PORT + _PORTS - count)
+        ports = list(range(first, first + count))
+        if all(_is_free(port) for port in ports):
+            return ports
+
+
+def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
 
 
 def _accepts(port: int) -> bool:

@@ -126,7 +126,7 @@ def _raise_what_ended(query: Followed, given_up_for: str | None) -> None:
     if isinstance(error, KinesisSpoutError):
         raise error
     if error is not None:
-        text = str(error).partition("\n")[0]
+        text = ", ".join([str(error).partition("\n")[0], *getattr(error, "__notes__", ())])
         raise SparkFailed(
             f"the query ended with {type(error).__name__}: {text}; --debug shows more"
         ) from error

@@ -22,10 +22,12 @@ def find_in_module(name: str, *, wanted: str, example: str) -> Any:
     module_name, colon, path = name.partition(":")
     if not (module_name and colon and path):
         raise WrongArguments(f"expected MODULE:{wanted}, as in {example}, got {name!r}")
+    if module_name.endswith(".py"):
+        raise WrongArguments(f"expected the name of a module, without .py, as in {example}, got {name!r}")
     sys.path.insert(0, str(Path.cwd()))
     try:
         found: Any = importlib.import_module(module_name)
-    except Exception as error:  # the user's module may raise anything
+    except (Exception, SystemExit) as error:  # the user's module may raise anything, and a script may end
         raise WrongArguments(
             f"expected an importable module {module_name!r} (looked in {Path.cwd()} first), got "
             f"{type(error).__name__}: {error}; --debug shows where"

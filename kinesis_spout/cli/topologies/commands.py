@@ -11,6 +11,7 @@ from kinesis_spout.cli.output import note, print_json
 from kinesis_spout.cli.topologies.found_topology import Named, find_topology
 from kinesis_spout.cli.topologies.progress_file import newest_counts
 from kinesis_spout.cli.topologies.run_topology import run
+from kinesis_spout.errors import InvalidConfig
 
 topology: Final = typer.Typer(
     help="Explain, draw and run topologies: spouts and bolts, acked as whole trees of tuples.",
@@ -34,6 +35,7 @@ def explain(
     Next: `topology show` draws it, `topology run` runs it.
     """
     from kinesis_spout.topology.picture import explanation_of  # noqa: PLC0415 - slow to import
+    from kinesis_spout.topology.runnable import check_runnable  # noqa: PLC0415
 
     found = find_topology(name)
     if json:
@@ -41,6 +43,10 @@ def explain(
     else:
         for line in found.explain().splitlines():
             typer.echo(line)
+    try:
+        check_runnable(found)
+    except InvalidConfig as error:
+        note(f"`topology run` refuses it so far: {error}")
 
 
 @topology.command()

@@ -1,6 +1,8 @@
 """Finds the topology that the user names on the command line."""
 
 import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -28,18 +30,16 @@ def find_topology(name: str) -> "Topology":
 
     Raises:
         WrongArguments: it cannot be imported, or is neither of the three.
-        BrokenTopology: the function raises, or what was wired is invalid.
+        BrokenTopology: the function or a component raises, or what was wired is invalid.
     """
     from kinesis_spout.topology import Topology, TopologyBuilder  # noqa: PLC0415 - PySpark is slow to import
 
     found = find_in_module(name, wanted="BUILDER", example="my_module:builder")
     if not isinstance(found, (Topology, TopologyBuilder)):
         found = _called(name, found)
-    try:
-        if isinstance(found, TopologyBuilder):
+    if isinstance(found, TopologyBuilder):
+        with _broken(name):
             found = found.build(name.partition(":")[0].rpartition(".")[2])
-    except InvalidConfig as error:
-        raise BrokenTopology(f"{name}: {error}") from error
     if not isinstance(found, Topology):
         got = "None: it returns nothing" if found is None else type(found).__name__
         raise WrongArguments(
@@ -60,11 +60,17 @@ def _called(name: str, function: Any) -> Any:
         raise WrongArguments(
             f"expected a function that is called without arguments, got {name}: {error}"
         ) from error
-    try:
+    with _broken(name):
         return function()
+
+
+@contextmanager
+def _broken(name: str) -> Iterator[None]:
+    """Tell what the user's code raises as an error of the topology."""
+    try:
+        yield
     except InvalidConfig as error:
         raise BrokenTopology(f"{name}: {error}") from error
-    except Exception as error:  # the user's function may raise anything
-        raise BrokenTopology(
-            f"{name}: expected a topology, got {type(error).__name__}: {error}; --debug shows where"
-        ) from error
+    except (Exception, SystemExit) as error:  # the user's code may raise anything
+        said = ", ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())])
+        raise BrokenTopology(f"{name}: expected a topology, got {said}; --debug shows where") from error

@@ -27,15 +27,21 @@ class ProgressFile:
             self._file = path.open("a", encoding="utf-8")
         except OSError as error:
             raise WrongArguments(f"--progress: expected a file that can be written, got {error}") from error
-        self._written: dict[str, int] = {}
+        self._written: set[tuple[str, int, str]] = set()
+        """Spout, number and end of the micro-batches that were recent the last time."""
 
     def add(self, query: "TopologyQuery") -> None:
-        """Append the micro-batches that ended since the last time; the newest with the components' totals."""
+        """Append the micro-batches that ended since the last time; the newest with the components' totals.
+
+        Their numbers do not say which those are: several run at a time, and each stream of a spout has its own.
+        """
+        recent: set[tuple[str, int, str]] = set()
         for progress in query.recentProgress:
-            spout, batch = progress["spout"], progress["batchId"]
-            if batch > self._written.get(spout, -1):
-                self._written[spout] = batch
+            micro_batch = (progress["spout"], progress["batchId"], progress["timestamp"])
+            recent.add(micro_batch)
+            if micro_batch not in self._written:
                 self._file.write(json.dumps(progress) + "\n")
+        self._written = recent
         self._file.flush()
 
     def __enter__(self) -> Self:

@@ -15,7 +15,7 @@ _HEADINGS: Final = ("component", "executed", "emitted", "acked", "failed", "time
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopologySnapshot:
-    """What is shown of a topology; the counts are since its start."""
+    """What is shown of a topology; the counts are since its start, the latencies of ten minutes."""
 
     spouts: Mapping[str, Snapshot]
     """Those of your own come last."""

@@ -115,8 +115,9 @@ class Component(ABC):
         return str(named if named is not None else by_task.get(str(self.context.get("taskid")), ""))
 
     def log(self, message: str, level: int = INFO) -> None:
-        """Write a line to the host's log: 0 trace, 1 debug, 2 info, 3 warn, 4 error."""
+        """Write a line to the host's log, at once: 0 trace, 1 debug, 2 info, 3 warn, 4 error."""
         self._send(Log(msg=writable_text(message), level=level))
+        self._open_channel.flush()
 
     def error(self, message: str) -> None:
         """Report an error to the host, which shows it. The component goes on."""

@@ -21,11 +21,11 @@ class Pipes(NamedTuple):
 
 
 def take_standard_pipes() -> Pipes:
-    """Take them; call it once, before user code prints."""
-    sys.stdout.flush()
+    """Take them; call it once. What was printed before, and waits in Python's buffer, is no message either."""
     pipes = Pipes(os.dup(_INPUT), os.dup(_OUTPUT))
     empty_input(_INPUT)
     os.dup2(_ERRORS, _OUTPUT)
+    sys.stdout.flush()
     return pipes
 
 

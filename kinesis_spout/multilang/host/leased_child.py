@@ -132,9 +132,11 @@ class LeasedChild:
         self.talk.expect_answer()
         self._send_beat()
         patience = min(PROBE_SECONDS, self._settings.timeout_seconds)
+        until = self._clock.monotonic() + self._settings.timeout_seconds  # it may have much to say first
         while self._beat is not None:
             self._listen(patience)
-            if self._clock.monotonic() - self.talk.heard_at >= patience:
+            now = self._clock.monotonic()
+            if now - self.talk.heard_at >= patience or now >= until:
                 self.talk.nonsense("it did not answer after the Python worker that it served was lost")
 
     def drain(self) -> None:

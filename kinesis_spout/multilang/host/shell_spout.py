@@ -222,12 +222,19 @@ class _SpoutProcess:
         return talk
 
     def _ask(self, talk: Talk, command: Message) -> None:
+        timeout_seconds = self._shell.timeout_seconds
         talk.say(command)
         talk.expect_answer()
+        until = self._clock.monotonic() + timeout_seconds
         while talk.state is State.ANSWERING:
-            for message in talk.hear(min(_LOOK_SECONDS, self._shell.timeout_seconds)):
+            for message in talk.hear(min(_LOOK_SECONDS, timeout_seconds)):
                 self._take(talk, message)
             talk.check_silence("it did not end its answer with sync")
+            if talk.state is State.ANSWERING and self._clock.monotonic() >= until:
+                talk.nonsense(
+                    f"it went on talking, and did not end its answer with sync for {timeout_seconds:g} s "
+                    "(timeout_seconds)"
+                )
         self._is_proven = True
 
     def _take(self, talk: Talk, message: Message) -> None:

@@ -77,6 +77,7 @@ class Talk:
         self._last_junk = ""
         self._is_over = False
         self._what = ""
+        self._early: list[Message] = []
         self._deaf_at: float | None = None
         self.heard_at = clock.monotonic()
         """When something came last, or was owed first."""
@@ -88,7 +89,7 @@ class Talk:
         return self._state
 
     def shake_hands(self, conf: dict[str, Any], context: dict[str, Any]) -> None:
-        """Say hello to a fresh child, and wait for its answer.
+        """Say hello to a fresh child, and wait for its answer. What it says right behind that is for ``hear``.
 
         Raises:
             ChildFailed: it did not answer in time, or with something else.
@@ -101,7 +102,7 @@ class Talk:
         )
         self.expect_answer()
         while self._state is State.STARTING:
-            self.hear(self._timeout_seconds)
+            self._early = self.hear(self._timeout_seconds)
             self.check_silence("it did not answer the hand-shake")
 
     def encode(self, message: Message) -> bytes:
@@ -166,6 +167,9 @@ class Talk:
         Raises:
             ChildFailed: it ended, or said what it may not. What came before is given first, by the call before.
         """
+        if self._early:
+            early, self._early = self._early, []
+            return early
         if self._is_over or self._state in FAILED:
             self._happened(Event.ENDED, "its output has ended")
         pipes = self._pipes

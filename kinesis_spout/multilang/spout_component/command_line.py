@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ from kinesis_spout.settings.sources import (
     from_environment,
     from_toml_file,
     from_topology,
+    nearest,
     topology_key,
     variable,
 )
@@ -44,7 +45,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.description = _DESCRIPTION
     parser.usage = f"{parser.prog} --stream NAME --app NAME --zookeeper HOST:PORT,... [option ...]"
     parser.add_argument(
-        "--data", choices=[*DataForm], default=DataForm.TEXT, help="how data travels: %(choices)s"
+        "--data",
+        choices=[form.value for form in DataForm],
+        default="text",
+        help="how data travels: %(choices)s",
     )
     parser.add_argument(
         "--fields",
@@ -62,6 +66,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         settings.add_argument(
             _option(name), dest=_PREFIX + name, metavar="TEXT", help=row.doc.replace("%", "%%")
         )
+
+
+def why_refused(unknown: Sequence[str]) -> str:
+    """Say what is wrong with arguments that are no options. Their values stay out: one may be a secret."""
+    names = [text.partition("=")[0] for text in unknown if text.startswith("--")]
+    if not names:
+        return (
+            "expected options with their values, got another argument: does a value with a space lack quotes?"
+        )
+    near = [_option(each) for each in nearest(names[0].replace("-", "_"))]
+    return f"unknown option {names[0]}" + (f": did you mean {' or '.join(near)}?" if near else "")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -21,6 +21,7 @@ from kinesis_spout.multilang.component.component import WARN, GiveUp
 from kinesis_spout.multilang.component.spout import Spout
 from kinesis_spout.multilang.sendable import UnsendableValue
 from kinesis_spout.multilang.spout_component.record_values import RecordValues
+from kinesis_spout.multilang.spout_component.start import SpoutStart
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.tuples.record_spout import Emitted
 from kinesis_spout.tuples.streams_spout import StreamsSpout
@@ -28,12 +29,16 @@ from kinesis_spout.tuples.streams_spout import StreamsSpout
 _LOGGER: Final = "kinesis_spout"
 _REST_SECONDS: Final = 0.001
 _MOST_REST_SECONDS: Final = 0.016
+_START_SECONDS: Final = 5.0
+"""So long the first ``activate`` waits for the start, which takes less as a rule."""
+_END_SECONDS: Final = 1.0
 
 
 class KinesisSpoutComponent(Spout):
     """Reads a Kinesis stream for a topology. Mutable; one thread's.
 
-    It begins to read at the first ``activate``, or at a ``next`` of a host that says neither.
+    It begins to read at the first ``activate``, or at a ``next`` of a host that says neither. The host is answered
+    also while Kinesis or ZooKeeper is not there.
 
     Args:
         configure: makes the settings, with the topology's configuration to look into.
@@ -55,7 +60,7 @@ class KinesisSpoutComponent(Spout):
         self._values = values or RecordValues()
         self._log_level = log_level
         self._spout: StreamsSpout | None = None
-        self._has_begun = False
+        self._start: SpoutStart | None = None
         self._is_active: bool | None = None
         """None: the host has not said."""
 
@@ -78,30 +83,34 @@ class KinesisSpoutComponent(Spout):
             KinesisSpoutError: that could not be done. Nothing is lost: the records concerned come again.
         """
         try:
-            if self._spout is not None:
+            # A start that still waits for an answer ends with the process: nothing was read.
+            if self._spout is not None and (self._start is None or self._start.is_over(_END_SECONDS)):
                 self._spout.close()
         finally:
             logging.getLogger(_LOGGER).removeHandler(self.host_log)
 
     def activate(self) -> None:
-        """Begin to read, or go on."""
-        try:
-            self._opened.activate()
-        except KinesisSpoutError as error:
-            raise GiveUp(str(error)) from error  # a spout whose start failed is closed
-        self._has_begun = self._is_active = True
+        """Begin to read, or go on. A start that takes long goes on while the host is answered."""
+        self._is_active = True
+        if self._start is not None:
+            if self._has_started():
+                self._opened.activate()
+            return
+        self._start = SpoutStart(self._opened)
+        if not self._has_started(_START_SECONDS):
+            self.log("Kinesis or ZooKeeper has not answered yet: no record can be read before", WARN)
 
     def deactivate(self) -> None:
         """Emit nothing until ``activate``. Acks, fails, time-outs and commits go on."""
-        if self._has_begun:
-            self._opened.deactivate()
         self._is_active = False
+        if self._has_started():
+            self._opened.deactivate()
 
     def next_tuple(self) -> None:
         """Emit the next record, if there is one now."""
         if self._is_active is None:
             self.activate()  # old hosts say so only by asking
-        if not self._is_active:
+        if not self._is_active or not self._has_started():
             self._rest()
             return
         try:
@@ -125,6 +134,16 @@ class KinesisSpoutComponent(Spout):
     def fail(self, message_id: Any) -> None:
         """Fail a delivery."""
         self._settle(lambda spout: spout.fail(message_id, "failed in the topology, or timed out"), message_id)
+
+    def _has_started(self, wait_seconds: float = 0.0) -> bool:
+        """Tell whether the spout is open; wait for its start so long. One that failed ends the process."""
+        if self._start is None or not self._start.is_over(wait_seconds):
+            return False
+        try:
+            self._start.raise_failure()
+        except KinesisSpoutError as error:
+            raise GiveUp(str(error)) from error  # a spout whose start failed is closed
+        return True
 
     def _rest(self) -> None:
         self._sleep(self._rest_seconds)

@@ -13,7 +13,7 @@ change that its process cannot make any more.
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
@@ -27,6 +27,7 @@ from kinesis_spout.zookeeper.tree.layout import make_shared
 
 TextLine = Line[str, bytes]
 Watch = Callable[[Any], None]
+T = TypeVar("T")
 
 
 class Changed(NamedTuple):
@@ -76,16 +77,11 @@ class KeyNodes:
     def lives(self, token: str, watch: Watch | None = None) -> bool:
         """Tell whether the process of an admission lives; ``watch`` is called when that changes."""
         node = f"{self._sessions}/{token.partition('-')[0]}"
-        return self._session.answer(self._client.exists_async(node, watch)) is not None
+        return self._asked(lambda: self._session.answer(self._client.exists_async(node, watch))) is not None
 
     def read(self, key: str, watch: Watch | None = None) -> StoredLine | None:
         """Give how a key stands; None: it is idle. ``watch`` is called when that changes."""
-        deadline = self._session.deadline()
-        while True:
-            try:
-                return self._read(key, watch).stored
-            except StoreUnavailable:
-                self._session.await_connection(deadline)
+        return self._asked(lambda: self._read(key, watch).stored)
 
     def renew(self, key: str, token: str) -> bool:
         """Give a sign of life of the turn at a key; False if it is another's turn."""
@@ -158,6 +154,15 @@ class KeyNodes:
     def _path(self, key: str) -> str:
         # Not "." or "..", which ZooKeeper refuses.
         return f"{self._keys}/-{quote(key, safe='')}"
+
+    def _asked(self, ask: Callable[[], T]) -> T:
+        """Ask ZooKeeper, and again when the connection was lost meanwhile; whoever waits is to notice nothing."""
+        deadline = self._session.deadline()
+        while True:
+            try:
+                return ask()
+            except StoreUnavailable:
+                self._session.await_connection(deadline)
 
     def _read(self, key: str, watch: Watch | None = None) -> _Read:
         path = self._path(key)

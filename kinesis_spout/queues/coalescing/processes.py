@@ -148,6 +148,7 @@ class ZooKeeperQueueCoordinator:
         lease_until = 0.0
         while True:
             changed = _Signal()
+            asked_at = self._clock.monotonic()
             stored = self._nodes.read(key, changed)
             if stored is None or token not in {stored.line.worker, stored.line.waiting}:
                 return self._dropped_out(token)
@@ -164,7 +165,8 @@ class ZooKeeperQueueCoordinator:
             if sign != (worker, stored.renewals):
                 sign, lease_until = (worker, stored.renewals), now + self._lease_seconds
             lives = self._nodes.lives(worker, changed)
-            if now >= lease_until or not lives:
+            # A renewal that came after the answer does not count against the time before the question.
+            if asked_at >= lease_until or not lives:
                 self._expire(key, token, worker)
             elif until is not None and now >= until:
                 if self._withdraw(key, token):

@@ -21,6 +21,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from kinesis_spout.handler import Failure
+from kinesis_spout.processes import has_ended
 from kinesis_spout.spark.concurrency import record_run
 from kinesis_spout.spark.tasks.coalescing.window import Window
 from kinesis_spout.spark.tasks.work import WorkResult
@@ -243,7 +244,7 @@ def _parse(content: bytes) -> Remains:
         together=words[_TOGETHER],
         since=words[_SINCE] / 1000,
         parent=words[_PARENT],
-        is_over=bool(words[_ENDED]) or not _lives(words[_PID]),
+        is_over=bool(words[_ENDED]) or has_ended(words[_PID]),
     )
     for of_slice, index, entry in _entries(content, entries_from):
         if isinstance(entry, WorkResult):
@@ -264,13 +265,3 @@ def _entries(content: bytes, start: int) -> "Iterator[Entry]":
             return
         yield pickle.loads(content[start : start + length])  # noqa: S301 - our own file, in our own folder
         start += length
-
-
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

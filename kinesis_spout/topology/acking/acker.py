@@ -7,7 +7,7 @@ made was also acked. That it is 0 by chance before has a probability of 2**-64 a
 
 Whoever makes and acks tuples XORs first and tells once. A bolt that acks a tuple with the edge ``e`` after
 emitting the edges ``a`` and ``b`` tells ``e ^ a ^ b``. A task tells the XOR of all that it did to a root, and
-nothing if that is 0.
+nothing if that is 0. Of tuples that never leave it it tells nothing; see ``running.trees``.
 
 The order of decision is Storm's: a value of 0 is a complete tree, whatever else was said; then a fail counts; a
 tree with neither has timed out. (Storm: "Guaranteeing message processing", and its ``Acker``.)

@@ -37,6 +37,9 @@ class TreeEnd:
         where = f"{self.component}: " if self.component else ""
         return f"{where}{self.failure.error_text}"
 
+    def __repr__(self) -> str:
+        return f"TreeEnd({self.ending.value}, {self.reason!r})"
+
 
 def note_end(ends: MutableMapping[int, TreeEnd], root: int, end: TreeEnd) -> None:
     """Note that a tree cannot complete. The first fail counts; without one, the first time-out."""

@@ -9,6 +9,10 @@ to its time, less the lateness, but never back. A window is due when the mark co
 if all windows that it belongs to are closed. A window without tuples is never due.
 
 Only tuples are kept, each once, however many windows it is in.
+
+**Another length or slide** may come with a new deployment, while tuples are kept. By count they fill as many
+windows as they can. By time the mark moves back before windows that would have been closed unseen. So every tuple
+that is kept is in one of the new windows at least.
 """
 
 from collections import defaultdict
@@ -38,6 +42,8 @@ class OpenWindows:
     """By time: where the first open window with a tuple ends."""
     arrived: int = 0
     """By time, with ticks: when the last tuple came, by the wall clock."""
+    are_taken_over: bool = field(default=False, compare=False)
+    """Whether they fit the length and the slide of now. Not stored: a deployment may have changed these."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return restored_windows, (_FORMAT, self.rows, self.mark, self.next_end, self.arrived)
@@ -64,23 +70,30 @@ class CountWindows:
     length: int
     slide: int
 
+    def take_over(self, kept: OpenWindows) -> None:
+        """Take over what windows of another length or slide have kept; the next tuple completes what is full."""
+        del kept
+
     def is_late(self, kept: OpenWindows, time: int) -> bool:
         """Tell whether a tuple comes too late; none does."""
         del kept, time
         return False
 
     def due(self, kept: OpenWindows, row: Row) -> list[Window]:
-        """Give the window that a tuple completes."""
+        """Give the window that a tuple completes; several, if longer ones have kept more tuples."""
         if len(kept.rows) + 1 < self.length:
             return []
         rows = [*kept.rows, row]
-        return [_window(rows, rows[0][0], row[0])]
+        starts = range(0, len(rows) - self.length + 1, self.slide)
+        full = [rows[start : start + self.length] for start in starts]
+        return [_window(each, each[0][0], each[-1][0]) for each in full]
 
     def add(self, kept: OpenWindows, row: Row) -> None:
-        """Keep a tuple, once the window that it completes is executed."""
+        """Keep a tuple, once the windows that it completes are executed."""
         kept.rows.append(row)
-        if len(kept.rows) == self.length:
-            del kept.rows[: self.slide]
+        executed = (len(kept.rows) - self.length) // self.slide + 1
+        if executed > 0:
+            del kept.rows[: executed * self.slide]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +104,16 @@ class TimeWindows:
     slide: int
     lateness: int
 
+    def take_over(self, kept: OpenWindows) -> None:
+        """Take over what windows of another length or slide have kept, so that none of it is lost."""
+        if kept.rows:
+            first = min(time for time, _, _ in kept.rows)
+            kept.mark = min(kept.mark, self._last_end(first) - 1)
+            kept.next_end = self._first_end(kept, first)
+
     def is_late(self, kept: OpenWindows, time: int) -> bool:
         """Tell whether all windows are closed that a tuple of this time belongs to."""
-        return time // self.slide * self.slide + self.length <= kept.mark
+        return self._last_end(time) <= kept.mark
 
     def due(self, kept: OpenWindows, row: Row) -> list[Window]:
         """Give the windows that a tuple closes, the first one first. It is in none of them."""
@@ -141,6 +161,9 @@ class TimeWindows:
                 found[number].append(row)
         starts = ((number * self.slide, rows) for number, rows in sorted(found.items()))
         return [(start + self.length, _window(rows, start, start + self.length)) for start, rows in starts]
+
+    def _last_end(self, time: int) -> int:
+        return time // self.slide * self.slide + self.length
 
     def _first_end(self, kept: OpenWindows, time: int) -> int:
         return self._first(kept, time) * self.slide + self.length

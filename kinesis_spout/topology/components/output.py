@@ -1,7 +1,7 @@
 """What a component says of its output: its streams, and the names of the fields of each."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeGuard
 
@@ -41,6 +41,11 @@ def are_field_names(fields: object) -> TypeGuard[Sequence[str]]:
     if not isinstance(fields, Sequence) or isinstance(fields, str):
         return False
     return all(isinstance(field, str) and field for field in fields)
+
+
+def names_of(streams: Iterable[str]) -> str:
+    """Give the names of streams, for messages."""
+    return ", ".join(sorted(streams)) or "none: declare_output_fields gives no fields"
 
 
 def check_values(where: str, values: object, size: int) -> None:

@@ -61,13 +61,11 @@ class Tuple(msgspec.Struct, eq=False, gc=False):
     source: Source
     root: int = 0
     """Of the tree that it is part of; 0 if it is not tracked. Nearly every tuple is part of one tree."""
-    edge: int = 0
-    """Its edge id in that tree."""
-    others: dict[int, int] | None = None
-    """Its edge ids in the other trees that it is part of, if any, by their roots."""
-    ack_value: int = 0
-    """The edge ids of what was anchored to it, XORed."""
+    others: tuple[int, ...] | None = None
+    """The roots of the other trees that it is part of, if any."""
     state: TupleState = TupleState.OPEN
+    is_held: bool = False
+    """Whether it was neither acked nor failed when its bolt returned. Its trees count it since; see ``Trees``."""
 
     def __getitem__(self, key: str | int) -> Any:
         """Give a value by its field's name, or by its place.
@@ -81,9 +79,9 @@ class Tuple(msgspec.Struct, eq=False, gc=False):
         return len(self.values)
 
     @property
-    def edges(self) -> dict[int, int]:
-        """Its edge id in each tree that it is part of, by the tree's root; none, if it is not tracked."""
-        return {self.root: self.edge, **(self.others or {})} if self.root else {}
+    def roots(self) -> tuple[int, ...]:
+        """Of all trees that it is part of; none, if it is not tracked."""
+        return (self.root, *(self.others or ())) if self.root else ()
 
     @property
     def fields(self) -> tuple[str, ...]:

@@ -110,7 +110,7 @@ class WindowedBolt(StatefulBolt):
         windows = self._windows
         key = self._keys[tup.component, tup.stream](tup)
         row = (self._time(tup), tup.fields, tuple(tup.values))
-        kept = self._state.get(key) or OpenWindows()
+        kept = self._taken_over(self._state.get(key) or OpenWindows())
         if windows.is_late(kept, row[0]):
             self.late(tup)
             return
@@ -123,6 +123,12 @@ class WindowedBolt(StatefulBolt):
             self._state.put(key, kept)
         else:
             self._state.delete(key)
+
+    def _taken_over(self, kept: OpenWindows) -> OpenWindows:
+        if not kept.are_taken_over:
+            self._windows.take_over(kept)
+            kept.are_taken_over = True
+        return kept
 
     def _time(self, tup: Tuple) -> int:
         seconds = self.time_of(tup)
@@ -137,8 +143,8 @@ class WindowedBolt(StatefulBolt):
         if not isinstance(windows, TimeWindows):
             return
         now = round(self._wall_clock() * MICROSECONDS)
-        for key in self._state.due_keys(now, windows.due_at):
-            kept = self._state.get(key)
+        for key in self._state.due_keys(now, lambda kept: windows.due_at(self._taken_over(kept))):
+            kept = self._taken_over(self._state.get(key))
             if windows.is_over(kept, now):
                 self._state.delete(key)
             else:

@@ -1,7 +1,7 @@
 """``TopologyBuilder``: sets spouts and bolts, wires them, checks the whole."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.topology.components.bolt import Bolt, StatefulBolt
@@ -23,6 +23,17 @@ if TYPE_CHECKING:
     from kinesis_spout.topology.topology import Topology
 
 _DEFAULT_SPOUT_FIELDS = ("record",)
+_OPTIONS: Final = {
+    "topology.acker.executors": "the option ackers of build",
+    "topology.max.spout.pending": "the option max_spout_pending of build, or max_pending of a KinesisSpout,",
+    "topology.message.timeout.secs": "the option message_timeout_seconds of build",
+    "topology.multilang.serializer": "serializer of a ShellBolt",
+    "topology.shellbolt.max.pending": "max_pending of a ShellBolt",
+    "topology.subprocess.timeout.secs": "timeout_seconds of a ShellBolt",
+    "topology.tick.tuple.freq.secs": "tick_seconds of a bolt",
+    "topology.workers": "the option partitions of build",
+}
+"""What Storm itself reads from a configuration, and what does the same here."""
 
 
 class BoltDeclarer:
@@ -92,6 +103,7 @@ class TopologyBuilder:
 
     def __init__(self) -> None:
         self._components: dict[str, tuple[Callable[[], Component], BoltDeclarer]] = {}
+        self._own_spouts: dict[str, Spout] = {}
 
     def set_spout(
         self,
@@ -111,11 +123,17 @@ class TopologyBuilder:
             conf: of this component, over the topology's.
 
         Raises:
-            InvalidConfig: the id is taken, that is no spout, the fields of a ``KinesisSpout`` are no names, or
-                fields are given for a ``Spout``.
+            InvalidConfig: the id is taken, that is no spout, a ``Spout`` has another id already, the fields of a
+                ``KinesisSpout`` are no names, or fields are given for a ``Spout``.
         """
         streams = _streams_of(name, spout, fields)
         own_conf = _conf(f"spout {name!r}", conf)
+        other = next((other for other, each in self._own_spouts.items() if each is spout), name)
+        if other != name:
+            raise InvalidConfig(
+                f"spout {name!r}: expected a spout of its own, got the {type(spout).__name__} that is the spout "
+                f"{other!r}, too: each is opened, asked and told by itself; make two"
+            )
 
         def component() -> Component:
             return Component(
@@ -128,6 +146,8 @@ class TopologyBuilder:
             )
 
         self._set(name, component)
+        if isinstance(spout, Spout):
+            self._own_spouts[name] = spout
 
     def set_bolt(
         self, name: str, bolt: Bolt, parallelism: int = 1, *, conf: Mapping[str, Any] | None = None
@@ -149,7 +169,10 @@ class TopologyBuilder:
                 ``tick_seconds`` are negative, or its windows are not as ``WindowedBolt`` says.
         """
         if not isinstance(bolt, Bolt):
-            raise InvalidConfig(f"bolt {name!r}: expected a Bolt, got {_kind(bolt)}")
+            raise InvalidConfig(
+                f"bolt {name!r}: expected a Bolt (one of pystorm or streamparse goes into a ShellBolt), got "
+                f"{_kind(bolt)}"
+            )
         is_number = isinstance(parallelism, int) and not isinstance(parallelism, bool)
         if not is_number or not 1 <= parallelism <= MOST_TASKS:
             raise InvalidConfig(
@@ -168,7 +191,7 @@ class TopologyBuilder:
                 made_of=bolt,
                 is_spout=False,
                 parallelism=parallelism,
-                streams=declared_streams(name, bolt.declare_output_fields()),
+                streams=declared_streams(name, _declared(name, bolt)),
                 conf=own_conf,
                 inputs=tuple(declarer.inputs),
                 is_stateful=isinstance(bolt, StatefulBolt),
@@ -227,7 +250,7 @@ def _streams_of(name: str, spout: object, fields: Sequence[str]) -> OutputFields
                 f"spout {name!r}: expected fields only for a KinesisSpout, got {fields!r}; a Spout of your "
                 "own names them in declare_output_fields"
             )
-        return spout.declare_output_fields()
+        return _declared(name, spout)
     if not isinstance(spout, KinesisSpout):
         raise InvalidConfig(
             f"spout {name!r}: expected a KinesisSpout or a Spout of your own, a subclass of "
@@ -241,6 +264,14 @@ def _streams_of(name: str, spout: object, fields: Sequence[str]) -> OutputFields
     return fields
 
 
+def _declared(name: str, made_of: Bolt | Spout) -> OutputFields:
+    try:
+        return made_of.declare_output_fields()
+    except Exception as error:
+        error.add_note(f"raised by declare_output_fields of component {name!r}")
+        raise
+
+
 def _by_fields(kind: GroupingKind, fields: Sequence[str]) -> Grouping:
     if not fields or not are_field_names(fields):
         raise InvalidConfig(f'expected the fields to group by, as in ["word"], got {fields!r}')
@@ -252,6 +283,11 @@ def _conf(where: str, conf: object) -> dict[str, Any]:
         return {}
     if not isinstance(conf, Mapping):
         raise InvalidConfig(f'{where}: expected a mapping as in conf={{"name": value}}, got {conf!r}')
+    for of_storm, here in _OPTIONS.items():
+        if of_storm in conf:
+            raise InvalidConfig(
+                f"{where}: conf: expected {here} in place of {of_storm!r}, which would change nothing here"
+            )
     return dict(conf)
 
 

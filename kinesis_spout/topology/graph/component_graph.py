@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kinesis_spout.errors import InvalidConfig
-from kinesis_spout.topology.components.output import Stream
+from kinesis_spout.topology.components.output import Stream, names_of
 from kinesis_spout.topology.graph.grouping import Grouping, GroupingKind
 
 
@@ -108,7 +108,7 @@ class ComponentGraph:
         if stream is None:
             raise InvalidConfig(
                 f"{where}: expected a grouping on a stream that {source.name!r} declares "
-                f"({', '.join(sorted(source.streams)) or 'none'}), got {subscription.stream!r}"
+                f"({names_of(source.streams)}), got {subscription.stream!r}"
             )
         if stream.direct and source.is_spout:
             raise InvalidConfig(
@@ -131,7 +131,7 @@ class ComponentGraph:
         if component.is_stateful and grouping.kind is not GroupingKind.FIELDS:
             raise InvalidConfig(
                 f"{where}: expected fields_grouping for a bolt with state, whose key says which task keeps it; "
-                f"got {grouping} on {source.name!r}"
+                f"a state for all is behind a field that is always the same; got {grouping} on {source.name!r}"
             )
 
     def _in_order(self) -> tuple[str, ...]:

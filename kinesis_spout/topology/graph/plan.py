@@ -108,9 +108,9 @@ def _check_depth(graph: ComponentGraph, stage_of: Mapping[str, int]) -> None:
         depth[name] = max(before, default=-1) + 1
         if depth[name] > MOST_FUSED:
             raise InvalidConfig(
-                f"bolt {name!r}: expected at most {MOST_FUSED} bolts in a row that run in one process, got one more: "
-                "each is called by the one before it, and Python limits the depth of calls; do more in one bolt, or "
-                "let one of them subscribe by fields_grouping"
+                f"bolt {name!r}: expected at most {MOST_FUSED} bolts in a row that run in one process, got one "
+                "more: each is called by the one before it, and Python limits the depth of calls; do more in one "
+                "bolt, or let one of them subscribe by fields_grouping"
             )
 
 

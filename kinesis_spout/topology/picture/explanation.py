@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from textwrap import wrap
 from typing import Any, Final
 
 from kinesis_spout.topology.components.output import DEFAULT_STREAM, Stream
 from kinesis_spout.topology.graph.component_graph import Component, ComponentGraph
 from kinesis_spout.topology.graph.plan import Plan, plan_of
+from kinesis_spout.topology.picture.drawing import columns, cut
 from kinesis_spout.topology.picture.wiring import Arrow
 from kinesis_spout.topology.topology_conf import TopologyConf
 
@@ -144,7 +144,8 @@ class Explanation:
 
     def text(self) -> str:
         """Give it for people, at most 80 columns wide (a name that is longer by itself is not cut)."""
-        lines = list(_lines(f"topology {self.topology}: {self.components} components", 0))
+        components = "1 component" if self.components == 1 else f"{self.components} components"
+        lines = list(_lines(f"topology {self.topology}: {components}", 0))
         for flow in self.flows:
             exchanges = len(flow.stages) - 1 + (flow.ackers is not None)
             passed = {0: "no exchange", 1: "1 exchange"}.get(exchanges, f"{exchanges} exchanges")
@@ -223,12 +224,11 @@ def _exchange(what: str) -> Iterator[str]:
 
 
 def _lines(text: str, indent: int) -> Iterator[str]:
-    shown = text.replace("\n", " ")
-    yield from wrap(
-        shown,
-        _WIDTH,
-        initial_indent=" " * indent,
-        subsequent_indent=" " * (indent + 2),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    line = ""
+    for word in cut(text).split(" "):
+        if line and columns(line) + 1 + columns(word) > _WIDTH:
+            yield line.rstrip()
+            line = " " * (indent + 2) + word
+        else:
+            line = f"{line} {word}" if line else " " * indent + word
+    yield line.rstrip()

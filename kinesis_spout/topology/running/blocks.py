@@ -32,11 +32,11 @@ class TupleBlock:
     roots: bytes = field(repr=False)
     """One word for each tuple; 0 without a tree."""
     edges: bytes = field(repr=False)
-    others: Mapping[int, dict[int, int]] = field(default_factory=dict)
-    """The other edges of those tuples that are part of several trees, by their number in the block."""
+    others: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """The other roots of those tuples that are part of several trees, by their number in the block."""
 
-    def tuples(self) -> Iterator[tuple[Sequence[Any], int, int, dict[int, int] | None]]:
-        """Unpack the tuples: values, root, edge and other edges of each; see ``Tuple``."""
+    def tuples(self) -> Iterator[tuple[Sequence[Any], int, int, tuple[int, ...] | None]]:
+        """Unpack tuples: values, root, edge and other roots of each. In all of its trees its edge is the same."""
         # The bytes are our own, made a moment ago by another task of the same job.
         values = pickle.loads(self.values)  # noqa: S301
         others = map(self.others.get, range(len(values))) if self.others else repeat(None)
@@ -111,7 +111,7 @@ class Parcel:
         self.values: list[Sequence[Any]] = []
         self.roots = array("Q")
         self.edges = array("Q")
-        self.others: dict[int, dict[int, int]] = {}
+        self.others: dict[int, tuple[int, ...]] = {}
 
     def clear(self) -> None:
         """Begin anew."""

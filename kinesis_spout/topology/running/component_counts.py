@@ -18,6 +18,7 @@ _WORDS: Final = {
 }
 """The counts, and what they are called in a query's progress."""
 _NO_SUMS: Final = frozenset({"last_error", "metrics"})
+_TIMES: Final = ("sampled", "sampled_seconds", "completed", "completing_seconds")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,11 +39,13 @@ class ComponentCounts:
     errors: int = 0
     """What it reported and what it raised, but for verdicts on tuples (``FailedException``, ``Reject`` ...)."""
     sampled: int = 0
-    """How many calls of ``execute`` were timed."""
+    """How many calls of ``execute`` were timed; of a query this and what follows is of its last ten minutes."""
     sampled_seconds: float = 0.0
     """What these took together, with the bolts that they called in the same process."""
+    completed: int = 0
+    """Of a spout: how many of its acked tuples were timed."""
     completing_seconds: float = 0.0
-    """Of a spout: what its acked tuples took together, each until its tree was done."""
+    """What these took together, each until its tree was done."""
     last_error: str = ""
     metrics: dict[str, Metric] = field(default_factory=dict)
     """What it reported of itself, by name."""
@@ -55,10 +58,11 @@ class ComponentCounts:
             ValueError, TypeError, AttributeError: it is something else.
         """
         counts = {name: int(told.get(word, 0)) for name, word in _WORDS.items()}
-        latency_ms = told.get("executeLatencyMs", 0.0)
+        latency_ms, complete_ms = told.get("executeLatencyMs", 0.0), told.get("completeLatencyMs", 0.0)
         return cls(
             **counts,
-            completing_seconds=counts["acked"] * told.get("completeLatencyMs", 0.0) / 1000,
+            completed=int(complete_ms > 0),
+            completing_seconds=complete_ms / 1000,
             sampled=int(latency_ms > 0),
             sampled_seconds=latency_ms / 1000,
             last_error=told.get("lastError", ""),
@@ -80,11 +84,19 @@ class ComponentCounts:
         copied.add(self)
         return copied
 
+    def with_times_of(self, other: Self) -> Self:
+        """Give counts of their own, with the same numbers, but for what was timed, which is the other's."""
+        copied = self.copy()
+        for name in _TIMES:
+            setattr(copied, name, getattr(other, name))
+        return copied
+
     def add_trees(self, *, acked: int, failed: int, timed_out: int, seconds: float) -> None:
         """Add how the trees of a spout ended in a micro-batch that took so many seconds."""
         self.acked += acked
         self.failed += failed
         self.timed_out += timed_out
+        self.completed += acked
         self.completing_seconds += acked * seconds
 
     def report(self, name: str, value: Any) -> None:
@@ -108,7 +120,7 @@ class ComponentCounts:
     @property
     def complete_latency_ms(self) -> float:
         """Of a spout: how long an acked tuple took on average, in milliseconds; 0 without any."""
-        return 1000 * self.completing_seconds / self.acked if self.acked else 0.0
+        return 1000 * self.completing_seconds / self.completed if self.completed else 0.0
 
     def told(self) -> dict[str, Any]:
         """Give the counts in the words of a query's progress."""

@@ -1,7 +1,13 @@
-"""The trees of tuples as far as one process has to do with them, in one micro-batch."""
+"""The trees of tuples as far as one process has to do with them, in one micro-batch.
+
+A tuple that stays in its process needs no edge: it is enough to count those that are not acked. And nearly every
+tuple is acked when its bolt returns, which is before the ``emit`` that made it returns. So only those are counted
+that are not: a bolt holds them, or has failed them. A tree is open here while it has any.
+"""
 
 from array import array
 from collections.abc import Callable, Iterable
+from random import getrandbits
 from typing import Final
 
 from kinesis_spout.topology.acking import Acker, TreeEnd, Words, note_end
@@ -26,10 +32,9 @@ class Trees:
         self.reset_at = self._began
         """When the time-out of a tree was last begun anew."""
         self.current = 0
-        """The root at hand, or 0: what is done to its tree is XORed into ``value``, which costs less."""
-        self.value = 0
-        self.values: dict[int, int] = {}
-        """By root: the ids of the edges that were made or acked, XORed; without those where that is 0."""
+        """The root whose tuple is at hand, or 0. It is set before that tuple is sent."""
+        self.opened: dict[int, int] = {}
+        """By root: how many of its tuples are held here or failed; without those of 0."""
         self.ends: dict[int, TreeEnd] = {}
         """The trees that cannot complete, as was seen here."""
         self.touched: set[int] = set()
@@ -39,33 +44,32 @@ class Trees:
         """Begin a micro-batch."""
         self._began = self.clock()
         self._resets.clear()
-        self.current = self.value = 0
-        self.values.clear()
+        self.current = 0
+        self.opened.clear()
         self.ends.clear()
         self.touched.clear()
 
     def leave(self) -> bool:
-        """End with the root at hand. It is set, with a ``value`` of 0, before one of its tuples is sent.
-
-        Tuples come depth first, so most of what follows then is of the same tree.
+        """End with the root at hand.
 
         Returns:
-            Whether the tree is open, after what was done here.
+            Whether its tree is open, after what was done here.
         """
-        root, value = self.current, self.value
-        if value:
-            self.xor(root, value)
-            self.value = 0
-        self.current = 0
-        return root in self.values
+        return self.current in self.opened
 
-    def xor(self, root: int, value: int) -> None:
-        """Take in edges that were made or acked."""
-        value ^= self.values.get(root, 0)
-        if value:
-            self.values[root] = value
-        else:
-            self.values.pop(root, None)
+    def count(self, roots: Iterable[int], tuples: int) -> None:
+        """Take in that a tuple of these trees is held, or failed (1), or that one that was held is acked (-1).
+
+        A thread of a bolt may ack beside us, though it must not. It gets its turn where something is called: so
+        nothing is called between reading a count and writing it.
+        """
+        opened = self.opened
+        for root in roots:
+            held = opened[root] + tuples if root in opened else tuples
+            if held:
+                opened[root] = held
+            else:
+                del opened[root]
 
     def end(self, root: int, end: TreeEnd) -> None:
         """Take in that a tree cannot complete."""
@@ -85,6 +89,9 @@ class Trees:
 class ToldTrees(Trees):
     """What was done here to trees that ackers decide. Mutable.
 
+    An acker hears of a tuple that leaves the process when it is made, and when it has come to where it goes: its
+    edge, each time. At the end it hears of the trees that are open here: a random number for each.
+
     Only a message is noted each time, in 16 bytes: to look up its tree among thousands costs more, and it is the
     acker that puts them together. Many messages are put together here before, so that they take no more room than
     the trees do.
@@ -103,24 +110,30 @@ class ToldTrees(Trees):
         self._roots = array("Q")
         self._xors = array("Q")
         self._folded = Acker()
+        self._value = 0
+        """The edges of the tree at hand, XORed."""
 
     def leave(self) -> bool:
         """See ``Trees``."""
-        value = self.value
-        if value:
-            self._roots.append(self.current)
-            self._xors.append(value)
-            self.value = 0
+        root, value = self.current, self._value
         self.current = 0
-        return value != 0
-
-    def xor(self, root: int, value: int) -> None:
-        """Take in edges that were made or acked."""
-        if root == self.current:
-            self.value ^= value
-        elif value:
+        if value:
             self._roots.append(root)
             self._xors.append(value)
+            self._value = 0
+            return True
+        return root in self.opened
+
+    def tell(self, root: int, others: Iterable[int] | None, edge: int) -> None:
+        """Take in the edge of a tuple that leaves, or has come, with its trees; see ``Tuple``."""
+        if root == self.current:
+            self._value ^= edge
+        elif root:
+            self._roots.append(root)
+            self._xors.append(edge)
+        if others is not None:
+            for other in others:
+                self.tell(other, None, edge)
 
     def fold(self) -> None:
         """Put the messages together, if they are many."""
@@ -128,7 +141,9 @@ class ToldTrees(Trees):
             self._fold()
 
     def take(self) -> tuple[Words, Words]:
-        """Take the messages: a root and what was done to its tree, each; there may be several of a tree."""
+        """Take the messages, at the end: a root and what was done to its tree, each."""
+        self._roots.extend(self.opened)
+        self._xors.extend(getrandbits(64) or 1 for _ in self.opened)
         self._fold()
         words = self._folded.words()
         self._begin_messages()

@@ -30,7 +30,7 @@ class Unfinished:
 
 def decide_here(trees: Trees, root: int) -> TreeEnd | None:
     """Decide a tree that never left this process, after the end of its stage. None: it is complete."""
-    return (trees.ends.get(root) or NOBODY_SAID) if trees.values.get(root) else None
+    return (trees.ends.get(root) or NOBODY_SAID) if root in trees.opened else None
 
 
 def decide(blocks: Iterable[Block]) -> Iterator[Unfinished | Block]:

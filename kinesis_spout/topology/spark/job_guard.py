@@ -29,6 +29,8 @@ class JobGuard:
         self._tag = tag
         self._seconds = seconds
         self._ended = threading.Event()
+        self.has_cancelled = False
+        """Whether the job took too long."""
 
     def __enter__(self) -> None:
         threading.Thread(target=self._watch, name=f"kinesis-spout-guard-{self._tag}", daemon=True).start()
@@ -38,6 +40,7 @@ class JobGuard:
 
     def _watch(self) -> None:
         if self._begins() and not self._ended.wait(self._seconds):
+            self.has_cancelled = True
             cancel(self._spark, self._tag)
             # Again and again: a job that is about to follow another one under the tag is not met.
             while not self._ended.wait(_LOOK_SECONDS):

@@ -22,7 +22,7 @@ from kinesis_spout.handler import failure_of, failure_saying
 from kinesis_spout.spark.tasks.jobs import cancel, tags_of
 from kinesis_spout.topology.acking import Ending, TreeEnd
 from kinesis_spout.topology.components.context import TaskContext
-from kinesis_spout.topology.components.output import DEFAULT_STREAM, Stream, check_values
+from kinesis_spout.topology.components.output import DEFAULT_STREAM, Stream, check_values, names_of
 from kinesis_spout.topology.components.spout import Spout
 from kinesis_spout.topology.running.component_counts import ComponentCounts
 from kinesis_spout.topology.running.program import Program
@@ -63,9 +63,7 @@ class GatheringCollector:
         declared = self._streams.get(stream)
         where = f"spout {self._name!r}"
         if declared is None or declared.direct:
-            known = (
-                ", ".join(sorted(name for name, each in self._streams.items() if not each.direct)) or "none"
-            )
+            known = names_of(name for name, each in self._streams.items() if not each.direct)
             raise InvalidConfig(f"{where}: expected a stream that it declares ({known}), got {stream!r}")
         check_values(f"{where}, stream {stream!r}", values, len(declared.fields))
         kept = values if isinstance(values, tuple) else list(values)  # The spout may use its list again.
@@ -183,7 +181,7 @@ class OwnSpoutQuery:
 
     @property
     def counts(self) -> dict[str, ComponentCounts]:
-        """What the components have done since the start."""
+        """What the components have done; see ``TopologyJobs``."""
         counts = self._jobs.counts
         counts.setdefault(self._context.component, ComponentCounts()).add(self._collector.counts)
         return counts
@@ -247,12 +245,14 @@ class OwnSpoutQuery:
                     continue
                 self._idle_since = monotonic()
                 if self._is_tick_due:
-                    self._run_job([])
+                    self._run_batch([])
                 else:
                     self._stopping.wait(rest)
                     rest = min(_LONGEST_REST, 2 * rest)
             self._spout.deactivate()
         except BaseException as error:  # noqa: BLE001 - whatever ended it must reach the user
+            if not isinstance(error, KinesisSpoutError):
+                error.add_note(f"raised by the spout {self._context.component!r}")
             self._error = error
         finally:
             self._close()
@@ -265,15 +265,15 @@ class OwnSpoutQuery:
             self._error = self._error or error
 
     def _gather(self) -> list[tuple[Sequence[Any], Any, str]]:
-        """Ask for tuples until there are none, or as many as may be out."""
+        """Ask for tuples until there are none, or as many as may be out. What one call emits beyond them waits."""
         gathered = self._collector.gathered
         while len(gathered) < self._max_pending and not self._stopping.is_set():
             before = len(gathered)
             self._spout.next_tuple()
             if len(gathered) == before:
                 break
-        self._collector.gathered = []
-        return gathered
+        self._collector.gathered = gathered[self._max_pending :]
+        return gathered[: self._max_pending]
 
     @property
     def _is_tick_due(self) -> bool:
@@ -281,8 +281,10 @@ class OwnSpoutQuery:
         return due_at is not None and due_at <= monotonic()
 
     def _run_batch(self, gathered: list[tuple[Sequence[Any], Any, str]]) -> None:
+        """Run tuples, and tell of each how it ended; without tuples it is for the ticks alone."""
         began, number = monotonic(), self._batches
-        self._idle_since = None
+        if gathered:
+            self._idle_since = None
         self.counters.delivered += len(gathered)
         ends = self._run_job(gathered)
         self._count(gathered, ends, monotonic() - began)
@@ -322,10 +324,10 @@ class OwnSpoutQuery:
         ended = [end for at, end in ends.items() if at in tracked]
         timed_out = sum(end.failure.timed_out for end in ended)
         acked, failed = len(tracked) - len(ended), len(ended) - timed_out
-        self._collector.counts.add_trees(acked=acked, failed=failed, timed_out=timed_out, seconds=seconds)
+        self._jobs.add_trees(acked=acked, failed=failed, timed_out=timed_out, seconds=seconds)
 
     def _run_job(self, gathered: list[tuple[Sequence[Any], Any, str]]) -> dict[int, TreeEnd]:
-        """Run tuples as one job, with the ticks that are due; without tuples it is for the ticks alone."""
+        """Run tuples as one job, with the ticks that are due."""
         tag = f"{self._tags}-{self._batches}"
         self._batches += 1
         self._ticks.advance(monotonic())
@@ -340,13 +342,14 @@ class OwnSpoutQuery:
         ends = {at: self._collector.refused(given[at], unfit[at]) for at in sorted(unfit)}
         self._tag = tag
         first = FirstStageOfTuples(shipped=self._jobs.shipped, ticks=ticks)
+        guard = JobGuard(self._spark, tag, self._job_timeout)
         try:
-            with JobGuard(self._spark, tag, self._job_timeout):
+            with guard:
                 found = self._jobs.run(tag, packs, first, ticks=ticks)
         except HandlerKilledWorker as error:
             # Nobody knows which tuple is to blame: the spout decides what comes again.
             _log.warning("micro-batch %s died: %s", tag, error)
-            return dict.fromkeys(range(len(given)), _died(error, self._stopping.is_set())) | ends
+            return dict.fromkeys(range(len(given)), self._died(error, guard)) | ends
         finally:
             self._tag = ""
         for block in found:
@@ -354,8 +357,13 @@ class OwnSpoutQuery:
                 ends.update(block.ends)
         return ends
 
-
-def _died(error: HandlerKilledWorker, stopping: bool) -> TreeEnd:  # noqa: FBT001 - says how it is worded
-    if stopping or "cancel" in str(error):
-        return TreeEnd.after_time_out(failure_of(error))
-    return TreeEnd(ending=Ending.FAILED, component="", failure=failure_of(error))
+    def _died(self, error: HandlerKilledWorker, guard: JobGuard) -> TreeEnd:
+        if guard.has_cancelled:
+            why = f"the micro-batch's job had not ended after {self._job_timeout:g} s, and was cancelled"
+        elif self._stopping.is_set():
+            why = "the topology was stopped before the micro-batch had ended"
+        elif "cancel" in str(error):
+            why = "somebody cancelled the micro-batch's job on Spark"
+        else:
+            return TreeEnd(ending=Ending.FAILED, component="", failure=failure_of(error))
+        return TreeEnd.after_time_out(failure_saying(f"timed out: {why}"))

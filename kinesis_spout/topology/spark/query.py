@@ -1,5 +1,7 @@
 """The handle on a running topology, shaped like PySpark's ``StreamingQuery``; ``start`` gives it."""
 
+import logging
+import threading
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -18,6 +20,10 @@ from kinesis_spout.topology.spark.own_spout import OwnSpoutQuery
 from shard_state import Pause, ShardStatus
 
 _LOOK_SECONDS: Final = 0.05
+_WATCH_SECONDS: Final = 0.5
+"""How often it is looked for a spout that has ended with an error."""
+
+_log: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +54,26 @@ class TopologyQuery:
         self._spouts = dict(spouts)
         self._run_id = str(uuid.uuid4())
         self._view = JointView(_Spouts(self.spouts), "spout")
+        self._stopping = threading.Event()
+
+    def watch(self) -> None:
+        """Have all spouts end once one has ended with an error: then the query has ended, and may be run again."""
+        if len(self._spouts) > 1:
+            name = f"kinesis-spout-{self._name}-spouts"
+            threading.Thread(target=self._end_together, name=name, daemon=True).start()
+
+    def _end_together(self) -> None:
+        while self._ended is None:
+            if self._stopping.wait(_WATCH_SECONDS):
+                return
+        error = self.exception()
+        if error is None:
+            return
+        _log.error("the topology %s ends, for one of its spouts has: %s", self._name, error)
+        try:
+            self.stop()
+        except KinesisSpoutError as unstored:
+            _log.warning("the last progress could not be stored: %s", unstored)
 
     @property
     def id(self) -> str:
@@ -92,7 +118,8 @@ class TopologyQuery:
         done = [query for query in ended if isinstance(query, SpoutQuery) and query.is_done]
         if len(done) == len(queries):
             return done[0]
-        return next((query for query in ended if query not in done), None)
+        broken = [query for query in ended if query.exception() is not None]
+        return next((query for query in (*broken, *ended) if query not in done), None)
 
     @property
     def status(self) -> dict[str, Any]:
@@ -185,7 +212,8 @@ class TopologyQuery:
     def components(self) -> dict[str, ComponentCounts]:
         """What each component has done since the start, in the order of the flow.
 
-        Executed, emitted, acked, failed, timed out, latency; of a spout, the tuples that it emitted.
+        Executed, emitted, acked, failed, timed out, latency; of a spout, the tuples that it emitted. Latencies are
+        those of the last ten minutes.
         """
         counts = added(spout.counts() for spout in self._spouts.values())
         return {name: counts.get(name, ComponentCounts()) for name in self._topology.graph.order}
@@ -228,6 +256,9 @@ class TopologyQuery:
             for query in self._queries.values():
                 left = _LOOK_SECONDS if until is None else min(_LOOK_SECONDS, until - monotonic())
                 if query.awaitTermination(max(0.001, left)) and self._ended is not None:
+                    error = self.exception()  # Of another one: then this one was stopped.
+                    if error is not None:
+                        raise error
                     return None if timeout is None else True
             if until is not None and monotonic() >= until:
                 return False
@@ -243,6 +274,7 @@ class TopologyQuery:
         Raises:
             KinesisSpoutError: what the first of them that could not store its last progress raised.
         """
+        self._stopping.set()
         with ExitStack() as stopping:
             for query in self._queries.values():
                 stopping.callback(query.stop)

@@ -69,7 +69,7 @@ class TopologyRunner:
 
     @property
     def counts(self) -> dict[str, ComponentCounts]:
-        """What the components have done since the start."""
+        """See ``TopologyJobs``."""
         return self._jobs.counts
 
     def run(self, tag: str, packs: Packs) -> list[WorkResult]:

@@ -54,7 +54,9 @@ def start_topology(topology: BuiltTopology, spark: "SparkSession", name: str) ->
         for spout in started.values():
             spout.query.stop()
         raise
-    return TopologyQuery(topology, name, started)
+    query = TopologyQuery(topology, name, started)
+    query.watch()
+    return query
 
 
 def programs_of(topology: BuiltTopology, context: "SparkContext") -> dict[str, Program]:

@@ -7,7 +7,13 @@ stores. Begin with ``manifest``, then ``partition`` (an executor's part) and ``v
 from kinesis_spout.topology.state.files import StateFiles, merged_rows
 from kinesis_spout.topology.state.garbage import Sweeper, collect_garbage
 from kinesis_spout.topology.state.key_values import PartitionState, UnfitValue, read_value
-from kinesis_spout.topology.state.manifest import ComponentState, PartitionPlace, StateManifest, StateUpdate
+from kinesis_spout.topology.state.manifest import (
+    ComponentState,
+    PartitionPlace,
+    StateManifest,
+    StateUpdate,
+    check_folder,
+)
 from kinesis_spout.topology.state.partition import StatePartition
 from kinesis_spout.topology.state.rescale import rescale
 from kinesis_spout.topology.state.versions import StateVersions
@@ -23,6 +29,7 @@ __all__ = [
     "StateVersions",
     "Sweeper",
     "UnfitValue",
+    "check_folder",
     "collect_garbage",
     "merged_rows",
     "read_value",

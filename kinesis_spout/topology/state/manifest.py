@@ -11,11 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 from urllib.parse import quote
 
-from kinesis_spout.errors import StateUnreadable
+from kinesis_spout.errors import InvalidConfig, StateUnreadable
 from shard_state.stored_form import check_seal, mapping, sealed, text, texts, whole_number
 
 VERSION: Final = 1
 _SUFFIX: Final = ".arrow"
+_LONGEST_FOLDER_BYTES: Final = 255
+"""Of a folder's name, on the usual file systems."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +168,24 @@ class StateManifest:
 def life_folder(topology: str, life: str) -> str:
     """Say where a state's files are, below the address of all state: one folder from its beginning to its end."""
     return f"{_segment(topology)}/{_segment(life)}"
+
+
+def check_folder(what: str, name: str) -> None:
+    """Make sure that a name can be that of a folder.
+
+    Args:
+        what: it names, for messages.
+        name: of a topology or of a bolt that keeps state.
+
+    Raises:
+        InvalidConfig: it is too long.
+    """
+    size_bytes = len(_segment(name))
+    if size_bytes > _LONGEST_FOLDER_BYTES:
+        raise InvalidConfig(
+            f"{what} {name!r}, which keeps state: expected a name of at most {_LONGEST_FOLDER_BYTES} bytes, as a "
+            f"folder is named after it, where a letter that is not ASCII takes 6 or more, got {size_bytes} bytes"
+        )
 
 
 def _segment(name: str) -> str:

@@ -186,7 +186,24 @@ def test_a_frame_that_is_too_large_is_junk_and_costs_no_message_after_it(codec: 
     data = large + codec.encode(Ack(id="1"), "c")
     found = fed(codec.decoder(max_frame_bytes=10_000), data, list(range(0, len(data), piece)))
     assert "expected a frame of at most 10000 bytes" in found[0].reason
+    assert any(each.may_be_emit for each in found if isinstance(each, Junk))
     assert messages_in(found)[-1] == Ack(id="1")
+
+
+def test_an_emit_is_not_silently_lost_inside_or_behind_what_is_too_large() -> None:
+    for large in (
+        '{"tuple": ["%s"], "anchors": ["1"], "command": "emit"}',
+        '%s\n{"command": "emit", "tuple": []}',
+    ):
+        data = (large % ("x" * 40_000) + "\nend\n").encode()
+        found = fed(JsonCodec().decoder(max_frame_bytes=10_000), data, [20_000, 39_000])
+        assert [each.may_be_emit for each in found] == [True]
+
+
+def test_an_emit_in_messagepack_with_bytes_for_words_is_not_silently_lost() -> None:
+    data = msgspec.msgpack.encode({b"command": b"emit", b"anchors": ["1"], b"tuple": ["x"]})
+    (junk,) = MessagePackCodec().decoder().feed(data)
+    assert junk.may_be_emit
 
 
 @pytest.mark.parametrize("codec", CODECS.values(), ids=lambda codec: codec.name)

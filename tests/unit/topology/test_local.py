@@ -176,7 +176,11 @@ def test_counts_say_what_each_component_did_and_are_of_one_batch() -> None:
             {"stream": "odd"},
             r"component 'numbers': expected a stream that it declares \(default\), got 'odd'",
         ),
-        ([], {"spout": "number"}, r"expected one of the topology's spouts \(numbers\), got 'number'"),
+        (
+            [],
+            {"spout": "number"},
+            r"expected one of the topology's spouts \(numbers\), as in .* got 'number'",
+        ),
     ],
 )
 def test_tuples_that_no_spout_could_emit_are_refused(
@@ -188,12 +192,23 @@ def test_tuples_that_no_spout_could_emit_are_refused(
         builder.build().run_local(tuples, **options)
 
 
+def test_a_result_is_shown_with_the_reasons_and_without_tracebacks() -> None:
+    builder = begin()
+    builder.set_bolt("bolt", Scripted(lambda _, tup: 1 / tup[0])).shuffle_grouping("numbers")
+    result = builder.build().run_local([(0,), (1,)])
+    assert repr(result.failed) == (
+        "[((0,), TreeEnd(failed, 'bolt: ZeroDivisionError: division by zero')), "
+        "((1,), TreeEnd(timed out, 'bolt: neither acked nor failed by the end of the micro-batch'))]"
+    )
+
+
 def test_one_of_several_spouts_must_be_named() -> None:
     builder = begin()
     builder.set_spout("more", Declared())
     builder.set_bolt("bolt", Scripted(acks)).shuffle_grouping("numbers").shuffle_grouping("more")
     with pytest.raises(
-        InvalidConfig, match=r"expected one of the topology's spouts \(numbers, more\), got None"
+        InvalidConfig,
+        match=r"expected one of the topology's spouts \(numbers, more\), as in spout=\"numbers\"; got None",
     ):
         builder.build().run_local(singles(1))
 

@@ -6,9 +6,9 @@ import pytest
 
 from kinesis_spout import KinesisSpout
 from kinesis_spout.errors import InvalidConfig
-from kinesis_spout.topology import KeyValueState, Spout, StatefulBolt, TopologyBuilder, Tuple
+from kinesis_spout.topology import Bolt, KeyValueState, Spout, StatefulBolt, TopologyBuilder, Tuple
 from kinesis_spout.topology.runnable import check_runnable
-from tests.topology_components import Sentences
+from tests.topology_components import Sentences, Split
 
 
 class Keeps(StatefulBolt):
@@ -19,22 +19,33 @@ class Keeps(StatefulBolt):
         self.collector.ack(tup)
 
 
-def check(*spouts: KinesisSpout | Spout, **options: Any) -> None:
+def check(
+    *spouts: KinesisSpout | Spout,
+    bolt: Bolt | None = None,
+    bolt_name: str = "count",
+    name: str = "words",
+    **options: Any,
+) -> None:
     builder = TopologyBuilder()
-    bolt = builder.set_bolt("count", Keeps())
+    declarer = builder.set_bolt(bolt_name, bolt or Keeps())
     for number, spout in enumerate(spouts):
         fields: dict[str, Any] = {"fields": ["sentence"]} if isinstance(spout, KinesisSpout) else {}
         builder.set_spout(f"spout {number}", spout, **fields)
-        bolt.fields_grouping(f"spout {number}", ["sentence"])
-    check_runnable(builder.build("words", **options))
+        declarer.fields_grouping(f"spout {number}", ["sentence"])
+    check_runnable(builder.build(name, **options))
 
 
 def kinesis(**settings: Any) -> KinesisSpout:
-    return KinesisSpout(stream="sentences", app="words", scheme="text", **settings)
+    return KinesisSpout(**{"stream": "sentences", "app": "words", "scheme": "text", **settings})
 
 
 def test_state_with_an_address_ackers_and_one_spout_can_run() -> None:
     check(kinesis(), state="/state")
+    check(kinesis(), state="/state", name="ж" * 42, bolt_name="数" * 28)
+
+
+def test_spouts_of_the_same_stream_with_apps_of_their_own_can_run() -> None:
+    check(kinesis(), kinesis(app="others"), kinesis(stream="more"), kinesis(region="eu-west-1"), bolt=Split())
 
 
 @pytest.mark.parametrize(
@@ -57,6 +68,21 @@ def test_state_with_an_address_ackers_and_one_spout_can_run() -> None:
         ),
         ([kinesis(), kinesis()], {"state": "/state"}, "expected one spout, as 'count' keeps state .*, got 2"),
         ([kinesis(order="shard")], {"state": "/state"}, "order"),
+        (
+            [kinesis(), Sentences(), kinesis()],
+            {"bolt": Split()},
+            "expected spouts that read streams, or have apps, of their own, .*'spout 0' and 'spout 2' ",
+        ),
+        (
+            [kinesis()],
+            {"state": "/state", "bolt_name": "数" * 29},
+            "bolt '数*', which keeps state: expected a name of at most 255 bytes, .* got 261 bytes",
+        ),
+        (
+            [kinesis()],
+            {"state": "/state", "name": "ж" * 43},
+            "topology 'ж*', which keeps state: expected a name of at most 255 bytes, .* got 258 bytes",
+        ),
     ],
 )
 def test_state_that_cannot_be_kept_and_an_order_that_cannot_be_are_refused(

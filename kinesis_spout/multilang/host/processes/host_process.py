@@ -45,6 +45,7 @@ from kinesis_spout.multilang.host.processes.host_socket import (
     send,
 )
 from kinesis_spout.multilang.host.resources import find_resources
+from kinesis_spout.processes import has_ended
 from kinesis_spout.workers.worker_log import print_log_lines
 
 LINGER_SECONDS: Final = 5.0
@@ -257,13 +258,7 @@ def _lives(pid: int, watched: int | None) -> bool:
         poll = select.poll()
         poll.register(watched, select.POLLIN)
         return not poll.poll(0)
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+    return not has_ended(pid)
 
 
 def main(folder: Path) -> None:

@@ -9,7 +9,7 @@ from kinesis_spout.handler import failure_of, failure_saying
 from kinesis_spout.topology.components.bolt import VERDICTS, Bolt, StatefulBolt
 from kinesis_spout.topology.components.context import TaskContext
 from kinesis_spout.topology.components.state import KeyValueState
-from kinesis_spout.topology.components.tuples import TICK, Source, Tuple
+from kinesis_spout.topology.components.tuples import TICK, Source, Tuple, TupleState
 from kinesis_spout.topology.running.stage.collecting import Collector, Send
 from kinesis_spout.topology.running.tick_clock import Ticks
 from kinesis_spout.topology.running.trees import Trees
@@ -75,11 +75,11 @@ class BoltTask:
         counts, trees, call, hold = self._counts, self._trees, self._call, self._hold
         is_stateful = self._is_stateful
 
-        def send(values: Sequence[Any], root: int, edge: int, others: dict[int, int] | None) -> None:
-            tup = Tuple(values, source, root, edge, others)
+        def send(values: Sequence[Any], root: int, others: tuple[int, ...] | None) -> None:
+            tup = Tuple(values, source, root, others)
             counts.executed = number = counts.executed + 1
             if is_stateful:
-                trees.touched.update(tup.edges)
+                trees.touched.update(tup.roots)
             began = perf_counter() if number % _SAMPLE == 1 else 0.0
             try:
                 call(tup)
@@ -88,7 +88,7 @@ class BoltTask:
             if began:
                 counts.sampled += 1
                 counts.sampled_seconds += perf_counter() - began
-            if not tup.state and root:
+            if root and not tup.state:
                 hold(tup)
 
         return send if self._checked is None else self._checking(send, self._checked)
@@ -96,10 +96,8 @@ class BoltTask:
     def _checking(self, send: Send, checked: CheckedState) -> Send:
         """Have a tuple fail that leaves in the state what cannot be kept, with those that the bolt held back."""
 
-        def send_and_check(
-            values: Sequence[Any], root: int, edge: int, others: dict[int, int] | None
-        ) -> None:
-            send(values, root, edge, others)
+        def send_and_check(values: Sequence[Any], root: int, others: tuple[int, ...] | None) -> None:
+            send(values, root, others)
             reason = checked.take_back()
             if reason is not None:
                 self.collector.taken_back({root, *(others or ()), *self._held_roots()} - {0}, reason)
@@ -117,10 +115,14 @@ class BoltTask:
         if not is_due:
             return
         self._last_tick, self._ticked_in = number, ticks.batch
+        tick = Tuple((), TICK)
         try:
-            self._call(Tuple((), TICK))
+            self._call(tick)
         except BaseException as error:  # noqa: BLE001 - no tuple is at stake
             self.collector.report_error(error)
+        # Bolts of Storm ack ticks, too; but they are no tuples, and counted as executed neither.
+        self._counts.acked -= tick.state is TupleState.ACKED
+        self._counts.failed -= tick.state is TupleState.FAILED
         reason = self._checked.take_back() if self._checked is not None else None
         if reason is not None:
             self.collector.taken_back((), reason)
@@ -156,7 +158,7 @@ class BoltTask:
             self.collector.taken_back(self._trees.touched, reason)
 
     def _held_roots(self) -> set[int]:
-        return {root for tup in self._held for root in tup.edges}
+        return {root for tup in self._held for root in tup.roots}
 
     def cleanup(self) -> None:
         """End the bolt."""
@@ -166,6 +168,8 @@ class BoltTask:
             self.collector.report_error(error)
 
     def _hold(self, tup: Tuple) -> None:
+        tup.is_held = True
+        self._trees.count(tup.roots, 1)
         held = self._held
         held.append(tup)
         if len(held) >= self._look_through_at:

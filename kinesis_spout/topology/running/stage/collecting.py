@@ -1,4 +1,4 @@
-"""The collector that components use: makes edges, sends tuples on, and XORs what becomes of trees.
+"""The collector that components use: sends tuples on, and counts what becomes of trees.
 
 Every tuple passes here, so what is done for each is little. A tuple that stays in the process is executed at
 once, before ``emit`` returns: nothing waits in a queue. All targets of a tuple are chosen before it is sent to the
@@ -7,14 +7,13 @@ what is sent is a copy; a tuple of Python cannot change, and is sent as it is.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from random import getrandbits
 from typing import Any, Final
 
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.handler import Failure, failure_of, failure_saying
 from kinesis_spout.topology.acking import Ending, TreeEnd
 from kinesis_spout.topology.components.bolt import CallHangs, FailedException
-from kinesis_spout.topology.components.output import DEFAULT_STREAM, check_values
+from kinesis_spout.topology.components.output import DEFAULT_STREAM, check_values, names_of
 from kinesis_spout.topology.components.tuples import Tuple, TupleState
 from kinesis_spout.topology.running.component_counts import ComponentCounts
 from kinesis_spout.topology.running.reported_errors import ReportedErrors
@@ -25,8 +24,8 @@ _FAILED: Final = TupleState.FAILED
 _PLAIN: Final[frozenset[type]] = frozenset((tuple, list))
 """The types of values that need no further look."""
 
-Send = Callable[[Sequence[Any], int, int, dict[int, int] | None], None]
-"""Takes a tuple to one task: its values, root, edge and other edges; see ``Tuple``."""
+Send = Callable[[Sequence[Any], int, tuple[int, ...] | None], None]
+"""Takes a tuple to one task: its values, root and other roots; see ``Tuple``."""
 Target = tuple[int, Send]
 """A task's id, and the way to it."""
 Choose = Callable[[Sequence[Any]], Sequence[Target]]
@@ -44,7 +43,7 @@ class Output:
         tasks: of a direct stream: the tasks that may be named, by their ids.
     """
 
-    __slots__ = ("choose", "direct", "size", "tasks", "to_all")
+    __slots__ = ("_choose", "_to_all", "direct", "send", "size", "tasks")
 
     def __init__(
         self,
@@ -57,14 +56,20 @@ class Output:
     ) -> None:
         self.size = size
         self.direct = direct
-        self.to_all = to_all
-        self.choose = _one_choice(to_all, chosen)
+        self._to_all = to_all
+        self._choose = _one_choice(to_all, chosen)
         """Says who gets a tuple; None if that is always ``to_all``."""
+        self.send: Send = to_all[0][1] if len(to_all) == 1 and not chosen else self._send
+        """Takes a tuple to all who get it. To one who gets every tuple, as most do, it is their own way."""
         self.tasks = tasks or {}
 
     def targets(self, values: Sequence[Any]) -> Sequence[Target]:
         """Say who gets a tuple."""
-        return self.to_all if self.choose is None else self.choose(values)
+        return self._to_all if self._choose is None else self._choose(values)
+
+    def _send(self, values: Sequence[Any], root: int, others: tuple[int, ...] | None) -> None:
+        for _, send in self.targets(values):
+            send(values, root, others)
 
 
 def _one_choice(to_all: Sequence[Target], chosen: Sequence[Choose]) -> Choose | None:
@@ -100,21 +105,13 @@ class Collector:
         if not isinstance(anchors, Tuple) or anchors.state:
             self.emit_telling_tasks(values, anchors, stream)
             return
-        output = self.outputs.get(stream)
-        if output is None or output.direct or type(values) not in _PLAIN or len(values) != output.size:
+        output = self.outputs.get(stream) if type(values) in _PLAIN else None
+        if output is None or output.direct or len(values) != output.size:
             output = self._checked(values, stream, direct=False)
         if not isinstance(values, tuple):
             values = list(values)
-        targets = output.to_all if output.choose is None else output.choose(values)
+        output.send(values, anchors.root, anchors.others)
         self.counts.emitted += 1
-        root, others = anchors.root, anchors.others
-        for _, send in targets:
-            if root:
-                edge = getrandbits(64)
-                anchors.ack_value ^= edge
-                send(values, root, edge, None if others is None else dict.fromkeys(others, edge))
-            else:
-                send(values, 0, 0, None)
 
     def emit_telling_tasks(
         self, values: Sequence[Any], anchors: Tuple | Sequence[Tuple] = (), stream: str = DEFAULT_STREAM
@@ -125,8 +122,9 @@ class Collector:
         values = values if isinstance(values, tuple) else list(values)
         targets = output.targets(values)
         self.counts.emitted += 1
+        root, others = _trees_of(many)
         for _, send in targets:
-            send(values, *_anchored(many))
+            send(values, root, others)
         return [task for task, _ in targets]
 
     def emit_direct(
@@ -146,7 +144,7 @@ class Collector:
                 f"{stream!r} ({', '.join(map(str, sorted(output.tasks))) or 'none does'}), got {task!r}"
             )
         self.counts.emitted += 1
-        send(values if isinstance(values, tuple) else list(values), *_anchored(many))
+        send(values if isinstance(values, tuple) else list(values), *_trees_of(many))
 
     def emit_root(self, values: Sequence[Any], root: int, stream: str = DEFAULT_STREAM) -> bool:
         """Emit a spout's tuple, as the root of a tree; root 0 is untracked.
@@ -157,19 +155,14 @@ class Collector:
         output = self.outputs.get(stream)
         if output is None or output.direct or type(values) not in _PLAIN or len(values) != output.size:
             output = self._checked(values, stream, direct=False)
-        targets = output.to_all if output.choose is None else output.choose(values)
-        self.counts.emitted += 1
-        if not root:
-            for _, send in targets:
-                send(values, 0, 0, None)
-            return False
         trees = self._trees
-        trees.current, trees.value = root, 0
-        for _, send in targets:
-            edge = getrandbits(64)
-            trees.value ^= edge
-            send(values, root, edge, None)
-        return trees.leave()
+        trees.current = root
+        try:
+            output.send(values, root, None)
+        finally:
+            is_open = trees.leave()
+        self.counts.emitted += 1
+        return is_open
 
     def ack(self, tup: Tuple) -> None:
         """See ``OutputCollector``."""
@@ -178,14 +171,8 @@ class Collector:
             return
         tup.state = _ACKED
         self.counts.acked += 1
-        trees, root = self._trees, tup.root
-        if root == trees.current:
-            trees.value ^= tup.edge ^ tup.ack_value
-        else:
-            trees.xor(root, tup.edge ^ tup.ack_value)
-        if tup.others is not None:
-            for other, edge in tup.others.items():
-                trees.xor(other, edge ^ tup.ack_value)
+        if tup.is_held:
+            self._trees.count(tup.roots, -1)
 
     def fail(self, tup: Tuple, reason: str | BaseException = "") -> None:
         """See ``OutputCollector``."""
@@ -208,7 +195,10 @@ class Collector:
         self._end(tup, TreeEnd.after_time_out(failure, self._component))
 
     def _end(self, tup: Tuple, end: TreeEnd) -> None:
-        for root in tup.edges:
+        roots = tup.roots
+        if not tup.is_held:
+            self._trees.count(roots, 1)
+        for root in roots:
             self._trees.end(root, end)
 
     def report_error(self, error: BaseException) -> None:
@@ -227,11 +217,11 @@ class Collector:
 
     def reset_timeout(self, tup: Tuple) -> None:
         """See ``OutputCollector``."""
-        self._trees.reset_timeout(tup.edges)
+        self._trees.reset_timeout(tup.roots)
 
     def is_overdue(self, tup: Tuple) -> bool:
         """See ``OutputCollector``."""
-        return self._trees.is_overdue(tup.edges)
+        return self._trees.is_overdue(tup.roots)
 
     def refused(self, roots: Iterable[int], reason: str) -> None:
         """Take in that what came of a tuple goes no further: its trees fail, or the error is reported."""
@@ -247,8 +237,7 @@ class Collector:
 
     def taken_back(self, roots: Collection[int], reason: str) -> None:
         """Take in that what came of tuples was undone: see ``refused``. They fail, even if they were acked."""
-        for root in roots:
-            self._trees.xor(root, getrandbits(64) or 1)
+        self._trees.count(roots, 1)
         self.refused(roots, reason)
 
     def output(self, stream: str) -> Output:
@@ -259,14 +248,20 @@ class Collector:
         """
         output = self.outputs.get(stream)
         if output is None:
-            known = ", ".join(sorted(self.outputs)) or "none"
             raise InvalidConfig(
-                f"component {self._component!r}: expected a stream that it declares ({known}), got {stream!r}"
+                f"component {self._component!r}: expected a stream that it declares ({names_of(self.outputs)}), "
+                f"got {stream!r}"
             )
         return output
 
     def _checked(self, values: Sequence[Any], stream: str, *, direct: bool) -> Output:
         """Find the output for a tuple."""
+        first: object = values
+        if isinstance(first, Tuple) or not isinstance(stream, str):
+            raise InvalidConfig(
+                f"component {self._component!r}: expected the values first, then anchors, then the stream; got "
+                f"{type(first).__name__} first"
+            )
         output = self.output(stream)
         where = f"component {self._component!r}, stream {stream!r}"
         if output.direct is not direct:
@@ -301,19 +296,10 @@ class Collector:
         return many
 
 
-def _anchored(anchors: Sequence[Tuple]) -> tuple[int, int, dict[int, int] | None]:
-    """Draw an edge for each anchor, and XOR it into that and into all of its trees."""
-    edges: dict[int, int] = {}
-    for anchor in anchors:
-        if anchor.root:
-            edge = getrandbits(64)
-            anchor.ack_value ^= edge
-            for root in anchor.edges:
-                edges[root] = edges.get(root, 0) ^ edge
-    if not edges:
-        return 0, 0, None
-    root, edge = edges.popitem()
-    return root, edge, edges or None
+def _trees_of(anchors: Sequence[Tuple]) -> tuple[int, tuple[int, ...] | None]:
+    """Give the trees of all anchors, each once: a root, and the others."""
+    roots = tuple(dict.fromkeys(root for anchor in anchors for root in anchor.roots))
+    return (roots[0], roots[1:] or None) if roots else (0, None)
 
 
 def _failure(reason: str | BaseException) -> Failure:

@@ -15,6 +15,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from random import getrandbits
 from typing import Any
 
 import numpy as np
@@ -109,13 +110,14 @@ class StageRun:
 
     def receive(self, block: TupleBlock) -> None:
         """Execute the tuples of a block that is for this stage."""
-        send, trees = self._task(block.component, block.index).sender(block.source), self.trees
+        send, trees = self._task(block.component, block.index).sender(block.source), self._told
+        assert trees is not None
         for values, root, edge, others in block.tuples():
-            trees.current, trees.value = root, 0
-            send(values, root, edge, others)
+            trees.current = root
+            trees.tell(root, others, edge)
+            send(values, root, others)
             trees.leave()
-        if self._told is not None:
-            self._told.fold()
+        trees.fold()
 
     def run(
         self,
@@ -219,12 +221,15 @@ class StageRun:
         return [(task, self._posting(route.target, at, source, collector)) for at, task in enumerate(tasks)]
 
     def _posting(self, component: str, index: int, source: Source, collector: Collector) -> Send:
-        outbox = self.outbox
+        outbox, trees = self.outbox, self._told
+        assert trees is not None
         parcel = outbox.parcel(component, index, source, collector.refused)
         add_values, add_root, add_edge = parcel.values.append, parcel.roots.append, parcel.edges.append
         in_parcel = parcel.values
 
-        def send(values: Sequence[Any], root: int, edge: int, others: dict[int, int] | None) -> None:
+        def send(values: Sequence[Any], root: int, others: tuple[int, ...] | None) -> None:
+            edge = getrandbits(64) if root else 0
+            trees.tell(root, others, edge)
             if others is not None:
                 parcel.others[len(in_parcel)] = others
             add_values(values)
@@ -265,8 +270,8 @@ def _chosen_by_none(record: Callable[[Sequence[Any]], None], values: Sequence[An
 def _recorded(record: Callable[[Sequence[Any]], None], send: Send) -> Send:
     """Tell of each tuple of a direct stream, too."""
 
-    def recorded(values: Sequence[Any], root: int, edge: int, others: dict[int, int] | None) -> None:
+    def recorded(values: Sequence[Any], root: int, others: tuple[int, ...] | None) -> None:
         record(values)
-        send(values, root, edge, others)
+        send(values, root, others)
 
     return recorded

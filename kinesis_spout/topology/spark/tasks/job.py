@@ -9,7 +9,6 @@ decides its trees by itself.
 
 import logging
 import threading
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -21,6 +20,7 @@ from kinesis_spout.spark.tasks.jobs import tagged
 from kinesis_spout.topology.running.blocks import Block, CountsBlock
 from kinesis_spout.topology.running.component_counts import ComponentCounts
 from kinesis_spout.topology.running.program import Program
+from kinesis_spout.topology.running.running_counts import RunningCounts
 from kinesis_spout.topology.running.tick_clock import Ticks
 from kinesis_spout.topology.spark.tasks.kept_runs import ShippedProgram
 from kinesis_spout.topology.spark.tasks.stages import Keyed, LaterStage, run_acker
@@ -52,13 +52,13 @@ class TopologyJobs:
         self.shipped = ShippedProgram(program, state)
         self._is_java_for_bytes = not any(map(context.getConf().contains, _OTHER_SHUFFLES))
         self._lock = threading.Lock()
-        self._counts: dict[str, ComponentCounts] = defaultdict(ComponentCounts)
+        self._counts = RunningCounts()
 
     @property
     def counts(self) -> dict[str, ComponentCounts]:
-        """What the components have done since the start. A copy."""
+        """What the components have done since the start; what was timed, in the last ten minutes. A copy."""
         with self._lock:
-            return {component: counts.copy() for component, counts in self._counts.items()}
+            return self._counts.since_start()
 
     def run(
         self,
@@ -122,15 +122,15 @@ class TopologyJobs:
     def add_trees(self, *, acked: int, failed: int, timed_out: int, seconds: float) -> None:
         """Count how the spout's trees ended in a micro-batch that took so many seconds."""
         with self._lock:
-            self._counts[self._program.plan.spout].add_trees(
-                acked=acked, failed=failed, timed_out=timed_out, seconds=seconds
+            self._counts.add_trees(
+                self._program.plan.spout, acked=acked, failed=failed, timed_out=timed_out, seconds=seconds
             )
 
     def _add(self, blocks: Iterable[CountsBlock]) -> None:
         with self._lock:
             for block in blocks:
                 for component, counts in block.counts.items():
-                    self._counts[component].add(counts)
+                    self._counts.add(component, counts)
 
 
 def _write_with_java(context: SparkContext, exchanged: RDD[Keyed]) -> None:

@@ -52,11 +52,16 @@ class RunningTopology:
         self.spouts = {"sentences": RunningSpout(3), "more": RunningSpout(2)}
         self.own_spouts: dict[str, RunningSpout] = {}
         self.components = {
-            "sentences": ComponentCounts(emitted=4, acked=3, failed=1, completing_seconds=0.75),
+            "sentences": ComponentCounts(emitted=4, acked=3, failed=1, completed=3, completing_seconds=0.75),
             "split": ComponentCounts(executed=1_200, emitted=9, acked=1_199, failed=1),
         }
         self.recentProgress = [  # as StreamingQuery spells it
-            {"spout": "sentences", "batchId": 0, "components": {"split": {"executed": 1_200}}}
+            {
+                "spout": "sentences",
+                "batchId": 0,
+                "timestamp": "2026-01-01T00:00:00.000+00:00",
+                "components": {"split": {"executed": 1_200}},
+            }
         ]
         self.waits = False
         self.stopped = threading.Event()

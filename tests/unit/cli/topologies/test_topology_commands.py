@@ -28,6 +28,14 @@ def as_nothing(): builder
 def raises(): raise ZeroDivisionError("division by zero")
 def with_argument(stream): return builder
 
+def without_address():
+    from tests.topology_components import CountWords
+    keeping = TopologyBuilder()
+    keeping.set_spout("sentences", Sentences())
+    keeping.set_bolt("split", Split()).shuffle_grouping("sentences")
+    keeping.set_bolt("count", CountWords(log=None)).fields_grouping("split", ["word"])
+    return keeping
+
 def on_nothing():
     broken = TopologyBuilder()
     broken.set_spout("sentences", Sentences())
@@ -37,12 +45,22 @@ def on_nothing():
 def without_settings():
     from kinesis_spout import KinesisSpout
     KinesisSpout()
+
+def exits(): raise SystemExit(0)
+
+class Undeclared(Split):
+    def declare_output_fields(self): return FIELDS
+
+undeclared = TopologyBuilder()
+undeclared.set_spout("sentences", Sentences())
+undeclared.set_bolt("words", Undeclared()).shuffle_grouping("sentences")
 """
 
 
 @pytest.fixture(autouse=True)
 def in_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "wired.py").write_text(WIRED)
+    (tmp_path / "exits.py").write_text("raise SystemExit(0)")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     yield tmp_path
@@ -64,6 +82,13 @@ def test_a_builder_a_topology_or_a_function_that_gives_one_is_explained(name: st
     assert "from sentences: fields by sentence, through the exchange" in out
 
 
+def test_what_cannot_run_is_explained_with_the_reason_why_it_would_be_refused() -> None:
+    out, err = FakeWorld().call("topology", "explain", "wired:without_address")
+    assert out.startswith("topology wired: 3 components\n")
+    said = " ".join(err.split())
+    assert "`topology run` refuses it so far: topology 'wired': expected the option state, an address" in said
+
+
 def test_programs_get_the_explanation_as_json() -> None:
     document = json.loads(FakeWorld().call("topology", "explain", "wired:builder", "--json")[0])
     assert [stage["stage"] for stage in document["spouts"][0]["stages"]] == [0, 1]
@@ -74,6 +99,10 @@ def test_programs_get_the_explanation_as_json() -> None:
     [
         ("wired", "expected MODULE:BUILDER, as in my_module:builder, got 'wired'"),
         ("no_such_module:x", "expected an importable module 'no_such_module' (looked in {here} first)"),
+        (
+            "wired.py:builder",
+            "expected the name of a module, without .py, as in my_module:builder, got 'wired.py",
+        ),
         ("wired:nothing", "expected 'nothing' in the module 'wired' ({here}/wired.py), found none"),
         ("wired:number", "expected wired:number to be a TopologyBuilder, a Topology, or a function"),
         (
@@ -86,6 +115,15 @@ def test_programs_get_the_explanation_as_json() -> None:
             "expected a function that is called without arguments, got wired:with_argument",
         ),
         ("wired:raises", "wired:raises: expected a topology, got ZeroDivisionError: division by zero"),
+        ("wired:exits", "wired:exits: expected a topology, got SystemExit: 0"),
+        (
+            "wired:undeclared",
+            "expected a topology, got NameError: name 'FIELDS' is not defined, raised by declare_output_fields",
+        ),
+        (
+            "exits:builder",
+            "expected an importable module 'exits' (looked in {here} first), got SystemExit: 0",
+        ),
         (
             "wired:on_nothing",
             "bolt 'split': expected a grouping on a component of the topology (sentences, split)",
@@ -164,22 +202,35 @@ class InProgress:
         self.recentProgress: list[dict[str, object]] = []  # as TopologyQuery spells it
 
 
+def progress(spout: str, batch: int, second: int) -> dict[str, object]:
+    return {"spout": spout, "batchId": batch, "timestamp": f"2026-01-01T00:00:{second:02d}.000+00:00"}
+
+
+def written(path: Path) -> list[tuple[str, int]]:
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    return [(line["spout"], line["batchId"]) for line in lines]
+
+
 def test_each_micro_batch_is_written_once_and_a_later_run_is_appended(tmp_path: Path) -> None:
     for _ in range(2):
         query = InProgress()
         with ProgressFile(tmp_path / "progress") as file:
             for batch in range(3):
-                query.recentProgress.append({"spout": "a", "batchId": batch})
-                query.recentProgress.append({"spout": "b", "batchId": batch})
+                query.recentProgress.append(progress("a", batch, batch))
+                query.recentProgress.append(progress("b", batch, batch))
                 if batch:
                     file.add(query)  # type: ignore[arg-type]
-    lines = [json.loads(line) for line in (tmp_path / "progress").read_text().splitlines()]
-    assert [(line["spout"], line["batchId"]) for line in lines[:6]] == [
-        ("a", 0),
-        ("b", 0),
-        ("a", 1),
-        ("b", 1),
-        ("a", 2),
-        ("b", 2),
-    ]
+    lines = written(tmp_path / "progress")
+    assert lines[:6] == [("a", 0), ("b", 0), ("a", 1), ("b", 1), ("a", 2), ("b", 2)]
     assert lines[6:] == lines[:6]
+
+
+def test_micro_batches_are_written_that_end_after_later_ones_and_those_of_each_stream_of_a_spout(
+    tmp_path: Path,
+) -> None:
+    query = InProgress()
+    with ProgressFile(tmp_path / "progress") as file:
+        for batch, second in ((1, 0), (0, 1), (0, 2), (1, 3)):
+            query.recentProgress.append(progress("a", batch, second))
+            file.add(query)  # type: ignore[arg-type]
+    assert written(tmp_path / "progress") == [("a", 1), ("a", 0), ("a", 0), ("a", 1)]

@@ -5,6 +5,7 @@ import sys
 import threading
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,8 @@ def application() -> Iterator[str]:
     name = f"test-{uuid.uuid4().hex[:12]}"
     yield name
     for pid in host_processes(name):
-        os.kill(pid, signal.SIGTERM)
+        with suppress(ProcessLookupError):  # it has ended meanwhile
+            os.kill(pid, signal.SIGTERM)
     wait_until(lambda: not host_processes(name), "the host process has ended")
 
 
@@ -83,7 +85,8 @@ def test_workers_that_race_start_one_host_process(application: str) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(host_processes(application)) == 1
+    # A child that it is about to start has its command line for a moment.
+    wait_until(lambda: len(host_processes(application)) == 1, "there is one host process")
     for children in racing:
         children.close()
 
@@ -128,8 +131,8 @@ def test_a_child_that_died_is_said_with_its_last_words_and_replaced(application:
 def test_a_host_process_that_was_killed_is_replaced(application: str) -> None:
     with topology(counting(), conf=host_conf(application)) as local:
         local.run(words("a"))
-        for pid in host_processes(application):
-            os.kill(pid, signal.SIGKILL)
+        (pid,) = host_processes(application)
+        os.kill(pid, signal.SIGKILL)
         wait_until(lambda: not host_processes(application), "the host process is gone")
         result = local.run(words("b"))
     assert result.acked == words("b")

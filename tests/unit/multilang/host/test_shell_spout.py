@@ -3,6 +3,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
 from kinesis_spout.multilang import ShellSpout
 from kinesis_spout.topology.components import TaskContext
 from tests.shell_topology import COMPONENTS, ENVIRONMENT, Collected
@@ -102,8 +104,15 @@ def test_an_id_that_cannot_be_said_back_ends_the_process_and_not_the_query() -> 
     assert "an id that cannot be said back" in collected.errors[0]
 
 
+@pytest.mark.usefixtures("hang_clock")
 def test_a_process_that_hangs_is_given_up_after_the_time_out() -> None:
-    with spout("hangs", "poison", timeout_seconds=0.5) as (shell, collected):
+    with spout("hangs", "poison") as (shell, collected):
+        shell.next_tuple()
+    assert "did not end its answer with sync" in collected.errors[0]
+
+
+def test_a_process_that_talks_and_never_ends_its_answer_is_given_up_after_the_time_out() -> None:
+    with spout("lives", "chatters", timeout_seconds=0.5) as (shell, collected):
         shell.next_tuple()
     assert "did not end its answer with sync" in collected.errors[0]
 

@@ -10,6 +10,7 @@ import pytest
 from kinesis_spout.clock import SystemClock
 from kinesis_spout.multilang.conversation import BOLT
 from kinesis_spout.multilang.frames import CODECS
+from kinesis_spout.multilang.host import leased_child
 from kinesis_spout.multilang.host.leased_child import ShellTaskSettings
 from kinesis_spout.multilang.host.processes.child_process import ChildSettings
 from kinesis_spout.multilang.host.processes.children import Children, Lease
@@ -139,7 +140,10 @@ def test_a_component_is_told_the_tasks_that_got_its_tuple_and_emits_to_one_direc
     assert told.emitted[2:] == [[9, "b"]]
 
 
-def test_a_child_that_waits_for_an_answer_that_nobody_can_give_is_replaced(children: Children) -> None:
+def test_a_child_that_waits_for_an_answer_that_nobody_can_give_is_replaced(
+    children: Children, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leased_child, "PROBE_SECONDS", 0.5)
     lease, talk = begun(children, "asks_for_tasks")
     talk.say(TupleIn(id="1", component="words", task=1, values=["lost"]))
     until = time.monotonic() + 20
@@ -147,8 +151,19 @@ def test_a_child_that_waits_for_an_answer_that_nobody_can_give_is_replaced(child
         assert time.monotonic() < until
     children.abandon(KEY, lease)
     told = Told()
-    run(task(children, "asks_for_tasks", told, timeout_seconds=0.5), "a")
+    run(task(children, "asks_for_tasks", told), "a")
     assert told.acked == ["a"]
+    assert "worker that it served was lost" in told.errors[0]
+
+
+def test_a_child_that_talks_and_answers_nothing_is_replaced(children: Children) -> None:
+    lease, talk = begun(children, "only_talks")
+    talk.say(TupleIn(id="1", component="words", task=1, values=["lost"]))
+    talk.push()
+    children.abandon(KEY, lease)
+    told = Told()
+    other = task(children, "only_talks", told, timeout_seconds=0.5)
+    other._begin(None)
     assert "worker that it served was lost" in told.errors[0]
 
 

@@ -22,7 +22,7 @@ class Disk:
 
     def write(self, numbers: Sequence[int]) -> None:
         self.begun.release()
-        assert self.goes_on.acquire(timeout=20)
+        assert self.goes_on.acquire(timeout=60)
         self.writes.append(list(numbers))
         if self.failure is not None:
             raise self.failure
@@ -41,7 +41,7 @@ def waiting(shared: SharedWrites, numbers: Sequence[int]) -> tuple[list[threadin
     threads = [threading.Thread(target=wait_for, args=(number,)) for number in numbers]
     for thread in threads:
         thread.start()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while len(shared._next.numbers) < len(numbers) and time.monotonic() < deadline:
         threading.Event().wait(0.001)
     return threads, errors
@@ -50,7 +50,7 @@ def waiting(shared: SharedWrites, numbers: Sequence[int]) -> tuple[list[threadin
 def begun(disk: Disk, shared: SharedWrites) -> threading.Thread:
     thread = threading.Thread(target=shared.wait_for, args=(1,))
     thread.start()
-    assert disk.begun.acquire(timeout=20)
+    assert disk.begun.acquire(timeout=60)
     return thread
 
 
@@ -61,7 +61,7 @@ def test_all_that_come_while_one_writes_share_the_next_write() -> None:
     others, errors = waiting(shared, range(2, 30))
     disk.goes_on.release(2)
     for thread in (first, *others):
-        thread.join(20)
+        thread.join(60)
     assert [sorted(write) for write in disk.writes] == [[1], list(range(2, 30))]
     assert errors == []
 
@@ -72,11 +72,11 @@ def test_a_write_that_fails_is_an_error_of_all_that_waited_for_it_and_of_no_othe
     first = begun(disk, shared)
     others, errors = waiting(shared, range(2, 10))
     disk.goes_on.release()
-    assert disk.begun.acquire(timeout=20)
+    assert disk.begun.acquire(timeout=60)
     disk.failure = SpoolError("the disk is full")
     disk.goes_on.release()
     for thread in (first, *others):
-        thread.join(20)
+        thread.join(60)
     assert [str(error) for error in errors] == ["the disk is full"] * 8
     disk.failure = None
     disk.goes_on.release()
@@ -91,7 +91,7 @@ def test_ctrl_c_in_the_thread_that_is_next_leaves_nobody_waiting_for_ever() -> N
     others: list[threading.Thread] = []
 
     def interrupts() -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not shared._next.numbers and time.monotonic() < deadline:
             threading.Event().wait(0.001)
         others.extend(waiting_after_the_first())
@@ -108,9 +108,9 @@ def test_ctrl_c_in_the_thread_that_is_next_leaves_nobody_waiting_for_ever() -> N
     interrupter.start()
     with pytest.raises(KeyboardInterrupt):
         shared.wait_for(2)
-    interrupter.join(20)
+    interrupter.join(60)
     disk.goes_on.release(2)
     for thread in (first, *others):
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()
     assert sorted(number for write in disk.writes for number in write) == [1, 2, 3, 4]

@@ -20,7 +20,7 @@ from kinesis_spout.queues.spool.files.file_system import network_file_system
 from kinesis_spout.queues.spool.files.number_ranges import number_ranges
 
 ENTRY = Entry("key", b"data")
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 
 
 def opened(

@@ -294,7 +294,7 @@ def test_a_broken_handler_ends_the_query_and_blames_no_record(world: EngineWorld
     running.runner.open_gate()
 
     with pytest.raises(HandlerBroken, match="no module named orders"):
-        running.query.awaitTermination(20)
+        running.query.awaitTermination(60)
 
     assert not running.query.isActive
     assert isinstance(running.query.exception(), HandlerBroken)
@@ -309,7 +309,7 @@ def test_a_query_that_ended_by_an_error_has_given_its_shards_up(world: EngineWor
     running.runner.failures = [HandlerBroken("broken now")]
     world.put("c")
     with pytest.raises(HandlerBroken):
-        running.query.awaitTermination(20)
+        running.query.awaitTermination(60)
 
     assert world.zookeeper.owners == {}
     assert world.stored().base == records[-1].sequence
@@ -358,7 +358,7 @@ def test_lost_data_ends_the_query(world: EngineWorld) -> None:
     world.stream.fail_next(DataLoss("trimmed"))
 
     with pytest.raises(DataLoss):
-        running.query.awaitTermination(20)
+        running.query.awaitTermination(60)
 
 
 def test_an_error_amid_a_slice_keeps_what_was_read_before(world: EngineWorld) -> None:
@@ -682,4 +682,4 @@ def test_a_handler_killed_worker_is_the_only_error_that_plans_again(world: Engin
     running.runner.failures = [Throttled("no business of a job")]
     world.put("b")
     with pytest.raises(KinesisSpoutError, match="no business"):
-        running.query.awaitTermination(20)
+        running.query.awaitTermination(60)

@@ -43,7 +43,7 @@ def test_a_batch_that_ends_by_no_ordinary_exception_ends_the_query_and_is_not_wa
     running.runner.open_gate()
 
     with pytest.raises(KinesisSpoutError, match="SystemExit: enough"):
-        running.query.awaitTermination(20)
+        running.query.awaitTermination(60)
     assert world.zookeeper.owners == {}
 
 
@@ -61,7 +61,7 @@ def test_a_handler_on_the_driver_may_stop_its_query(world: EngineWorld) -> None:
     running = world.start(handle, hanging=True)
     running.runner.open_gate()
 
-    assert running.query.awaitTermination(20) is True
+    assert running.query.awaitTermination(60) is True
     running.stop()
     assert diary.deliveries == [("a", 1)]
     assert world.stored().base == records[0].sequence

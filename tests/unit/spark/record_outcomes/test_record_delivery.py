@@ -212,7 +212,7 @@ def test_rows_of_one_aggregate_that_nothing_tells_apart_are_not_delivered(
 
 
 def test_several_rows_are_handled_at_a_time_and_what_failed_comes_back_in_order() -> None:
-    both = threading.Barrier(2, timeout=20)
+    both = threading.Barrier(2, timeout=60)
 
     def handle(record: Record) -> None:
         both.wait()

@@ -166,7 +166,7 @@ def test_a_query_whose_streams_are_all_deleted_ends(world: World) -> None:
     for name in ("orders", "refunds"):
         world.streams.streams[name].delete()
     with pytest.raises(StreamNotFound):
-        query.awaitTermination(30)
+        query.awaitTermination(60)
     assert not query.isActive
 
 
@@ -177,7 +177,7 @@ def test_another_error_that_ends_one_stream_ends_the_query(world: World) -> None
     world.runners["refunds"].failures.append(HandlerBroken("no such module"))
     world.put("refunds", "one")
     with pytest.raises(HandlerBroken):
-        query.awaitTermination(30)
+        query.awaitTermination(60)
     assert not query.streams["orders"].isActive
     assert "HandlerBroken" in query.status["message"]
     members = [zookeeper.member_names for zookeeper in world.streams.progress.values()]

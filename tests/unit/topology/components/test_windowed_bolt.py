@@ -415,6 +415,55 @@ class TestSettings:
             Seconds(seconds)
 
 
+class TestAnotherLength:
+    """A topology that is deployed again with windows of another length finds those of the one before open."""
+
+    def test_of_many_tuples_that_wait_no_window_gets_more_than_it_is_long(self) -> None:
+        topology = Started(Numbers(Count(10)))
+        topology.run(*items("a", 1, 2, 3, 4, 5, 6, 7))
+
+        topology.restart(Numbers(Count(3)))
+
+        assert numbers_of(topology.run(*items("a", 8))) == {"a": [(1, 2, 3), (4, 5, 6)]}
+        assert numbers_of(topology.run(*items("a", 9, 10))) == {"a": [(7, 8, 9)]}
+
+    def test_tuples_that_wait_are_in_shorter_windows_also_where_these_ended_before(self) -> None:
+        topology = Started(ByEventTime(Seconds(60)))
+        topology.run(at(1, 1), at(12, 2), at(11, 3), at(45, 4))
+
+        topology.restart(ByEventTime(Seconds(10)))
+
+        assert numbers_of(topology.run(at(46, 5))) == {"a": [(1,), (2, 3)]}
+        assert numbers_of(topology.run(at(50, 6))) == {"a": [(4, 5)]}
+
+    def test_tuples_that_wait_are_in_longer_windows(self) -> None:
+        topology = Started(ByEventTime(Seconds(10)))
+        assert numbers_of(topology.run(at(1, 1), at(12, 2), at(25, 3), at(22, 4))) == {"a": [(1,), (2,)]}
+
+        topology.restart(ByEventTime(Seconds(60)))
+
+        assert numbers_of(topology.run(at(59, 5))) == {}
+        assert numbers_of(topology.run(at(60, 6))) == {"a": [(3, 4, 5)]}
+
+    def test_windows_by_count_become_windows_by_time_and_these_by_count(self) -> None:
+        topology = Started(ByEventTime(Count(10)))
+        topology.run(at(1, 1), at(12, 2))
+
+        topology.restart(ByEventTime(Seconds(10)))
+        assert numbers_of(topology.run(at(15, 3))) == {"a": [(1,)]}
+        topology.restart(ByEventTime(Count(2)))
+        assert numbers_of(topology.run(at(0, 4), at(0, 5))) == {"a": [(2, 3), (4, 5)]}
+
+    def test_ticks_close_shorter_windows_of_tuples_that_wait(self) -> None:
+        topology = Started(Numbers(Seconds(60), tick_seconds=1))
+        topology.run(*items("a", 1))
+
+        topology.restart(Numbers(Seconds(10), tick_seconds=1))
+        topology.clock.advance(11)
+
+        assert numbers_of(topology.run()) == {"a": [(1,)]}
+
+
 class TestStoredForm:
     KEPT = OpenWindows(
         rows=[(12_000_000, ("key", "number"), ("a", 1))], mark=10_000_000, next_end=20_000_000, arrived=7

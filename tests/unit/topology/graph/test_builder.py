@@ -45,6 +45,12 @@ class Often(Scripted):
 DIRECT = {"pick": Stream(("value",), direct=True)}
 
 
+def twice(to: TopologyBuilder) -> None:
+    spout = Declared()
+    to.set_spout("a", spout)
+    to.set_spout("b", spout)
+
+
 def direct_from_spout(to: TopologyBuilder) -> None:
     to.set_spout("s", Declared(DIRECT))
     to.set_bolt("b", Scripted()).direct_grouping("s", "pick")
@@ -58,6 +64,17 @@ WRONG: dict[str, tuple[Callable[[TopologyBuilder], Any], str]] = {
     "an unknown stream": (
         lambda to: to.set_bolt("a", Scripted()).shuffle_grouping("numbers", "odd"),
         r"bolt 'a': expected a grouping on a stream that 'numbers' declares \(default\), got 'odd'",
+    ),
+    "a stream of a component that declares none": (
+        lambda to: (
+            to.set_bolt("a", Scripted()).shuffle_grouping("numbers"),
+            to.set_bolt("b", Scripted()).shuffle_grouping("a"),
+        ),
+        r"bolt 'b': .* 'a' declares \(none: declare_output_fields gives no fields\), got 'default'",
+    ),
+    "state behind a global grouping": (
+        lambda to: to.set_bolt("a", Counts()).global_grouping("numbers"),
+        r"expected fields_grouping .* a state for all is behind a field that is always the same; got global",
     ),
     "an unknown field": (
         lambda to: to.set_bolt("a", Scripted()).fields_grouping("numbers", ["value", "valu"]),
@@ -126,13 +143,21 @@ WRONG: dict[str, tuple[Callable[[TopologyBuilder], Any], str]] = {
         lambda to: to.set_bolt("a", Scripted()).custom_grouping("numbers", object()),  # type: ignore[arg-type]
         r"expected a custom grouping with choose_tasks\(tasks, values\), got object",
     ),
+    "an option under its name in Storm": (
+        lambda to: to.build(conf={"topology.message.timeout.secs": 60, "mine": 1}),
+        r"topology: conf: expected the option message_timeout_seconds of build in place of 'topology.message",
+    ),
+    "an option of a bolt under its name in Storm": (
+        lambda to: to.set_bolt("a", Scripted(), conf={"topology.tick.tuple.freq.secs": 1}),
+        r"bolt 'a': conf: expected tick_seconds of a bolt in place of 'topology.tick.tuple.freq.secs'",
+    ),
     "a class for a bolt": (
         lambda to: to.set_bolt("a", Scripted),  # type: ignore[arg-type]
-        r"bolt 'a': expected a Bolt, got the class Scripted, not an object of it",
+        r"bolt 'a': expected a Bolt \(.*\), got the class Scripted, not an object of it",
     ),
     "something else for a bolt": (
         lambda to: to.set_bolt("a", Declared()),  # type: ignore[arg-type]
-        r"bolt 'a': expected a Bolt, got Declared",
+        r"bolt 'a': expected a Bolt \(one of pystorm or streamparse goes into a ShellBolt\), got Declared",
     ),
     "a class for a spout": (
         lambda to: to.set_spout("s", Declared),  # type: ignore[arg-type]
@@ -145,6 +170,10 @@ WRONG: dict[str, tuple[Callable[[TopologyBuilder], Any], str]] = {
     "what only looks like a spout": (
         lambda to: to.set_spout("s", LooksLikeOne()),  # type: ignore[arg-type]
         r"spout 's': .* a subclass of kinesis_spout.topology.Spout, got LooksLikeOne",
+    ),
+    "a spout of one's own under two ids": (
+        twice,
+        r"spout 'b': expected a spout of its own, got the Declared that is the spout 'a', too: .* make two",
     ),
     "no fields of a KinesisSpout": (
         lambda to: to.set_spout("s", kinesis(), fields=[]),

@@ -4,6 +4,7 @@ import pytest
 
 from kinesis_spout.topology import TopologyBuilder
 from kinesis_spout.topology.picture import explanation_of
+from kinesis_spout.topology.picture.drawing import columns
 from kinesis_spout.topology.running.program import program_of
 from tests.unit.topology.picture.sample_graphs import Source, Step, diamond, ten_components, words
 
@@ -41,6 +42,22 @@ def test_no_line_is_longer_than_a_terminal_is_wide(builder: type[TopologyBuilder
     lines = builder().build("words").explain().splitlines()
     assert max(map(len, lines)) <= 80
     assert lines == [line.rstrip() for line in lines]
+
+
+def test_wide_characters_count_as_two_columns_and_none_steers_the_terminal() -> None:
+    builder = TopologyBuilder()
+    builder.set_spout("數據 來源", Source(["數"]))
+    for name in ("處理 " * 12 + "甲", "red \x1b[31m\tand a\nline"):
+        builder.set_bolt(name, Step(["數"])).fields_grouping("數據 來源", ["數"])
+    text = builder.build("words").explain()
+    assert max(map(columns, text.splitlines())) <= 80
+    assert "red \ufffd[31m\ufffdand a\ufffdline (bolt Step" in text
+
+
+def test_one_component_is_not_several() -> None:
+    builder = TopologyBuilder()
+    builder.set_spout("orders", Source(["id"]))
+    assert builder.build("words").explain().startswith("topology words: 1 component\n")
 
 
 def test_options_that_fix_the_number_of_tasks_are_told_as_fixed() -> None:

@@ -85,7 +85,8 @@ def counts_of(builder: TopologyBuilder) -> dict[str, ComponentCounts]:
             timed_out=89,
             sampled=10,
             sampled_seconds=0.000123,
-            completing_seconds=123_456_000 * 1_234.5,
+            completed=1,
+            completing_seconds=1_234.5,
         )
         for name in builder.graph().order
     }

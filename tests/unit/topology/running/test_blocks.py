@@ -31,7 +31,7 @@ def test_tuples_come_out_of_a_block_with_the_edges_they_had_in_no_tree_one_or_se
     parcel = outbox.parcel("sink", 3, SOURCE, refuses_none)
     put(parcel, "a")
     put(parcel, "b", 1, 2**64 - 1)
-    parcel.others[2] = {3: 6, 4: 0}
+    parcel.others[2] = (3, 4)
     put(parcel, "c", 2**64 - 1, 5)
     put(parcel, "d", 9, 0)
     outbox.close()
@@ -42,7 +42,7 @@ def test_tuples_come_out_of_a_block_with_the_edges_they_had_in_no_tree_one_or_se
     expected = [
         (("a",), 0, 0, None),
         (("b",), 1, 2**64 - 1, None),
-        (("c",), 2**64 - 1, 5, {3: 6, 4: 0}),
+        (("c",), 2**64 - 1, 5, (3, 4)),
         (("d",), 9, 0, None),
     ]
     assert list(block.tuples()) == expected

@@ -46,6 +46,6 @@ def test_a_job_that_ends_is_not_cancelled_and_nobody_watches_it_any_more(
     monkeypatch.setattr(job_guard, "cancel", lambda _, tag: cancelled.append(tag))
     with JobGuard(SparkHere(), "job-2", 60.0):
         watching = next(each for each in threading.enumerate() if each.name == "kinesis-spout-guard-job-2")
-    watching.join(10)
+    watching.join(60)
     assert not watching.is_alive()
     assert cancelled == []

@@ -9,17 +9,19 @@ from typing import Any
 
 import pytest
 
-from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.errors import HandlerKilledWorker, InvalidConfig
 from kinesis_spout.topology import SpoutOutputCollector, Stream, TaskContext, TopologyBuilder
 from kinesis_spout.topology.graph.plan import context_of
 from kinesis_spout.topology.running.blocks import CountsBlock
 from kinesis_spout.topology.running.component_counts import ComponentCounts
 from kinesis_spout.topology.running.stage.stage_run import StageRun
-from kinesis_spout.topology.spark import own_spout
+from kinesis_spout.topology.spark import job_guard, own_spout
 from kinesis_spout.topology.spark.own_spout import GatheringCollector, OwnSpoutQuery, SpoutHangs
 from kinesis_spout.topology.spark.tasks.given_tuples import GivenTuple, emitted
+from kinesis_spout.topology.spark.tasks.job import TopologyJobs
 from tests.scripted_topology import Declared, Scripted, UnloadableError, acks
 from tests.spark_here import SparkHere
+from tests.zookeeper_server import wait_until
 
 
 class Silent(Declared):
@@ -64,6 +66,51 @@ class EmitsUnfit(Silent):
         self.failed[message_id] = reason
 
 
+class EmitsOne(Silent):
+    """Emits one value; keeps why it failed or timed out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ends: list[tuple[str, int, str]] = []
+        self.emitted = False
+
+    def open(self, conf: Mapping[str, Any], context: TaskContext, collector: SpoutOutputCollector) -> None:
+        super().open(conf, context, collector)
+        self.collector = collector
+
+    def next_tuple(self) -> None:
+        if not self.emitted:
+            self.emitted = True
+            self.collector.emit(("a",), 1)
+
+    def fail(self, message_id: int, reason: str) -> None:
+        self.ends.append(("failed", message_id, reason))
+
+    def timed_out(self, message_id: int, reason: str) -> None:
+        self.ends.append(("timed out", message_id, reason))
+
+
+class DyingJobs:
+    """Lets no job end by itself: each waits until it is cancelled, and then says what Spark says. Mutable."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.running, self.cancelled = threading.Event(), threading.Event()
+        for module in (job_guard, own_spout):
+            monkeypatch.setattr(module, "cancel", lambda *_: self.cancelled.set())
+        monkeypatch.setattr(job_guard, "has_begun", lambda *_: True)
+        monkeypatch.setattr(job_guard, "_LOOK_SECONDS", 0.01)
+        monkeypatch.setattr(own_spout, "_JOIN_SECONDS", 0.05)
+        monkeypatch.setattr(TopologyJobs, "run", self._run)
+
+    def _run(self, *_: object, **_by_name: object) -> None:
+        self.running.set()
+        assert self.cancelled.wait(10)
+        raise HandlerKilledWorker(
+            "the Spark job died: org.apache.spark.SparkException: [SPARK_JOB_CANCELLED] Job 3 cancelled as part "
+            "of cancellation of tag"
+        )
+
+
 class Blocks(Declared):
     """Does not return when it is asked for a tuple."""
 
@@ -74,6 +121,23 @@ class Blocks(Declared):
     def next_tuple(self) -> None:
         self.called.set()
         self.released.wait()
+
+
+class EmitsAtOnce(Silent):
+    """Emits five tuples in its first call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[int] = []
+        self.remaining: list[int | None] = [0, 1, None, 3, 4]
+
+    def next_tuple(self) -> None:
+        remaining, self.remaining = self.remaining, []
+        for message_id in remaining:
+            self.collector.emit((message_id,), message_id)
+
+    def ack(self, message_id: int) -> None:
+        self.told.append(message_id)
 
 
 def two_stages(spout: Declared, **conf: Any) -> TopologyBuilder:
@@ -90,9 +154,25 @@ def one_stage(spout: Declared) -> TopologyBuilder:
     return builder
 
 
+class Ticks(Scripted):
+    tick_seconds = 0.01
+
+
+def ticking(spout: Declared) -> TopologyBuilder:
+    builder = TopologyBuilder()
+    builder.set_spout("mine", spout)
+    builder.set_bolt("sink", Ticks()).shuffle_grouping("mine")
+    return builder
+
+
 @contextmanager
 def running(
-    spout: Declared, make: Callable[..., TopologyBuilder] = two_stages, **conf: Any
+    spout: Declared,
+    make: Callable[..., TopologyBuilder] = two_stages,
+    *,
+    max_pending: int = 10,
+    job_timeout_seconds: float = 10.0,
+    **conf: Any,
 ) -> Iterator[OwnSpoutQuery]:
     topology = make(spout, **conf).build(conf={"colour": "red", "size": 1})
     query = OwnSpoutQuery(
@@ -101,8 +181,8 @@ def running(
         SparkHere(),
         program=topology._programs(2)["mine"],
         streams=dict(topology.graph["mine"].streams),
-        max_pending=10,
-        job_timeout_seconds=10.0,
+        max_pending=max_pending,
+        job_timeout_seconds=job_timeout_seconds,
         name="query",
     )
     query.start()
@@ -145,18 +225,67 @@ def test_a_value_that_cannot_travel_fails_its_tuple_alone_or_is_reported_where_i
     assert "got list" in counts.last_error
 
 
+def test_no_more_are_pending_than_may_be_however_many_a_spout_emits_in_one_call() -> None:
+    spout = EmitsAtOnce()
+    with running(spout, one_stage, max_pending=2) as query:
+        query.processAllAvailable()
+        batches = [progress["numInputRows"] for progress in query.recentProgress]
+
+    assert batches == [2, 2, 1]
+    assert spout.told == [0, 1, 3, 4]
+
+
+def test_a_micro_batch_for_ticks_alone_is_in_the_progress_without_rows() -> None:
+    with running(Silent(), ticking) as query:
+        wait_until(lambda: len(query.recentProgress) >= 2, "two ticks have come")
+        first, second = query.recentProgress[:2]
+
+    assert (first["numInputRows"], second["numInputRows"]) == (0, 0)
+    assert first["batchId"] < second["batchId"]
+
+
 def test_a_spout_that_blocks_is_told_when_it_is_stopped_instead_of_waited_for_without_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(own_spout, "_JOIN_SECONDS", 0.05)
     spout = Blocks()
     with running(spout) as query:
-        assert spout.called.wait(10)
+        assert spout.called.wait(60)
         with pytest.raises(SpoutHangs, match=r"spout 'mine' has not returned from a call for 0\.05 s"):
             query.stop()
         spout.released.set()
-        query.awaitTermination(10)
+        query.awaitTermination(60)
     assert not query.isActive
+
+
+def test_a_tuple_whose_job_took_too_long_is_told_so_in_plain_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    DyingJobs(monkeypatch)
+    spout = EmitsOne()
+    with running(spout, job_timeout_seconds=0.1) as query:
+        query.processAllAvailable()
+    reason = "timed out: the micro-batch's job had not ended after 0.1 s, and was cancelled"
+    assert spout.ends == [("timed out", 1, reason)]
+
+
+def test_a_tuple_whose_job_is_cancelled_by_the_stop_is_told_so_in_plain_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    jobs, spout = DyingJobs(monkeypatch), EmitsOne()
+    with running(spout):
+        assert jobs.running.wait(10)
+    assert spout.ends == [
+        ("timed out", 1, "timed out: the topology was stopped before the micro-batch had ended")
+    ]
+
+
+def test_a_tuple_whose_job_somebody_cancels_on_spark_is_told_so_in_plain_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    jobs, spout = DyingJobs(monkeypatch), EmitsOne()
+    jobs.cancelled.set()
+    with running(spout) as query:
+        query.processAllAvailable()
+    assert spout.ends == [("timed out", 1, "timed out: somebody cancelled the micro-batch's job on Spark")]
 
 
 @pytest.mark.parametrize("values", ["a", {"value": 1}, {1}, 5, (each for each in "a"), (1, 2)])

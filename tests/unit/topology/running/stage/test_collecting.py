@@ -321,6 +321,14 @@ def test_nothing_can_be_anchored_to_a_tuple_that_was_acked_or_failed(say: Script
         (lambda to, tup: to.emit((), [tup]), "'default': expected 1 values, as many as fields.* got 0"),
         (lambda to, tup: to.emit("x", tup), "'default': expected a list or tuple of values, got str"),
         (lambda to, tup: to.emit({"value": 1}, tup), "expected a list or tuple of values, got dict"),
+        (
+            lambda to, tup: to.emit(tup, ("x",)),
+            "expected the values first, then anchors, .*; got Tuple first",
+        ),
+        (
+            lambda to, tup: to.emit("default", tup, ["x"]),
+            "expected the values first, then anchors, then the stream; got str first",
+        ),
         (lambda to, tup: to.emit(5, tup), "expected a list or tuple of values, got int"),
         (
             lambda to, tup: to.emit((1,), tup, "other"),
@@ -434,7 +442,7 @@ def test_a_bolt_that_holds_many_tuples_for_a_while_lets_go_of_those_it_acked() -
         run.spout.emit_root((number,), number)
         assert len(run._task("bolt", 0)._held) <= _LOOK_THROUGH
     run.finish()
-    assert run.trees.values == {}
+    assert run.trees.opened == {}
 
 
 def test_trees_that_begin_and_end_in_one_process_leave_nothing_to_tell() -> None:
@@ -444,7 +452,24 @@ def test_trees_that_begin_and_end_in_one_process_leave_nothing_to_tell() -> None
     run.begin()
     for number in range(1, 100):
         run.spout.emit_root((number,), number)
-        assert run.trees.values == {}
+        assert run.trees.opened == {}
+
+
+def test_what_was_told_of_a_tree_whose_emit_was_ended_stays_with_that_tree() -> None:
+    def passes_one_on(bolt: Scripted, tup: Tuple) -> None:
+        if tup[0] == 1:
+            bolt.collector.emit(tup.values, tup)
+            raise KeyboardInterrupt
+        bolt.collector.ack(tup)
+
+    builder = one_bolt(passes_one_on)
+    builder.set_bolt("sink", Scripted(acks)).global_grouping("bolt")
+    program = builder.build()._programs(4)["numbers"]
+    run = StageRun(program, 0, 0, lambda: 0.0, ends_run=(KeyboardInterrupt,))
+    run.begin()
+    with pytest.raises(KeyboardInterrupt):
+        run.spout.emit_root((1,), 1)
+    assert run.spout.emit_root((2,), 2) is False
 
 
 def test_what_a_bolt_reports_of_itself_is_counted_and_summed_and_its_newest_value_kept() -> None:

@@ -14,6 +14,7 @@ from kinesis_spout.topology.local import LocalResult
 from kinesis_spout.topology.spark.tasks import hanging_calls
 from kinesis_spout.topology.spark.tasks.hanging_calls import hanging_calls_end
 from tests.topology_components import Sentences
+from tests.zookeeper_server import wait_until
 
 TIMEOUT_SECONDS = 0.1
 HANGS: dict[str, Callable[[], None]] = {}
@@ -26,6 +27,7 @@ RESET_AT = [0.0]
 def hangs() -> Iterator[None]:
     yield
     HANGS.clear()
+    RESET_AT[0] = 0.0
 
 
 class Upper(BasicBolt):
@@ -100,16 +102,45 @@ def test_a_batch_that_hangs_in_flush_fails_as_a_whole() -> None:
     assert result.reasons[0].startswith("last: timed out: ")
 
 
-def test_calls_that_return_may_take_the_whole_time_together() -> None:
-    HANGS.update(dict.fromkeys(["a", "b", "c", "d"], lambda: time.sleep(TIMEOUT_SECONDS / 2)))
+class LookedAt:
+    """A time that stands still unless it is told to pass. Mutable."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+        self._looks = 0
+
+    def __call__(self) -> float:
+        self._looks += 1
+        return self.now
+
+    def passes(self, seconds: float) -> None:
+        """Have this call be looked at before and after."""
+        self._is_looked_at()
+        self.now += seconds
+        self._is_looked_at()
+
+    def _is_looked_at(self) -> None:
+        looks = self._looks + 2
+        wait_until(lambda: self._looks >= looks, "this call was looked at")
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> LookedAt:
+    made = LookedAt()
+    monkeypatch.setattr(hanging_calls, "monotonic", made)
+    return made
+
+
+def test_calls_that_return_may_take_the_whole_time_together(clock: LookedAt) -> None:
+    HANGS.update(dict.fromkeys(["a", "b", "c", "d"], lambda: clock.passes(TIMEOUT_SECONDS / 2)))
     assert len(run(Upper(), "a", "b", "c", "d").acked) == 4
 
 
-def test_a_call_that_begins_the_time_out_of_its_tuple_anew_may_go_on() -> None:
+def test_a_call_that_begins_the_time_out_of_its_tuple_anew_may_go_on(clock: LookedAt) -> None:
     def goes_on() -> None:
-        for _ in range(20):
-            time.sleep(TIMEOUT_SECONDS / 10)
-            RESET_AT[0] = time.monotonic()
+        for _ in range(5):
+            clock.passes(TIMEOUT_SECONDS)
+            RESET_AT[0] = clock.now
 
     HANGS["a"] = goes_on
     assert run(Upper(), "a").acked == [["a"]]

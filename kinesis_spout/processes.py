@@ -1,0 +1,16 @@
+"""Whether a process of this machine is there."""
+
+import os
+
+__all__ = ["has_ended"]
+
+
+def has_ended(pid: int) -> bool:
+    """Say whether no process has this id, kill(2). Another may have been given the id of one that ended."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False  # somebody else's, but it is there
+    return False
