@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from kinesis_spout.topology.acking import TreeEnd
 from kinesis_spout.topology.components.tuples import Source
+from kinesis_spout.topology.pickling import packed, why_not, why_unfit
 from kinesis_spout.topology.running.component_counts import ComponentCounts
-from kinesis_spout.topology.running.travelling import packed, why_not, why_unfit
 
 FULL_BLOCK: Final = 5_000
 """Tuples. More in one block save next to nothing, and take memory at once."""

@@ -24,11 +24,11 @@ from kinesis_spout.topology.acking import Ending, TreeEnd
 from kinesis_spout.topology.components.context import TaskContext
 from kinesis_spout.topology.components.output import DEFAULT_STREAM, Stream, check_values, names_of
 from kinesis_spout.topology.components.spout import Spout
+from kinesis_spout.topology.pickling import why_unfit
 from kinesis_spout.topology.running.component_counts import ComponentCounts
 from kinesis_spout.topology.running.program import Program
 from kinesis_spout.topology.running.reported_errors import ReportedErrors
 from kinesis_spout.topology.running.tick_clock import TickClock
-from kinesis_spout.topology.running.travelling import why_unfit
 from kinesis_spout.topology.spark.job_guard import JobGuard
 from kinesis_spout.topology.spark.tasks.given_tuples import FirstStageOfTuples, GivenTuple, packed_share
 from kinesis_spout.topology.spark.tasks.job import TopologyJobs

@@ -11,7 +11,7 @@ from typing import Any, Final
 from kinesis_spout.errors import InvalidConfig, StateUnreadable
 from kinesis_spout.topology.components.open_windows import OpenWindows
 from kinesis_spout.topology.graph.stable_hash import stable_hash
-from kinesis_spout.topology.running.travelling import try_unpickling, why_not
+from kinesis_spout.topology.pickling import try_unpickling, why_not
 
 PICKLE_PROTOCOL: Final = 5
 DELETED: Final = object()

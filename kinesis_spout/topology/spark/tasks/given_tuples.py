@@ -11,10 +11,10 @@ from pyspark import cloudpickle
 
 from kinesis_spout.handler import failure_of
 from kinesis_spout.topology.acking import Ending, TreeEnd
+from kinesis_spout.topology.pickling import packed, why_not
 from kinesis_spout.topology.running.blocks import OpenTrees
 from kinesis_spout.topology.running.stage.stage_run import StageRun
 from kinesis_spout.topology.running.tick_clock import NO_TICKS, Ticks
-from kinesis_spout.topology.running.travelling import packed, why_not
 from kinesis_spout.topology.running.verdicts import decide_here
 from kinesis_spout.topology.spark.tasks.kept_runs import ShippedProgram
 from kinesis_spout.topology.spark.tasks.stages import EndedTuples, Keyed, partition_here

@@ -1,4 +1,4 @@
-"""Which values can go to another process: those that can be pickled here and unpickled there.
+"""Which values can go to another process, or be kept: those that can be pickled here and unpickled there.
 
 Many are packed at once. Only when that fails, one looks for those that are to blame.
 """
