@@ -54,10 +54,10 @@ test: lint docs $(CLASSES)  ## formatting, lint, types, import contract, documen
 	@logs=$$(mktemp -d); \
 	$(BIN)/pytest $(BESIDE_TESTS) > "$$logs/beside" 2>&1 & beside=$$!; \
 	$(BIN)/pytest $(LAST_TESTS) > "$$logs/last" 2>&1 & last=$$!; \
-	trap 'kill $$beside $$last 2>/dev/null || true; rm -rf "$$logs"' EXIT; \
+	shown=; trap '[ "$$shown" ] || tail -n 60 "$$logs"/*; kill $$beside $$last 2>/dev/null || true; rm -rf "$$logs"' EXIT; \
 	failed=0; $(BIN)/pytest $(MAIN_TESTS) || failed=$$?; \
 	wait $$beside || failed=$$?; cat "$$logs/beside"; \
-	wait $$last || failed=$$?; cat "$$logs/last"; exit $$failed
+	wait $$last || failed=$$?; cat "$$logs/last"; shown=yes; exit $$failed
 
 test-oldest: set-up  ## what touches Spark, under the oldest PySpark that is supported
 	@if [ ! -e $(OLDEST)/.installed ]; then \

@@ -140,15 +140,18 @@ class PushedFakeStream(FakeStream):
         self, position: Position, *, shard_id: str = FIRST_SHARD, fail_on_data_loss: bool = True
     ) -> ShardGetter:
         getter = self.fan_out.getter(shard_id, position, fail_on_data_loss=fail_on_data_loss)
-        return _ReadWhenPushed(getter, self.service, shard_id)
+        return _ReadWhenPushed(getter, self.service, self.stream, shard_id)
 
 
 class _ReadWhenPushed:
     """Waits for what is on its way, so that a page is what a polling getter would get."""
 
-    def __init__(self, getter: ShardGetter, service: FanOutService, shard_id: str) -> None:
+    def __init__(
+        self, getter: ShardGetter, service: FanOutService, stream: InMemoryStream, shard_id: str
+    ) -> None:
         self._getter = getter
         self._service = service
+        self._stream = stream
         self._shard_id = shard_id
         self._news = threading.Event()
         getter.when_ready(self._news.set)
@@ -167,11 +170,22 @@ class _ReadWhenPushed:
             self._news.clear()
             page = self._getter.read(limit)
             waited = time.monotonic() - begun
-            # A little longer than the service: what it has sent is on its way.
-            is_all = waited > 0.2 and self._service.is_caught_up(self._shard_id)
-            if page.records or page.at_end or is_all or waited > 10:
+            if page.records or page.at_end or self._is_all(waited) or waited > 30:
                 return page
             self._news.wait(0.02)
+
+    def _is_all(self, waited: float) -> bool:
+        """Tell whether nothing is on its way; where the stream cannot say so, because nothing came for a while."""
+        position = self._getter.position
+        try:
+            page = InMemoryShardGetter(self._stream, self._shard_id, position).read(1)
+        except KinesisError:
+            is_known = False
+        else:
+            if page.records or page.at_end:
+                return False
+            is_known = position != Position.latest()
+        return waited > (0.2 if is_known else 1.0) and self._service.is_caught_up(self._shard_id)
 
     def when_ready(self, call: Callable[[], None]) -> None:
         self._getter.when_ready(call)

@@ -27,13 +27,14 @@ from kinesis_spout.multilang.host.shell_task import ShellTask
 from kinesis_spout.topology.components.bolt import Bolt
 from kinesis_spout.topology.components.collector import OutputCollector
 from kinesis_spout.topology.components.context import TaskContext
-from kinesis_spout.topology.components.output import OutputFields, declared_streams
+from kinesis_spout.topology.components.output import OutputFields, are_field_names, declared_streams
 from kinesis_spout.topology.components.tuples import Tuple
 from kinesis_spout.topology.running.program import SHELL_HOMES, SHELL_HOST, SHELL_SPOUT
 
 DEFAULT_MAX_PENDING: Final = 100
 DEFAULT_TIMEOUT_SECONDS: Final = 30.0
 _MESSAGE_TIMEOUT_SECONDS: Final = 30.0
+_MOST_TIMEOUT_SECONDS: Final = 24 * 60 * 60
 
 
 class ShellBolt(Bolt):
@@ -167,15 +168,21 @@ class ShellSettings:
         environment: Mapping[str, str] | None,
         resources: str | os.PathLike[str] | None,
     ) -> None:
-        are_words = not isinstance(command, str) and all(isinstance(word, str) for word in command)
-        if not (are_words and command and command[0]):
+        is_list = isinstance(command, Sequence) and not isinstance(command, str)
+        if not (is_list and command and command[0] and all(map(_is_passed_on, command))):
             raise InvalidConfig(
                 f'expected a command in words, as in ["python3", "split.py"], got {command!r}'
             )
+        if not are_field_names(fields):
+            raise InvalidConfig(f'expected the fields in a list, as in ["word", "count"], got {fields!r}')
+        _check_environment({} if environment is None else environment)
         if serializer not in CODECS:
             raise InvalidConfig(f"expected a serializer of {', '.join(CODECS)}, got {serializer!r}")
-        if not timeout_seconds > 0:
-            raise InvalidConfig(f"expected timeout_seconds above 0, got {timeout_seconds!r}")
+        if not isinstance(timeout_seconds, (int, float)) or not 0 < timeout_seconds <= _MOST_TIMEOUT_SECONDS:
+            raise InvalidConfig(
+                f"expected timeout_seconds above 0, and {_MOST_TIMEOUT_SECONDS} (a day) at most, got "
+                f"{timeout_seconds!r}"
+            )
         if fields and streams is not None:
             raise InvalidConfig("expected fields, or streams with the fields of each, got both")
         self.command = tuple(command)
@@ -208,6 +215,23 @@ class ShellSettings:
             component=context.component,
             task=context.task,
         )
+
+
+def _is_passed_on(text: object) -> bool:
+    """Tell whether the system passes this on to a program."""
+    return isinstance(text, str) and "\0" not in text
+
+
+def _check_environment(environment: object) -> None:
+    """Refuse what is no environment. The message has no values: one may be a secret."""
+    if not isinstance(environment, Mapping):
+        raise InvalidConfig(f"expected an environment by names, got {type(environment).__name__}")
+    for name, value in environment.items():
+        if not (_is_passed_on(name) and name and "=" not in name and _is_passed_on(value)):
+            raise InvalidConfig(
+                f"environment: expected names without = and values that are text, got {type(value).__name__} "
+                f"for {name!r}"
+            )
 
 
 def keeper_of(conf: Mapping[str, Any], context: TaskContext, clock: Clock) -> Keeper:

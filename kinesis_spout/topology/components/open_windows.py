@@ -132,6 +132,12 @@ class TimeWindows:
         """
         return self._due(kept, now - self.lateness) if kept.arrived <= now - self.lateness else []
 
+    def due_at(self, kept: OpenWindows) -> float:
+        """Say when ``due_by`` gives windows next, if no tuple comes, or ``is_over`` is true."""
+        if not kept.rows:
+            return kept.arrived + self.lateness + self.length
+        return max(kept.arrived, kept.next_end) + self.lateness
+
     def is_over(self, kept: OpenWindows, now: int) -> bool:
         """Tell whether nothing is kept but a mark, for so long that it may be forgotten."""
         return not kept.rows and kept.arrived <= now - self.lateness - self.length

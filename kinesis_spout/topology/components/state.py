@@ -1,11 +1,14 @@
 """The state that a ``StatefulBolt`` is given."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 
 class KeyValueState(Protocol):
     """One task's part of a bolt's keyed state (Storm's name for it). Values are pickled.
+
+    That happens when the micro-batch ends. A tuple that left a value which cannot be pickled, or not be unpickled,
+    then fails, even if it was acked.
 
     What is put is kept with the checkpoints of the records that it came from, in one transaction, or not at
     all. A key is the values of the fields that the bolt's tuples are grouped by: one value, or a tuple of
@@ -34,5 +37,19 @@ class KeyValueState(Protocol):
         """Give every key of this task with its value as it is now, each once, in no particular order.
 
         Keys may be put and deleted meanwhile; that does not show here.
+        """
+        ...
+
+
+class TimedState(KeyValueState, Protocol):
+    """What windowed bolts are given, too."""
+
+    def due_keys(self, now: float, due_at: Callable[[Any], float]) -> list[Any]:
+        """Name the keys whose values are due: a tick that closes nothing unpickles nothing.
+
+        Args:
+            now: they are due then or before.
+            due_at: says when a value is due. Always the same function, of the value alone; of a value that is
+                stored it is asked once.
         """
         ...

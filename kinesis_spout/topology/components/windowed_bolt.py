@@ -14,7 +14,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, cast
 
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.handler import Reject
@@ -23,7 +23,7 @@ from kinesis_spout.topology.components.collector import OutputCollector
 from kinesis_spout.topology.components.context import TaskContext
 from kinesis_spout.topology.components.open_windows import CountWindows, OpenWindows, TimeWindows
 from kinesis_spout.topology.components.output import DEFAULT_STREAM
-from kinesis_spout.topology.components.state import KeyValueState
+from kinesis_spout.topology.components.state import KeyValueState, TimedState
 from kinesis_spout.topology.components.tuples import Tuple
 from kinesis_spout.topology.components.windows import MICROSECONDS, Count, Seconds, Window
 
@@ -90,7 +90,7 @@ class WindowedBolt(StatefulBolt):
 
     def init_state(self, state: KeyValueState) -> None:
         """See ``StatefulBolt``."""
-        self._state = state
+        self._state = cast("TimedState", state)
 
     def execute(self, tup: Tuple) -> None:
         """See ``Bolt``."""
@@ -143,12 +143,8 @@ class WindowedBolt(StatefulBolt):
         if not isinstance(windows, TimeWindows):
             return
         now = round(self._wall_clock() * MICROSECONDS)
-        looked_at = [
-            (key, kept)
-            for key, kept in self._state.items()
-            if windows.is_over(kept, now) or windows.due_by(self._taken_over(kept), now)
-        ]
-        for key, kept in looked_at:
+        for key in self._state.due_keys(now, lambda kept: windows.due_at(self._taken_over(kept))):
+            kept = self._taken_over(self._state.get(key))
             if windows.is_over(kept, now):
                 self._state.delete(key)
             else:

@@ -15,6 +15,7 @@ from kinesis_spout.topology.components.spout import Spout
 from kinesis_spout.topology.components.windowed_bolt import WindowedBolt, windows_of
 from kinesis_spout.topology.graph.component_graph import Component, ComponentGraph, Subscription
 from kinesis_spout.topology.graph.grouping import CustomGrouping, Grouping, GroupingKind
+from kinesis_spout.topology.graph.plan import plan_of
 from kinesis_spout.topology.topology_conf import MOST_TASKS, TopologyConf
 
 if TYPE_CHECKING:
@@ -218,13 +219,17 @@ class TopologyBuilder:
             options: see ``TopologyConf``.
 
         Raises:
-            InvalidConfig: the name or the conf is none; and see ``ComponentGraph`` and ``TopologyConf``.
+            InvalidConfig: the name or the conf is none; and see ``ComponentGraph``, ``plan_of`` and
+                ``TopologyConf``.
         """
         from kinesis_spout.topology.topology import Topology  # noqa: PLC0415 - the wiring itself needs no runner
 
         if not isinstance(name, str) or not name:
             raise InvalidConfig(f"expected a name for the topology, got {name!r}")
-        return Topology(name, self.graph(), TopologyConf.of(options), _conf("topology", conf))
+        graph = self.graph()
+        for spout in graph.spouts:
+            plan_of(graph, spout.name)
+        return Topology(name, graph, TopologyConf.of(options), _conf("topology", conf))
 
     def _set(
         self, name: str, component: Callable[[], Component], declarer: BoltDeclarer | None = None

@@ -8,11 +8,16 @@ exchange for each stage, and nothing is computed twice.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
+from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.topology.components.context import TaskContext
 from kinesis_spout.topology.components.tuples import Source
 from kinesis_spout.topology.graph.component_graph import Component, ComponentGraph
 from kinesis_spout.topology.graph.grouping import Grouping
+
+MOST_FUSED: Final = 150
+"""Bolts in a row. Each takes up to 5 of the 1,000 calls that Python nests; the rest is for what they call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +54,11 @@ class Plan:
 
 
 def plan_of(graph: ComponentGraph, spout: str) -> Plan:
-    """Plan what happens to the tuples of a spout."""
+    """Plan what happens to the tuples of a spout.
+
+    Raises:
+        InvalidConfig: too many bolts would call each other in one process.
+    """
     reached = graph.reached_from(spout)
     stage_of: dict[str, int] = {}
     for component in graph:
@@ -74,6 +83,7 @@ def plan_of(graph: ComponentGraph, spout: str) -> Plan:
         for name in stage_of
         for stream in graph[name].streams
     }
+    _check_depth(graph, stage_of)
     stages = [
         tuple(name for name in stage_of if stage_of[name] == stage)
         for stage in range(max(stage_of.values()) + 1)
@@ -85,6 +95,23 @@ def plan_of(graph: ComponentGraph, spout: str) -> Plan:
         routes=routes,
         exchanged=frozenset(route.target for each in routes.values() for route in each if not route.fused),
     )
+
+
+def _check_depth(graph: ComponentGraph, stage_of: Mapping[str, int]) -> None:
+    depth: dict[str, int] = {}
+    for name, stage in stage_of.items():
+        before = [
+            depth[each.component]
+            for each in graph[name].inputs
+            if each.grouping.kind.stays and stage_of.get(each.component) == stage
+        ]
+        depth[name] = max(before, default=-1) + 1
+        if depth[name] > MOST_FUSED:
+            raise InvalidConfig(
+                f"bolt {name!r}: expected at most {MOST_FUSED} bolts in a row that run in one process, got one "
+                "more: each is called by the one before it, and Python limits the depth of calls; do more in one "
+                "bolt, or let one of them subscribe by fields_grouping"
+            )
 
 
 def context_of(

@@ -56,6 +56,10 @@ class CheckedState:
         self._used.update(self._state.changes)
         return self._state.items()
 
+    def due_keys(self, now: float, due_at: Callable[[Any], float]) -> list[Any]:
+        """See ``TimedState``."""
+        return self._state.due_keys(now, due_at)
+
     def take_back(self) -> str | None:
         """Take back what cannot be kept of the keys used since the last look; say why, if there is any."""
         used, self._used = self._used, set()

@@ -5,7 +5,7 @@ each time: so whatever is done to it in place is forgotten with the micro-batch,
 """
 
 import pickle
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from kinesis_spout.errors import InvalidConfig, StateUnreadable
@@ -34,7 +34,7 @@ class PartitionState:
     tuple itself.
     """
 
-    __slots__ = ("_index", "_parallelism", "changes", "stored", "unreadable")
+    __slots__ = ("_due_at", "_index", "_parallelism", "changes", "stored", "unreadable")
 
     def __init__(self, index: int, parallelism: int) -> None:
         self._index = index
@@ -43,6 +43,8 @@ class PartitionState:
         """Keys, with their pickled values."""
         self.changes: dict[Any, Any] = {}
         """What this micro-batch has put, by key; ``DELETED`` where it has deleted."""
+        self._due_at: dict[Any, tuple[bytes, float]] = {}
+        """When stored values are due, by key: what was pickled, and what was said of it. See ``due_keys``."""
         self.unreadable: StateUnreadable | None = None
         """Why a stored value could not be read. It fails no record: the micro-batch must not count."""
 
@@ -81,6 +83,22 @@ class PartitionState:
         for key, value in changes.items():
             if value is not DELETED:
                 yield key, value
+
+    def due_keys(self, now: float, due_at: Callable[[Any], float]) -> list[Any]:
+        """See ``TimedState``."""
+        known, changes = self._due_at, self.changes
+        due = [key for key, value in changes.items() if value is not DELETED and due_at(value) <= now]
+        for key, pickled in self.stored.items():
+            if key in changes:
+                continue
+            found = known.get(key)
+            if found is None or found[0] is not pickled:
+                known[key] = found = (pickled, due_at(self._read(key, pickled)))
+            if found[1] <= now:
+                due.append(key)
+        if len(known) > len(self.stored):
+            self._due_at = {key: found for key, found in known.items() if key in self.stored}
+        return due
 
     def changed(self) -> dict[Any, bytes | None]:
         """Pickle what is not as it is stored; None for keys that are deleted.

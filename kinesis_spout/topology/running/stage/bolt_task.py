@@ -9,7 +9,7 @@ from kinesis_spout.handler import failure_of, failure_saying
 from kinesis_spout.topology.components.bolt import VERDICTS, Bolt, StatefulBolt
 from kinesis_spout.topology.components.context import TaskContext
 from kinesis_spout.topology.components.state import KeyValueState
-from kinesis_spout.topology.components.tuples import TICK, Source, Tuple
+from kinesis_spout.topology.components.tuples import TICK, Source, Tuple, TupleState
 from kinesis_spout.topology.running.stage.collecting import Collector, Send
 from kinesis_spout.topology.running.tick_clock import Ticks
 from kinesis_spout.topology.running.trees import Trees
@@ -115,10 +115,14 @@ class BoltTask:
         if not is_due:
             return
         self._last_tick, self._ticked_in = number, ticks.batch
+        tick = Tuple((), TICK)
         try:
-            self._call(Tuple((), TICK))
+            self._call(tick)
         except BaseException as error:  # noqa: BLE001 - no tuple is at stake
             self.collector.report_error(error)
+        # Bolts of Storm ack ticks, too; but they are no tuples, and counted as executed neither.
+        self._counts.acked -= tick.state is TupleState.ACKED
+        self._counts.failed -= tick.state is TupleState.FAILED
         reason = self._checked.take_back() if self._checked is not None else None
         if reason is not None:
             self.collector.refused((), reason)

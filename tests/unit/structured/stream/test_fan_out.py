@@ -59,10 +59,8 @@ def test_what_is_pushed_is_in_one_batch_and_a_replay_has_the_same_rows(pushed: P
         first = pushed.put(0, 100)
         until_rows(spark, 100)
         later = pushed.put(100, 200)
-        lost = spark.trigger(fail=True)
-        assert lost is not None
-        again = spark.trigger()
-        assert again is not None
+        lost = spark.next_batch(fail=True)
+        again = spark.next_batch()
         assert again.rows == lost.rows  # read with GetRecords: the reader that was told them is gone
         until_rows(spark, 200)
         assert data_of(spark.rows) == first + later

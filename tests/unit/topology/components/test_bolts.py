@@ -216,6 +216,18 @@ def test_a_tick_comes_before_the_flush_so_it_can_finish_what_is_held() -> None:
     assert len(builder.build().run_local(singles(3)).acked) == 3
 
 
+def test_ticks_that_a_bolt_acks_or_fails_as_bolts_of_storm_do_are_not_counted_as_tuples() -> None:
+    class Ticked(Scripted):
+        tick_seconds = 0
+
+    builder = begin()
+    builder.set_bolt("acks", Ticked(acks)).shuffle_grouping("numbers")
+    builder.set_bolt("fails", Ticked(lambda bolt, tup: bolt.collector.fail(tup))).shuffle_grouping("numbers")
+    counts = builder.build().run_local(singles(3)).counts
+    assert (counts["acks"].executed, counts["acks"].acked) == (3, 3)
+    assert (counts["fails"].executed, counts["fails"].failed) == (3, 3)
+
+
 def test_what_a_bolt_raises_at_a_tick_is_an_error_that_fails_no_tuple(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

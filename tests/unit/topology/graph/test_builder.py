@@ -8,7 +8,8 @@ import pytest
 
 from kinesis_spout import KinesisSpout
 from kinesis_spout.errors import InvalidConfig
-from kinesis_spout.topology import KeyValueState, StatefulBolt, Stream, TopologyBuilder, Tuple
+from kinesis_spout.topology import BasicBolt, KeyValueState, StatefulBolt, Stream, TopologyBuilder, Tuple
+from kinesis_spout.topology.graph.plan import MOST_FUSED
 from tests.scripted_topology import Declared, Scripted, acks, begin
 
 
@@ -319,3 +320,27 @@ def test_task_ids_go_up_from_one_in_the_order_the_components_were_set() -> None:
     builder.set_bolt("b", Scripted(acks, ["x"]), 3).shuffle_grouping("numbers")
     builder.set_bolt("a", Scripted(), 2).shuffle_grouping("b")
     assert builder.graph().tasks == {"numbers": (1,), "b": (2, 3, 4), "a": (5, 6)}
+
+
+def test_a_row_of_fused_bolts_that_python_cannot_call_is_refused_and_the_longest_one_runs() -> None:
+    class PassesOn(BasicBolt):
+        def declare_output_fields(self) -> list[str]:
+            return ["value"]
+
+        def process(self, tup: Tuple) -> None:
+            self.emit([tup["value"]])
+
+    def row(bolts: int) -> TopologyBuilder:
+        builder = begin()
+        before = "numbers"
+        for number in range(bolts):
+            builder.set_bolt(f"bolt {number}", PassesOn()).shuffle_grouping(before)
+            before = f"bolt {number}"
+        return builder
+
+    with pytest.raises(InvalidConfig, match="bolt 'bolt 150': expected at most 150 bolts in a row"):
+        row(MOST_FUSED + 1).build()
+    assert row(MOST_FUSED).build().run_local([(1,)]).acked == [(1,)]
+    two_rows = row(MOST_FUSED)
+    two_rows.set_bolt("elsewhere", PassesOn()).fields_grouping("bolt 149", ["value"])
+    assert two_rows.build().run_local([(1,)]).acked == [(1,)]

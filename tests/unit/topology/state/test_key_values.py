@@ -87,3 +87,32 @@ def test_nan_is_no_key_because_it_is_never_found_again() -> None:
         with pytest.raises(InvalidConfig, match="expected a key that is equal to itself, got"):
             state.put(key, 1)
     assert dict(state.items()) == {}
+
+
+def test_a_stored_value_is_asked_once_when_it_is_due_until_another_is_stored() -> None:
+    asked: list[int] = []
+
+    def due_at(value: int) -> float:
+        asked.append(value)
+        return value
+
+    state = PartitionState(0, 1)
+    state.stored = {key: pickle.dumps(value) for key, value in {"a": 1, "b": 2, "c": 3}.items()}
+    assert state.due_keys(2, due_at) == ["a", "b"]
+    assert asked == [1, 2, 3]
+
+    assert state.due_keys(3, due_at) == ["a", "b", "c"]
+    assert asked == [1, 2, 3]
+
+    state.put("a", 7)
+    state.delete("b")
+    assert state.due_keys(3, due_at) == ["c"]
+    assert state.due_keys(7, due_at) == ["a", "c"]
+    state.forget_changes()
+    assert state.due_keys(2, due_at) == ["a", "b"], "what was put and did not count is forgotten"
+    del asked[:]
+
+    state.apply({"a": pickle.dumps(5), "b": None, "d": pickle.dumps(6)})
+    assert sorted(state.due_keys(5, due_at)) == ["a", "c"]
+    assert sorted(asked) == [5, 6]
+    assert set(state._due_at) == {"a", "c", "d"}
