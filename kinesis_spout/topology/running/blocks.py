@@ -6,7 +6,7 @@ costs a third of what it costs alone.
 
 import pickle
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress, repeat
 from random import randbytes
@@ -88,7 +88,7 @@ class CountsBlock(ForDriver):
 Block = TupleBlock | AckBlock | OpenTrees | ForDriver
 
 
-Refuse = Callable[[Iterable[int], str], None]
+Refuse = Callable[[Collection[int], str], None]
 """Is told of a tuple that cannot travel: the roots of its trees, and why."""
 Tell = Callable[[TupleBlock], None]
 """Is told of tuples that leave."""

@@ -100,7 +100,7 @@ class BoltTask:
             send(values, root, others)
             reason = checked.take_back()
             if reason is not None:
-                self.collector.taken_back({root, *(others or ()), *self._held_roots()} - {0}, reason)
+                self.collector.refused({root, *(others or ()), *self._held_roots()} - {0}, reason)
 
         return send_and_check
 
@@ -125,7 +125,7 @@ class BoltTask:
         self._counts.failed -= tick.state is TupleState.FAILED
         reason = self._checked.take_back() if self._checked is not None else None
         if reason is not None:
-            self.collector.taken_back((), reason)
+            self.collector.refused((), reason)
 
     def flush(self) -> None:
         """Have the bolt finish. What it still holds then has timed out, or fails if ``flush`` raised."""
@@ -151,11 +151,11 @@ class BoltTask:
     def _end_check(self, checked: CheckedState, held_roots: set[int]) -> None:
         reason = checked.take_back()
         if reason is not None:
-            self.collector.taken_back(held_roots, reason)
+            self.collector.refused(held_roots, reason)
         reason = checked.take_back_all()
         if reason is not None:
             # It was changed in place, by what did not ask the state for it. Whose tuple did it, nobody knows.
-            self.collector.taken_back(self._trees.touched, reason)
+            self.collector.refused(self._trees.touched, reason)
 
     def _held_roots(self) -> set[int]:
         return {root for tup in self._held for root in tup.roots}

@@ -223,23 +223,19 @@ class Collector:
         """See ``OutputCollector``."""
         return self._trees.is_overdue(tup.roots)
 
-    def refused(self, roots: Iterable[int], reason: str) -> None:
-        """Take in that what came of a tuple goes no further: its trees fail, or the error is reported."""
+    def refused(self, roots: Collection[int], reason: str) -> None:
+        """Take in that what came of tuples goes no further, or was undone.
+
+        Their trees fail, even if the tuples were acked; without a tree the error is reported.
+        """
         end = TreeEnd(ending=Ending.FAILED, component=self._component, failure=failure_saying(reason))
-        is_tracked = False
+        self._trees.count(roots, 1)
         for root in roots:
-            self._trees.count((root,), 1)  # It has no edge that would be missed.
             self._trees.end(root, end)
-            is_tracked = True
-        if is_tracked:
+        if roots:
             self.errors.count(reason)
         else:
             self.report_error(TypeError(reason))
-
-    def taken_back(self, roots: Collection[int], reason: str) -> None:
-        """Take in that what came of tuples was undone: see ``refused``. They fail, even if they were acked."""
-        self._trees.count(roots, 1)
-        self.refused(roots, reason)
 
     def output(self, stream: str) -> Output:
         """Give the output of a stream.

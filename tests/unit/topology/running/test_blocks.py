@@ -1,7 +1,7 @@
 """Tuples packed for another stage."""
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Collection
 from datetime import UTC, datetime
 from threading import Lock
 from typing import Any
@@ -17,7 +17,7 @@ from tests.scripted_topology import Scripted, UnloadableError, begin, given, sin
 SOURCE = Source("bolt", "default", 7, ("value",))
 
 
-def refuses_none(roots: Iterable[int], reason: str) -> None:
+def refuses_none(roots: Collection[int], reason: str) -> None:
     raise AssertionError(f"{list(roots)}: {reason}")
 
 
