@@ -50,7 +50,7 @@ class Trees:
         """End with the root at hand.
 
         Returns:
-            Whether its tree is open, after what was done here.
+            Whether its tree is open, after what was done here; that of root 0, which is no tree, never is.
         """
         return self.current in self.opened
 
@@ -106,7 +106,8 @@ class ToldTrees(Trees):
 
     def leave(self) -> bool:
         """See ``Trees``."""
-        is_open = self.has_left or self.current in self.opened
+        root = self.current
+        is_open = root != 0 and (self.has_left or root in self.opened)
         self.current, self.has_left = 0, False
         return is_open
 

@@ -51,6 +51,10 @@ def test_a_tree_is_open_if_one_of_its_tuples_has_left_and_the_next_one_is_not_fo
     assert trees.leave() is False
 
 
+def test_a_tuple_that_is_part_of_no_tree_opens_none_when_it_leaves() -> None:
+    assert handle(new_trees(), 0, leaves=True) is False
+
+
 def test_what_is_done_to_a_tree_at_several_times_is_put_together_by_its_acker() -> None:
     trees = new_trees()
     trees.tell(block((7, 5), (8, 3)))

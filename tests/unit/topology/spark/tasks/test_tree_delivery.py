@@ -241,6 +241,13 @@ def test_no_more_is_fetched_than_may_be_open_and_without_ackers_nothing_is(
     assert delivery.wants_more_than(page_of(most - 1))
 
 
+def test_without_ackers_nothing_is_open_though_all_tuples_leave() -> None:
+    stage = FirstStage(exchanges=True, tracks=False, max_failures=3)
+    assert stage.deliver(records(*"abcde")) == 5
+    stage.finish()
+    assert opened(stage) == []
+
+
 def test_a_record_whose_tree_is_done_at_once_takes_no_room() -> None:
     stage = FirstStage(max_failures=3)
     assert stage.deliver(records("a", "unsplittable", "b", "no sentence", "c", "d")) == 6
