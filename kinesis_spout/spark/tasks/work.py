@@ -7,12 +7,12 @@ the retry, or for the dead letter.
 from dataclasses import dataclass, field
 
 from kinesis_spout.errors import KinesisError
-from kinesis_spout.handler import RaisedAt
+from kinesis_spout.handler import Failure, RaisedAt
 from kinesis_spout.kinesis.pace import Pace
 from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.record import Record
 from kinesis_spout.record_age import RecordAge
-from shard_state import SliceOutcome, SlicePlan
+from shard_state import FailedRecord, SequenceNumber, SliceOutcome, SlicePlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,3 +98,19 @@ class WorkResult:
         return (
             sum(not failure.held for failure in failures) - self.gone - sum(each.expired for each in failures)
         )
+
+
+def failed_record(
+    record: Record, failure: Failure, *, index: int, previous: SequenceNumber | None
+) -> FailedRecord:
+    """Give the entry of a record that failed after it had been delivered with its slice."""
+    return FailedRecord(
+        index=index,
+        sequence=record.sequence,
+        previous=previous,
+        attempt=record.attempt,
+        partition_key=record.partition_key,
+        rejected=failure.rejected,
+        put_off=failure.put_off,
+        delay_seconds=failure.delay_seconds,
+    )

@@ -27,8 +27,7 @@ from kinesis_spout.spark.tasks.jobs import (
 )
 from kinesis_spout.spark.tasks.keeping.kept_rows import FoundRow, KeptRows, RowId, RowKeeper
 from kinesis_spout.spark.tasks.task import TaskSettings
-from kinesis_spout.spark.tasks.work import Unfinished, WorkResult, WorkSlice
-from shard_state import FailedRecord
+from kinesis_spout.spark.tasks.work import Unfinished, WorkResult, WorkSlice, failed_record
 
 
 class FailableRows(Protocol):
@@ -169,26 +168,16 @@ def with_failures(rows: FailableRows, failures: Mapping[RowId, Failure]) -> list
 
 
 def _cut(result: WorkResult, rows: list[FoundRow], failures: Mapping[RowId, Failure]) -> WorkResult:
-    failed: list[FailedRecord] = []
-    unfinished: list[Unfinished] = []
-    for row in sorted(rows, key=lambda row: row.index):
-        record = row.record
-        failure = failures[_row_id(record)]
-        failed.append(
-            FailedRecord(
-                index=row.index,
-                sequence=record.sequence,
-                previous=row.previous,
-                attempt=record.attempt,
-                partition_key=record.partition_key,
-                rejected=failure.rejected,
-                put_off=failure.put_off,
-                delay_seconds=failure.delay_seconds,
-            )
-        )
-        unfinished.append(Unfinished(record=record, error=failure.error_text, raised=failure.raised))
-    outcome = replace(result.outcome, failures=result.outcome.failures + tuple(failed))
-    return replace(result, outcome=outcome, unfinished=result.unfinished + tuple(unfinished))
+    found = [(row, failures[_row_id(row.record)]) for row in sorted(rows, key=lambda row: row.index)]
+    failed = tuple(
+        failed_record(row.record, failure, index=row.index, previous=row.previous) for row, failure in found
+    )
+    unfinished = tuple(
+        Unfinished(record=row.record, error=failure.error_text, raised=failure.raised)
+        for row, failure in found
+    )
+    outcome = replace(result.outcome, failures=result.outcome.failures + failed)
+    return replace(result, outcome=outcome, unfinished=result.unfinished + unfinished)
 
 
 def _row_id(record: Record) -> RowId:

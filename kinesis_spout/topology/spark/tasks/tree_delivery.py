@@ -16,13 +16,13 @@ from kinesis_spout.ports import Page
 from kinesis_spout.record import Record
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
 from kinesis_spout.spark.tasks.work import Unfinished as UnfinishedRecord
-from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
+from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice, failed_record
 from kinesis_spout.topology.acking import TreeEnd, Words
 from kinesis_spout.topology.running.blocks import ForDriver, OpenTrees
 from kinesis_spout.topology.running.stage.collecting import Collector
 from kinesis_spout.topology.running.trees import Trees
 from kinesis_spout.topology.running.verdicts import Unfinished, decide_here
-from shard_state import FailedRecord, SequenceNumber
+from shard_state import SequenceNumber
 
 if TYPE_CHECKING:
     from kinesis_spout.kinesis import PollingShardGetter
@@ -344,18 +344,7 @@ def with_failed(result: WorkResult, failed: Sequence[FailedTree]) -> WorkResult:
     unfinished = list(result.unfinished)
     for tree in failed:
         record, failure = tree.record, tree.end.failure
-        failures.append(
-            FailedRecord(
-                index=tree.index,
-                sequence=record.sequence,
-                previous=tree.previous,
-                attempt=record.attempt,
-                partition_key=record.partition_key,
-                rejected=failure.rejected,
-                put_off=failure.put_off,
-                delay_seconds=failure.delay_seconds,
-            )
-        )
+        failures.append(failed_record(record, failure, index=tree.index, previous=tree.previous))
         unfinished.append(UnfinishedRecord(record=record, error=tree.end.reason, raised=failure.raised))
     failures.sort(key=lambda each: each.index)
     outcome = replace(result.outcome, failures=tuple(failures))
