@@ -137,8 +137,7 @@ class Outbox:
             return due
         if (self._hurries or self._flushes) and self._records.ready_at == -inf:
             return -inf
-        ready_at = self._records.ready_at
-        return min(due, self._lingers_until, ready_at if ready_at > -inf else inf)
+        return min(due, self._lingers_until, self._records.paced_at)
 
     @property
     def wakes_at(self) -> tuple[float, float]:
@@ -333,7 +332,7 @@ class Outbox:
             records.finish_packing()
             self._lingers_until = inf
             self._hurries = True
-        refused_before = -inf < records.ready_at <= now
+        refused_before = records.paced_at <= now
         if not (self._hurries or refused_before or records.has_a_full_call):
             return []
         batch: list[Puttable] = []
