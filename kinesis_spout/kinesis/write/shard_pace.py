@@ -1,17 +1,17 @@
-"""How fast records go to a shard that refuses some: what AWS allows at first, then what the shard turns out to take.
+"""How fast records go to a shard that refuses some: what AWS allows at first, then what the shard takes.
 
-AWS takes 1,000 records and 1 MiB a second for each shard, from all producers together. A pace is a part of that, or a
-multiple where a service takes more: two token buckets, of records and of bytes, that fill at ``scale`` times AWS's
-rates.
+AWS takes 1,000 records and 1 MiB a second for each shard, from all producers together. A pace is a part of
+that, or a multiple where a service takes more: two token buckets, of records and of bytes, that fill at
+``scale`` times AWS's rates.
 
-It learns from the answers, a second at a time. A shard that refuses more than it usually does is slowed down to what
-it took. Is all taken for a while, the pace is raised: a little first, then more with each second, until something is
-refused; then it goes back, and tries later than the time before. So a shard that is at its limit refuses
-a record now and then, and one whose limit has risen is found within seconds.
+It learns from the answers, a second at a time. A shard that refuses more than it usually does is slowed down to
+what it took. If it takes everything for a while, the pace is raised: a little first, then more with each second,
+until something is refused. Then it goes back, and waits longer before it tries again. So a shard that is at its
+limit refuses a record now and then, and a limit that has risen is found within seconds.
 
-*What it usually does*: a share of records may be refused at any pace, where other producers fill the shard. To be
-slower than that would only leave them more. So what counts is the share above the smallest of the last seconds, or above
-that which is still refused when the shard was slowed down.
+*What it usually does*: a part of the records may be refused at any pace, where other producers fill the shard.
+To be slower than that would only leave them more. So what counts is the share above the smallest of the last
+seconds, or above what is still refused after the shard was slowed down.
 """
 
 from collections import deque
@@ -25,6 +25,7 @@ BYTES_PER_SECOND: Final = 1024 * 1024
 _BEGIN_AT: Final = 0.98
 """Of AWS's rates: clocks and calls are not quite even."""
 _SLOWEST: Final = 0.02
+_FASTEST: Final = 100.0
 _HELD_SECONDS: Final = 0.5
 """How much a bucket holds: so late a call may be, and nothing is lost."""
 _CALL_SECONDS: Final = 0.1
@@ -39,6 +40,7 @@ _STRAY_SHARE: Final = 0.1
 _A_RECORD: Final = 0.9
 """Of a token: sums of times are not exact."""
 _FIRST_STEP: Final = 0.01
+_NOW_SECONDS: Final = 1e-9
 _BOLD_STEP: Final = 0.125
 _NOT_SLOWED: Final = (1.0, inf, inf)
 """By how much it was slowed down at last, what share was refused then, and what was to be hoped for."""
@@ -103,7 +105,7 @@ class ShardPace:
         short_seconds = max(
             (records - self._records) / rate, (least_bytes - self._bytes) / (self.scale * BYTES_PER_SECOND)
         )
-        return now + short_seconds if short_seconds > 1e-9 else -inf
+        return now + short_seconds if short_seconds > _NOW_SECONDS else -inf
 
     def spend(self, size_bytes: int) -> None:
         """Learn that a record goes."""
@@ -120,7 +122,7 @@ class ShardPace:
         self._was_short = True
 
     def answered(self, taken: int, refused: int, now: float, *, shards: int) -> None:
-        """Learn how many records of a call were taken, and how many refused, by so many shards that share this pace.
+        """Learn how many records of a call were taken and refused by the shard, or so many shards as one.
 
         A shard that refuses all of a call rests: that says nothing of its pace, once it has one.
         """
@@ -159,7 +161,7 @@ class ShardPace:
                 self._shares.clear()  # is it still the others? To be slower shows it.
             elif self._held >= self._hold:
                 self._step = 2 * self._step if self._step else _FIRST_STEP
-                self.scale *= 1 + min(1.0, self._step)
+                self.scale = min(_FASTEST, self.scale * (1 + min(1.0, self._step)))
 
     def _slow_down(self, share: float, base: float, now: float) -> None:
         factor, as_usual, as_hoped = self._slowed
@@ -186,7 +188,7 @@ class ShardPace:
             self._filled_at = max(now, self._filled_at)
         else:
             self._fill(now)
-        self.scale = max(_SLOWEST, scale)
+        self.scale = min(_FASTEST, max(_SLOWEST, scale))
         self._begin_window(now + _IN_FLIGHT_SECONDS)
 
     def _begin_window(self, at: float) -> None:

@@ -1,14 +1,15 @@
 """The records that wait to be put on a stream: one queue, and one more for each shard that refuses.
 
-As long as no shard refuses, everything is in the open queue, in the order it came. What a shard refuses is put first
-in the shard's own queue. From then on a record of that shard goes behind it when its turn comes in the
-open queue, and the open queue goes on: so nobody walks over what waits, and a shard holds up nobody else. No
-record overtakes an earlier one of its own shard.
+As long as no shard refuses, everything is in the open queue, in the order it came. What a shard refuses is put
+first in the shard's own queue. From then on a record of that shard goes behind it when its turn comes in the
+open queue, which goes on: so no call walks over all that waits, and a shard holds up nobody else. No record
+overtakes an earlier one of its own shard.
 
-A shard that took nothing of a call rests for a while, longer each time. One that took a part is given records at the
-pace that it takes; see ``shard_pace``. When nothing waits there and all is taken, its queue goes.
+A shard that took nothing of a call rests for a while, longer each time. One that took a part is given records
+at the pace that it takes them; see ``shard_pace``. When nothing waits there and all is taken, its queue is
+removed.
 
-Which shards there are may be out of date, or not known. What a call refused says so: then the shards are listed, and
+The list of the shards may be out of date, or not known. A refusal shows it: then the shards are listed, and
 everything is one queue again.
 
 With `PutOrder.KEY`, only the first of each key's records is in a queue; see `key_lines`.
@@ -46,29 +47,31 @@ class _RefusingShard:
     pace: ShardPace
     rests_until: float = -inf
     waiting: deque[Puttable] = field(default_factory=deque)
-    waiting_records: int = 0
-    """How many user records these carry."""
-    waiting_bytes: int = 0
+    backlog: int = 0
+    """How many user records wait for it, those included that stand in line behind one of their key."""
+    backlog_bytes: int = 0
+
+    def count(self, entry: Puttable, sign: int) -> None:
+        self.backlog += sign * len(entry.user_records)
+        self.backlog_bytes += sign * entry.size_bytes
 
     def append(self, entry: Puttable) -> None:
         self.waiting.append(entry)
-        self.waiting_records += len(entry.user_records)
-        self.waiting_bytes += entry.size_bytes
+        self.count(entry, 1)
 
     def put_first(self, entries: Sequence[Puttable]) -> None:
         self.waiting.extendleft(reversed(entries))
-        self.waiting_records += sum([len(entry.user_records) for entry in entries])
-        self.waiting_bytes += sum([entry.size_bytes for entry in entries])
+        for entry in entries:
+            self.count(entry, 1)
 
     def take_first(self) -> Puttable:
         entry = self.waiting.popleft()
-        self.waiting_records -= len(entry.user_records)
-        self.waiting_bytes -= entry.size_bytes
+        self.count(entry, -1)
         return entry
 
     def take_all(self) -> deque[Puttable]:
         waiting, self.waiting = self.waiting, deque()
-        self.waiting_records = self.waiting_bytes = 0
+        self.backlog = self.backlog_bytes = 0
         return waiting
 
     def refused(self, failure: KinesisError, now: float, *, has_taken: bool) -> None:
@@ -136,6 +139,8 @@ class ShardQueues:
         self._open: deque[Puttable] = deque()
         self._open_bytes = 0
         self._shards: dict[str, _RefusingShard] = {}
+        self._held_for: dict[int, _RefusingShard] = {}
+        """Of records that stand in line behind one of their key, by identity: whose backlog they are in."""
         self.records = 0
         """How many wait."""
         self.size_bytes = 0
@@ -147,6 +152,9 @@ class ShardQueues:
         self.size_bytes += entry.size_bytes
         if self._lines is None or self._lines.join(entry):
             self._queue(entry)
+        elif self._shards and (shard := self._shards.get(self._shard_of(entry))):
+            self._held_for[id(entry)] = shard
+            shard.count(entry, 1)
 
     def add_all(self, entries: Sequence[Puttable]) -> None:
         """Queue records, in their order."""
@@ -174,6 +182,11 @@ class ShardQueues:
         """Whether what may go now, unless a shard turns out to refuse, fills a call."""
         return len(self._open) >= self._limits.records or self._open_bytes >= self._limits.size_bytes
 
+    @property
+    def has_refusing(self) -> bool:
+        """Whether a shard refused of late."""
+        return bool(self._shards)
+
     def paced_at(self, now: float) -> float:
         """Say when the first of the shards that refuse may be given records; infinite if none waits for that."""
         return min([shard.ready_at(now) for shard in self._shards.values()], default=inf)
@@ -186,9 +199,9 @@ class ShardQueues:
     def backlogs(self) -> Iterator[tuple[str, int, int]]:
         """Give how many (user) records and bytes wait for each shard that refuses."""
         return (
-            (name, shard.waiting_records, shard.waiting_bytes)
+            (name, shard.backlog, shard.backlog_bytes)
             for name, shard in self._shards.items()
-            if shard.waiting
+            if shard.backlog
         )
 
     def take(self, now: float) -> list[Puttable]:
@@ -226,9 +239,7 @@ class ShardQueues:
         while opened and not batch.is_full:
             entry = opened[0]
             shard = shards.get(shard_of(entry.hash_key))
-            if shard is not None and (
-                shard.waiting or shard.rests_until > now or not shard.pace.allows(now)
-            ):
+            if shard is not None and (shard.waiting or shard.rests_until > now or not shard.pace.allows(now)):
                 shard.append(entry)
             elif not batch.takes(entry):
                 return
@@ -243,6 +254,7 @@ class ShardQueues:
         entries = list(self._open)
         if self._lines is not None:
             entries += self._lines.clear()
+            self._held_for.clear()
         self._open.clear()
         self._open_bytes = self.records = self.size_bytes = 0
         return entries
@@ -258,6 +270,9 @@ class ShardQueues:
         if self._lines is not None:
             for entry in entries:
                 for following in self._lines.leave(entry):
+                    shard = self._held_for.pop(id(following), None)
+                    if shard is not None:
+                        shard.count(following, -1)
                     self._queue(following)
 
     def settle(
@@ -286,7 +301,7 @@ class ShardQueues:
             for name, entries in by_shard.items():
                 assert failure is not None, "what is refused has a reason"
                 try:
-                    self._take_back(name, entries, failure, takers[name], shards, now)
+                    self._take_back(name, entries, failure, now, taken=takers[name], shards=shards)
                 except KinesisError as error:
                     given_up.append(GivenUp(entries, error))
                     self._give_up(name, entries)
@@ -304,7 +319,14 @@ class ShardQueues:
                         del self._shards[name]
 
     def _take_back(
-        self, name: str, entries: list[Puttable], failure: KinesisError, taken: int, shards: int, now: float
+        self,
+        name: str,
+        entries: list[Puttable],
+        failure: KinesisError,
+        now: float,
+        *,
+        taken: int,
+        shards: int,
     ) -> None:
         shard = self._shards.get(name)
         if shard is None:
@@ -329,8 +351,9 @@ class ShardQueues:
         """Make one queue of all: what waits for a shard came before what the open queue has for it."""
         for shard in self._shards.values():
             shard.rests_until = -inf
-            self._open_bytes += shard.waiting_bytes
-            self._open.extendleft(reversed(shard.take_all()))
+            waiting = shard.take_all()
+            self._open.extendleft(reversed(waiting))
+            self._open_bytes += sum([entry.size_bytes for entry in waiting])
 
     def _shard_of(self, entry: Puttable) -> str:
         return self._ranges.shard_of(entry.hash_key)

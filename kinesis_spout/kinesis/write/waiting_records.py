@@ -1,9 +1,10 @@
 """The records that wait for one stream: what goes into the next call, and what an answer means. No I/O.
 
-PutRecords answers for each record of a call. What is refused is put again, at the pace that its shard takes records, or
-after a wait that grows where it takes none. The records of that shard queue up here, and those of others go on. Which shard a record goes to follows
-from its key and the stream's shards, which are listed at the first refusal, and again when an answer names a
-shard that is not among them. A list that is out of date, or may not be had, only makes the waiting coarser.
+PutRecords answers for each record of a call. What is refused is put again, at the pace that its shard takes
+records, or after a wait that grows where it takes none. The records of that shard queue up here, and those of
+others go on. Which shard a record goes to follows from its key and the stream's shards, which are listed at the
+first refusal, and again when an answer names a shard that is not among them. A list that is out of date, or may
+not be had, only makes the waiting coarser.
 
 **Order.** Records of one partition key are given out in the order in which they were held. Within one call
 Kinesis may refuse a record and take a later one of the same key; the first then comes behind. So it does with
@@ -70,6 +71,8 @@ class WaitingRecords:
         self._clock = patience.clock
         self.ranges: HashKeyRanges | None = None
         """The shards as they were last listed; None if they were not yet."""
+        self._was_in_vain = False
+        """Whether they were listed again, and had not changed."""
 
     @property
     def waiting(self) -> int:
@@ -139,14 +142,16 @@ class WaitingRecords:
 
     def go_by(self, ranges: HashKeyRanges) -> None:
         """Go by these shards from now on."""
+        self._was_in_vain = self.ranges is not None and self.ranges == ranges
         self.ranges = ranges
         self._queues.regroup(ranges)
 
     def must_list(self, results: "Sequence[Result]") -> bool:
         """Say whether the shards must be listed before these answers are settled."""
-        if not any(result.get("ErrorCode") for result in results):
-            return False
-        return self.ranges is None or self.names_a_new_shard(results)
+        if any(result.get("ErrorCode") for result in results):
+            return self.ranges is None or self.names_a_new_shard(results)
+        # A shard that was split would be held to the pace of its parent.
+        return self._queues.has_refusing and self.names_a_new_shard(results) and not self._was_in_vain
 
     def names_a_new_shard(self, results: "Sequence[Result]") -> bool:
         """Say whether an answer names a shard that was made since the shards were listed."""
