@@ -38,7 +38,9 @@ def test_a_file_is_read_as_it_was_written(files: StateFiles) -> None:
     assert name.startswith("7-")
 
 
-def test_a_folder_that_is_made_is_its_owners_alone_and_one_that_is_there_keeps_its_mode(tmp_path: Path) -> None:
+def test_a_folder_that_is_made_is_its_owners_alone_and_one_that_is_there_keeps_its_mode(
+    tmp_path: Path,
+) -> None:
     made, given = tmp_path / "of" / "the topology", tmp_path / "shared"
     given.mkdir()
     given.chmod(0o770)
