@@ -8,7 +8,6 @@ was wrong is right in the end.
 """
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 from typing import Final
@@ -20,7 +19,9 @@ _log: Final = logging.getLogger(__name__)
 
 
 class ProcessingClock:
-    """Says what time it is, in seconds since the epoch. Mutable; thread-safe.
+    """Says what time it is, in seconds since the epoch. Mutable.
+
+    Needs no lock: where there is state, and so where time matters, the micro-batches of a spout run one at a time.
 
     Args:
         monotonic: a clock that nobody sets.
@@ -32,32 +33,29 @@ class ProcessingClock:
     ) -> None:
         self._monotonic = monotonic
         self._wall_clock = wall_clock
-        self._lock = threading.Lock()
         self._looked_at = monotonic()
         self._wall = self._time = wall_clock()
 
     def now(self) -> float:
         """Give the time; never less than before."""
-        with self._lock:
-            looked_at, wall = self._monotonic(), self._wall_clock()
-            elapsed = max(0.0, looked_at - self._looked_at)
-            self._tell_of_jump(wall - self._wall - elapsed)
-            self._looked_at, self._wall = looked_at, wall
-            ahead = self._time + elapsed - wall
-            self._time += elapsed - min(max(ahead, -elapsed), elapsed / 2)
-            return self._time
+        looked_at, wall = self._monotonic(), self._wall_clock()
+        elapsed = max(0.0, looked_at - self._looked_at)
+        self._tell_of_jump(wall - self._wall - elapsed)
+        self._looked_at, self._wall = looked_at, wall
+        ahead = self._time + elapsed - wall
+        self._time += elapsed - min(max(ahead, -elapsed), elapsed / 2)
+        return self._time
 
     def not_before(self, earliest: float) -> None:
         """Take in what time it was before, perhaps by another machine's clock: when the state was stored."""
-        with self._lock:
-            ahead = earliest - self._time
-            if ahead > _JUMP_SECONDS:
-                _log.warning(
-                    "processing time goes on where it was, %.3f s ahead of this machine's clock, at half speed "
-                    "until both agree",
-                    ahead,
-                )
-            self._time = max(self._time, earliest)
+        ahead = earliest - self.now()
+        if ahead > _JUMP_SECONDS:
+            _log.warning(
+                "processing time goes on where it was, %.3f s ahead of this machine's clock, at half speed "
+                "until both agree",
+                ahead,
+            )
+        self._time = max(self._time, earliest)
 
     def _tell_of_jump(self, seconds: float) -> None:
         if abs(seconds) >= _JUMP_SECONDS:

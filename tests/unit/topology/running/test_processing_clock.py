@@ -95,6 +95,18 @@ def test_it_begins_where_it_was_when_the_state_was_stored_also_on_a_machine_that
     assert "100.000 s ahead of this machine's clock" in caplog.text
 
 
+def test_one_that_nobody_has_asked_for_days_takes_a_new_state_for_one_of_now(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As that of a consumer which stood by."""
+    world = World()
+    world.machine.advance(300_000)
+    world.clock.not_before(EPOCH + 299_999)
+
+    assert world.after(1) == pytest.approx(300_001)
+    assert caplog.messages == []
+
+
 def test_a_state_of_the_past_does_not_set_it_back() -> None:
     world = World()
     world.clock.not_before(EPOCH - 100)
