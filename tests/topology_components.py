@@ -94,6 +94,26 @@ class CountWords(StatefulBolt):
         self.collector.ack(tup)
 
 
+class SlowNumbers(Spout):
+    """Emits a number each 0.1 s and blocks meanwhile, as storm-starter's ``randomsentence.js`` does."""
+
+    def __init__(self) -> None:
+        self._rest = threading.Event()
+        self.emitted = 0
+        self.acked: list[int] = []
+
+    def declare_output_fields(self) -> list[str]:
+        return ["sentence"]
+
+    def next_tuple(self) -> None:
+        self._rest.wait(0.1)
+        self.emitted += 1
+        self.collector.emit([f"n{self.emitted}"], self.emitted)
+
+    def ack(self, message_id: Any) -> None:
+        self.acked.append(message_id)
+
+
 class Numbers(Spout):
     """Emits the numbers below a limit; one that fails comes once more. Remembers what it was told."""
 
