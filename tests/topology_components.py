@@ -65,6 +65,14 @@ class LogWords(Bolt):
             self.collector.ack(tup)
 
 
+class LogProcesses(LogWords):
+    """Writes in which process, and which task, it is given each word."""
+
+    def execute(self, tup: Tuple) -> None:
+        self._log.add(tup["word"], self._context.task, str(os.getpid()))
+        self.collector.ack(tup)
+
+
 class CountWords(StatefulBolt):
     """Counts words in its state; what a word has come to is written to a file as ``word=count``.
 

@@ -1,5 +1,6 @@
 """Topologies on real Spark, with the real ZooKeeper and a Kinesis endpoint."""
 
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -7,8 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kinesis_spout.topology import Topology, TopologyBuilder
-from tests.micro_batch_world import DeliveryLog, MicroBatchWorld
-from tests.topology_components import CountWords, Hangs, LogWords, Numbers, SlowNumbers, Split
+from tests.micro_batch_world import DeliveryLog, MakeWorld, MicroBatchWorld
+from tests.topology_components import CountWords, Hangs, LogProcesses, LogWords, Numbers, SlowNumbers, Split
 from tests.zookeeper_server import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.endpoint]
@@ -167,3 +168,22 @@ def test_tuples_of_a_spout_that_makes_one_each_tenth_of_a_second_flow_at_once(
     with builder.build("slow").run(spark):
         wait_until(lambda: len(numbers.acked) >= 3, "the first ones are acked, long before 1,000 are there")
     assert numbers.emitted < 500
+
+
+def test_a_bolt_that_is_rebalanced_works_at_one_shard_in_as_many_processes_as_it_has_tasks(
+    spark: SparkSession, make_world: MakeWorld
+) -> None:
+    world = make_world(shards=1)
+    builder = TopologyBuilder()
+    builder.set_spout("sentences", world.spout(scheme="text"), fields=["word"])
+    builder.set_bolt("log", LogProcesses(world.log), 2).rebalance_grouping("sentences")
+    world.put([f"w{number}" for number in range(200)])
+
+    with builder.build("spread", partitions=2).run(spark) as query:
+        query.processAllAvailable()
+
+    logged = world.log.deliveries()
+    assert len(logged) == 200
+    by_task = Counter(each.attempt for each in logged)
+    assert by_task == {2: 100, 3: 100}
+    assert len({each.shard_id for each in logged}) >= 2
