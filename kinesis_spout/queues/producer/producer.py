@@ -18,6 +18,7 @@ import msgspec
 from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.dead_letters.sink_url import open_sink
 from kinesis_spout.errors import InvalidConfig, ProducerClosed, ProducerError, SpoolError
+from kinesis_spout.logs.counted import counted
 from kinesis_spout.queues.producer.engine import Engine
 from kinesis_spout.queues.producer.given_record import ticket_of
 from kinesis_spout.queues.producer.inbox import Inbox, ProducerCounts
@@ -304,7 +305,7 @@ class KinesisProducer:
             _log.error("%s", error)
         left = self._engine.stop(f"the producer of {stream} was closed after {seconds:g} s")
         if left:
-            _log.error("%d records for %s were not sent before their producer was closed", left, stream)
+            _log.error("Not sent before the producer of %s was closed: %s", stream, counted(left, "record"))
         _open.discard(self)
         with ExitStack() as closing:  # each of them, whatever another raises
             if self._spool is not None:
