@@ -14,6 +14,7 @@ from rich.console import Console
 
 from examples.demo.processes.endpoint import bypass_proxies
 from tests.fault.suite.director import Director
+from tests.fault.suite.failure_rates import MIXED, failure_rates
 from tests.fault.suite.judgement.report import lines, reported
 from tests.fault.suite.world import Plan, made
 
@@ -67,7 +68,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--on-spark", type=int, default=1, help="of the micro-batch door (%(default)s)")
     parser.add_argument("--shards", type=int, default=4)
     parser.add_argument("--session-seconds", type=float, default=3.0)
-    parser.add_argument("--records-per-second", type=float, default=16.0)
+    parser.add_argument("--records-per-second", type=float, default=32.0)
+    parser.add_argument(
+        "--failures",
+        type=failure_rates,
+        default=MIXED,
+        help='of handlers, by chance: "5%%", "0.1%%,30%%", or all of the usual rates in turn (mixed)',
+    )
     parser.add_argument(
         "--set", action="append", default=[], metavar="SETTING=VALUE", help="of the consumers"
     )
@@ -94,6 +101,8 @@ def main() -> int:
         shards=given.shards,
         session_seconds=given.session_seconds,
         records_per_second=given.records_per_second,
+        failure_rates=given.failures,
+        every_kind=True,
         may_mount=True,
         settings=dict(map(_setting, given.set)) | ({"consumer_mode": "efo"} if given.fan_out else {}),
     )
