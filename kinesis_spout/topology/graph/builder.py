@@ -43,7 +43,10 @@ class BoltDeclarer:
         self.inputs: list[Subscription] = []
 
     def shuffle_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> Self:
-        """Any task gets a tuple: the one at hand, without a copy, where that is possible."""
+        """Any task gets a tuple: the one at hand, without a copy, where that is possible.
+
+        So the bolt runs as often as its source does, whatever its parallelism: see ``rebalance_grouping``.
+        """
         return self._add(component, stream, Grouping(kind=GroupingKind.SHUFFLE))
 
     def local_or_shuffle_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> Self:
@@ -53,6 +56,13 @@ class BoltDeclarer:
     def none_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> Self:
         """It does not matter which task gets a tuple, as in ``shuffle_grouping``."""
         return self._add(component, stream, Grouping(kind=GroupingKind.NONE))
+
+    def rebalance_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> Self:
+        """All tasks get tuples in turn, by an exchange: for a bolt whose work costs more than that.
+
+        The tuples keep no order, not even those of one record.
+        """
+        return self._add(component, stream, Grouping(kind=GroupingKind.REBALANCE))
 
     def fields_grouping(self, component: str, fields: Sequence[str], stream: str = DEFAULT_STREAM) -> Self:
         """Tuples with the same values of these fields go to the same task, also after a restart."""
@@ -157,8 +167,8 @@ class TopologyBuilder:
         Args:
             name: its id.
             bolt: pickled; each of its tasks is a copy of its own.
-            parallelism: how many tasks it has, among which keys are spread. A bolt that stays with its source
-                (``shuffle_grouping``) runs wherever that runs.
+            parallelism: how many tasks it has, over which its keys, or its tuples, are spread. A bolt that stays
+                with its source (``shuffle_grouping``) runs as often as that does, whatever its parallelism is.
             conf: of this component, over the topology's.
 
         Returns:
