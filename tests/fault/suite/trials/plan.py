@@ -3,8 +3,9 @@
 A record says how often it fails, and where: what must come of it is known before anything runs.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from random import Random
 from typing import Final, Self
@@ -16,6 +17,7 @@ from tests.fault.suite.failure_rates import MIXED, failures_in_a_row, named
 RETRY_LIMIT: Final = 3
 """The default of every door. No more failures are drawn for a record, so that none is given up for them."""
 POISON_SHARE: Final = 0.02
+"""At most; where less fails, fewer are poison."""
 WORDS: Final = 20
 ALL: Final = "all"
 """A word that each record has beside its own."""
@@ -91,6 +93,8 @@ class Phase:
     per_second: float | None
     """None: as fast as they can be put."""
     records: int
+    plants: bool = False
+    """Whether each kind of failure is in it, and a poison record, also where none is drawn."""
 
     def __str__(self) -> str:
         pace = "full speed" if self.per_second is None else f"{self.per_second:g}/s"
@@ -117,27 +121,30 @@ class TrialPlan:
         if len(rates) > 2:
             half = len(rates) // 2
             rates = [random.choice(rates[:half]), random.choice(rates[half:])]
-        full = [Phase(rate=rate, per_second=FULL, records=self.records) for rate in rates]
-        slow = [Phase(rate=rates[-1], per_second=SLOW, records=_SLOW_SECONDS)]
-        calm = Phase(rate=0.0, per_second=FULL, records=self.records)
-        return [calm, *(full if FULL in self.paces else ()), *(slow if SLOW in self.paces else ())]
+        phases = [Phase(rate=0.0, per_second=FULL, records=self.records)]
+        if FULL in self.paces:
+            phases += [Phase(rate=rate, per_second=FULL, records=self.records) for rate in rates]
+        if SLOW in self.paces:
+            phases += [Phase(rate=rates[-1], per_second=SLOW, records=_SLOW_SECONDS)]
+        most = next(at for at, phase in enumerate(phases) if at and phase.rate == rates[-1])
+        phases[most] = replace(phases[most], plants=True)
+        return phases
 
 
 def drawn_records(random: Random, door: Door, phase: Phase, first: int) -> list[TrialRecord]:
-    """Draw the records of a phase; one at least fails at each of the door's places, if any is to fail."""
+    """Draw the records of a phase."""
     places = PLACES[door]
     records = []
     for at in range(phase.records):
-        fails: dict[str, int] = {}
-        is_poison = False
-        if phase.rate and places:
-            planted = places[at : at + 1] if at < phase.records // 2 else ()
-            is_poison = not planted and random.random() < POISON_SHARE
-            for _ in range(0 if is_poison else failures_in_a_row(random, phase.rate, RETRY_LIMIT)):
-                place = random.choice(places)
-                fails[place] = fails.get(place, 0) + 1
-            if planted and not fails:
-                fails[planted[0]] = 1
         word = f"word-{random.randrange(WORDS)}"
-        records.append(TrialRecord(number=first + at, word=word, is_poison=is_poison, fails=fails))
+        is_poison, fails = False, Counter[str]()
+        if places and phase.plants and at <= len(places):
+            fails.update(places[at : at + 1])
+            is_poison = at == len(places)
+        elif places:
+            is_poison = random.random() < min(phase.rate, POISON_SHARE)
+            if not is_poison:
+                count = failures_in_a_row(random, phase.rate, RETRY_LIMIT)
+                fails.update(random.choice(places) for _ in range(count))
+        records.append(TrialRecord(number=first + at, word=word, is_poison=is_poison, fails=dict(fails)))
     return records

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
@@ -121,7 +121,7 @@ class TrialWorld:
         lost_before = self.kinesis.puts_lost
         for phase in self.plan.phases(door):
             factor = _PRODUCER_FACTOR if phase.per_second is None else 1
-            phase = Phase(rate=phase.rate, per_second=phase.per_second, records=factor * phase.records)  # noqa: PLW2901
+            phase = replace(phase, records=factor * phase.records)  # noqa: PLW2901
             records = drawn_records(
                 Random(f"{self.plan.seed}/{door}/{len(ledger)}"), door, phase, len(ledger)
             )
