@@ -107,7 +107,7 @@ class Started:
 
     def __init__(self, bolt: WindowedBolt) -> None:
         self.clock = ManualClock(self.EPOCH)
-        self.local: LocalTopology = windowed(bolt).local(self.clock.time)
+        self.local: LocalTopology = windowed(bolt).local(self.clock.monotonic, self.clock.time)
 
     def run(self, *items: Item) -> LocalResult:
         """Run a micro-batch of records of one item each."""
@@ -117,7 +117,10 @@ class Started:
         """Go on with new bolts on the same state, as after a crash, or after a deployment with another one."""
         self.local.close()
         if changed is not None:
-            states, self.local = self.local._states, windowed(changed).local(self.clock.time)
+            states, self.local = (
+                self.local._states,
+                windowed(changed).local(self.clock.monotonic, self.clock.time),
+            )
             self.local._states = states
 
     @property

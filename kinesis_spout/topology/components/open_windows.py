@@ -74,6 +74,11 @@ class CountWindows:
         """Take over what windows of another length or slide have kept; the next tuple completes what is full."""
         del kept
 
+    def not_before(self, kept: OpenWindows, time: int) -> int:
+        """Give the time of a tuple in processing time."""
+        del kept
+        return time
+
     def is_late(self, kept: OpenWindows, time: int) -> bool:
         """Tell whether a tuple comes too late; none does."""
         del kept, time
@@ -110,6 +115,10 @@ class TimeWindows:
             first = min(time for time, _, _ in kept.rows)
             kept.mark = min(kept.mark, self._last_end(first) - 1)
             kept.next_end = self._first_end(kept, first)
+
+    def not_before(self, kept: OpenWindows, time: int) -> int:
+        """Give the time of a tuple in processing time: not less than its key has seen, so that it is not late."""
+        return max(time, int(kept.mark) + self.lateness) if kept.mark > -_NEVER else time
 
     def is_late(self, kept: OpenWindows, time: int) -> bool:
         """Tell whether all windows are closed that a tuple of this time belongs to."""

@@ -1,4 +1,4 @@
-"""When ticks are due, decided in one place for all copies of a bolt.
+"""When ticks are due, and what time it is, decided in one place for all copies of a bolt.
 
 Whoever starts micro-batches has the clock, and numbers the ticks of each component. A micro-batch carries the
 newest numbers to all its tasks, the same ones however often it is run. A task ticks at its end if the number is
@@ -12,10 +12,12 @@ micro-batch with a new number alone. If what that did to state does not count, t
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kinesis_spout.topology.running.processing_clock import ProcessingClock
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticks:
-    """What a micro-batch knows of ticks."""
+    """What a micro-batch knows of ticks and of time."""
 
     batch: str = ""
     """Tells the micro-batch from others; its runs have it in common."""
@@ -23,6 +25,8 @@ class Ticks:
     """The number of the newest tick, by component; without those that had none yet."""
     new: frozenset[str] = frozenset()
     """The components whose newest tick comes with this micro-batch first."""
+    time: float = 0.0
+    """Processing time, in seconds since the epoch: when the micro-batch began. See ``ProcessingClock``."""
 
 
 NO_TICKS = Ticks()
@@ -34,9 +38,11 @@ class TickClock:
     Args:
         every: the seconds between two ticks, by component; 0: one in each micro-batch.
         now: monotonic.
+        clock: of processing time.
     """
 
-    def __init__(self, every: Mapping[str, float], now: float) -> None:
+    def __init__(self, every: Mapping[str, float], now: float, clock: ProcessingClock | None = None) -> None:
+        self.clock = clock or ProcessingClock()
         self._every = dict(every)
         self._ticked_at = dict.fromkeys(every, now)
         self._numbers: dict[str, int] = {}
@@ -63,7 +69,7 @@ class TickClock:
     def ticks(self, batch: str) -> Ticks:
         """Say what a micro-batch is to know that begins now. May be called on any thread."""
         new, self._new = self._new, frozenset()
-        return Ticks(batch=batch, numbers=self._numbers, new=new)
+        return Ticks(batch=batch, numbers=self._numbers, new=new, time=self.clock.now())
 
     def did_not_count(self, ticks: Ticks) -> None:
         """Take in that what a micro-batch did to state does not count."""

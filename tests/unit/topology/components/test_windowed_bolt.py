@@ -329,6 +329,51 @@ class TestOnTicks:
         assert failed_numbers(topology.run(at(1002, 2), at(1003, 3, "b"))) == [2]
 
 
+class TestTheWallClockIsSet:
+    """In processing time no tuple is late, and no window waits for a wall clock that was wrong for a moment."""
+
+    @pytest.mark.parametrize("seconds", [0.15, 3_600.0])
+    def test_it_is_set_back_at_the_end_of_a_window_and_no_tuple_is_late(self, seconds: float) -> None:
+        topology = Started(Numbers(Seconds(10)))
+        topology.clock.advance(9.9)
+        topology.run(*items("a", *range(100)))
+        topology.clock.advance(0.2)
+        assert numbers_of(topology.run(*items("a", 100))) == {"a": [tuple(range(100))]}
+        topology.clock.jump(-seconds)
+
+        assert failed_numbers(topology.run(*items("a", *range(101, 201)))) == []
+        topology.clock.advance(20)
+        assert executed(topology.run(*items("a", 201))) == {"a": [(tuple(range(100, 201)), 1010.0, 1020.0)]}
+
+    def test_it_is_an_hour_ahead_for_one_tuple_and_the_next_windows_close_in_their_time(self) -> None:
+        topology = Started(Numbers(Seconds(60)))
+        topology.run(*items("a", 0))
+        topology.clock.jump(3_600)
+        topology.run(*items("a", 1))
+        topology.clock.jump(-3_600)
+
+        found: list[tuple[int, ...]] = []
+        for number in range(2, 62):
+            topology.clock.advance(60)
+            result = topology.run(*items("a", number))
+            assert failed_numbers(result) == []
+            found += numbers_of(result).get("a", [])
+        assert found == [(0, 1), *((number,) for number in range(2, 61))]
+
+    @pytest.mark.parametrize("back", [0.15, 3_600.0])
+    def test_bolts_that_begin_anew_on_a_machine_that_is_behind_find_no_tuple_late(self, back: float) -> None:
+        topology = Started(Numbers(Seconds(10)))
+        topology.run(*items("a", 1))
+        topology.clock.advance(10)
+        assert numbers_of(topology.run(*items("a", 2))) == {"a": [(1,)]}
+        topology.clock.jump(-back)
+        topology.restart(Numbers(Seconds(10)))
+
+        assert failed_numbers(topology.run(*items("a", 3))) == []
+        topology.clock.advance(back + 10)
+        assert numbers_of(topology.run(*items("a", 4))) == {"a": [(2, 3)]}
+
+
 class TestKeys:
     def test_a_key_of_several_fields_is_a_tuple_of_their_values(self) -> None:
         local = windowed(Numbers(Count(1)), ["key", "time"]).local()
