@@ -16,6 +16,7 @@ from kinesis_spout.topology.components.context import TaskContext
 from kinesis_spout.topology.components.output import DEFAULT_STREAM, OutputFields
 from kinesis_spout.topology.components.state import KeyValueState
 from kinesis_spout.topology.components.tuples import Tuple
+from kinesis_spout.unfinished_work import refuse_unfinished
 
 
 class FailedException(Exception):  # noqa: N818 - Storm's name
@@ -98,7 +99,9 @@ class BasicBolt(Bolt):
         """See ``Bolt``."""
         self._given = tup
         try:
-            self.process(tup)
+            returned: object = self.process(tup)
+            if returned is not None:
+                refuse_unfinished(returned)
         finally:
             self._given = ()
         if not tup.state and not tup.is_tick:
@@ -138,7 +141,9 @@ class BatchBolt(Bolt):
         if not batch:
             return
         try:
-            self.process_batch(batch)
+            returned: object = self.process_batch(batch)
+            if returned is not None:
+                refuse_unfinished(returned)
         except BaseException as error:  # noqa: BLE001 - whatever it raises fails its tuples
             if not isinstance(error, VERDICTS):
                 self.collector.report_error(error)
