@@ -213,7 +213,7 @@ def test_the_windows_of_an_idle_stream_are_closed_by_the_wall_clock_and_that_is_
 def test_the_windows_of_an_idle_stream_are_closed_without_any_setting(world: World) -> None:
     world.put("a 1")
     world.run(TimedKeys(), ByDefault(), "key")
-    wait_until(lambda: [("a", 1.0)] == WINDOWS, "its window is executed, although nothing comes any more")
+    wait_until(lambda: WINDOWS == [("a", 1.0)], "its window is executed, although nothing comes any more")
 
 
 def test_windows_that_a_restart_finds_open_are_closed_without_another_record(world: World) -> None:
