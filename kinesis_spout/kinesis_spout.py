@@ -14,6 +14,7 @@ from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.documentation import with_settings
 from kinesis_spout.settings.table import SETTINGS
 from kinesis_spout.tuples.streams_spout import StreamsSpout
+from kinesis_spout.unfinished_work import refuse_unfinished_function
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -89,7 +90,8 @@ class KinesisSpout(StreamsSpout):
                 like the handler.
 
         Raises:
-            InvalidConfig: ``coalesce`` is none of that, or a function with `order` "key".
+            InvalidConfig: ``coalesce`` is none of that, or a function with `order` "key"; or the handler is a
+                generator function.
             KinesisSpoutError: what goes wrong at the start is raised here: no such stream, no permission, no
                 ZooKeeper, unreadable progress.
         """
@@ -120,11 +122,13 @@ class KinesisSpout(StreamsSpout):
         is halved until the failing rows stand alone. The columns are those of ``kinesis_spout.kinesis.SCHEMA``.
 
         Raises:
-            InvalidConfig: an order other than "unordered" is set; a batch cannot wait for one of its rows.
+            InvalidConfig: an order other than "unordered" is set; a batch cannot wait for one of its rows. Or the
+                handler is a generator function or an ``async def``.
         """
         from kinesis_spout.spark.tasks.handlers import ArrowHandler  # noqa: PLC0415
 
         self.refuse_order("foreach_arrow")
+        refuse_unfinished_function("handler", handler)
         return self._run(spark, ArrowHandler(handler), name, door="foreach_arrow")
 
     def foreach_batch(
@@ -145,11 +149,13 @@ class KinesisSpout(StreamsSpout):
 
         Raises:
             InvalidConfig: an order other than "unordered" is set; a batch cannot wait for one of its rows. Or
-                the session has ``spark.speculation``: two attempts of a task would read different rows.
+                the session has ``spark.speculation``: two attempts of a task would read different rows. Or the
+                handler is a generator function or an ``async def``.
         """
         from kinesis_spout.spark.tasks.keeping.dataframe import DataFrameRunner  # noqa: PLC0415
 
         self.refuse_order("foreach_batch")
+        refuse_unfinished_function("handler", handler)
 
         def runner(context: "SparkContext", settings: "TaskSettings") -> "BatchRunner":
             return DataFrameRunner(spark, context, settings, handler)
