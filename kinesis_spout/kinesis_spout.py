@@ -11,6 +11,8 @@ from kinesis_spout.consumer.streams.joint_ports import JointPorts
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.record import Record
 from kinesis_spout.settings import SpoutConfig
+from kinesis_spout.settings.documentation import with_settings
+from kinesis_spout.settings.table import SETTINGS
 from kinesis_spout.tuples.streams_spout import StreamsSpout
 from kinesis_spout.unfinished_work import refuse_unfinished_function
 
@@ -31,12 +33,26 @@ if TYPE_CHECKING:
     from kinesis_spout.spark.tasks.task import TaskSettings
 
 
+@with_settings(SETTINGS.values())
 class KinesisSpout(StreamsSpout):
     """Reads a Kinesis stream, or several, reliably: every record ends acked, or in the dead letters.
 
     Plain Python uses Storm's verbs (``open``, ``next_tuple``, ``ack``, ``fail``; see ``RecordSpout``). On Spark
     one of the ``foreach_`` methods starts a query, whose handler runs for every record on the executors. Each
     query is a consumer of its own, and each gets its own connections; stop it by its handle.
+
+        spout = KinesisSpout(stream="orders", app="billing", initial_position="trim_horizon", retry_limit=3)
+
+    Args:
+        config: the settings as a `SpoutConfig`. Without it they are keyword arguments over the environment
+            variables ``KINESIS_SPOUT_NAME``.
+        ports: what to use instead of Kinesis and ZooKeeper, for tests.
+        scheme: what a tuple's values are: "raw" (the `Record`), "json", "text", or a function of the `Record`.
+        listener: is told what becomes of each record, in plain Python.
+        settings: see below.
+
+    Raises:
+        InvalidConfig: names the setting, its value and what is allowed.
     """
 
     def foreach_record(

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
-from kinesis_spout.handler import Failure, RaisedAt, Reject, RetryLater
+from kinesis_spout.handler import Failure, NotNow, RaisedAt, Reject, RetryLater
 from kinesis_spout.topology.components.collector import OutputCollector
 from kinesis_spout.topology.components.context import TaskContext
 from kinesis_spout.topology.components.output import DEFAULT_STREAM, OutputFields
@@ -29,6 +29,10 @@ class CallHangs(BaseException):
     def __init__(self, text: str, where: RaisedAt) -> None:
         super().__init__(text)
         self.failure = Failure(error_text=text, timed_out=True, raised=where)
+
+
+class Suspected(NotNow):
+    """Said of a tuple that was under way with others when something died: it comes again, uncounted and alone."""
 
 
 VERDICTS: Final = (FailedException, Reject, RetryLater)
