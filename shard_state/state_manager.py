@@ -96,7 +96,7 @@ class StateManager:
         """The same mapping: it is looked up for every record."""
         self.turns = self._shards.turns
         """Which of the owned shards is next (invariant 15)."""
-        self._watch = OutcomeWatch(breaker, random)
+        self._watch = OutcomeWatch(breaker, random, retries=self._retry.limit != 0)
         self._breaker = self._watch.breaker
         self._planner = SlicePlanner(self._shards, self._watch)
 

@@ -16,6 +16,7 @@ from kinesis_spout.topology.components.output import DEFAULT_STREAM
 from kinesis_spout.topology.running.blocks import Block, CountsBlock, OpenTrees
 from kinesis_spout.topology.running.component_counts import ComponentCounts
 from kinesis_spout.topology.running.exactly_once import RunChoice, counts
+from kinesis_spout.topology.running.processing_clock import ProcessingClock
 from kinesis_spout.topology.running.program import Program
 from kinesis_spout.topology.running.stage.one_by_one import OneByOneRun
 from kinesis_spout.topology.running.stage.stage_run import StageRun, new_root
@@ -55,12 +56,18 @@ class LocalTopology:
     Args:
         programs: the topology, by spout.
         clock: a test's own, if it decides what time it is; the machine's otherwise.
+        wall_clock: see ``Topology.local``.
     """
 
-    def __init__(self, programs: Mapping[str, Program], clock: Callable[[], float] | None = None) -> None:
+    def __init__(
+        self,
+        programs: Mapping[str, Program],
+        clock: Callable[[], float] | None = None,
+        wall_clock: Callable[[], float] | None = None,
+    ) -> None:
         self._programs = programs
         self._clock = clock or time.monotonic
-        self._wall_clock = clock or time.time
+        self._time = ProcessingClock(self._clock, wall_clock or clock or time.time)
         self._runs: dict[tuple[str, int, int], StageRun] = {}
         self._emitted: dict[str, dict[str, list[Values]]] = {}
         self._counts: dict[str, ComponentCounts] = {}
@@ -128,12 +135,16 @@ class LocalTopology:
             run.close()
 
     def _new_tick_clocks(self) -> dict[str, TickClock]:
-        return {spout: TickClock(program.ticks, self._clock()) for spout, program in self._programs.items()}
+        return {
+            spout: TickClock(program.ticks, self._clock(), self._time)
+            for spout, program in self._programs.items()
+        }
 
     def _ticks_now(self, program: Program) -> Ticks:
         self._batches += 1
         tick_clock = self._tick_clocks[program.plan.spout]
-        tick_clock.advance(self._clock())
+        now = self._clock()
+        tick_clock.advance(now, now)
         return tick_clock.ticks(str(self._batches))
 
     def _program(self, spout: str | None) -> Program:
@@ -230,7 +241,6 @@ class LocalTopology:
                 partition,
                 self._clock,
                 record=self._record,
-                wall_clock=self._wall_clock,
                 ends_run=(KeyboardInterrupt,),
             )
         return self._runs[key]

@@ -127,7 +127,9 @@ def context_of(
     topology: str,
     component: Component,
     index: int,
-    wall_clock: Callable[[], float],
+    *,
+    processing_time: Callable[[], float],
+    read_to: Callable[[], float],
 ) -> TaskContext:
     """Say what a task knows of itself."""
     return TaskContext(
@@ -162,7 +164,8 @@ def context_of(
             for stream in component.streams
             for target, grouping in graph.subscribers(component.name, stream)
         },
-        wall_clock=wall_clock,
+        processing_time=processing_time,
+        read_to=read_to,
     )
 
 

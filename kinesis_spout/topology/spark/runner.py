@@ -74,11 +74,12 @@ class TopologyRunner:
 
     def run(self, tag: str, packs: Packs) -> list[WorkResult]:
         """See ``BatchRunner``. Without slices there is one task of the first stage, which only ticks."""
-        packs, ticks = packs or [[]], self.ticks.ticks(tag)
-        began = monotonic()
+        packs, began = packs or [[]], monotonic()
         if self._state is None:
-            return self._told(_results(self._run(tag, packs, ticks)), began)
+            return self._told(_results(self._run(tag, packs, self.ticks.ticks(tag))), began)
         manifest = self._state.begin()
+        self.ticks.clock.not_before(manifest.time)
+        ticks = self.ticks.ticks(tag)
         try:
             found = self._run_exactly(tag, packs, ticks, manifest)
         except BaseException:
@@ -117,7 +118,7 @@ class TopologyRunner:
         if changes is None or self._state is None:
             return True
         manifest, updates, ticks = changes
-        counts = is_whole and self._state.settled(manifest, updates)
+        counts = is_whole and self._state.settled(manifest, updates, ticks.time)
         if not counts:
             self.ticks.did_not_count(ticks)
         return counts

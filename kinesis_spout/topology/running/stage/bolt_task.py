@@ -16,6 +16,7 @@ from kinesis_spout.topology.running.stage.collecting import Collector, Send
 from kinesis_spout.topology.running.tick_clock import Ticks
 from kinesis_spout.topology.running.trees import Trees
 from kinesis_spout.topology.state.key_values import PartitionState
+from kinesis_spout.unfinished_work import refuse_unfinished
 
 _SAMPLE: Final = 64
 """One call in so many is timed, beginning with the first of each micro-batch."""
@@ -92,7 +93,9 @@ class BoltTask:
             counts.executed = number = counts.executed + 1
             began = perf_counter() if number % _SAMPLE == 1 else 0.0
             try:
-                call(tup)
+                returned: object = call(tup)
+                if returned is not None:
+                    refuse_unfinished(returned)
             except BaseException as error:  # noqa: BLE001 - whatever it raises fails its tuple
                 self._raised(error, tup)
             if began:

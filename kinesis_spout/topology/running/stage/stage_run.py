@@ -10,7 +10,6 @@ timed out, then it is the next bolt's turn. Then what was done to trees is packe
 A run is kept by its process and used for micro-batch after micro-batch, with the user's objects in it.
 """
 
-import time
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -56,7 +55,6 @@ class StageRun:
         partition: which partition of the stage; says which task a bolt is here that any task will do for.
         clock: monotonic.
         record: is told of all that is emitted, if given: component, stream, values.
-        wall_clock: seconds since the epoch.
         ends_run: see ``Collector``.
     """
 
@@ -68,7 +66,6 @@ class StageRun:
         clock: Callable[[], float],
         *,
         record: Record | None = None,
-        wall_clock: Callable[[], float] = time.time,
         ends_run: tuple[type[BaseException], ...] = (),
     ) -> None:
         self._ends_run = ends_run
@@ -78,7 +75,6 @@ class StageRun:
         self.stage = stage
         self._partition = partition
         self._record = record
-        self._wall_clock = wall_clock
         self._told = ToldTrees(clock, program.timeout_seconds) if program.plan.exchanges else None
         self.trees = self._told or Trees(clock, program.timeout_seconds)
         self.outbox = Outbox(program.partitions)
@@ -103,7 +99,7 @@ class StageRun:
 
         Args:
             states: gives each task with state its own; not needed where there are none.
-            ticks: that are to come at its end.
+            ticks: that are to come at its end, and what time it is.
         """
         self.trees.begin()
         self._ticks = ticks
@@ -179,6 +175,12 @@ class StageRun:
             self._tell_ackers(self._told)
         self.outbox.add(0, CountsBlock(counts=self._taken_counts()))
 
+    def _time(self) -> float:
+        return self._ticks.time
+
+    def _read_to(self) -> float:
+        return self._ticks.read_to
+
     def _own(self, component: str) -> list[tuple[str, int]]:
         """Name the tasks of a component that are here, if its tuples come by an exchange."""
         program = self.program
@@ -211,7 +213,9 @@ class StageRun:
             made = graph[component]
             task = BoltTask(
                 program.new_bolt(component),
-                context=context_of(graph, program.topology, made, index, self._wall_clock),
+                context=context_of(
+                    graph, program.topology, made, index, processing_time=self._time, read_to=self._read_to
+                ),
                 conf=program.conf_of(component),
                 collector=collector,
                 trees=self.trees,
