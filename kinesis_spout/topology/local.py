@@ -158,7 +158,8 @@ class LocalTopology:
     def _ticks_now(self, program: Program) -> Ticks:
         self._batches += 1
         tick_clock = self._tick_clocks[program.plan.spout]
-        tick_clock.advance(self._clock())
+        now = self._clock()
+        tick_clock.advance(now, now)
         return tick_clock.ticks(str(self._batches))
 
     def _program(self, spout: str | None) -> Program:

@@ -5,6 +5,7 @@ that failed come again or do not; workers are replaced between micro-batches. Th
 nothing ready: it goes through the history of a key from its beginning, each time.
 """
 
+import math
 from collections import defaultdict
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -48,6 +49,8 @@ class Oracle:
     length: Count | Seconds
     slide: float
     lateness: float
+    idle: float = 0
+    """For how long a key must have got nothing, so that a tick closes its windows."""
     histories: dict[str, History] = field(default_factory=lambda: defaultdict(History))
     executed: dict[str, list[Executed]] = field(default_factory=lambda: defaultdict(list))
     """In this run."""
@@ -110,7 +113,7 @@ class Oracle:
                 if history.arrived <= now - self.lateness - self.length.seconds:
                     del self.histories[key]
                 continue
-            if history.arrived > now - self.lateness:
+            if history.arrived > now - self.idle:
                 continue
             for window in self.windows(history, now - self.lateness):
                 if RAISES.intersection(window[0]):
@@ -126,7 +129,7 @@ class WindowedBolts(RuleBasedStateMachine):
         slide=st.integers(1, 6),
         lateness=st.integers(0, 4),
         event_time=st.booleans(),
-        ticks=st.booleans(),
+        ticks=st.sampled_from([None, 0, math.inf]),
     )
     def starts(  # noqa: PLR0917 - one argument for each choice
         self,
@@ -135,17 +138,18 @@ class WindowedBolts(RuleBasedStateMachine):
         slide: int,
         lateness: int,
         event_time: bool,  # noqa: FBT001
-        ticks: bool,  # noqa: FBT001
+        ticks: float | None,
     ) -> None:
         slide = min(slide, length)
         self.event_time = event_time
-        self.ticks = ticks and by_time
+        self.every = {None: 1.0, 0: 0.0, math.inf: math.inf}[ticks] if by_time else math.inf
+        """Seconds between two ticks; by default one, as the slides are short."""
+        self.ticked_at = 0.0
         make = ByEventTime if event_time else Numbers
         if by_time:
-            bolt = make(
-                Seconds(length), Seconds(slide), lateness_seconds=lateness, tick_seconds=0 if ticks else None
-            )
-            self.oracle = Oracle(Seconds(length), slide, lateness)
+            bolt = make(Seconds(length), Seconds(slide), lateness_seconds=lateness, tick_seconds=ticks)
+            idle = lateness + length if event_time and ticks is None else lateness
+            self.oracle = Oracle(Seconds(length), slide, lateness, idle)
         else:
             bolt = make(Count(length), Count(slide))
             self.oracle = Oracle(Count(length), slide, 0)
@@ -170,6 +174,10 @@ class WindowedBolts(RuleBasedStateMachine):
     )
     def a_micro_batch_runs(self, drawn: list[list[tuple[str, int]]], retried: int) -> None:
         batch = [*self.waiting[:retried], *map(self.items, drawn)]
+        elapsed = self.topology.clock.monotonic()
+        self.is_tick_due = elapsed - self.ticked_at >= self.every
+        if self.is_tick_due:
+            self.ticked_at = elapsed
         del self.waiting[:retried]
         after, failed, is_clean = self.foreseen(batch)
         try:
@@ -195,7 +203,7 @@ class WindowedBolts(RuleBasedStateMachine):
                 if at not in refused
                 and [key for key, number, time in record if self.takes(after, key, number, time)]
             }
-            if self.ticks:
+            if self.is_tick_due:
                 after.tick(self.topology.clock.time())
             refused |= failed
             if not failed:
@@ -213,6 +221,7 @@ class WindowedBolts(RuleBasedStateMachine):
     @rule()
     def workers_are_replaced(self) -> None:
         self.topology.restart()
+        self.ticked_at = self.topology.clock.monotonic()
 
     @precondition(lambda self: self.next_number)
     @rule(data=st.data(), raises=st.booleans())

@@ -57,6 +57,7 @@ from kinesis_spout.spark.record_outcomes.record_delivery import (
     PreparedHandler,
     check_columns,
 )
+from kinesis_spout.unfinished_work import refuse_generator_function
 from kinesis_spout.workers.executor_python import unfit_python
 from shard_state import BreakerRule, RetryPolicy
 
@@ -148,6 +149,7 @@ def each_record(
         InvalidConfig: an argument is out of its range.
     """
     _check("handler", callable(handler), "a callable", handler)
+    refuse_generator_function("handler", handler)
     _check("app", bool(app), "the application's name", app)
     _check(
         "max_failed_bytes_per_task", max_failed_bytes_per_task > 0, "more than 0", max_failed_bytes_per_task

@@ -16,9 +16,10 @@ from kinesis_spout.columns import ARROW_TYPES, HANDLED_COLUMNS, HANDLED_SCHEMA, 
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.handler import Failure, failure_of
 from kinesis_spout.record import Record
-from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls, refuse_coroutine
+from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls
 from kinesis_spout.spark.concurrency.record_run import NoNotes, RecordRun, RunRules
 from kinesis_spout.spark.pickled_handler import PickledHandler
+from kinesis_spout.unfinished_work import refuse_unfinished
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -82,7 +83,7 @@ class PreparedHandler:
         """See ``RecordFunction``."""
         returned = self._handler(self._scheme(record))
         if returned is not None:
-            refuse_coroutine(returned)
+            refuse_unfinished(returned)
         return returned
 
 

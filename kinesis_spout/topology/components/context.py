@@ -32,3 +32,6 @@ class TaskContext:
     processing_time: Callable[[], float] = time.time
     """When the micro-batch at hand began, in seconds since the epoch. One clock for all tasks; it never runs
     backwards. In ``run_local`` and ``local`` what their clock says, if they are given one."""
+    read_to: Callable[[], float] = time.time
+    """In processing time: what was put onto the stream before then is in the micro-batch at hand, or was in one
+    before. Behind, and at rest, while records wait: in a backlog, or while nothing can be read or delivered."""

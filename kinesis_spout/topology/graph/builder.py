@@ -17,6 +17,7 @@ from kinesis_spout.topology.graph.component_graph import Component, ComponentGra
 from kinesis_spout.topology.graph.grouping import CustomGrouping, Grouping, GroupingKind
 from kinesis_spout.topology.graph.plan import plan_of
 from kinesis_spout.topology.topology_conf import MOST_TASKS, TopologyConf
+from kinesis_spout.unfinished_work import refuse_unfinished_function
 
 if TYPE_CHECKING:
     from kinesis_spout.kinesis_spout import KinesisSpout
@@ -175,7 +176,8 @@ class TopologyBuilder:
             What says where its tuples come from.
 
         Raises:
-            InvalidConfig: the id is taken, that is no bolt, the parallelism is below 1 or too large, the bolt's
+            InvalidConfig: the id is taken, that is no bolt, a method of it is a generator function or an
+                ``async def``, the parallelism is below 1 or too large, the bolt's
                 ``tick_seconds`` are negative, or its windows are not as ``WindowedBolt`` says.
         """
         if not isinstance(bolt, Bolt):
@@ -183,6 +185,9 @@ class TopologyBuilder:
                 f"bolt {name!r}: expected a Bolt (one of pystorm or streamparse goes into a ShellBolt), got "
                 f"{_kind(bolt)}"
             )
+        for method in ("execute", "process", "process_batch", "execute_window", "late", "flush"):
+            if hasattr(bolt, method):
+                refuse_unfinished_function(f"bolt {name!r}: {method}", getattr(bolt, method))
         is_number = isinstance(parallelism, int) and not isinstance(parallelism, bool)
         if not is_number or not 1 <= parallelism <= MOST_TASKS:
             raise InvalidConfig(

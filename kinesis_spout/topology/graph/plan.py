@@ -119,7 +119,9 @@ def context_of(
     topology: str,
     component: Component,
     index: int,
+    *,
     processing_time: Callable[[], float],
+    read_to: Callable[[], float],
 ) -> TaskContext:
     """Say what a task knows of itself."""
     return TaskContext(
@@ -155,6 +157,7 @@ def context_of(
             for target, grouping in graph.subscribers(component.name, stream)
         },
         processing_time=processing_time,
+        read_to=read_to,
     )
 
 

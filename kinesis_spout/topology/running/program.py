@@ -8,6 +8,7 @@ from pyspark import cloudpickle
 
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.topology.components.bolt import Bolt
+from kinesis_spout.topology.components.windowed_bolt import ticks_every
 from kinesis_spout.topology.graph.component_graph import ComponentGraph
 from kinesis_spout.topology.graph.plan import Plan, plan_of
 from kinesis_spout.topology.topology_conf import TopologyConf
@@ -114,7 +115,8 @@ def program_of(
 
 def _ticks(graph: ComponentGraph, plan: Plan) -> dict[str, float]:
     bolts = {name: graph[name].made_of for name in plan.stage_of if not graph[name].is_spout}
-    return {name: bolt.tick_seconds for name, bolt in bolts.items() if bolt.tick_seconds is not None}
+    ticks = {name: ticks_every(bolt) for name, bolt in bolts.items()}
+    return {name: every for name, every in ticks.items() if every is not None}
 
 
 def _pickled(what: str, made: object) -> bytes:

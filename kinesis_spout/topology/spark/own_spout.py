@@ -337,7 +337,8 @@ class OwnSpoutQuery:
         """Run tuples as one job, with the ticks that are due."""
         tag = f"{self._tags}-{self._batches}"
         self._batches += 1
-        self._ticks.advance(monotonic())
+        now = monotonic()
+        self._ticks.advance(now, now)
         ticks = self._ticks.ticks(tag)
         given = [
             GivenTuple(at, values, stream, message_id is not None)

@@ -14,6 +14,7 @@ from kinesis_spout.topology.running.stage.collecting import Collector, Send
 from kinesis_spout.topology.running.tick_clock import Ticks
 from kinesis_spout.topology.running.trees import Trees
 from kinesis_spout.topology.state.checked_state import CheckedState
+from kinesis_spout.unfinished_work import refuse_unfinished
 
 _SAMPLE: Final = 64
 """One call in so many is timed, beginning with the first of each micro-batch."""
@@ -82,7 +83,9 @@ class BoltTask:
                 trees.touched.update(tup.roots)
             began = perf_counter() if number % _SAMPLE == 1 else 0.0
             try:
-                call(tup)
+                returned: object = call(tup)
+                if returned is not None:
+                    refuse_unfinished(returned)
             except BaseException as error:  # noqa: BLE001 - whatever it raises fails its tuple
                 self._raised(error, tup)
             if began:

@@ -7,12 +7,13 @@ what is sent is a copy; a tuple of Python cannot change, and is sent as it is.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.handler import Failure, failure_of, failure_saying
 from kinesis_spout.topology.acking import Ending, TreeEnd
-from kinesis_spout.topology.components.bolt import CallHangs, FailedException
+from kinesis_spout.topology.components.bolt import CallHangs, FailedException, Suspected
 from kinesis_spout.topology.components.output import DEFAULT_STREAM, check_values, names_of
 from kinesis_spout.topology.components.tuples import Tuple, TupleState
 from kinesis_spout.topology.running.component_counts import ComponentCounts
@@ -300,6 +301,8 @@ def _trees_of(anchors: Sequence[Tuple]) -> tuple[int, tuple[int, ...] | None]:
 
 
 def _failure(reason: str | BaseException) -> Failure:
+    if isinstance(reason, Suspected):
+        return replace(failure_of(reason), killed_worker=True)
     if isinstance(reason, BaseException) and not isinstance(reason, FailedException):
         return failure_of(reason)
     return failure_saying(reason)

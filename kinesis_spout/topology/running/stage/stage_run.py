@@ -147,6 +147,9 @@ class StageRun:
     def _time(self) -> float:
         return self._ticks.time
 
+    def _read_to(self) -> float:
+        return self._ticks.read_to
+
     def _own(self, component: str) -> list[tuple[str, int]]:
         """Name the tasks of a component that are here, if its tuples come by an exchange."""
         program = self.program
@@ -179,7 +182,9 @@ class StageRun:
             made = graph[component]
             task = BoltTask(
                 program.new_bolt(component),
-                context=context_of(graph, program.topology, made, index, self._time),
+                context=context_of(
+                    graph, program.topology, made, index, processing_time=self._time, read_to=self._read_to
+                ),
                 conf=program.conf_of(component),
                 collector=collector,
                 trees=self.trees,

@@ -59,6 +59,13 @@ class NotedWindows(WindowedBolt):
         WINDOWS.append((key, *(values["time"] for values in window.tuples)))
 
 
+class ByDefault(WindowedBolt):
+    length = Seconds(0.1)
+
+    def execute_window(self, key: Any, window: Window) -> None:
+        WINDOWS.append((key, *(values["time"] for values in window.tuples)))
+
+
 class Words(BasicBolt):
     def declare_output_fields(self) -> list[str]:
         return ["word"]
@@ -201,6 +208,12 @@ def test_the_windows_of_an_idle_stream_are_closed_by_the_wall_clock_and_that_is_
     wait_until(lambda: world.state() == {}, "the closed window is forgotten, and that is stored")
     assert world.stored().base == record.sequence
     assert query.spouts["lines"].counters.delivered == 1
+
+
+def test_the_windows_of_an_idle_stream_are_closed_without_any_setting(world: World) -> None:
+    world.put("a 1")
+    world.run(TimedKeys(), ByDefault(), "key")
+    wait_until(lambda: WINDOWS == [("a", 1.0)], "its window is executed, although nothing comes any more")
 
 
 def test_windows_that_a_restart_finds_open_are_closed_without_another_record(world: World) -> None:

@@ -193,7 +193,14 @@ def running(
     topology = make(spout, **conf).build(conf={"colour": "red", "size": 1})
     query = OwnSpoutQuery(
         spout,
-        context_of(topology.graph, topology.name, topology.graph["mine"], 0, time.time),
+        context_of(
+            topology.graph,
+            topology.name,
+            topology.graph["mine"],
+            0,
+            processing_time=time.time,
+            read_to=time.time,
+        ),
         SparkHere(),
         program=topology._programs(2)["mine"],
         streams=dict(topology.graph["mine"].streams),
