@@ -71,7 +71,7 @@ test-oldest: set-up  ## what touches Spark, under the oldest PySpark that is sup
 	@# That PySpark leaves sockets to the garbage collector, which is no fault of ours.
 	@$(OLDEST)/bin/pytest -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning $(SPARK_TESTS)
 
-fault: set-up  ## consumers under kills, cuts, outages and resharding, judged at the end; ARGS="--events 1000 --seed 7"
+fault: set-up  ## consumers under kills, and every door at random rates of failure, judged; ARGS="--events 100 --failures 5%"
 	@$(BIN)/python -m tests.fault.suite $(ARGS)
 
 fault-spool: set-up  ## producers with a spool under kill -9: no record is lost; ARGS="--kills 1000 --seed 7"

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from kinesis_spout.record import Record
     from kinesis_spout.settings import SpoutConfig
 
+    __version__: str
+
 __all__ = ["KinesisProducer", "KinesisSpout", "NotNow", "Record", "Reject", "RetryLater", "SpoutConfig"]
 
 _HOMES: Final = {
@@ -28,7 +30,22 @@ _HOMES: Final = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return _version()
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES, "__version__"})
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - executors need none
+
+    try:
+        return version("kinesis-spout")
+    except PackageNotFoundError as error:  # a copy of the folder, as with Spark's --py-files
+        raise AttributeError("the version is known where kinesis-spout is installed with pip only") from error

@@ -11,7 +11,10 @@ from kinesis_spout.consumer.streams.joint_ports import JointPorts
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.record import Record
 from kinesis_spout.settings import SpoutConfig
+from kinesis_spout.settings.documentation import with_settings
+from kinesis_spout.settings.table import SETTINGS
 from kinesis_spout.tuples.streams_spout import StreamsSpout
+from kinesis_spout.unfinished_work import refuse_unfinished_function
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,12 +33,26 @@ if TYPE_CHECKING:
     from kinesis_spout.spark.tasks.task import TaskSettings
 
 
+@with_settings(SETTINGS.values())
 class KinesisSpout(StreamsSpout):
     """Reads a Kinesis stream, or several, reliably: every record ends acked, or in the dead letters.
 
     Plain Python uses Storm's verbs (``open``, ``next_tuple``, ``ack``, ``fail``; see ``RecordSpout``). On Spark
     one of the ``foreach_`` methods starts a query, whose handler runs for every record on the executors. Each
     query is a consumer of its own, and each gets its own connections; stop it by its handle.
+
+        spout = KinesisSpout(stream="orders", app="billing", initial_position="trim_horizon", retry_limit=3)
+
+    Args:
+        config: the settings as a `SpoutConfig`. Without it they are keyword arguments over the environment
+            variables ``KINESIS_SPOUT_NAME``.
+        ports: what to use instead of Kinesis and ZooKeeper, for tests.
+        scheme: what a tuple's values are: "raw" (the `Record`), "json", "text", or a function of the `Record`.
+        listener: is told what becomes of each record, in plain Python.
+        settings: see below.
+
+    Raises:
+        InvalidConfig: names the setting, its value and what is allowed.
     """
 
     def foreach_record(
@@ -73,7 +90,8 @@ class KinesisSpout(StreamsSpout):
                 like the handler.
 
         Raises:
-            InvalidConfig: ``coalesce`` is none of that, or a function with `order` "key".
+            InvalidConfig: ``coalesce`` is none of that, or a function with `order` "key"; or the handler is a
+                generator function.
             KinesisSpoutError: what goes wrong at the start is raised here: no such stream, no permission, no
                 ZooKeeper, unreadable progress.
         """
@@ -104,11 +122,13 @@ class KinesisSpout(StreamsSpout):
         is halved until the failing rows stand alone. The columns are those of ``kinesis_spout.kinesis.SCHEMA``.
 
         Raises:
-            InvalidConfig: an order other than "unordered" is set; a batch cannot wait for one of its rows.
+            InvalidConfig: an order other than "unordered" is set; a batch cannot wait for one of its rows. Or the
+                handler is a generator function or an ``async def``.
         """
         from kinesis_spout.spark.tasks.handlers import ArrowHandler  # noqa: PLC0415
 
         self.refuse_order("foreach_arrow")
+        refuse_unfinished_function("handler", handler)
         return self._run(spark, ArrowHandler(handler), name, door="foreach_arrow")
 
     def foreach_batch(
@@ -129,11 +149,13 @@ class KinesisSpout(StreamsSpout):
 
         Raises:
             InvalidConfig: an order other than "unordered" is set; a batch cannot wait for one of its rows. Or
-                the session has ``spark.speculation``: two attempts of a task would read different rows.
+                the session has ``spark.speculation``: two attempts of a task would read different rows. Or the
+                handler is a generator function or an ``async def``.
         """
         from kinesis_spout.spark.tasks.keeping.dataframe import DataFrameRunner  # noqa: PLC0415
 
         self.refuse_order("foreach_batch")
+        refuse_unfinished_function("handler", handler)
 
         def runner(context: "SparkContext", settings: "TaskSettings") -> "BatchRunner":
             return DataFrameRunner(spark, context, settings, handler)

@@ -17,7 +17,7 @@ from shard_state.local_shard.local_shard_state import Emission, LocalShardState
 from shard_state.local_shard.shard_slices import SliceLimits
 from shard_state.position import Position, PositionType
 from shard_state.retries.ordered_retries import Order
-from shard_state.retries.retry_policy import GiveUp, Retry, RetryPolicy
+from shard_state.retries.retry_policy import OUTAGE_CAP_SECONDS, GiveUp, Retry, RetryPolicy
 from shard_state.retries.retry_queue import RetryQueue
 from shard_state.run_bounds import RunBounds, ShardBound
 from shard_state.sequence_number import SHARD_END, SHARD_START, SequenceNumber
@@ -41,6 +41,7 @@ from shard_state.tracker.inflight_record_tracker import InflightRecordTracker
 from shard_state.tracker.record_life import RecordEvent, RecordState
 
 __all__ = [
+    "OUTAGE_CAP_SECONDS",
     "SHARD_END",
     "SHARD_START",
     "Assignment",

@@ -105,15 +105,6 @@ class OwnedShards:
         due = [slices.next_due for shard_id, slices in self.slices.items() if not self.rests(shard_id)]
         return min((at for at in due if at is not None), default=None)
 
-    @property
-    def any_waits(self) -> bool:
-        """Whether a record waits for another delivery, of a shard that no operator has paused."""
-        return any(
-            slices.state.tracker.waiting
-            for shard_id, slices in self.slices.items()
-            if not self._halt.covers(shard_id)
-        )
-
     def status(self, shard_id: str) -> ShardStatus | None:
         """Describe a shard; None if it is not owned."""
         slices = self.slices.get(shard_id)

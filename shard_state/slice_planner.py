@@ -57,9 +57,12 @@ class SlicePlanner:
 
     @property
     def keeps_fresh_back(self) -> bool:
-        """Whether the open breaker has no use for fresh records, as retries are tried first."""
+        """Whether the open breaker has no use for fresh records, as the next that is tried is a retry."""
         breaker = self._watch.breaker
-        return breaker.is_open and not breaker.prefers_fresh and self._owned.any_waits
+        if not breaker.is_open or breaker.prefers_fresh:
+            return False
+        retry_due = self._owned.next_due()
+        return retry_due is not None and retry_due <= breaker.probe_at
 
     def _count_ready(self, shards: Iterable[tuple[str, int | None]], now: float) -> int:
         return sum(

@@ -65,6 +65,14 @@ class LogWords(Bolt):
             self.collector.ack(tup)
 
 
+class LogProcesses(LogWords):
+    """Writes in which process, and which task, it is given each word."""
+
+    def execute(self, tup: Tuple) -> None:
+        self._log.add(tup["word"], self._context.task, str(os.getpid()))
+        self.collector.ack(tup)
+
+
 class CountWords(StatefulBolt):
     """Counts words in its state; what a word has come to is written to a file as ``word=count``.
 
@@ -92,6 +100,26 @@ class CountWords(StatefulBolt):
             self._state.put(word, threading.Lock())
         self.collector.emit([word, count], tup)
         self.collector.ack(tup)
+
+
+class SlowNumbers(Spout):
+    """Emits a number each 0.1 s and blocks meanwhile, as storm-starter's ``randomsentence.js`` does."""
+
+    def __init__(self) -> None:
+        self._rest = threading.Event()
+        self.emitted = 0
+        self.acked: list[int] = []
+
+    def declare_output_fields(self) -> list[str]:
+        return ["sentence"]
+
+    def next_tuple(self) -> None:
+        self._rest.wait(0.1)
+        self.emitted += 1
+        self.collector.emit([f"n{self.emitted}"], self.emitted)
+
+    def ack(self, message_id: Any) -> None:
+        self.acked.append(message_id)
 
 
 class Numbers(Spout):

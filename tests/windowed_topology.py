@@ -4,6 +4,7 @@ A record is a list of items; each is a tuple of its own: a key, a number that no
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from kinesis_spout.testing import ManualClock
@@ -20,6 +21,8 @@ from kinesis_spout.topology import (
     WindowedBolt,
 )
 from kinesis_spout.topology.local import LocalResult, LocalTopology
+from kinesis_spout.topology.running.program import Program
+from kinesis_spout.topology.running.tick_clock import Ticks
 
 RAISES: set[int] = set()
 """A window with one of these numbers makes ``execute_window`` raise. Here, as each task of a bolt is a copy."""
@@ -100,6 +103,17 @@ def windowed(bolt: WindowedBolt, fields: Sequence[str] = ("key",)) -> Topology:
     return builder.build("windowed")
 
 
+class Local(LocalTopology):
+    """Runs in this process; a test says whether it is behind. Mutable."""
+
+    read_to: float | None = None
+    """Up to when the stream was read, where records wait on it, as in a backlog."""
+
+    def _ticks_now(self, program: Program) -> Ticks:
+        ticks = super()._ticks_now(program)
+        return ticks if self.read_to is None else replace(ticks, read_to=self.read_to)
+
+
 class Started:
     """A windowed topology that runs. Mutable."""
 
@@ -107,17 +121,28 @@ class Started:
 
     def __init__(self, bolt: WindowedBolt) -> None:
         self.clock = ManualClock(self.EPOCH)
-        self.local: LocalTopology = windowed(bolt).local(self.clock.time)
+        self.local = self._local(bolt)
+
+    def _local(self, bolt: WindowedBolt) -> Local:
+        return Local(windowed(bolt)._programs(4), self.clock.monotonic, self.clock.time)
 
     def run(self, *items: Item) -> LocalResult:
         """Run a micro-batch of records of one item each."""
         return self.local.run([([item],) for item in items])
 
+    def falls_behind(self) -> None:
+        """From now on records wait on the stream."""
+        self.local.read_to = self.clock.time()
+
+    def catches_up(self) -> None:
+        """No record waits any more."""
+        self.local.read_to = None
+
     def restart(self, changed: WindowedBolt | None = None) -> None:
         """Go on with new bolts on the same state, as after a crash, or after a deployment with another one."""
         self.local.close()
         if changed is not None:
-            states, self.local = self.local._states, windowed(changed).local(self.clock.time)
+            states, self.local = self.local._states, self._local(changed)
             self.local._states = states
 
     @property

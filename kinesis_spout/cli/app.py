@@ -1,10 +1,10 @@
 """The command ``kinesis-spout``: what there is to call."""
 
-from importlib.metadata import version
 from typing import Annotated, Final
 
 import typer
 
+import kinesis_spout
 from kinesis_spout.cli.commands.fan_out import fan_out
 from kinesis_spout.cli.commands.letters.dead_letters import dead_letters
 from kinesis_spout.cli.commands.options import options
@@ -50,7 +50,7 @@ app = typer.Typer(
 
 def _print_version(value: bool) -> None:  # noqa: FBT001 - typer calls it with the option's value
     if value:
-        typer.echo(f"kinesis-spout {version('kinesis-spout')}")
+        typer.echo(f"kinesis-spout {kinesis_spout.__version__}")
         raise typer.Exit
 
 

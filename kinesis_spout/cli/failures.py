@@ -13,6 +13,7 @@ from kinesis_spout.errors import (
     ConsumerAlive,
     DataLoss,
     InvalidConfig,
+    KinesisError,
     KinesisSpoutError,
     StreamRecreated,
     Unavailable,
@@ -31,6 +32,15 @@ class BrokenTopology(InvalidConfig):
     """A topology of the user's cannot be built."""
 
 
+class NobodyAnswers(KinesisError):  # noqa: N818 - the name says what happened
+    """Nobody listens where the settings say that Kinesis is. Not tried again."""
+
+
+_REACH_IT: Final = (
+    "see that the endpoint runs and can be reached from here; it is chosen by --region and --endpoint-url, or "
+    "AWS_DEFAULT_REGION and AWS_ENDPOINT_URL"
+)
+
 _NEXT_STEPS: Final[dict[type[KinesisSpoutError], str]] = {
     WrongArguments: "the command with --help says what it takes",
     BrokenTopology: "mend it in its module; `kinesis-spout topology explain` checks it without Spark",
@@ -42,14 +52,20 @@ _NEXT_STEPS: Final[dict[type[KinesisSpoutError], str]] = {
     "what cannot",
     StreamRecreated: "`kinesis-spout checkpoints forget` removes the progress on the old stream",
     DataLoss: "`kinesis-spout checkpoints reset --to trim_horizon` goes on at the oldest record that is left",
-    Unavailable: "see that the endpoint runs and can be reached from here; it is chosen by --region and "
-    "--endpoint-url, or AWS_REGION and AWS_ENDPOINT_URL",
+    NobodyAnswers: _REACH_IT,
+    Unavailable: _REACH_IT,
 }
 """The first that fits is told: what is special comes before what is general."""
 
 
 class NotFound(KinesisSpoutError):  # noqa: N818 - the name says what happened
     """What was named on the command line does not exist."""
+
+
+class NotBegun(NotFound):
+    """An application of which nothing is stored."""
+
+    exit_code = 4
 
 
 class ActionRefused(KinesisSpoutError):  # noqa: N818
@@ -87,7 +103,7 @@ class OneLineErrors(TyperGroup):
             report(error)
             raise typer.Exit(error.exit_code) from error
         except KeyboardInterrupt as interrupt:
-            typer.echo("interrupted", err=True)
+            note("interrupted")
             raise typer.Exit(INTERRUPTED) from interrupt
 
 
@@ -97,4 +113,4 @@ def report(error: KinesisSpoutError) -> None:
     note(f"error: {error if in_code else respelled(str(error), as_argument)}")
     step = next((step for kind, step in _NEXT_STEPS.items() if isinstance(error, kind)), None)
     if step is not None:
-        typer.echo(f"next: {step}", err=True)
+        note(f"next: {step}")

@@ -10,13 +10,11 @@ known to have ended, the wait goes on up to the longest that can be chosen.
 """
 
 import socket
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from typing import Final
 
-from rich.console import Console
-
-from kinesis_spout.cli.output import note, printable
+from kinesis_spout.cli.output import note
+from kinesis_spout.cli.progress import waiting
 from kinesis_spout.cli.stored_progress import StoredProgress
 from kinesis_spout.clock import Clock
 from kinesis_spout.coordination import MAX_SESSION_TIMEOUT_SECONDS
@@ -48,7 +46,7 @@ def await_ghosts(progress: StoredProgress, lease_seconds: float, clock: Clock, *
         f"waiting up to {lease_seconds + _GRACE_SECONDS:.0f} s (session_timeout_seconds) to see whether "
         f"{_text(members)} lives"
     )
-    with _shown() as show:
+    with waiting() as show:
         while members:
             waited = clock.monotonic() - begun
             lease = MAX_SESSION_TIMEOUT_SECONDS if any(map(_has_ended, members)) else lease_seconds
@@ -78,10 +76,3 @@ def _has_ended(member: str) -> bool:
     if process is None or process[0] != socket.gethostname():
         return False
     return has_ended(process[1])
-
-
-@contextmanager
-def _shown() -> Iterator[Callable[[str], None]]:
-    console = Console(stderr=True)
-    with console.status("waiting") as status:
-        yield lambda text: status.update(printable(text))

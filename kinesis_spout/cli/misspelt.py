@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Sequence
 from pathlib import Path
 
-from kinesis_spout.cli.failures import NotFound
+from kinesis_spout.cli.failures import NotBegun
 from kinesis_spout.cli.output import note
 from kinesis_spout.cli.stored_progress import StoredProgress
 from kinesis_spout.cli.world import World
@@ -19,7 +19,7 @@ def check_begun(progress: StoredProgress, config: SpoutConfig) -> None:
     Where none has, this one may be the first: what the command says then is right.
 
     Raises:
-        NotFound: names those that have begun.
+        NotBegun: names those that have begun.
         CheckpointUnreadable, StoreUnavailable.
     """
     if progress.store.shard_ids() or progress.store.read_application() is not None:
@@ -36,7 +36,7 @@ def check_letters_found(world: World, config: SpoutConfig, sink: DeadLetterSink)
     they kept in ZooKeeper: where that cannot be asked, it is only told.
 
     Raises:
-        NotFound: names those that have begun.
+        NotBegun: names those that have begun.
     """
     if config.dead_letters is not None or Path(config.dead_letters_url).is_dir():
         return
@@ -49,9 +49,9 @@ def check_letters_found(world: World, config: SpoutConfig, sink: DeadLetterSink)
         note(f"could not find out whether {config.app} has begun on {config.stream_name}: {error}")
 
 
-def _not_begun(name: str, begun: Sequence[str]) -> NotFound:
+def _not_begun(name: str, begun: Sequence[str]) -> NotBegun:
     near = difflib.get_close_matches(name, begun, n=1)
     advice = f": did you mean {near[0]}?" if near else ""
-    return NotFound(
+    return NotBegun(
         f"expected an application that has begun ({', '.join(begun)}), got {name}, which has not{advice}"
     )

@@ -7,6 +7,9 @@ has. They are shown as escapes; JSON escapes them by itself.
 
 import json
 import re
+import shutil
+import sys
+import textwrap
 from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import Any, Final
@@ -27,6 +30,12 @@ _INDENT: Final = 2
 _PAIRS_APART: Final = 3
 _CUT_CHARS: Final = 16
 """What is left of a cell that may be cut: of a member's name its process id and its random part."""
+_WHOLE_WORDS: Final[dict[str, Any]] = {
+    "break_long_words": False,  # people copy paths, commands and ids
+    "break_on_hyphens": False,
+    "replace_whitespace": False,
+    "drop_whitespace": True,
+}
 _CONTROLS: Final = re.compile(
     "[\\x00-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]"
 )
@@ -180,9 +189,12 @@ def shortened(text: str) -> str:
 
 
 def note(text: str) -> None:
-    """Say something to the person at the terminal, beside the result."""
-    for line in text.split("\n"):
-        typer.echo(printable(line), err=True)
+    """Say something to the person at the terminal, beside the result. A terminal's lines end between words."""
+    width = shutil.get_terminal_size().columns if sys.stderr.isatty() else None
+    for line in map(printable, text.split("\n")):
+        fitting = [line] if width is None else textwrap.wrap(line, width, **_WHOLE_WORDS)
+        for part in fitting or [""]:
+            typer.echo(part, err=True)
 
 
 def duration(millis: int) -> str:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
 
-_PATIENCE_SECONDS: Final = 15.0
+PATIENCE_SECONDS: Final = 15.0
 """How long somebody at a terminal waits for a stream that does not answer; a consumer waits longer."""
 
 
@@ -86,7 +86,7 @@ class RealWorld:
         from kinesis_spout.zookeeper import begun_applications  # noqa: PLC0415
 
         with ExitStack() as opened:
-            opened.enter_context(_unheard("kinesis_spout.zookeeper.kazoo"))
+            opened.enter_context(unheard("kinesis_spout.zookeeper.kazoo"))
             zookeeper = zookeeper_settings(config)
             if zookeeper.hosts is None:
                 _check_used(zookeeper.embedded_directory)
@@ -113,7 +113,7 @@ class RealWorld:
         from kinesis_spout.kinesis import KinesisShardLister, PollingShardGetter  # noqa: PLC0415
 
         client = self.client(config)
-        lister = KinesisShardLister(client, config.stream, deadline_seconds=_PATIENCE_SECONDS)
+        lister = KinesisShardLister(client, config.stream, deadline_seconds=PATIENCE_SECONDS)
 
         def open_getter(shard_id: str, position: Position) -> ShardGetter:
             return PollingShardGetter(
@@ -131,7 +131,7 @@ class RealWorld:
         """List the streams, all pages."""
         from kinesis_spout.kinesis import KinesisStreamDirectory  # noqa: PLC0415
 
-        return KinesisStreamDirectory(self.client(config), deadline_seconds=_PATIENCE_SECONDS).names()
+        return KinesisStreamDirectory(self.client(config), deadline_seconds=PATIENCE_SECONDS).names()
 
     def checks(self, config: SpoutConfig) -> Sequence[Callable[[], None]]:
         """Look at what the embedded ZooKeeper needs, or at an ensemble; at the stream; where dead letters go.
@@ -179,10 +179,11 @@ class RealWorld:
         )
 
     def client(self, config: SpoutConfig) -> "KinesisClient":
-        """Give this process's client."""
+        """Give a client whose first call fails at once where nobody answers."""
+        from kinesis_spout.cli.first_call import fail_at_once  # noqa: PLC0415
         from kinesis_spout.consumer.open_ports import client_settings  # noqa: PLC0415
 
-        return client_settings(config).connect()
+        return fail_at_once(client_settings(config).create())
 
     def time(self) -> float:
         """Seconds since the epoch."""
@@ -190,8 +191,8 @@ class RealWorld:
 
 
 @contextmanager
-def _unheard(logger: str) -> Iterator[None]:
-    """Drop what it says of each try to connect: the error at the end says it once."""
+def unheard(logger: str) -> Iterator[None]:
+    """Drop what it says of each try: the error at the end says it once."""
     log = logging.getLogger(logger)
     before = log.level
     log.setLevel(logging.CRITICAL)

@@ -4,7 +4,16 @@ import random
 
 from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.settings import SpoutConfig
-from shard_state import BreakerRule, Capacity, Guarantee, Order, RetryPolicy, SliceLimits, StateManager
+from shard_state import (
+    OUTAGE_CAP_SECONDS,
+    BreakerRule,
+    Capacity,
+    Guarantee,
+    Order,
+    RetryPolicy,
+    SliceLimits,
+    StateManager,
+)
 
 
 def state_manager(
@@ -29,7 +38,7 @@ def state_manager(
         breaker=BreakerRule(
             failure_ratio=config.breaker_failure_ratio,
             window=config.breaker_window,
-            probes=RetryPolicy(jitter=config.retry_jitter),
+            probes=RetryPolicy(cap_seconds=OUTAGE_CAP_SECONDS, jitter=config.retry_jitter),
         ),
         bounds=None if config.run_end is None else config.run_end.bounds(ports.clock.time()),
     )

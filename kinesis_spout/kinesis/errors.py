@@ -125,6 +125,14 @@ _REMEDIES: Final[dict[type[KinesisSpoutError], str]] = {
 }
 _REMEDIES_BY_CAUSE: Final[tuple[tuple[type[Exception], str], ...]] = (
     (
+        botocore_errors.NoCredentialsError,
+        "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or `aws_profile`; an emulator takes any keys",
+    ),
+    (
+        botocore_errors.NoRegionError,
+        "set `region`, or AWS_DEFAULT_REGION, or name the stream by its ARN",
+    ),
+    (
         botocore_errors.SSLError,
         "if an own authority signed the certificate, name its PEM file as `ca_bundle`",
     ),

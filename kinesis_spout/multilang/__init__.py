@@ -20,3 +20,7 @@ def __getattr__(name: str) -> Any:
     from kinesis_spout.multilang import host  # noqa: PLC0415 - see above
 
     return getattr(host, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,8 +1,9 @@
 """The options as help and documents show them: always the same text, in the order of the table."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, TypeVar
 
 from kinesis_spout.settings.messages import respelled
 from kinesis_spout.settings.option import Option, Use
@@ -10,7 +11,12 @@ from kinesis_spout.settings.table import OPTIONS, SETTINGS
 from kinesis_spout.settings.table.spelling import as_option
 
 SETTING_HEADINGS: Final = ("setting", "allowed", "default", "meaning")
+_HELP_COLUMNS: Final = 74
+"""What ``help()`` leaves of a terminal's 80 columns to the docstring of a class."""
 _OPTION_HEADINGS: Final = ("option", "also spelled", "takes", "default", "meaning")
+
+
+_Class = TypeVar("_Class", bound=type)
 
 
 class Setting(NamedTuple):
@@ -24,9 +30,9 @@ class Setting(NamedTuple):
     doc: str
 
 
-def options() -> Iterator[Setting]:
-    """Describe every setting, in the order of `SpoutConfig`."""
-    for option in SETTINGS.values():
+def options(rows: Iterable[Option] = SETTINGS.values()) -> Iterator[Setting]:
+    """Describe settings: all of `SpoutConfig`, in its order, or those of other rows."""
+    for option in rows:
         default = "none" if option.default is None else option.type.show(option.default)
         if option.is_required:
             default = "required"
@@ -37,6 +43,32 @@ def settings_table() -> str:
     """Give a Markdown table of the settings."""
     rows = ((f"`{each.name}`", _quoted(each.type_text), each.default, each.doc) for each in options())
     return _markdown(SETTING_HEADINGS, rows)
+
+
+def with_settings(rows: Iterable[Option]) -> Callable[[_Class], _Class]:
+    """Decorate a class that takes settings as keyword arguments: its docstring lists them, for ``help()``."""
+
+    def document(kind: _Class) -> _Class:
+        if kind.__doc__ is not None:  # it is with python -OO
+            kind.__doc__ = "\n".join((kind.__doc__.rstrip(), "", "    Settings:", *_help_lines(rows), "    "))
+        return kind
+
+    return document
+
+
+def _help_lines(rows: Iterable[Option]) -> Iterator[str]:
+    for each in options(rows):
+        default = each.default if each.default == "required" else f"default {each.default}"
+        for text, indent in ((f"{each.name}: {each.type_text}; {default}", 8), (each.doc, 12)):
+            # The first four are those of a docstring, which help() takes away.
+            yield from textwrap.wrap(
+                text,
+                _HELP_COLUMNS + 4,
+                initial_indent=" " * indent,
+                subsequent_indent=" " * 12,
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
 
 
 def markdown_table(for_: Use) -> str:

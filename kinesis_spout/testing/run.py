@@ -16,6 +16,7 @@ from kinesis_spout.testing.outcomes import Outcomes, Story
 from kinesis_spout.testing.stepped_spout import SteppedSpout, in_memory_ports
 from kinesis_spout.testing.stream import ITERATOR_SECONDS, InMemoryStream
 from kinesis_spout.testing.zookeeper.in_memory_zookeeper import InMemoryZooKeeper
+from kinesis_spout.unfinished_work import refuse_unfinished, refuse_unfinished_function
 
 A_DAY_SECONDS: Final = 86_400.0
 
@@ -59,9 +60,11 @@ def run(
             settings do nothing. Environment variables are not read.
 
     Raises:
-        InvalidConfig: a setting or the scheme is not valid.
+        InvalidConfig: a setting or the scheme is not valid, or the handler is a generator function or an
+            ``async def``: this runs no event loop.
         ValueError: the stream has no ``ManualClock``, or another one than ``clock``.
     """
+    refuse_unfinished_function("handler", handler)
     stream, clock = _stream_of(records, clock)
     chosen: SpoutSettings = {
         "stream": stream.name,
@@ -112,7 +115,9 @@ def _handle(spout: SteppedSpout, story: Story, message_id: str, handle: Callable
     assert record is not None, "what was just handed out is not finished"
     error: BaseException | None = None
     try:
-        handle(record)
+        returned = handle(record)
+        if returned is not None:
+            refuse_unfinished(returned)
     except BaseException as raised:  # noqa: BLE001 - whatever it raises fails its record
         error = raised
     spout.do_what_is_due()

@@ -25,14 +25,17 @@ class Topology(BuiltTopology):
     def __repr__(self) -> str:
         return f"Topology({self.name!r}, {' > '.join(self.graph.order)})"
 
-    def local(self, clock: Callable[[], float] | None = None) -> LocalTopology:
+    def local(
+        self, clock: Callable[[], float] | None = None, wall_clock: Callable[[], float] | None = None
+    ) -> LocalTopology:
         """Give the topology as it runs in this process, micro-batch by micro-batch; for tests.
 
         Args:
             clock: a function of yours that says how many seconds it is since the epoch, for ticks, time-outs and
                 windows; it never goes back. The machine's clocks unless given.
+            wall_clock: what the machine's clock says, for tests in which somebody sets it; ``clock`` unless given.
         """
-        return LocalTopology(self._programs(_LOCAL_PARALLELISM), clock)
+        return LocalTopology(self._programs(_LOCAL_PARALLELISM), clock, wall_clock)
 
     def run_local(
         self,

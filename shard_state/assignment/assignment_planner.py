@@ -4,13 +4,14 @@ A shard is assigned while it may be read: its parents are over, and it is not. O
 shard stays where it is while its member takes shards; what nobody has goes to whoever is farthest below its share;
 then shards move from those above their share to those below, as ``balance`` says.
 
-**Load.** The load of a shard is its bytes per second, as its owner observed them last, and a small constant for
-the work that an idle shard makes too. So idle shards are spread by their number, and busy ones by their
-throughput. A shard of which nobody has said a rate counts as an average one.
+**Load.** The load of a shard is its bytes per second, on the average that its owner says (``observed_rates``),
+and a small constant for the work that an idle shard makes too. So idle shards are spread by their number, and busy
+ones by their throughput. A shard of which nobody has said a rate counts as an average one.
 
 **When.** What follows from members or shards that come and go is done at once, also moves that even the numbers of
-shards. Moves because rates have changed wait: rates differ from minute to minute, and each move stops a shard for
-a moment. There is one round of them in ``ROUND_SECONDS``, and none in a planner's first.
+shards. Moves because rates have changed wait, as each of them stops a shard for a moment, and rates differ from
+minute to minute: a member gives shards away once it has had too much, at every plan, for ``LASTING_SECONDS``, and
+then not before it has had too much for as long again. A new leader begins to wait anew.
 """
 
 from collections import Counter
@@ -26,8 +27,8 @@ from shard_state.checkpoint.checkpoint import Checkpoint
 from shard_state.position import Position
 from shard_state.shards.lineage import Lineage, Shard
 
-ROUND_SECONDS: Final = 60.0
-"""Between two rounds of moves because of rates, and before the first."""
+LASTING_SECONDS: Final = 180.0
+"""How long a member has too much before shards move because of rates."""
 
 IDLE_BYTES_PER_SECOND: Final = 10_240.0
 """What a shard costs its owner besides its records, as bytes per second: a hundredth of what it may take in."""
@@ -49,8 +50,8 @@ class AssignmentPlanner:
         """The last that were observed of the shards that are assigned."""
         self._evened_for: tuple[Mapping[str, float], set[str]] | None = None
         """The members with their weights, and the shards, whose numbers were evened last."""
-        self._next_round_at: float | None = None
-        """When shards may be moved because of their rates; None before the first plan."""
+        self._overloaded_since: dict[str, float] = {}
+        """The members that have had too much at every plan since."""
         self._next_plan_at: float | None = None
         self._lineage.learn(
             (),
@@ -108,12 +109,18 @@ class AssignmentPlanner:
             members=frozenset(member.name for member in members),
             owners=owners,
             parents={shard_id: self._lineage.parents(shard_id) for shard_id in owners},
-            all_over=self._lineage.all_over(self._over) if self._lineage.listed else self._current.all_over,
+            all_over=self._all_over(free),
         )
         if planned == self._current:
             return None
         self._current = replace(planned, epoch=planned.epoch + 1)
         return self._current
+
+    def _all_over(self, free: set[str]) -> bool:
+        if not self._lineage.listed:
+            return self._current.all_over
+        # A list may lack a shard that is assigned.
+        return not free and self._lineage.all_over(self._over)
 
     def _takers(self, members: Collection[GroupMember]) -> dict[str, float]:
         """Give the members that take shards, with their weights: all that share, else one stand-by."""
@@ -134,8 +141,6 @@ class AssignmentPlanner:
                     self._rates[shard_id] = member.rates[shard_id]
 
     def _owners(self, free: set[str], takers: Mapping[str, float], now: float) -> dict[str, str]:
-        if self._next_round_at is None:
-            self._next_round_at = now + ROUND_SECONDS
         self._next_plan_at = None
         if not takers:
             return {}
@@ -151,13 +156,22 @@ class AssignmentPlanner:
         if self._evened_for != (takers, free):
             balance.even_counts()
             self._evened_for = takers, free
-        if not balance.is_even:
-            if now < self._next_round_at:
-                self._next_plan_at = self._next_round_at
-            else:
-                balance.even_loads()
-                self._next_round_at = now + ROUND_SECONDS
+        self._relieve(balance, now)
         return balance.owners
+
+    def _relieve(self, balance: Balance, now: float) -> None:
+        """Move shards from members that have had too much for long enough."""
+
+        def began() -> dict[str, float]:
+            return {member: self._overloaded_since.get(member, now) for member in balance.overloaded()}
+
+        self._overloaded_since = began()
+        lasting = {member for member, at in self._overloaded_since.items() if now >= at + LASTING_SECONDS}
+        if lasting:
+            balance.even_loads(lasting)
+            self._overloaded_since = began()
+        if self._overloaded_since:
+            self._next_plan_at = min(self._overloaded_since.values()) + LASTING_SECONDS
 
     def _loads(self, shard_ids: set[str]) -> dict[str, float]:
         average = fsum(self._rates.values()) / len(self._rates) if self._rates else 0.0

@@ -12,12 +12,12 @@ equal.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from heapq import heapify, heapreplace
 from math import fsum
 from typing import Final
 
-TOLERATED_DIFFERENCE: Final = 0.1
+TOLERATED_DIFFERENCE: Final = 0.2
 """Loads, each as a part of its member's share, that differ by no more are left as they are."""
 
 _ROUNDING: Final = 1e-9
@@ -65,26 +65,34 @@ class Balance:
         while move := self._next_move(self._counts_differ):
             self._make(*move)
 
-    def even_loads(self) -> None:
-        """Make all moves that are worth it."""
-        while move := self._next_move(self._differ):
+    def even_loads(self, givers: Collection[str]) -> None:
+        """Make all moves from some members that are worth it."""
+        while move := self._next_move(lambda giver, taker: giver in givers and self._differ(giver, taker)):
             self._make(*move)
 
-    @property
-    def is_even(self) -> bool:
-        """Whether no move is worth it."""
-        return self._next_move(self._differ) is None
+    def overloaded(self) -> frozenset[str]:
+        """Name the members from whom a move is worth it."""
+        ranked = self._ranked()
+        return frozenset(giver for giver in ranked if self._move_from(giver, ranked, self._differ))
+
+    def _ranked(self) -> list[str]:
+        return sorted(self._held, key=lambda member: (self._excess[member], member))
 
     def _next_move(self, may: Callable[[str, str], bool]) -> tuple[str, str, str] | None:
         """Find a move between the two farthest apart of those that may: the shard, from whom, to whom."""
-        ranked = sorted(self._held, key=lambda member: (self._excess[member], member))
-        for giver in reversed(ranked):
-            for taker in ranked:
-                gap = self._excess[giver] - self._excess[taker] - self._least_gap
-                if not self._held[giver] or self._held[giver][0][0] >= gap:
-                    break
-                if may(giver, taker):
-                    return self._best_shard(giver, gap), giver, taker
+        ranked = self._ranked()
+        moves = (self._move_from(giver, ranked, may) for giver in reversed(ranked))
+        return next(filter(None, moves), None)
+
+    def _move_from(
+        self, giver: str, ranked: list[str], may: Callable[[str, str], bool]
+    ) -> tuple[str, str, str] | None:
+        for taker in ranked:
+            gap = self._excess[giver] - self._excess[taker] - self._least_gap
+            if not self._held[giver] or self._held[giver][0][0] >= gap:
+                break
+            if may(giver, taker):
+                return self._best_shard(giver, gap), giver, taker
         return None
 
     def _best_shard(self, giver: str, gap: float) -> str:

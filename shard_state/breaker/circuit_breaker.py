@@ -6,9 +6,14 @@
 
 A broken handler, or one whose database is down, fails every record that it is given. The retry limit, which is
 there for the records that are at fault themselves, would then give up one good record after the other. So the
-breaker looks at the last outcomes. Once nearly all of them are failures it opens: fresh records wait, no failure
-counts against its record's limit, and a single record at a time is tried, at growing intervals. The first that
-succeeds closes it.
+breaker looks at the last outcomes. Once nearly all of them are failures, or so many in a row that it can be no
+accident, it opens: fresh records wait, no failure counts against its record's limit, and a single record at a
+time is tried, at growing intervals. The first that succeeds closes it.
+
+The row is for those who worked before: behind thousands of successes the share of failures takes minutes to
+grow where records come slowly, and retries are used up within seconds. A shorter row is no proof, but reason
+enough for a *doubt*: while it lasts nothing is given up either, only that everything goes on. One success ends
+the doubt, and so does its time: records that are all bad are dead-lettered in the end.
 
 What is an outcome. Of each record the first delivery, acked or failed (a time-out and the death of the worker
 are failures), and every retry that succeeds. A retry that fails once more says nothing new, also where another
@@ -33,7 +38,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
-from shard_state.retries.retry_policy import RetryPolicy
+from shard_state.retries.retry_policy import OUTAGE_CAP_SECONDS, RetryPolicy
 
 _MOST_NOTICES: Final = 100
 
@@ -86,15 +91,21 @@ class BreakerRule:
     window: int = 1_000
     """So many of the last outcomes count."""
     least: int = 100
-    """With fewer outcomes it does not open: a few bad records at the start are no outage. At most the window."""
-    probes: RetryPolicy = field(default_factory=RetryPolicy)
+    """The share of fewer outcomes says nothing: a few bad records at the start are no outage."""
+    in_a_row: int = 50
+    """It opens as well when so many failed and none succeeded between them, whatever the window holds."""
+    doubtful: int = 6
+    """From so many in a row on failures do not count against their records' limits."""
+    doubt_seconds: float = 300.0
+    """How long after the first of the row they do not."""
+    probes: RetryPolicy = field(default_factory=lambda: RetryPolicy(cap_seconds=OUTAGE_CAP_SECONDS))
     """The intervals between probes; its limit does not matter."""
 
     def __post_init__(self) -> None:
         if self.failure_ratio is not None and not 0 < self.failure_ratio <= 1:
             raise ValueError(f"expected failure_ratio to be None or in (0, 1], got {self.failure_ratio!r}")
-        if self.window < 1 or self.least < 1:
-            raise ValueError(f"expected a window and least outcomes of at least 1, got {self}")
+        if min(self.window, self.least, self.in_a_row, self.doubtful) < 1:
+            raise ValueError(f"expected a window, least outcomes and rows of at least 1, got {self}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,10 +153,14 @@ class CircuitBreaker:
         self._runs: deque[tuple[float, float]] = deque()
         """The last outcomes, as (outcomes, failures) of those that came together, oldest first."""
         self._outcomes = self._failed = 0.0
+        self._row = 0
+        """How many outcomes failed since the last success."""
+        self._row_began_at = -math.inf
         self.noted = 0
         """How many outcomes it took in so far."""
         self._opened_with = (0, 0)
-        self._probe_at = math.inf
+        self.probe_at = math.inf
+        """While it is open: when the next record may be tried."""
         self._probes_sent = self._probes_failed = 0
         self._notices: deque[BreakerNotice] = deque(maxlen=_MOST_NOTICES)
 
@@ -169,7 +184,7 @@ class CircuitBreaker:
             failed=failed,
             outcomes=outcomes,
             probes_failed=self._probes_failed,
-            probe_at=None if self._state is _S.PROBING else self._probe_at,
+            probe_at=None if self._state is _S.PROBING else self.probe_at,
         )
 
     @property
@@ -177,23 +192,37 @@ class CircuitBreaker:
         """Whether the next probe should be a record that never failed."""
         return self.is_open and self._probes_sent % 2 == 1
 
+    def doubts(self, now: float) -> bool:
+        """Tell whether so many failed in a row that this may be the beginning of an outage."""
+        rule = self._rule
+        return self._row >= rule.doubtful and now < self._row_began_at + rule.doubt_seconds
+
     def may_probe(self, now: float) -> bool:
         """Tell whether a record may be tried now."""
-        return self._state is _S.OPEN and now >= self._probe_at
+        return self._state is _S.OPEN and now >= self.probe_at
 
-    def note(self, *, outcomes: int, failed: int, now: float) -> None:
-        """Take outcomes in that came together, in any order. While it is open they change nothing.
+    def note(self, *, outcomes: int, failed: int, now: float, last_in_row: int = 0) -> None:
+        """Take outcomes in that came together. While it is open they change nothing.
 
         Args:
             outcomes: how many.
             failed: how many of them are failures.
             now: the time.
+            last_in_row: if some succeeded, how many failed after the last of these, as far as that is known.
         """
         ratio = self._rule.failure_ratio
         if ratio is None or self.is_open or not outcomes:
             return
         self.noted += outcomes
         self._add(outcomes, failed)
+        if failed < outcomes:
+            self._row = 0
+            failed_in_row = last_in_row
+        else:
+            failed_in_row = failed
+        if failed_in_row and not self._row:
+            self._row_began_at = now
+        self._row += failed_in_row
         if len(self._runs) == 1 and not self._runs[0][1]:
             self._failed = 0.0  # exactly: fractions were subtracted from it
             self.is_content = self._outcomes >= self._rule.window - 0.5
@@ -202,11 +231,9 @@ class CircuitBreaker:
         # Rounded: what was cut out of the window are fractions.
         enough = self._outcomes >= min(self._rule.least, self._rule.window) - 0.5
         if failed and enough and self._failed >= ratio * self._outcomes - 1e-6:
-            self._opened_with = round(self._failed), round(self._outcomes)
-            self._probes_sent = self._probes_failed = 0
-            self._step(_E.TRIPPED)
-            self._wait(now)
-            self._tell(_E.TRIPPED, now)
+            self._open(round(self._failed), round(self._outcomes), now)
+        elif self._row >= self._rule.in_a_row:
+            self._open(self._row, self._row, now)
 
     def probe_sent(self) -> None:
         """Note that a record is tried."""
@@ -254,7 +281,7 @@ class CircuitBreaker:
         """
         if self._state is _S.PROBING:
             return None
-        return self._probe_at if retry_due is None or self.prefers_fresh else max(retry_due, self._probe_at)
+        return self.probe_at if retry_due is None or self.prefers_fresh else max(retry_due, self.probe_at)
 
     def take_notices(self) -> list[BreakerNotice]:
         """Give what was not told yet, oldest first."""
@@ -268,16 +295,24 @@ class CircuitBreaker:
         self.is_open = self._state is not _S.CLOSED
         return self._state is not before
 
+    def _open(self, failed: int, outcomes: int, now: float) -> None:
+        self._opened_with = failed, outcomes
+        self._probes_sent = self._probes_failed = 0
+        self._step(_E.TRIPPED)
+        self._wait(now)
+        self._tell(_E.TRIPPED, now)
+
     def _closed(self, event: BreakerEvent) -> None:
         """Begin anew: the old failures must not open it again."""
         self._runs.clear()
         self._outcomes = self._failed = 0.0
+        self._row = 0
         self.is_content = False
         self._tell(event, None)
 
     def _wait(self, now: float) -> None:
         again = self._rule.probes.again(attempts=self._probes_failed + 1, random=self._random())
-        self._probe_at = now + again.delay_seconds
+        self.probe_at = now + again.delay_seconds
 
     def _tell(self, event: BreakerEvent, now: float | None) -> None:
         failed, outcomes = self._opened_with
@@ -287,7 +322,7 @@ class CircuitBreaker:
                 failed=failed,
                 outcomes=outcomes,
                 probes_failed=self._probes_failed,
-                wait_seconds=0.0 if now is None else self._probe_at - now,
+                wait_seconds=0.0 if now is None else self.probe_at - now,
             )
         )
 

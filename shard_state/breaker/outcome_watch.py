@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from shard_state.breaker.circuit_breaker import BreakerRule, CircuitBreaker
-from shard_state.slices.slices import Delivery, SliceOutcome, SlicePlan
+from shard_state.slices.slices import Delivery, FailedRecord, SliceOutcome, SlicePlan
 
 _MOST_REMEMBERED: Final = 20_000
 """Failures. Retries are no outcomes, so there may be more of these than the breaker looks at."""
@@ -24,10 +24,14 @@ class OutcomeWatch:
     Args:
         rule: of the breaker; None: it never opens.
         random: for the intervals between probes.
+        retries: whether failed records are retried; if not, a doubt of the breaker spares none.
     """
 
-    def __init__(self, rule: BreakerRule | None, random: Callable[[], float]) -> None:
+    def __init__(
+        self, rule: BreakerRule | None, random: Callable[[], float], *, retries: bool = True
+    ) -> None:
         self.breaker = CircuitBreaker(rule or _NEVER, random)
+        self._retries = retries
         self._probe: Delivery | None = None
         """The delivery that is the probe."""
         self._probing_slice: SlicePlan | None = None
@@ -105,7 +109,7 @@ class OutcomeWatch:
             self._note(1, [], now)
         else:
             self._note(int(delivery.attempt == 1), [delivery], now)
-        return self.breaker.is_open
+        return self._spares(now)
 
     # Slice by slice
 
@@ -137,8 +141,9 @@ class OutcomeWatch:
             deliveries = [
                 Delivery(plan.shard_id, each.sequence, each.attempt) for each in failed if not each.put_off
             ]
-            self._note(reached - again - len(outcome.open_records), deliveries, now)
-        return self.breaker.is_open
+            outcomes = reached - again - len(outcome.open_records)
+            self._note(outcomes, deliveries, now, _last_in_row(outcome) if plan.is_fresh else 0)
+        return self._spares(now)
 
     def died(self, plan: SlicePlan, now: float, *, guilty: Delivery | None) -> bool:
         """Note that the job of a slice died.
@@ -156,7 +161,7 @@ class OutcomeWatch:
             self.breaker.probe_failed(now)
         elif guilty is not None:
             self._note(int(guilty.attempt == 1), [guilty], now)
-        return self.breaker.is_open
+        return self._spares(now)
 
     def _probe_settled(
         self, plan: SlicePlan, outcome: SliceOutcome, reached: int, failed: int, now: float
@@ -173,15 +178,20 @@ class OutcomeWatch:
         else:
             self._passed()
 
-    def _note(self, outcomes: int, failed: Sequence[Delivery], now: float) -> None:
+    def _spares(self, now: float) -> bool:
+        """Whether what fails now does not count against its record's limit."""
+        return self.breaker.is_open or (self._retries and self.breaker.doubts(now))
+
+    def _note(self, outcomes: int, failed: Sequence[Delivery], now: float, last_in_row: int = 0) -> None:
         """Note so many outcomes, and what failed: first deliveries, which are outcomes, and others."""
         breaker = self.breaker
         if breaker.is_open:
             return
         if breaker.is_content:
             self._failures.clear()
-        breaker.note(outcomes=max(0, outcomes), failed=sum(each.attempt == 1 for each in failed), now=now)
-        if not breaker.is_open:
+        fresh = sum(each.attempt == 1 for each in failed)
+        breaker.note(outcomes=max(0, outcomes), failed=fresh, now=now, last_in_row=last_in_row)
+        if not self._spares(now):
             self._failures.extend((breaker.noted, delivery) for delivery in failed)
             self._forget_old_failures()
 
@@ -196,3 +206,22 @@ class OutcomeWatch:
 
     def _forget_probe(self) -> None:
         self._probe = self._probing_slice = None
+
+
+def _last_in_row(outcome: SliceOutcome) -> int:
+    """Count the first deliveries that failed at the end of a fresh slice, behind the last that was handled."""
+    failures = {failure.index: failure for failure in outcome.failures}
+    unknown = {delivery.index for delivery in outcome.open_records}
+    row = 0
+    for index in range(outcome.count - 1, -1, -1):
+        failure = failures.get(index)
+        if index in unknown or (failure is not None and _says_nothing(failure)):
+            continue
+        if failure is None or failure.rejected:
+            break
+        row += 1
+    return row
+
+
+def _says_nothing(failure: FailedRecord) -> bool:
+    return failure.held or failure.expired or failure.put_off or failure.attempt > 1

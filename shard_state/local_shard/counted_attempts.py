@@ -1,7 +1,7 @@
 """Which deliveries of a record count against the retry limit, and what follows when one of them fails.
 
-A delivery does not count if nothing was given up when it failed (it was *spared*: the circuit breaker was open),
-or if the handler put the record off.
+A delivery does not count if nothing was given up when it failed (it was *spared*: the circuit breaker was open, or
+in doubt), or if the handler put the record off.
 """
 
 from collections.abc import Callable
@@ -43,7 +43,8 @@ class CountedAttempts:
         spare = spare or (put_off and self.spared.get(sequence, 0) < MOST_PUT_OFF)
         if spare and not rejected:
             self.spare(sequence)
-        counted = max(1, attempt - self.spared.get(sequence, 0))
+        # Where nothing counts the delays grow all the same: nobody knows for how long nothing will.
+        counted = attempt if spare else max(1, attempt - self.spared.get(sequence, 0))
         return self._retry.decide(
             attempts=counted, random=random(), rejected=rejected, delay_seconds=delay_seconds, spare=spare
         )

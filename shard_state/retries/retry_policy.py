@@ -7,6 +7,10 @@ passed in: the policy is a function.
 
 import math
 from dataclasses import dataclass
+from typing import Final
+
+OUTAGE_CAP_SECONDS: Final = 15.0
+"""The longest delay while the handler, and no record, seems to be at fault: so soon is its mend noticed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,11 +70,15 @@ class RetryPolicy:
             random: from [0, 1).
             rejected: the handler said that no retry can help.
             delay_seconds: the handler's own wish, which replaces the computed delay.
-            spare: give nothing up but what is rejected, whatever the limit.
+            spare: give nothing up but what is rejected, whatever the limit, and delay it for no longer than
+                ``OUTAGE_CAP_SECONDS``.
         """
         if rejected or (not spare and self.limit is not None and attempts > self.limit):
             return GiveUp()
-        return self.again(attempts=attempts, random=random, delay_seconds=delay_seconds)
+        again = self.again(attempts=attempts, random=random, delay_seconds=delay_seconds)
+        if spare and delay_seconds is None:
+            return Retry(delay_seconds=min(again.delay_seconds, OUTAGE_CAP_SECONDS))
+        return again
 
     def again(self, *, attempts: int, random: float, delay_seconds: float | None = None) -> Retry:
         """Say when something is tried again, whatever the limit. The arguments are those of ``decide``."""

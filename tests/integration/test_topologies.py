@@ -1,5 +1,6 @@
 """Topologies on real Spark, with the real ZooKeeper and a Kinesis endpoint."""
 
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -7,8 +8,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kinesis_spout.topology import Topology, TopologyBuilder
-from tests.micro_batch_world import DeliveryLog, MicroBatchWorld
-from tests.topology_components import CountWords, Hangs, LogWords, Numbers, Split
+from tests.micro_batch_world import DeliveryLog, MakeWorld, MicroBatchWorld
+from tests.topology_components import CountWords, Hangs, LogProcesses, LogWords, Numbers, SlowNumbers, Split
+from tests.zookeeper_server import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.endpoint]
 
@@ -152,3 +154,36 @@ def test_a_bolt_that_never_returns_costs_one_job_and_only_its_record(
     assert world.log.counts() == {"good": 4, "one": 1, "two": 1, "three": 1, "four": 1, "a": 1, "hang": 1}
     assert (counters.acked, counters.timed_out, counters.batches_timed_out) == (4, 1, 0)
     assert (components["hangs"].acked, components["hangs"].timed_out) == (9, 1)
+
+
+def test_tuples_of_a_spout_that_makes_one_each_tenth_of_a_second_flow_at_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    numbers, log = SlowNumbers(), DeliveryLog(tmp_path / "log")
+    builder = TopologyBuilder()
+    builder.set_spout("numbers", numbers)
+    builder.set_bolt("split", Split(), 2).shuffle_grouping("numbers")
+    builder.set_bolt("log", LogWords(log), 2).fields_grouping("split", ["word"])
+
+    with builder.build("slow").run(spark):
+        wait_until(lambda: len(numbers.acked) >= 3, "the first ones are acked, long before 1,000 are there")
+    assert numbers.emitted < 500
+
+
+def test_a_bolt_that_is_rebalanced_works_at_one_shard_in_as_many_processes_as_it_has_tasks(
+    spark: SparkSession, make_world: MakeWorld
+) -> None:
+    world = make_world(shards=1)
+    builder = TopologyBuilder()
+    builder.set_spout("sentences", world.spout(scheme="text"), fields=["word"])
+    builder.set_bolt("log", LogProcesses(world.log), 2).rebalance_grouping("sentences")
+    world.put([f"w{number}" for number in range(200)])
+
+    with builder.build("spread", partitions=2).run(spark) as query:
+        query.processAllAvailable()
+
+    logged = world.log.deliveries()
+    assert len(logged) == 200
+    by_task = Counter(each.attempt for each in logged)
+    assert by_task == {2: 100, 3: 100}
+    assert len({each.shard_id for each in logged}) >= 2

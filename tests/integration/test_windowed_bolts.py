@@ -1,5 +1,6 @@
 """Windowed bolts on real Spark, with the real ZooKeeper and a Kinesis endpoint."""
 
+import math
 import time
 from pathlib import Path
 
@@ -18,8 +19,8 @@ def windows(world: MicroBatchWorld, folder: Path, parallelism: int) -> Topology:
     builder = TopologyBuilder()
     builder.set_spout("lines", world.spout(scheme="text", retry_limit=1), fields=["sentence"])
     builder.set_bolt("keys", TimedKeys(), 2).shuffle_grouping("lines")
-    for name, length in (("sixes", Count(6)), ("tens", Seconds(10))):
-        bolt = LogWindows(world.log, length)
+    for name, length, tick_seconds in (("sixes", Count(6), None), ("tens", Seconds(10), math.inf)):
+        bolt = LogWindows(world.log, length, tick_seconds=tick_seconds)
         builder.set_bolt(name, bolt, parallelism).fields_grouping("keys", ["key"])
     return builder.build("windows", state=str(folder))
 

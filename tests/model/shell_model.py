@@ -31,6 +31,9 @@ from shard_state import (
 )
 from tests.model.stream_in_memory import LinesOfRecords, Store, Stream
 
+BY_SHARE = BreakerRule(failure_ratio=0.6, window=4, least=2)
+BY_ROW = BreakerRule(failure_ratio=1.0, least=1_000, in_a_row=6, doubtful=3, doubt_seconds=20.0)
+
 MOST_WRITTEN = 300
 """By outages, in sequence numbers."""
 
@@ -63,7 +66,7 @@ class ShellModel(RuleBasedStateMachine):
         splits=st.integers(0, 2),
         lineage_stored=st.booleans(),
         behind=st.integers(0, 2),
-        breaks=st.booleans(),
+        breaker=st.sampled_from((None, BY_SHARE, BY_ROW)),
     )
     def begin(
         self,
@@ -74,10 +77,10 @@ class ShellModel(RuleBasedStateMachine):
         *,
         lineage_stored: bool,
         behind: int,
-        breaks: bool,
+        breaker: BreakerRule | None,
     ) -> None:
         self.order = order
-        self.breaker = BreakerRule(failure_ratio=0.6, window=4, least=2) if breaks else None
+        self.breaker = breaker
         self.policy = RetryPolicy(limit=limit, backoff_seconds=4.0, cap_seconds=8.0)
         for _ in range(shards):
             self.stream.open_shard()
@@ -165,17 +168,33 @@ class ShellModel(RuleBasedStateMachine):
             for key in (None, "a", "b", None):
                 self.stream.put(shard_id, key, poison=False)
         for _ in range(rounds):
-            self.deliver_all(fail_every=2 if mixed else 1)
+            self.deliver_all(lambda at: not (mixed and at % 2))
         if restarts:
             self.commit()
             self.restart(behind=0)
         for _ in range(rounds + 1):
-            self.deliver_all(fail_every=1)
+            self.deliver_all(lambda _: True)
             self.now += seconds
 
+    @precondition(lambda self: self.stream.written < MOST_WRITTEN)
+    @rule(data=st.data(), failing=st.sampled_from((0.001, 0.01, 0.05, 0.3)))
+    def failures_at_random(self, data: st.DataObject, failing: float) -> None:
+        """Of what is written and delivered now, each delivery fails with this probability."""
+        random = data.draw(st.randoms(use_true_random=False))
+        for shard_id in self.stream.open_shards():
+            for key in (None, "a", "b", None):
+                self.stream.put(shard_id, key, poison=False)
+        self.deliver_all(lambda _: random.random() < failing)
+
+    @property
+    def spares(self) -> bool:
+        """Whether a failure now does not count: in a pause, or in doubt about the handler."""
+        doubts = self.manager._breaker.doubts(self.now) and self.policy.limit != 0
+        return self.manager.pause is not None or doubts
+
     @abstractmethod
-    def deliver_all(self, *, fail_every: int | None) -> None:
-        """Deliver what can be delivered now; fail one of so many records, and ack the others."""
+    def deliver_all(self, fails: Callable[[int], bool]) -> None:
+        """Deliver what can be delivered now; fail those of which, by their number, it says so; ack the others."""
 
     @rule(data=st.data(), everything=st.booleans())
     def an_operator_pauses(self, data: st.DataObject, *, everything: bool) -> None:

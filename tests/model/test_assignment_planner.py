@@ -24,7 +24,7 @@ from shard_state import (
     Position,
     Shard,
 )
-from shard_state.assignment.assignment_planner import IDLE_BYTES_PER_SECOND, ROUND_SECONDS
+from shard_state.assignment.assignment_planner import IDLE_BYTES_PER_SECOND, LASTING_SECONDS
 from shard_state.assignment.balance import TOLERATED_DIFFERENCE
 
 RATES = st.sampled_from((0.0, 1_000.0, 20_000.0, 100_000.0, 110_000.0, 1_000_000.0))
@@ -74,8 +74,8 @@ class PlannerModel(RuleBasedStateMachine):
 
     def lead(self, current: Assignment) -> None:
         self.planner = AssignmentPlanner(current)
-        self.last_round_at: float | None = None
-        """When shards were moved because of rates, or when the planner planned first."""
+        self.too_much_since: dict[str, float] = {}
+        """The members that had too much at each plan of this planner since."""
         self.planned_for: tuple[object, object] | None = None
         """The members that take shards, and the shards, at the planner's last plan."""
         self.observed = {}
@@ -172,13 +172,13 @@ class PlannerModel(RuleBasedStateMachine):
 
     # Planning
 
-    @rule(seconds=st.sampled_from((0.0, 1.0, 10.0, ROUND_SECONDS)))
+    @rule(seconds=st.sampled_from((0.0, 10.0, LASTING_SECONDS / 2, LASTING_SECONDS)))
     def plan_after(self, seconds: float) -> None:
         self.now += seconds
         self.plan()
 
     def plan(self) -> None:
-        before, due, members = self.planner.current, self.planner.next_plan_at, self.seen()
+        before, members = self.planner.current, self.seen()
         self.observe(members)
         changed = self.planner.plan(members, self.now)
         after = self.planner.current
@@ -190,7 +190,7 @@ class PlannerModel(RuleBasedStateMachine):
         self.check_moves(before, after)
         if self.equal:
             self.check_numbers(before, after)
-        self.check_next_plan(due)
+        self.check_next_plan()
         self.check_loads(after)
         assert Assignment.decode(after.encode()) == after
 
@@ -244,18 +244,23 @@ class PlannerModel(RuleBasedStateMachine):
         assert after.all_over <= (self.assignable() == set())
 
     def check_moves(self, before: Assignment, after: Assignment) -> None:
-        """Only because somebody or something came or left; or because of rates, once in a while."""
-        if self.last_round_at is None:
-            self.last_round_at = self.now
-        elif (self.takers(), after.owners.keys()) == self.planned_for and self.moved(before, after):
-            assert self.now >= self.last_round_at + ROUND_SECONDS
-            self.last_round_at = self.now
+        """Only because somebody or something came or left; or from members that had too much for long."""
+        same = (self.takers(), after.owners.keys()) == self.planned_for
+        loads = self.loads(after)
+        had = self.overloaded(before, loads) if same else set()
+        too_much = {name: self.too_much_since.get(name, self.now) for name in had}
+        givers = {before.owners[shard] for shard in self.moved(before, after)} if same else set()
+        for giver in givers:
+            assert self.now >= too_much[giver] + LASTING_SECONDS
+        has = self.overloaded(after, loads)
+        lasted = {name for name, since in too_much.items() if self.now >= since + LASTING_SECONDS}
+        old = too_much if same else self.too_much_since
+        self.too_much_since = {name: self.now if name in lasted else old.get(name, self.now) for name in has}
         self.planned_for = self.takers(), after.owners.keys()
 
-    def check_next_plan(self, due: float | None) -> None:
+    def check_next_plan(self) -> None:
         after = self.planner.next_plan_at
-        assert after is None or (self.now < after <= self.now + ROUND_SECONDS)
-        assert after is None or due is None or self.now < due
+        assert after is None or (self.now < after <= self.now + LASTING_SECONDS)
 
     def moved(self, before: Assignment, after: Assignment) -> list[str]:
         """Name the shards that were taken from somebody who takes shards."""
@@ -279,20 +284,41 @@ class PlannerModel(RuleBasedStateMachine):
         assert len(self.moved(before, after)) <= too_many
 
     def check_loads(self, after: Assignment) -> None:
-        """No single move would improve loads that differ by more than a tenth, if no round of moves is due."""
-        takers = self.takers()
-        if self.planner.next_plan_at is not None or not takers or not after.owners:
-            return
+        """Nobody has too much, unless the planner wants to be asked again."""
+        if self.planner.next_plan_at is None:
+            assert not self.overloaded(after, self.loads(after), margin=1e-6)
+
+    def loads(self, assignment: Assignment) -> dict[str, float]:
         average = sum(self.observed.values()) / len(self.observed) if self.observed else 0.0
-        loads = {name: IDLE_BYTES_PER_SECOND + self.observed.get(name, average) for name in after.owners}
-        whole, weights = sum(loads.values()), sum(takers.values())
-        share = {name: whole * weight / weights for name, weight in takers.items()}
-        excess = {name: sum(loads[shard] for shard in after.of(name)) - share[name] for name in takers}
-        for giver in takers:
-            for taker in takers:
-                if excess[giver] / share[giver] - excess[taker] / share[taker] > TOLERATED_DIFFERENCE + 1e-6:
-                    least = min((loads[shard] for shard in after.of(giver)), default=math.inf)
-                    assert excess[giver] - excess[taker] <= least + 1e-6 * whole
+        return {name: IDLE_BYTES_PER_SECOND + self.observed.get(name, average) for name in assignment.owners}
+
+    def overloaded(self, assignment: Assignment, loads: dict[str, float], margin: float = -1e-6) -> set[str]:
+        """Name the members from whom a single move would improve loads that differ by more than a fifth.
+
+        Args:
+            assignment: who has what; of other shards, or of members that take none, it says nothing here.
+            loads: of all shards.
+            margin: what differs by less than this, as a part, may be either.
+        """
+        takers, whole = self.takers(), sum(loads.values())
+        share = {name: whole * weight / sum(takers.values()) for name, weight in takers.items()}
+        held = {name: [loads[shard] for shard in assignment.of(name) if shard in loads] for name in takers}
+        excess = {name: sum(held[name]) - share[name] for name in takers}
+        counts = {
+            name: len(held[name]) - len(loads) * weight / sum(takers.values())
+            for name, weight in takers.items()
+        }
+        return {
+            giver
+            for giver in takers
+            for taker in takers
+            if whole
+            and (
+                excess[giver] / share[giver] - excess[taker] / share[taker] > TOLERATED_DIFFERENCE + margin
+                or (margin < 0 and counts[giver] - counts[taker] > 1)
+            )
+            and excess[giver] - excess[taker] > min(held[giver], default=math.inf) + margin * whole
+        }
 
 
 TestAssignmentPlanner = PlannerModel.TestCase

@@ -4,6 +4,8 @@ Users ack and fail in any order, late, twice, and after their shard was lost; me
 has what else happens.
 """
 
+from collections.abc import Callable
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
@@ -181,10 +183,10 @@ class RecordShell(ShellModel):
         for delivery in expired:
             self.fail_one(delivery, RecordEvent.TIME_OUT, rejected=False)
 
-    def deliver_all(self, *, fail_every: int | None) -> None:
+    def deliver_all(self, fails: Callable[[int], bool]) -> None:
         self.serve_a_round()
         for at, (place, (attempt, _)) in enumerate(list(self.out.items())):
-            if fail_every is not None and at % fail_every == 0:
+            if fails(at):
                 self.fail_one(Delivery(*place, attempt), RecordEvent.FAIL, rejected=False)
             else:
                 self.ack_one(place)
@@ -206,7 +208,7 @@ class RecordShell(ShellModel):
             return
         del self.out[place]
         self.lines.fail(record)
-        spared = self.manager.pause is not None and not rejected
+        spared = self.spares and not rejected
         if spared:
             assert isinstance(decision, Retry), "nothing is given up while the breaker is open"
         self.failed(*place, spared=spared)

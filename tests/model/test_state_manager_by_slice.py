@@ -223,7 +223,7 @@ class SliceShell(ShellModel):
         exhausted = self.manager.settle(slice_.plan, slice_.outcome, self.now, delivered=slice_.delivered)
         self.exhausted += exhausted
         if self.is_current(slice_.plan):
-            spared = self.manager.pause is not None
+            spared = self.spares
             if spared:
                 assert all(gone.rejected for gone in exhausted), (
                     "nothing is given up while the breaker is open"
@@ -262,7 +262,7 @@ class SliceShell(ShellModel):
         if not convicted:
             return
         assert held is not None
-        spared = self.manager.pause is not None
+        spared = self.spares
         assert not (spared and exhausted)
         self.failed(plan.shard_id, held.failures[0].sequence, spared=spared)
         self.forgive()
@@ -307,12 +307,11 @@ class SliceShell(ShellModel):
         current = [plan for plan in self.out if self.is_current(plan)]
         assert self.manager.idle == (not current)
 
-    def deliver_all(self, *, fail_every: int | None) -> None:
+    def deliver_all(self, fails: Callable[[int], bool]) -> None:
         handled = count()
 
         def verdict(_record: StoredRecord, _attempt: int) -> Verdict:
-            at = next(handled)
-            return Verdict.FAIL if fail_every is not None and at % fail_every == 0 else Verdict.ACK
+            return Verdict.FAIL if fails(next(handled)) else Verdict.ACK
 
         self.fetch()
         self.plan()
@@ -321,7 +320,7 @@ class SliceShell(ShellModel):
             self.run_job(plans, verdict)
 
     def work_off(self) -> None:
-        self.deliver_all(fail_every=None)
+        self.deliver_all(lambda _: False)
         while self.exhausted:
             gone = self.exhausted.pop()
             self.stream.record(gone.shard_id, gone.sequence).finished = True

@@ -29,6 +29,7 @@ from tests.scripted_topology import Declared
 GROUPINGS = (
     "shuffle",
     "local_or_shuffle",
+    "rebalance",
     "none",
     "fields",
     "partial_key",

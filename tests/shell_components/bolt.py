@@ -58,6 +58,44 @@ def dies(message: Message, word: str) -> None:
     upper(message, word)
 
 
+def dies_of_some(message: Message, word: str) -> None:
+    if word.startswith("poison"):
+        sys.exit(3)
+    same(message, word)
+
+
+def dies_half_way_of_some(message: Message, word: str) -> None:
+    if word.startswith("poison"):
+        emit(message, ["half of it"])
+        sys.exit(3)
+    same(message, word)
+
+
+def same(message: Message, word: str) -> None:
+    emit(message, [word])
+    ack(message)
+
+
+def dies_of_a_batch(message: Message, _: str) -> None:
+    _held.append(message)
+
+
+def begins_two_and_dies(message: Message, word: str) -> None:
+    _held.append(message)
+    if word == "b":
+        upper(message, word)
+    elif word == "poison":
+        for each in _held:
+            emit(each, ["half of it"])
+        sys.exit(3)
+
+
+def emits_nowhere_first(message: Message, word: str) -> None:
+    if word.startswith("poison"):
+        emit(message, [word], stream="nowhere")
+    upper(message, word)
+
+
 def is_killed(message: Message, word: str) -> None:
     if word == "poison":
         os.kill(os.getpid(), signal.SIGKILL)
@@ -67,7 +105,7 @@ def is_killed(message: Message, word: str) -> None:
 def kills_its_owner(message: Message, word: str) -> None:
     if word == "poison":
         os.kill(os.getppid(), signal.SIGKILL)
-        return
+        sys.exit(3)
     upper(message, word)
 
 
@@ -281,6 +319,8 @@ def emits_on_ticks(message: Message, word: str) -> None:
 def on_tick(message: Message) -> None:
     if sys.argv[1] == "emits_on_ticks":
         emit(message, ["tick"])
+    if sys.argv[1] == "dies_of_a_batch" and any(each["tuple"] == ["poison"] for each in _held):
+        sys.exit(3)
     for each in _held:
         emit(each, [len(_held)])
         ack(each)

@@ -3,16 +3,16 @@
 import sys
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from rich.console import Console
-from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
 from kinesis_spout.cli.output import note, print_json
+from kinesis_spout.cli.progress import progress
 from kinesis_spout.cli.settings import STREAM_ONLY, configured
+from kinesis_spout.cli.world import PATIENCE_SECONDS, unheard
 from kinesis_spout.settings import SpoutConfig
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from kinesis_spout.errors import KinesisSpoutError
     from kinesis_spout.queues.producer import KinesisProducer, Ticket
 
-_PATIENCE_SECONDS: Final = 60.0
-"""How long a record is tried for."""
+_BUFFERED: Final = 5_000
+"""Records read ahead of Kinesis: one shard takes them well within ``PATIENCE_SECONDS``, which counts for each."""
 _INTERRUPTED_SECONDS: Final = 2.0
 """How long what was read may take to be sent after Ctrl-C."""
 _LINGER_SECONDS: Final = 0.05
@@ -59,7 +59,9 @@ def put(
         note("each line is a record; Ctrl-D ends")
     shards: Counter[str] = Counter()
     failed: list[KinesisSpoutError] = []
-    with _progress(len(data) * count if data else None, hidden=typed) as advance:
+    # What the producer logs of each try, the error says at the end.
+    total = len(data) * count if data else None
+    with unheard("kinesis_spout.queues.producer"), progress("records put", total, hidden=typed) as advance:
 
         def ended(ticket: "Ticket") -> None:
             error = ticket.exception()
@@ -75,9 +77,10 @@ def put(
                 config.stream,
                 client=world.client(config),
                 max_concurrent_calls=1,
+                max_buffered_records=_BUFFERED,
                 linger_seconds=0 if typed else _LINGER_SECONDS,
-                delivery_timeout_seconds=_PATIENCE_SECONDS,
-                close_timeout_seconds=_PATIENCE_SECONDS,
+                delivery_timeout_seconds=PATIENCE_SECONDS,
+                close_timeout_seconds=PATIENCE_SECONDS,
             ) as producer,
             _interruption_told(producer),
         ):
@@ -87,6 +90,8 @@ def put(
                     producer.flush()
                 if failed:
                     break
+            else:
+                producer.flush()  # how long that takes is for PATIENCE_SECONDS of each record to say
     if failed:
         if shards:
             note(f"records put before the failure: {shards.total():,}")
@@ -128,19 +133,3 @@ def _encoded(text: str) -> bytes:
 
 def _without_end(line: bytes) -> bytes:
     return line.removesuffix(b"\n").removesuffix(b"\r")
-
-
-@contextmanager
-def _progress(total: int | None, *, hidden: bool) -> Iterator[Callable[[int], None]]:
-    """Show on a terminal how many records are on the stream; give what tells it of more."""
-    console = Console(stderr=True)
-    with Progress(
-        SpinnerColumn(),
-        TextColumn("records put"),
-        MofNCompleteColumn(),
-        console=console,
-        transient=True,
-        disable=hidden or not console.is_terminal,
-    ) as progress:
-        task = progress.add_task("put", total=total)
-        yield lambda count: progress.advance(task, count)

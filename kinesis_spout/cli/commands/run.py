@@ -22,6 +22,7 @@ from kinesis_spout.cli.settings import configured
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.scheme import resolve
 from kinesis_spout.settings import SpoutConfig
+from kinesis_spout.unfinished_work import refuse_generator_function
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -151,6 +152,7 @@ def find_handler(name: str) -> Callable[..., None]:
     found = find_in_module(name, wanted="HANDLER", example="my_module:handle")
     if not callable(found):
         raise WrongArguments(f"expected {name!r} to be a function, got a {type(found).__name__}")
+    refuse_generator_function(name, found)
     return found  # type: ignore[no-any-return]
 
 

@@ -3,16 +3,14 @@
 import base64
 import json as json_text
 import os
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn
 
 from kinesis_spout.cli.failures import NotFound, WrongArguments
 from kinesis_spout.cli.output import note, print_json, print_table
+from kinesis_spout.cli.progress import progress
 from kinesis_spout.cli.settings import STREAM_ONLY, configured
 from kinesis_spout.errors import SpoolError
 from kinesis_spout.settings import SpoutConfig
@@ -51,14 +49,14 @@ def list_files(folder: Folder, *, json: Json = False) -> None:
 
     _check_folder(folder)
     found: list[dict[str, Any]] = []
-    with _progress() as advance:
+    with progress("records read") as advance:
         for report in reports(folder):
             with records_in(report.path) as records:
                 found.append(
                     {
                         "file": report.path.name,
                         "state": report.state,
-                        "records": sum(1 for _ in advance(records)),
+                        "records": sum(1 for _ in _each(records, advance)),
                         "size_bytes": report.size_bytes,
                         "damage": report.damage or None,
                     }
@@ -144,14 +142,14 @@ def _save_each(
     from kinesis_spout.queues.spool.salvage import SAVED, reports, saving  # noqa: PLC0415 - imports boto3
 
     done: list[dict[str, Any]] = []
-    with _progress() as advance:
+    with progress("records read") as advance:
         for report in reports(folder):
             if report.state == "in use" or (report.state == "left over" and not sound):
                 continue
             with saving(report.path) as records:
                 if records is None:  # a producer was quicker
                     continue
-                counted = _Counted(advance(records))
+                counted = _Counted(_each(records, advance))
                 keep(counted)
             done.append(
                 {"file": report.path.name, "records": counted.count, "moved_to": f"{report.path.name}{SAVED}"}
@@ -200,22 +198,7 @@ def _check_folder(folder: Path) -> str:
     return stream
 
 
-@contextmanager
-def _progress() -> "Iterator[Callable[[Iterable[Spooled]], Iterator[Spooled]]]":
-    """Show on a terminal how many records were read; give what tells it of each."""
-    console = Console(stderr=True)
-    with Progress(
-        SpinnerColumn(),
-        TextColumn("records read: {task.completed:,}"),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    ) as progress:
-        task = progress.add_task("read", total=None)
-
-        def each(records: "Iterable[Spooled]") -> "Iterator[Spooled]":
-            for record in records:
-                progress.advance(task)
-                yield record
-
-        yield each
+def _each(records: "Iterable[Spooled]", advance: "Callable[[int], None]") -> "Iterator[Spooled]":
+    for record in records:
+        advance(1)
+        yield record

@@ -7,7 +7,7 @@ does not do so in time is fenced by the next owner, one session time-out later.
 
 import threading
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -23,13 +23,10 @@ from shard_state import (
     Shard,
     StateManager,
 )
+from shard_state.assignment.observed_rates import OBSERVED_SECONDS, ObservedRates
 
-_REPORT_SECONDS: Final = 10.0
-"""How often a member measures how fast it reads its shards."""
 _TRY_SECONDS: Final = 2.0
 """How often it is tried to get a shard that its old owner keeps; that it is freed is noticed at once."""
-_SHARE_OF_CHANGE: Final = 0.25
-"""How much a rate must differ from what was said before it is said anew."""
 
 
 class Wish(NamedTuple):
@@ -75,7 +72,7 @@ class Sharing:
         self.read_bytes: defaultdict[str, int] = defaultdict(int)
         """Of each shard, since the rates were measured last. Whoever reads adds to it."""
         self._measured_at = 0.0
-        self._rates: dict[str, float] = {}
+        self._rates = ObservedRates()
         self._said = b""
 
     # What it should own
@@ -189,7 +186,7 @@ class Sharing:
     def report(self, now: float) -> None:
         """Say what has changed since it was said last."""
         with self._lock:
-            if now >= self._measured_at + _REPORT_SECONDS:
+            if now >= self._measured_at + OBSERVED_SECONDS:
                 self._measure(now)
             says = self._says()
         if says != self._said:
@@ -197,10 +194,7 @@ class Sharing:
             self._said = says
 
     def _measure(self, now: float) -> None:
-        seconds = now - self._measured_at
-        rates = {shard_id: size_bytes / seconds for shard_id, size_bytes in self.read_bytes.items()}
-        if _differ(rates, self._rates):
-            self._rates = rates
+        self._rates.observe(self.read_bytes, self._manager.owned, now - self._measured_at)
         self.read_bytes.clear()
         self._measured_at = now
 
@@ -209,18 +203,9 @@ class Sharing:
             name=self._member,
             mode=self._mode,
             weight=self._weight,
-            rates=self._rates,
+            rates=self._rates.said,
             ended=frozenset(self._ended),
         ).encode()
-
-
-def _differ(rates: Mapping[str, float], said: Mapping[str, float]) -> bool:
-    """Tell whether rates are worth a write: not while each is about what it was."""
-    return any(
-        abs(rates.get(shard_id, 0.0) - said.get(shard_id, 0.0))
-        > _SHARE_OF_CHANGE * max(rates.get(shard_id, 0.0), said.get(shard_id, 0.0))
-        for shard_id in rates.keys() | said.keys()
-    )
 
 
 def _as_listed(assignment: Assignment) -> tuple[list[Shard], dict[str, Checkpoint]]:

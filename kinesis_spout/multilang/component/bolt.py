@@ -15,6 +15,7 @@ from typing import Any
 from kinesis_spout.multilang.component.channel import HostGone
 from kinesis_spout.multilang.component.component import Component, GiveUp, values_of
 from kinesis_spout.multilang.messages import Ack, Emit, Fail, Message, NotOfTheProtocol, TupleIn
+from kinesis_spout.unfinished_work import refuse_unfinished
 
 
 class Bolt(Component):
@@ -93,7 +94,9 @@ class Bolt(Component):
             self._say_logged()
 
     def _process(self, tup: TupleIn) -> None:
-        self.process(tup)
+        returned: object = self.process(tup)
+        if returned is not None:
+            refuse_unfinished(returned)
 
     def _report(self, error: Exception) -> None:
         self._tell(error)
@@ -125,6 +128,6 @@ class BasicBolt(Bolt):
         return super().emit(values, stream=stream, anchors=anchors, task=task, need_task_ids=need_task_ids)
 
     def _process(self, tup: TupleIn) -> None:
-        self.process(tup)
+        super()._process(tup)
         if self._current is not None:
             self.ack(tup)

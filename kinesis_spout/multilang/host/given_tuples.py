@@ -8,6 +8,7 @@ heart-beat tells which: it answers in its turn, so it has taken in all that was 
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from kinesis_spout.topology.components.tuples import Tuple
@@ -18,6 +19,18 @@ _IDS: Final = 10**12
 
 class NeverGiven(Exception):  # noqa: N818 - the name says what happened; it never leaves this room
     """The child named a tuple that it cannot have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenBack:
+    """What a child had not answered when it failed, the oldest first."""
+
+    begun: list[Tuple]
+    """It has emitted something that is anchored to them. Given again, they would have that twice."""
+    untouched: list[Tuple]
+    oldest: Tuple | None
+    """What it was at, if it takes its tuples in their order: the first that it had begun; else the first that it
+    does not hold back; else the first."""
 
 
 class GivenTuples:
@@ -34,6 +47,8 @@ class GivenTuples:
         self._issued = self._taken = self._forgotten = self._last_tick = lease_number * _IDS
         self._held = 0
         self._ticks: set[str] = set()
+        self._begun: set[str] = set()
+        self._taken_out: set[str] = set()
 
     def next_id(self) -> str:
         """Give an id that was never given."""
@@ -82,6 +97,7 @@ class GivenTuples:
             else:
                 self._count("late" if self._is_late(tuple_id) else "answered_twice", 1)
             return None
+        self._begun.discard(tuple_id)
         if self._held and int(tuple_id) <= self._taken:
             self._held -= 1
         return tup
@@ -97,6 +113,7 @@ class GivenTuples:
         pending = self.pending
         found = [pending[each] for each in ids if each in pending]
         if len(found) == len(ids):
+            self._begun.update(ids)
             return found
         late = 0
         for each in ids:
@@ -107,37 +124,56 @@ class GivenTuples:
             late += 1
         if late:
             self._count("late", late)
+        self._begun.update(each for each in ids if each in pending)
         return found if found or not late else None
 
     def take_out(self, tuples: Iterable[Tuple]) -> list[Tuple]:
-        """Take out those of these tuples that are pending, and give them."""
+        """Take out those of these tuples that are pending, and give them. What the child says of them is late."""
         every = {id(tup) for tup in tuples}
         ids = [each for each, tup in self.pending.items() if id(tup) in every]
-        found = [self.pending.pop(each) for each in ids]
-        self._held = self._count_held()
-        return found
+        self._taken_out.update(ids)
+        return self._without(ids)
 
-    def forget(self, ids: Iterable[str]) -> None:
-        """Give up tuples: what the child says of them from now on is late."""
+    def take_back(self) -> TakenBack:
+        """Take out all that are pending: the child has failed."""
+        ids = list(self.pending)
+        begun = [each for each in ids if each in self._begun]
+        untaken = [each for each in ids if int(each) > self._taken]
+        oldest = next(iter(begun or untaken or ids), None)
+        taken_back = TakenBack(
+            begun=[self.pending[each] for each in begun],
+            untouched=[self.pending[each] for each in ids if each not in self._begun],
+            oldest=None if oldest is None else self.pending[oldest],
+        )
+        self._without(ids)
+        return taken_back
+
+    def forget(self, ids: Iterable[str]) -> list[Tuple]:
+        """Give up tuples: what the child says of them from now on is late. Gives them."""
         every = list(ids)
         if not every:
-            return
+            return []
         self._count("overdue", len(every))
-        for each in every:
-            del self.pending[each]
         self._forgotten = self._issued
-        self._held = self._count_held()
+        return self._without(every)
 
-    def forget_all(self) -> None:
-        """Give up all tuples, and wait for no tick."""
-        self.forget(self.pending)
+    def forget_all(self) -> list[Tuple]:
+        """Give up all tuples, and wait for no tick. Gives them."""
         self._last_tick = self._taken
+        return self.forget(self.pending)
+
+    def _without(self, ids: Iterable[str]) -> list[Tuple]:
+        """Have these pending no longer; give them."""
+        found = [self.pending.pop(each) for each in ids]
+        self._begun.intersection_update(self.pending)
+        self._held = self._count_held()
+        return found
 
     def _count_held(self) -> int:
         return sum(int(each) <= self._taken for each in self.pending)
 
     def _is_late(self, tuple_id: str) -> bool:
-        """Tell whether an id that is not pending was given up; else it was answered before.
+        """Tell whether an id that is not pending was given up or taken out; else it was answered before.
 
         Raises:
             NeverGiven: nobody ever gave such an id.
@@ -148,7 +184,7 @@ class GivenTuples:
             raise NeverGiven(_unknown(tuple_id)) from None
         if number > self._issued:
             raise NeverGiven(_unknown(tuple_id))
-        return number <= self._forgotten
+        return number <= self._forgotten or tuple_id in self._taken_out
 
 
 def _unknown(tuple_id: Any) -> str:

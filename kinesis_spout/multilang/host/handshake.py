@@ -65,8 +65,10 @@ def handshake_context(context: TaskContext, streams: Mapping[str, Stream]) -> di
 
 
 def _grouping(context: TaskContext, subscription: tuple[str, str, str]) -> dict[str, Any]:
-    """Give a grouping in Storm's words. To Storm, ``global`` is grouping by no field."""
+    """Give a grouping in Storm's words. To Storm, ``global`` is grouping by no field, and shuffle spreads."""
     name, fields = context.groupings[subscription]
+    if name == "rebalance":
+        return {"type": "SHUFFLE"}
     if name in ("fields", "global"):
         return {"type": "FIELDS", "fields": list(fields)}
     return {"type": "CUSTOM_SERIALIZED" if name in ("partial_key", "custom") else name.upper()}

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kinesis_spout.clock import Clock
 from kinesis_spout.multilang.frames import CODECS
-from kinesis_spout.multilang.host.given_tuples import GivenTuples, NeverGiven
+from kinesis_spout.multilang.host.given_tuples import GivenTuples, NeverGiven, TakenBack
 from kinesis_spout.multilang.host.processes.child_process import ChildSettings
 from kinesis_spout.multilang.host.processes.children import ChildKey
 from kinesis_spout.multilang.host.remarks import Remarks
@@ -76,6 +76,9 @@ class LeasedChild:
         self.talk = talk
         self.is_proven = False
         """It has acked or failed a tuple."""
+        self.given_up: list[Tuple] = []
+        """What it did not answer in time."""
+        self.began_at = clock.monotonic()
         self._settings = settings
         self._collector = collector
         self._remarks = remarks
@@ -122,6 +125,25 @@ class LeasedChild:
             self._sent_at = self._clock.monotonic()
             self._listen(0)
 
+    def hand_over_alone(self, tup: Tuple, until: float, *, waits_for_answer: bool) -> None:
+        """Hand a tuple over, and wait until the child has answered it, or the time is over.
+
+        Args:
+            tup: the tuple.
+            until: monotonic.
+            waits_for_answer: wait also while the child holds it back. Otherwise it is done with what it has taken
+                in and answers a heart-beat after that.
+
+        Raises:
+            UnsendableValue: as ``hand_over``.
+        """
+        self.hand_over(tup)
+        given = self._given
+        self._expect_answer()
+        self.talk.push()
+        while (given.pending if waits_for_answer else given.crowd) and self._clock.monotonic() < until:
+            self._wait()
+
     def send_tick(self) -> None:
         """Tell the child that time has passed."""
         self._ticked_at = self._clock.monotonic()
@@ -152,17 +174,21 @@ class LeasedChild:
             self._wait()
             now = self._clock.monotonic()
             if now >= until:
-                given.forget_all()
+                self.given_up += given.forget_all()
             elif now - looked_at >= LOOK_SECONDS:
                 looked_at = now
-                given.forget(each for each, tup in given.pending.items() if self._collector.is_overdue(tup))
+                is_overdue = self._collector.is_overdue
+                self.given_up += given.forget(each for each, tup in given.pending.items() if is_overdue(tup))
         self._come_to_rest()
 
-    def taken_back(self) -> list[Tuple]:
-        """Give the tuples that are pending; they are so no longer."""
-        tuples = list(self._given.pending.values())
-        self._given.pending.clear()
-        return tuples
+    @property
+    def has_one(self) -> bool:
+        """Whether it owes an answer for one tuple alone."""
+        return len(self._given.pending) == 1
+
+    def take_back(self) -> TakenBack:
+        """Take back what it has not answered, when it has failed."""
+        return self._given.take_back()
 
     # Steps
 
@@ -178,7 +204,7 @@ class LeasedChild:
             self._clock.sleep(self._nap_seconds)
             self._wait()
             if self._clock.monotonic() >= until:
-                given.forget(given.pending)
+                self.given_up += given.forget(given.pending)
         self._sent_at = self._clock.monotonic()
 
     def _come_to_rest(self) -> None:

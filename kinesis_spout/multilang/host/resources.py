@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from kinesis_spout.directories.private_directory import check_private
 from kinesis_spout.errors import InvalidConfig
 
 _ARCHIVES: Final = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
@@ -29,6 +30,7 @@ def find_resources(resources: str | os.PathLike[str], roots: Sequence[Path] | No
 
     Raises:
         InvalidConfig: it is nowhere; names the places.
+        PermissionError: it would be unpacked to where another user has put something.
     """
     given = Path(resources)
     within = shipped_to() if roots is None else roots
@@ -68,16 +70,19 @@ def _unpacked(archive: Path) -> Path:
     parent = archive.parent if os.access(archive.parent, os.W_OK) else Path(tempfile.gettempdir())
     folder = parent / f".{name}-{os.getuid()}"
     if folder.is_dir():
+        check_private(folder)
         return folder
     unpacking = Path(tempfile.mkdtemp(prefix=f".{name}", dir=parent))
     try:
         _unpack(archive, unpacking)
+        unpacking.chmod(0o700)  # an archive may have a mode for its top
         # Whoever is first wins; what another process unpacked meanwhile is the same.
         unpacking.rename(folder)
     except OSError:
         shutil.rmtree(unpacking, ignore_errors=True)
         if not folder.is_dir():
             raise
+        check_private(folder)
     return folder
 
 

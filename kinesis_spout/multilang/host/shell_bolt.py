@@ -47,8 +47,9 @@ class ShellBolt(Bolt):
     they are, such as ``shuffle_grouping``, a task has a process on each machine.
 
     A process that dies, says nothing for the time-out while it owes an answer, or says what cannot be true, is
-    started again with back-off. The tuples that it had fail; the reason has the end of its standard error. A stray
-    line on its standard output is put aside and counted.
+    started again with back-off. Of the tuples that it had the one to blame fails, with the end of its standard
+    error as the reason; the others are given to the new process, one at a time (see ``shell_task``). A stray line
+    on its standard output is put aside and counted.
 
     Args:
         command: program and arguments, such as ``["python3", "split.py"]``.

@@ -18,6 +18,7 @@ from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
 from kinesis_spout.kinesis.write.put_calls import PutCalls
 from kinesis_spout.kinesis.write.put_records import CallLimits, PutOrder
 from kinesis_spout.kinesis.write.record_putter import waiting_records
+from kinesis_spout.logs.counted import counted
 from kinesis_spout.ports import DeadLetterSink
 from kinesis_spout.queues.producer.inbox import Inbox
 from kinesis_spout.queues.producer.outbox import Outbox
@@ -282,7 +283,7 @@ class Engine:
         if ended.to_confirm:
             self._confirm(ended.to_confirm)
         for count, error in ended.failures:
-            _log.warning("%d records for %s failed: %s", count, self._stream, error)
+            _log.warning("%s for %s failed: %s", counted(count, "record"), self._stream, error)
         for ticket in ended.to_tell:
             ticket.tell()
 

@@ -18,6 +18,7 @@ import msgspec
 from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.dead_letters.sink_url import open_sink
 from kinesis_spout.errors import InvalidConfig, ProducerClosed, ProducerError, SpoolError
+from kinesis_spout.logs.counted import counted
 from kinesis_spout.queues.producer.engine import Engine
 from kinesis_spout.queues.producer.given_record import ticket_of
 from kinesis_spout.queues.producer.inbox import Inbox, ProducerCounts
@@ -26,9 +27,11 @@ from kinesis_spout.queues.producer.ticket import Ticket
 from kinesis_spout.queues.producer.workers import Workers
 from kinesis_spout.queues.spool import Spool
 from kinesis_spout.settings import SpoutConfig
+from kinesis_spout.settings.documentation import with_settings
 from kinesis_spout.settings.grammar.streams import is_same
 from kinesis_spout.settings.kinesis_client import client_settings
 from kinesis_spout.settings.producer_config import ProducerConfig, ProducerSettings
+from kinesis_spout.settings.table.producing import PRODUCER_SETTINGS
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
@@ -44,6 +47,7 @@ _log = logging.getLogger(__name__)
 _open: "weakref.WeakSet[KinesisProducer]" = weakref.WeakSet()
 
 
+@with_settings(PRODUCER_SETTINGS.values())
 class KinesisProducer:
     """Puts records on one stream in the background. Thread-safe; also for asyncio.
 
@@ -68,7 +72,7 @@ class KinesisProducer:
             to the producer, which closes it.
         dead_letters: a sink, or what names one (a directory, ``file://``, ``s3://``, ``kinesis://stream``), where
             records go that could not be put until their time was over, or never can be. None: they fail.
-        settings: see `ProducerConfig`.
+        settings: see below.
 
     Raises:
         InvalidConfig: names the setting, its value and what is allowed.
@@ -301,7 +305,7 @@ class KinesisProducer:
             _log.error("%s", error)
         left = self._engine.stop(f"the producer of {stream} was closed after {seconds:g} s")
         if left:
-            _log.error("%d records for %s were not sent before their producer was closed", left, stream)
+            _log.error("Not sent before the producer of %s was closed: %s", stream, counted(left, "record"))
         _open.discard(self)
         with ExitStack() as closing:  # each of them, whatever another raises
             if self._spool is not None:

@@ -12,6 +12,7 @@ import msgspec
 from kinesis_spout.errors import KinesisSpoutError
 from kinesis_spout.kinesis.write.hash_key_ranges import hash_key
 from kinesis_spout.kinesis.write.put_records import Entry
+from kinesis_spout.unfinished_work import refuse_unfinished
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis.type_defs import PutRecordsRequestEntryTypeDef
@@ -167,7 +168,9 @@ class Ticket(msgspec.Struct, gc=False, eq=False):
             except IndexError:  # another thread tells them, too
                 return
             try:
-                callback(self)
+                returned = callback(self)
+                if returned is not None:
+                    refuse_unfinished(returned)
             except KeyboardInterrupt:
                 raise
             except BaseException:  # noqa: BLE001 - a user's own, perhaps `sys.exit`; the others are to be told

@@ -38,7 +38,8 @@ RETRIES: Final = (
     setting("message_timeout_seconds", seconds(above=0), 300.0, or_none=True,
         doc="After this long without an ack or fail a record counts as failed; none: never."),
     setting("breaker_failure_ratio", number(at_most=1, above=0), 0.9, or_none=True,
-        doc="Pause, and give nothing up, once this share of the last outcomes failed; none: never."),
+        doc="Pause, and give nothing up, once this share of the last outcomes failed, or 50 in a row; "
+            "none: never."),
     setting("breaker_window", whole(1), 1_000,
         doc="How many of the last outcomes `breaker_failure_ratio` looks at. It waits for the first 100, or "
             "for as many as this if it is less."),

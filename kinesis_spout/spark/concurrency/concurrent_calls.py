@@ -1,8 +1,6 @@
 """A handler that is called for several records at a time; what runs it is made on the executor."""
 
-import inspect
 from collections.abc import Callable, Sequence
-from types import CoroutineType
 from typing import Any
 
 from kinesis_spout.record import Record
@@ -10,27 +8,7 @@ from kinesis_spout.spark.concurrency.crew import LookUp
 from kinesis_spout.spark.concurrency.handler_loop import HandlerLoop
 from kinesis_spout.spark.concurrency.handler_threads import HandlerThreads
 from kinesis_spout.spark.concurrency.record_run import RecordRun
-
-
-def is_coroutine_function(handler: Callable[..., object]) -> bool:
-    """Tell whether a handler is an ``async def``: a function, a partial of one, or an object that is called so."""
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
-        getattr(handler, "__call__", None)  # noqa: B004 - whether it is callable is not the question
-    )
-
-
-def refuse_coroutine(returned: object) -> None:
-    """Refuse what a plain function has returned, if somebody would have to await it.
-
-    Raises:
-        TypeError: it is a coroutine; the record it is about fails.
-    """
-    if type(returned) is CoroutineType:
-        returned.close()
-        raise TypeError(
-            "expected a handler that has done its work when it returns, got a coroutine, which nobody awaits: "
-            "make the handler itself an async def"
-        )
+from kinesis_spout.unfinished_work import is_coroutine_function, refuse_unfinished
 
 
 def needs_concurrency(
@@ -84,13 +62,17 @@ class ConcurrentCalls:
         if is_coroutine_function(handler):
 
             async def call_in_loop(record: Record) -> None:
-                await handler(scheme(record))
+                returned = await handler(scheme(record))
+                if returned is not None:
+                    refuse_unfinished(returned)
 
             return HandlerLoop(
                 call_in_loop, concurrency=self.concurrency, timeout_seconds=self._timeout_seconds
             )
 
         def call(record: Record) -> None:
-            refuse_coroutine(handler(scheme(record)))
+            returned = handler(scheme(record))
+            if returned is not None:
+                refuse_unfinished(returned)
 
         return HandlerThreads(call, concurrency=self.concurrency, timeout_seconds=self._timeout_seconds)

@@ -314,8 +314,19 @@ class MicroBatchEngine:
         return True
 
     def _launch(self, works: list[WorkSlice], now: float) -> None:
-        self._ticking.begins(now)
+        self._ticking.begins(now, self._read_to(works))
         self._running.launch(works, now)
+
+    def _read_to(self, works: list[WorkSlice]) -> float | None:
+        """Say up to when all that was in the shards has gone out, with these slices; None if more waits."""
+        by_shard = {
+            shard_id: [work for work in works if work.plan.shard_id == shard_id] for shard_id in self._shards
+        }
+        if self._planned or not self._consumer.sharing.is_settled:
+            return None
+        if not all(shard.all_goes_out(by_shard[shard_id]) for shard_id, shard in self._shards.items()):
+            return None
+        return min((shard.read_to for shard in self._shards.values()), default=None)
 
     def _start_tick(self, now: float) -> float | None:
         """Start a batch without slices for ticks that are due, if none with slices runs or is about to.

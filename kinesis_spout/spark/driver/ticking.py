@@ -31,7 +31,12 @@ class Ticking:
         manager = self._manager
         return manager.pause is None and not manager.owned <= manager.halted
 
-    def begins(self, now: float) -> None:
-        """Take in that a batch is about to run. In a pause it brings no ticks: it is for the one record in it."""
+    def begins(self, now: float, read_to: float | None) -> None:
+        """Take in that a batch is about to run. In a pause it brings no ticks: it is for the one record in it.
+
+        Args:
+            now: monotonic.
+            read_to: see ``Ticks.advance``.
+        """
         if self._ticks is not None and self._manager.pause is None:
-            self._ticks.advance(now)
+            self._ticks.advance(now, read_to)

@@ -40,17 +40,20 @@ class BatchPause:
         pause = self._breaker.pause
         return due if pause is None or pause.probe_at is None else max(due, pause.probe_at)
 
-    def delivered(self, batch_id: int, deliveries: int, failures: pa.Table, now: float) -> bool:
+    def delivered(self, batch_id: int, outcomes: pa.Table, failures: pa.Table, now: float) -> bool:
         """Take in what came of records that were delivered for the first time.
+
+        The longest row of failures that a task ended with counts as the last outcomes: an outage may have begun.
 
         Returns:
             Whether the failures are spared: they do not count against the limit.
         """
         failed = self._count(failures)
-        self._breaker.note(outcomes=deliveries, failed=failed, now=now)
+        deliveries, row = _total(outcomes, "delivered"), pc.max(outcomes.column("lastInRow")).as_py() or 0
+        self._breaker.note(outcomes=deliveries, failed=failed, now=now, last_in_row=row)
         return self._told(batch_id)
 
-    def retried(self, batch_id: int, deliveries: int, failures: pa.Table, now: float) -> bool:
+    def retried(self, batch_id: int, outcomes: pa.Table, failures: pa.Table, now: float) -> bool:
         """Take in what came of records that were delivered again; as ``delivered``.
 
         While the micro-batch is held it was one record, and says whether it is held any longer.
@@ -58,7 +61,7 @@ class BatchPause:
         failed = self._count(failures)
         if not self._breaker.is_open:
             # One that fails once more says nothing new.
-            self._breaker.note(outcomes=deliveries - failed, failed=0, now=now)
+            self._breaker.note(outcomes=_total(outcomes, "delivered") - failed, failed=0, now=now)
             return False
         self._breaker.probe_sent()
         if failed:
@@ -98,3 +101,7 @@ class BatchPause:
             else:
                 _log.info("micro-batch %d goes on: a record that was tried succeeded", batch_id)
         return self._breaker.is_open
+
+
+def _total(outcomes: pa.Table, column: str) -> int:
+    return int(pc.sum(outcomes.column(column)).as_py() or 0)

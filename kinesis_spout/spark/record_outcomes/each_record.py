@@ -20,7 +20,7 @@ them that are due, out of what came back: the source is read once. Records of a 
 the order of its rows; a failed record does not hold up those behind it.
 
 **When practically every record fails.** Nothing is given up then, and no delivery counts: the micro-batch is held
-(see ``batch_pause``), one record of it is tried at a time, at intervals that grow up to a minute, and when one
+(see ``batch_pause``), one record of it is tried at a time, at intervals that grow up to 15 s, and when one
 succeeds the others follow. A ``stop()`` takes effect after the interval under way.
 
 **What is bounded.** A task gives back at most ``max_failed_bytes_per_task``. When more fails (the database is
@@ -57,6 +57,7 @@ from kinesis_spout.spark.record_outcomes.record_delivery import (
     PreparedHandler,
     check_columns,
 )
+from kinesis_spout.unfinished_work import refuse_generator_function
 from kinesis_spout.workers.executor_python import unfit_python
 from shard_state import BreakerRule, RetryPolicy
 
@@ -130,8 +131,9 @@ def each_record(
         record_timeout_seconds: how long the handler may take for a record, before that fails; None: as long as it
             likes. A coroutine is cancelled; a thread is left behind, and what comes of it is ignored.
         breaker_failure_ratio: give nothing up, and hold the micro-batch, once this share of the last outcomes are
-            failures; None: never.
-        breaker_window: the last outcomes that are looked at, over micro-batches, once there are 100 (or so many).
+            failures, or 50 records in a row failed; None: never.
+        breaker_window: the last outcomes that are looked at for that share, over micro-batches, once there are 100
+            (or so many).
         max_failed_bytes_per_task: of failed records that one task may bring back to the driver.
         dead_letter_client: how to reach the stream of ``kinesis://``; None: as boto3 finds it.
         on_progress: told of every finished micro-batch. What it raises is logged and goes no further.
@@ -147,6 +149,7 @@ def each_record(
         InvalidConfig: an argument is out of its range.
     """
     _check("handler", callable(handler), "a callable", handler)
+    refuse_generator_function("handler", handler)
     _check("app", bool(app), "the application's name", app)
     _check(
         "max_failed_bytes_per_task", max_failed_bytes_per_task > 0, "more than 0", max_failed_bytes_per_task
@@ -251,7 +254,7 @@ class _EachRecord:
         deliver: DeliverRecords,
         batch_id: int,
         failed: FailedRecords,
-        note: Callable[[int, int, pa.Table, float], bool],
+        note: Callable[[int, pa.Table, pa.Table, float], bool],
     ) -> tuple[int, int]:
         """Deliver records once, in one job. Returns how many were delivered, and how many dead-lettered."""
         try:
@@ -284,7 +287,7 @@ class _EachRecord:
             now=self.clock.time(),
             monotonic=now,
             random=random.random(),  # noqa: S311 - spreads retries, guards nothing
-            spare=note(batch_id, deliveries, failures, now),
+            spare=note(batch_id, outcomes, failures, now),
         )
         if letters:
             self.dead_letters.write(letters)

@@ -16,9 +16,10 @@ from kinesis_spout.columns import ARROW_TYPES, HANDLED_COLUMNS, HANDLED_SCHEMA, 
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.handler import Failure, failure_of
 from kinesis_spout.record import Record
-from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls, refuse_coroutine
+from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls
 from kinesis_spout.spark.concurrency.record_run import NoNotes, RecordRun, RunRules
 from kinesis_spout.spark.pickled_handler import PickledHandler
+from kinesis_spout.unfinished_work import refuse_unfinished
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,6 +37,7 @@ _OUTCOMES: Final = {
     "delaySeconds": "double",
     # Of the row that ends a task; null where a row is a failed record.
     "delivered": "bigint",
+    "lastInRow": "bigint",
     "overflowed": "boolean",
     "ambiguous": "string",
 }
@@ -81,7 +83,7 @@ class PreparedHandler:
         """See ``RecordFunction``."""
         returned = self._handler(self._scheme(record))
         if returned is not None:
-            refuse_coroutine(returned)
+            refuse_unfinished(returned)
         return returned
 
 
@@ -113,7 +115,7 @@ class DeliverRecords:
         """Deliver every record once, in the order of the rows. Gives batches of ``OUTCOMES_SCHEMA``."""
         handler = self._handler.load()
         failed_bytes = _FailedBytes(math.inf if self.max_failed_bytes is None else self.max_failed_bytes)
-        delivered = 0
+        delivered = last_in_row = 0
         names = _Names()
         for batch in batches:
             if failed_bytes.overflowed or names.ambiguous(batch) is not None:
@@ -123,10 +125,13 @@ class DeliverRecords:
             else:
                 delivered_now, failed = _one_by_one(handler, batch, failed_bytes)
             delivered += delivered_now
+            at_end = _last_in_row(delivered_now, failed)
+            last_in_row = at_end if at_end < delivered_now else last_in_row + at_end
             if failed and not failed_bytes.overflowed:
                 yield _failures(batch, failed)
         end = {
             "delivered": [delivered],
+            "lastInRow": [last_in_row],
             "overflowed": [failed_bytes.overflowed],
             "ambiguous": [names.found],
             "error": [failed_bytes.last_error],
@@ -166,6 +171,16 @@ def _one_by_one(
             if failed_bytes.add(record, failed[-1][1]):
                 break
     return at + 1, failed
+
+
+def _last_in_row(delivered: int, failed: Sequence[tuple[int, Failure]]) -> int:
+    """Count the rows that failed at the end, behind the last that was handled."""
+    last_handled = delivered
+    for at, failure in reversed(failed):
+        if at != last_handled - 1 or failure.rejected:
+            break
+        last_handled = at
+    return delivered - last_handled
 
 
 def _together(

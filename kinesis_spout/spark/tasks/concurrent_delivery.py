@@ -14,7 +14,6 @@ from kinesis_spout.handler import Failure
 from kinesis_spout.record import Record
 from kinesis_spout.spark.concurrency.concurrent_calls import (
     ConcurrentCalls,
-    is_coroutine_function,
     needs_concurrency,
 )
 from kinesis_spout.spark.concurrency.record_run import Marks, RecordRun, RunRules, Verdict
@@ -24,6 +23,7 @@ from kinesis_spout.spark.tasks.handlers import RecordHandler
 from kinesis_spout.spark.tasks.journal import MARKS, SliceNotes
 from kinesis_spout.spark.tasks.task import Deliver
 from kinesis_spout.spark.tasks.work import WorkSlice
+from kinesis_spout.unfinished_work import is_coroutine_function, refuse_generator_function
 from shard_state import Order
 
 _WAIT_SECONDS: Final = 1.0
@@ -45,8 +45,9 @@ def record_handler(
     """Give what calls ``function(scheme(record))``: as simply as can be where nothing more is asked for.
 
     Raises:
-        InvalidConfig: more is asked for, and records are coalesced.
+        InvalidConfig: more is asked for, and records are coalesced; or it is a generator function.
     """
+    refuse_generator_function("handler", function)
     if needs_concurrency(function, concurrency, timeout_seconds):
         if coalesces:
             raise InvalidConfig(

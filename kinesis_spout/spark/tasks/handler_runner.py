@@ -23,6 +23,7 @@ from typing import Final
 
 from pyspark import SparkContext, TaskContext
 
+from kinesis_spout.directories.private_directory import check_private, make_private
 from kinesis_spout.errors import HandlerKilledWorker
 from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls
 from kinesis_spout.spark.pickled_handler import PickledHandler
@@ -63,16 +64,28 @@ class _Folder:
         return self.path / f"{task}.{attempt}"
 
     def make(self) -> None:
-        """Make the folder, if that can be done."""
+        """Make the folder, if that can be done. Its name can be foretold, so another user's is not taken."""
         try:
-            self.path.mkdir(mode=0o700, exist_ok=True)
+            make_private(self.path)
         except OSError as error:
-            _log.warning("%s cannot be made (%s): a death costs more deliveries", self.path, error)
+            _log.warning("%s cannot be used (%s): a death costs more deliveries", self.path, error)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is there, and what is in it was written by this user. Journals are unpickled."""
+        try:
+            check_private(self.path)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            _log.warning("the journals of a task that died are not read: %s", error)
+            return False
+        return True
 
     def open(self, task: int, attempt: int, slices: int, *, has_marks: bool = False) -> Journal | None:
         """Begin the journal of a task; None where none can be written."""
-        self.make()
         try:
+            make_private(self.path)
             return Journal(self.file(task, attempt), slices, has_marks=has_marks)
         except OSError as error:
             _log.warning(
@@ -118,7 +131,7 @@ class RunSlices:
                 self._folder.remove(self._folder.file(task))
 
     def _salvage(self, pack: Sequence[WorkSlice], file: Path) -> Iterator[WorkResult]:
-        remains = journal.read(file)
+        remains = journal.read(file) if self._folder.is_ours else None
         if remains is None or not remains.is_over:
             # It ran on another machine, or Spark has started a second attempt beside the first.
             yield from map(lost, pack)
@@ -158,14 +171,14 @@ class HandlerRunner:
             with tagged(self._context, tag):
                 return self._context.parallelize(packs, len(packs)).mapPartitions(run_slices_of).collect()
         except HandlerKilledWorker as death:
-            if not (self._is_local and folder.path.is_dir()):
+            if not (self._is_local and folder.is_ours):
                 raise  # on other machines, or not to be written
             results = salvage_job(packs, folder.file, settings, death)
             if results is None:
                 raise
             return results
         finally:
-            if self._is_local:
+            if self._is_local and folder.is_ours:
                 shutil.rmtree(folder.path, ignore_errors=True)
 
     def settled(self, tag: str, *, is_whole: bool) -> bool:

@@ -9,14 +9,14 @@ import pyarrow as pa
 from kinesis_spout.handler import Failure, failure_of
 from kinesis_spout.kinesis.read.arrow import batch_of_records
 from kinesis_spout.record import Record
-from kinesis_spout.spark.concurrency.concurrent_calls import refuse_coroutine
 from kinesis_spout.spark.tasks.delivery import Failed
 from kinesis_spout.spark.tasks.journal import UNDER_WAY, SliceNotes
+from kinesis_spout.unfinished_work import refuse_unfinished
 
 _LOOK_UP_SECONDS: Final = 0.1
 """How often a record handler looks up from its records: whether anybody still waits for them."""
 
-ArrowFunction = Callable[[pa.RecordBatch, "ArrowCollector"], None]
+ArrowFunction = Callable[[pa.RecordBatch, "ArrowCollector"], object]
 RecordFunction = Callable[[Any], object]
 
 
@@ -39,7 +39,7 @@ class RecordHandler:
             try:
                 returned = function(scheme(record))
                 if returned is not None:
-                    refuse_coroutine(returned)
+                    refuse_unfinished(returned)
             except BaseException as error:  # noqa: BLE001 - whatever it raises fails its record
                 failure = failure_of(error)
                 failed.append((index - notes.base, failure))
@@ -103,7 +103,9 @@ class ArrowHandler:
         notes.together(offset, batch.num_rows)
         notes.tick()
         try:
-            self._function(batch, collector)
+            returned = self._function(batch, collector)
+            if returned is not None:
+                refuse_unfinished(returned)
         except BaseException as error:  # noqa: BLE001 - whatever it raises fails its row
             if batch.num_rows > 1:
                 half = batch.num_rows // 2

@@ -64,8 +64,14 @@ class Ticks(Protocol):
         """When a batch is to run even if there are no records; monotonic. None: never."""
         ...
 
-    def advance(self, now: float) -> None:
-        """Take in that a batch is about to be run, at the monotonic time ``now``. Called by one thread."""
+    def advance(self, now: float, read_to: float | None = None) -> None:
+        """Take in that a batch is about to be run. Called by one thread.
+
+        Args:
+            now: monotonic.
+            read_to: everything that was put before then has gone out, with this batch; monotonic. None if that is
+                not known.
+        """
         ...
 
 

@@ -113,4 +113,5 @@ def failed_record(
         rejected=failure.rejected,
         put_off=failure.put_off,
         delay_seconds=failure.delay_seconds,
+        killed_worker=failure.killed_worker,
     )

@@ -42,7 +42,16 @@ class TreeEnd:
 
 
 def note_end(ends: MutableMapping[int, TreeEnd], root: int, end: TreeEnd) -> None:
-    """Note that a tree cannot complete. The first fail counts; without one, the first time-out."""
+    """Note that a tree cannot complete.
+
+    The first fail counts; without one, the first time-out; without either, that one of its tuples was put off.
+    """
     known = ends.get(root)
-    if known is None or (known.ending is Ending.TIMED_OUT and end.ending is Ending.FAILED):
+    if known is None or _weight(end) > _weight(known):
         ends[root] = end
+
+
+def _weight(end: TreeEnd) -> int:
+    if end.failure.put_off:
+        return 0
+    return 2 if end.ending is Ending.FAILED else 1

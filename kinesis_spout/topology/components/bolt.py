@@ -10,12 +10,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
-from kinesis_spout.handler import Failure, RaisedAt, Reject, RetryLater
+from kinesis_spout.handler import Failure, NotNow, RaisedAt, Reject, RetryLater
 from kinesis_spout.topology.components.collector import OutputCollector
 from kinesis_spout.topology.components.context import TaskContext
 from kinesis_spout.topology.components.output import DEFAULT_STREAM, OutputFields
 from kinesis_spout.topology.components.state import KeyValueState
 from kinesis_spout.topology.components.tuples import Tuple
+from kinesis_spout.unfinished_work import refuse_unfinished
 
 
 class FailedException(Exception):  # noqa: N818 - Storm's name
@@ -28,6 +29,10 @@ class CallHangs(BaseException):
     def __init__(self, text: str, where: RaisedAt) -> None:
         super().__init__(text)
         self.failure = Failure(error_text=text, timed_out=True, raised=where)
+
+
+class Suspected(NotNow):
+    """Said of a tuple that was under way with others when something died: it comes again, uncounted and alone."""
 
 
 VERDICTS: Final = (FailedException, Reject, RetryLater)
@@ -98,7 +103,9 @@ class BasicBolt(Bolt):
         """See ``Bolt``."""
         self._given = tup
         try:
-            self.process(tup)
+            returned: object = self.process(tup)
+            if returned is not None:
+                refuse_unfinished(returned)
         finally:
             self._given = ()
         if not tup.state and not tup.is_tick:
@@ -138,7 +145,9 @@ class BatchBolt(Bolt):
         if not batch:
             return
         try:
-            self.process_batch(batch)
+            returned: object = self.process_batch(batch)
+            if returned is not None:
+                refuse_unfinished(returned)
         except BaseException as error:  # noqa: BLE001 - whatever it raises fails its tuples
             if not isinstance(error, VERDICTS):
                 self.collector.report_error(error)

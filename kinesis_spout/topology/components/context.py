@@ -29,5 +29,9 @@ class TaskContext:
     groupings: Mapping[tuple[str, str, str], tuple[str, tuple[str, ...]]] = field(default_factory=dict)
     """How it subscribes, and who subscribes to it: the name of the grouping, such as "fields", and its fields. By
     the component that emits, its stream, and the component that subscribes."""
-    wall_clock: Callable[[], float] = time.time
-    """Seconds since the epoch; in ``run_local`` and ``local`` what their clock says, if they are given one."""
+    processing_time: Callable[[], float] = time.time
+    """When the micro-batch at hand began, in seconds since the epoch. One clock for all tasks; it never runs
+    backwards. In ``run_local`` and ``local`` what their clock says, if they are given one."""
+    read_to: Callable[[], float] = time.time
+    """In processing time: what was put onto the stream before then is in the micro-batch at hand, or was in one
+    before. Behind, and at rest, while records wait: in a backlog, or while nothing can be read or delivered."""

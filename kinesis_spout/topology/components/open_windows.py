@@ -41,7 +41,7 @@ class OpenWindows:
     next_end: float = _NEVER
     """By time: where the first open window with a tuple ends."""
     arrived: int = 0
-    """By time, with ticks: when the last tuple came, by the wall clock."""
+    """By time: when the last tuple came, in processing time."""
     are_taken_over: bool = field(default=False, compare=False)
     """Whether they fit the length and the slide of now. Not stored: a deployment may have changed these."""
 
@@ -74,6 +74,11 @@ class CountWindows:
         """Take over what windows of another length or slide have kept; the next tuple completes what is full."""
         del kept
 
+    def not_before(self, kept: OpenWindows, time: int) -> int:
+        """Give the time of a tuple in processing time."""
+        del kept
+        return time
+
     def is_late(self, kept: OpenWindows, time: int) -> bool:
         """Tell whether a tuple comes too late; none does."""
         del kept, time
@@ -103,6 +108,8 @@ class TimeWindows:
     length: int
     slide: int
     lateness: int
+    idle: int
+    """For how long a key must have got nothing, so that a tick closes its windows."""
 
     def take_over(self, kept: OpenWindows) -> None:
         """Take over what windows of another length or slide have kept, so that none of it is lost."""
@@ -110,6 +117,10 @@ class TimeWindows:
             first = min(time for time, _, _ in kept.rows)
             kept.mark = min(kept.mark, self._last_end(first) - 1)
             kept.next_end = self._first_end(kept, first)
+
+    def not_before(self, kept: OpenWindows, time: int) -> int:
+        """Give the time of a tuple in processing time: not less than its key has seen, so that it is not late."""
+        return max(time, int(kept.mark) + self.lateness) if kept.mark > -_NEVER else time
 
     def is_late(self, kept: OpenWindows, time: int) -> bool:
         """Tell whether all windows are closed that a tuple of this time belongs to."""
@@ -126,17 +137,17 @@ class TimeWindows:
         kept.next_end = min(kept.next_end, self._first_end(kept, row[0]))
 
     def due_by(self, kept: OpenWindows, now: int) -> list[tuple[int, Window]]:
-        """Give the windows that the wall clock closes, each with the mark that closes it.
+        """Give the windows that a tick closes, each with the mark that closes it.
 
-        They have ended, and nothing has come, for as long as the lateness.
+        They have ended for as long as the lateness, and nothing has come for as long as a key must be idle.
         """
-        return self._due(kept, now - self.lateness) if kept.arrived <= now - self.lateness else []
+        return self._due(kept, now - self.lateness) if kept.arrived <= now - self.idle else []
 
     def due_at(self, kept: OpenWindows) -> float:
         """Say when ``due_by`` gives windows next, if no tuple comes, or ``is_over`` is true."""
         if not kept.rows:
             return kept.arrived + self.lateness + self.length
-        return max(kept.arrived, kept.next_end) + self.lateness
+        return max(kept.arrived + self.idle, kept.next_end + self.lateness)
 
     def is_over(self, kept: OpenWindows, now: int) -> bool:
         """Tell whether nothing is kept but a mark, for so long that it may be forgotten."""

@@ -14,11 +14,11 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.handler import Reject
-from kinesis_spout.topology.components.bolt import StatefulBolt
+from kinesis_spout.topology.components.bolt import Bolt, StatefulBolt
 from kinesis_spout.topology.components.collector import OutputCollector
 from kinesis_spout.topology.components.context import TaskContext
 from kinesis_spout.topology.components.open_windows import CountWindows, OpenWindows, TimeWindows
@@ -26,6 +26,11 @@ from kinesis_spout.topology.components.output import DEFAULT_STREAM
 from kinesis_spout.topology.components.state import KeyValueState, TimedState
 from kinesis_spout.topology.components.tuples import Tuple
 from kinesis_spout.topology.components.windows import MICROSECONDS, Count, Seconds, Window
+
+_TICKS_IN_A_SLIDE: Final = 0.1
+_SHORTEST_TICK: Final = 1.0
+_LONGEST_TICK: Final = 10.0
+"""Seconds. While a stream is idle, each tick is a small job, which takes some 0.1 s of CPU."""
 
 
 class WindowedBolt(StatefulBolt):
@@ -44,9 +49,10 @@ class WindowedBolt(StatefulBolt):
     lateness_seconds: float = 0.0
     """By time: how long after the end of a window its tuples may still come."""
     tick_seconds: float | None = None
-    """By time: if set, windows are closed by the wall clock, too, every so many seconds, also while nothing comes:
-    those that ended ``lateness_seconds`` ago or before, of keys that got no tuple meanwhile. Nobody waits for
-    what they emit: it has no anchor, so what fails of it is lost."""
+    """By time: how often windows are closed while their keys get no tuple, also while nothing comes at all: those
+    that ended ``lateness_seconds`` ago or before, of keys that got no tuple meanwhile. None: each tenth of the
+    slide, but from 1 to 10 s; where ``time_of`` is overridden, only those of keys that got no tuple for the length
+    and the lateness. ``math.inf``: never."""
     _given: Tuple | tuple[()] = ()
 
     @abstractmethod
@@ -62,13 +68,17 @@ class WindowedBolt(StatefulBolt):
         """
 
     def time_of(self, tup: Tuple) -> float:
-        """Say when a tuple happened, in seconds since the epoch. Unless overridden that is when it is executed."""
+        """Say when a tuple happened, in seconds since the epoch. Unless overridden that is processing time.
+
+        Processing time is when the micro-batch of the tuple began, by the driver's clock; it never runs backwards.
+        """
         del tup
-        return self._wall_clock()
+        return self._processing_time()
 
     def late(self, tup: Tuple) -> None:
         """Handle a tuple all of whose windows were executed before it came. It is acked for you, too.
 
+        That happens only where ``time_of`` is overridden: in processing time no tuple is late.
         Unless overridden its record is given up, and goes to the dead letters.
         """
         raise Reject(
@@ -85,7 +95,9 @@ class WindowedBolt(StatefulBolt):
         """See ``Bolt``."""
         super().prepare(conf, context, collector)
         self._windows = windows_of(self, context.component)
-        self._wall_clock = context.wall_clock
+        self._is_in_processing_time = _is_in_processing_time(self)
+        self._processing_time = context.processing_time
+        self._read_to = context.read_to
         self._keys = {source: _key_by(fields) for source, fields in context.grouped_by.items()}
 
     def init_state(self, state: KeyValueState) -> None:
@@ -109,16 +121,18 @@ class WindowedBolt(StatefulBolt):
         """Put a tuple into its windows. Nothing is changed if ``execute_window`` or ``late`` raises."""
         windows = self._windows
         key = self._keys[tup.component, tup.stream](tup)
-        row = (self._time(tup), tup.fields, tuple(tup.values))
         kept = self._taken_over(self._state.get(key) or OpenWindows())
-        if windows.is_late(kept, row[0]):
+        time = self._time(tup)
+        if self._is_in_processing_time:
+            time = windows.not_before(kept, time)
+        row = (time, tup.fields, tuple(tup.values))
+        if windows.is_late(kept, time):
             self.late(tup)
             return
         for window in windows.due(kept, row):
             self.execute_window(key, window)
         windows.add(kept, row)
-        if self.tick_seconds is not None:
-            kept.arrived = round(self._wall_clock() * MICROSECONDS)
+        kept.arrived = round(self._processing_time() * MICROSECONDS)
         if kept.rows:
             self._state.put(key, kept)
         else:
@@ -142,7 +156,11 @@ class WindowedBolt(StatefulBolt):
         windows = self._windows
         if not isinstance(windows, TimeWindows):
             return
-        now = round(self._wall_clock() * MICROSECONDS)
+        # A tuple that happened long ago may still be on the stream.
+        seconds = self._processing_time() if self._is_in_processing_time else self._read_to()
+        if seconds == -math.inf:
+            return
+        now = round(seconds * MICROSECONDS)
         for key in self._state.due_keys(now, lambda kept: windows.due_at(self._taken_over(kept))):
             kept = self._taken_over(self._state.get(key))
             if windows.is_over(kept, now):
@@ -159,6 +177,20 @@ class WindowedBolt(StatefulBolt):
                 return
             windows.close(kept, mark)
             self._state.put(key, kept)
+
+
+def ticks_every(bolt: Bolt) -> float | None:
+    """Say how many seconds are between two ticks of a bolt; None if it has none."""
+    every = bolt.tick_seconds
+    if every is None and isinstance(bolt, WindowedBolt) and isinstance(bolt.length, Seconds):
+        slide = bolt.length if bolt.slide is None else bolt.slide
+        every = min(max(_TICKS_IN_A_SLIDE * slide.units / MICROSECONDS, _SHORTEST_TICK), _LONGEST_TICK)
+    return None if every == math.inf else every
+
+
+def _is_in_processing_time(bolt: WindowedBolt) -> bool:
+    """Tell whether a bolt leaves it to us when its tuples happened: then none is late, whatever the clocks say."""
+    return getattr(bolt.time_of, "__func__", None) is WindowedBolt.time_of
 
 
 def windows_of(bolt: WindowedBolt, component: str) -> CountWindows | TimeWindows:
@@ -183,7 +215,10 @@ def windows_of(bolt: WindowedBolt, component: str) -> CountWindows | TimeWindows
     if not (isinstance(lateness, (int, float)) and math.isfinite(lateness) and lateness >= 0):
         raise InvalidConfig(f"{where}: expected lateness_seconds of 0 or more, got {lateness!r}")
     if isinstance(length, Seconds):
-        return TimeWindows(length.units, slide.units, round(lateness * MICROSECONDS))
+        late = round(lateness * MICROSECONDS)
+        # By default none is late that needs a little longer to the stream than others do.
+        waits = bolt.tick_seconds is None and not _is_in_processing_time(bolt)
+        return TimeWindows(length.units, slide.units, late, late + length.units if waits else late)
     if lateness or bolt.tick_seconds is not None:
         raise InvalidConfig(
             f"{where}: expected lateness_seconds and tick_seconds with windows by time only, got {length!r}"

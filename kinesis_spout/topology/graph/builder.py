@@ -17,6 +17,7 @@ from kinesis_spout.topology.graph.component_graph import Component, ComponentGra
 from kinesis_spout.topology.graph.grouping import CustomGrouping, Grouping, GroupingKind
 from kinesis_spout.topology.graph.plan import plan_of
 from kinesis_spout.topology.topology_conf import MOST_TASKS, TopologyConf
+from kinesis_spout.unfinished_work import refuse_unfinished_function
 
 if TYPE_CHECKING:
     from kinesis_spout.kinesis_spout import KinesisSpout
@@ -43,7 +44,10 @@ class BoltDeclarer:
         self.inputs: list[Subscription] = []
 
     def shuffle_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> Self:
-        """Any task gets a tuple: the one at hand, without a copy, where that is possible."""
+        """Any task gets a tuple: the one at hand, without a copy, where that is possible.
+
+        So the bolt runs as often as its source does, whatever its parallelism: see ``rebalance_grouping``.
+        """
         return self._add(component, stream, Grouping(kind=GroupingKind.SHUFFLE))
 
     def local_or_shuffle_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> Self:
@@ -53,6 +57,13 @@ class BoltDeclarer:
     def none_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> Self:
         """It does not matter which task gets a tuple, as in ``shuffle_grouping``."""
         return self._add(component, stream, Grouping(kind=GroupingKind.NONE))
+
+    def rebalance_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> Self:
+        """All tasks get tuples in turn, by an exchange: for a bolt whose work costs more than that.
+
+        The tuples keep no order, not even those of one record.
+        """
+        return self._add(component, stream, Grouping(kind=GroupingKind.REBALANCE))
 
     def fields_grouping(self, component: str, fields: Sequence[str], stream: str = DEFAULT_STREAM) -> Self:
         """Tuples with the same values of these fields go to the same task, also after a restart."""
@@ -157,15 +168,16 @@ class TopologyBuilder:
         Args:
             name: its id.
             bolt: pickled; each of its tasks is a copy of its own.
-            parallelism: how many tasks it has, among which keys are spread. A bolt that stays with its source
-                (``shuffle_grouping``) runs wherever that runs.
+            parallelism: how many tasks it has, over which its keys, or its tuples, are spread. A bolt that stays
+                with its source (``shuffle_grouping``) runs as often as that does, whatever its parallelism is.
             conf: of this component, over the topology's.
 
         Returns:
             What says where its tuples come from.
 
         Raises:
-            InvalidConfig: the id is taken, that is no bolt, the parallelism is below 1 or too large, the bolt's
+            InvalidConfig: the id is taken, that is no bolt, a method of it is a generator function or an
+                ``async def``, the parallelism is below 1 or too large, the bolt's
                 ``tick_seconds`` are negative, or its windows are not as ``WindowedBolt`` says.
         """
         if not isinstance(bolt, Bolt):
@@ -173,6 +185,9 @@ class TopologyBuilder:
                 f"bolt {name!r}: expected a Bolt (one of pystorm or streamparse goes into a ShellBolt), got "
                 f"{_kind(bolt)}"
             )
+        for method in ("execute", "process", "process_batch", "execute_window", "late", "flush"):
+            if hasattr(bolt, method):
+                refuse_unfinished_function(f"bolt {name!r}: {method}", getattr(bolt, method))
         is_number = isinstance(parallelism, int) and not isinstance(parallelism, bool)
         if not is_number or not 1 <= parallelism <= MOST_TASKS:
             raise InvalidConfig(

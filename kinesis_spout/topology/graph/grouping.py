@@ -1,4 +1,4 @@
-"""Groupings: which tasks of a subscriber get a tuple. Storm's, by their names.
+"""Groupings: which tasks of a subscriber get a tuple. Storm's, by their names, and ``rebalance``.
 
 ``shuffle``, ``local_or_shuffle`` and ``none`` promise only "some task", so the tuple stays in the process
 that made it if it can. The others say which task, so the tuple may have to travel.
@@ -32,6 +32,7 @@ class GroupingKind(Enum):
     SHUFFLE = "shuffle"
     LOCAL_OR_SHUFFLE = "local_or_shuffle"
     NONE = "none"
+    REBALANCE = "rebalance"
     FIELDS = "fields"
     PARTIAL_KEY = "partial_key"
     ALL = "all"

@@ -44,6 +44,8 @@ class Explained:
     stateful: bool
     streams: Mapping[str, Stream]
     inputs: tuple[Arrow, ...]
+    spreads: bool
+    """Whether its tasks share its tuples; otherwise it runs where its sources do, whatever its parallelism."""
 
     def lines(self) -> Iterator[str]:
         """Give it as lines of text."""
@@ -55,6 +57,11 @@ class Explained:
             way = "in the task that made the tuple" if arrow.fused else "through the exchange"
             of_stream = "" if arrow.stream == DEFAULT_STREAM else f", stream {arrow.stream}"
             yield from _lines(f"from {arrow.source}{of_stream}: {arrow.grouping}, {way}", _INDENT + 2)
+        if not self.spreads and len(self.tasks) > 1:
+            yield from _lines(
+                f"fused: runs where its source runs; rebalance_grouping spreads it over {len(self.tasks)} tasks",
+                _INDENT + 2,
+            )
         for name, stream in self.streams.items():
             direct = ", direct" if stream.direct else ""
             named = "" if name == DEFAULT_STREAM else f" {name}"
@@ -198,6 +205,8 @@ def _explained(graph: ComponentGraph, plan: Plan, component: Component) -> Expla
         tasks=graph.tasks[component.name],
         stateful=component.is_stateful,
         streams=component.streams,
+        # Of one that has a home the tasks are as many processes, wherever its tuples come from.
+        spreads=component.name in plan.exchanged or getattr(component.made_of, "has_home", False),
         inputs=tuple(
             Arrow(
                 source=source,

@@ -1,13 +1,14 @@
 """A topology as every process of it needs it, seen from one spout: the plan, the options, the pickled bolts."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from pyspark import cloudpickle
 
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.topology.components.bolt import Bolt
+from kinesis_spout.topology.components.windowed_bolt import ticks_every
 from kinesis_spout.topology.graph.component_graph import ComponentGraph
 from kinesis_spout.topology.graph.plan import Plan, plan_of
 from kinesis_spout.topology.topology_conf import TopologyConf
@@ -39,6 +40,14 @@ class Program:
     """Of every exchange of tuples."""
     ackers: int
     """How many share the trees; 0 acks at once."""
+    is_exact: bool = True
+    """Whether a tree that fails leaves no trace in the state."""
+    is_one_by_one: bool = False
+    """Whether all bolts are in one stage, in one process: see ``stage.one_by_one``."""
+
+    def one_by_one(self) -> "Program":
+        """Give the program whose roots run one by one."""
+        return replace(self, plan=self.plan.in_one_stage(), partitions=1, is_one_by_one=True)
 
     @property
     def stateful(self) -> list[str]:
@@ -109,12 +118,14 @@ def program_of(
         ticks=_ticks(graph, plan),
         partitions=partitions,
         ackers=partitions if options.ackers is None else options.ackers,
+        is_exact=options.state_guarantee == "exactly_once",
     )
 
 
 def _ticks(graph: ComponentGraph, plan: Plan) -> dict[str, float]:
     bolts = {name: graph[name].made_of for name in plan.stage_of if not graph[name].is_spout}
-    return {name: bolt.tick_seconds for name, bolt in bolts.items() if bolt.tick_seconds is not None}
+    ticks = {name: ticks_every(bolt) for name, bolt in bolts.items()}
+    return {name: every for name, every in ticks.items() if every is not None}
 
 
 def _pickled(what: str, made: object) -> bytes:

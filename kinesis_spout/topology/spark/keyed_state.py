@@ -56,10 +56,10 @@ class KeyedState:
             current = laid_out
         return current
 
-    def settled(self, began_with: StateManifest, updates: Sequence[StateUpdate]) -> bool:
+    def settled(self, began_with: StateManifest, updates: Sequence[StateUpdate], time: float = 0.0) -> bool:
         """Take in what a job has changed; see ``StateVersions.settled``."""
         with self._lock:
-            return self._versions.settled(began_with, updates)
+            return self._versions.settled(began_with, updates, time)
 
     # What the consumer calls: see ``Companion``
 

@@ -1,15 +1,15 @@
 """A spout of the user's own, on the driver: asked for tuples, run as micro-batches, told what became of each.
 
 One thread does it all, so that the spout is never called by two: it asks for tuples until there are none or
-enough, runs them as one job, and tells of each how it ended. At most ``max_spout_pending`` tuples are out at
-a time.
+enough, or 50 ms are over, runs them as one job, and tells of each how it ended. At most ``max_spout_pending``
+tuples are out at a time.
 """
 
 import logging
 import threading
 import uuid
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from time import monotonic
 from typing import Any, Final
@@ -37,6 +37,8 @@ from kinesis_spout.topology.spark.tasks.stages import EndedTuples
 _SHORTEST_REST: Final = 0.005
 _LONGEST_REST: Final = 0.2
 """Between two rounds in which the spout had nothing."""
+_GATHER_SECONDS: Final = 0.05
+"""A spout that makes its tuples slowly, or waits for each, is asked no longer for those of one micro-batch."""
 _JOIN_SECONDS: Final = 30.0
 _RECENT_PROGRESS: Final = 100
 
@@ -107,6 +109,7 @@ class OwnSpoutQuery:
         max_pending: int,
         job_timeout_seconds: float,
         name: str,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._spout = spout
         self._context = context
@@ -116,6 +119,7 @@ class OwnSpoutQuery:
         self._ticks = TickClock(program.ticks, monotonic())
         self._collector = GatheringCollector(context.component, streams)
         self._max_pending = max_pending
+        self._clock = clock
         self._job_timeout = job_timeout_seconds
         self._name = name
         self._tags = tags_of(f"{name}-{context.component}")
@@ -265,12 +269,15 @@ class OwnSpoutQuery:
             self._error = self._error or error
 
     def _gather(self) -> list[tuple[Sequence[Any], Any, str]]:
-        """Ask for tuples until there are none, or as many as may be out. What one call emits beyond them waits."""
-        gathered = self._collector.gathered
+        """Ask for tuples until there are none, or as many as may be out, or the time is over.
+
+        What one call emits beyond as many as may be out waits.
+        """
+        gathered, until = self._collector.gathered, self._clock() + _GATHER_SECONDS
         while len(gathered) < self._max_pending and not self._stopping.is_set():
             before = len(gathered)
             self._spout.next_tuple()
-            if len(gathered) == before:
+            if len(gathered) == before or self._clock() >= until:
                 break
         self._collector.gathered = gathered[self._max_pending :]
         return gathered[: self._max_pending]
@@ -330,7 +337,8 @@ class OwnSpoutQuery:
         """Run tuples as one job, with the ticks that are due."""
         tag = f"{self._tags}-{self._batches}"
         self._batches += 1
-        self._ticks.advance(monotonic())
+        now = monotonic()
+        self._ticks.advance(now, now)
         ticks = self._ticks.ticks(tag)
         given = [
             GivenTuple(at, values, stream, message_id is not None)

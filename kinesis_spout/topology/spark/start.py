@@ -102,7 +102,7 @@ def _start_own(
     options = topology.options
     query = OwnSpoutQuery(
         component.made_of,
-        context_of(topology.graph, topology.name, component, 0, time.time),
+        context_of(topology.graph, topology.name, component, 0, processing_time=time.time, read_to=time.time),
         context,
         program=program,
         streams=dict(component.streams),

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 from pyarrow import fs, ipc
 
+from kinesis_spout.directories.durable_directory import make_durably, sync_directory
 from kinesis_spout.errors import InvalidConfig, StateUnavailable, StateUnreadable
 from kinesis_spout.topology.state.key_values import PICKLE_PROTOCOL
 from kinesis_spout.topology.state.manifest import PartitionPlace, StateManifest
@@ -196,19 +197,14 @@ def _opened(address: str) -> tuple[Any, str]:
 
 def _write_locally(root: Path, path: Path, content: bytes) -> None:
     folder = path.parent
-    made = [each for each in (folder, *folder.parents) if not each.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
+    make_durably(root, 0o700)  # what is in it is unpickled
+    make_durably(folder)
     with path.open("xb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-    # A name is durable once its folder is; so is a new folder's.
-    for each in {folder, root, *(new.parent for new in made)}:
-        descriptor = os.open(each, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    for each in {folder, root}:
+        sync_directory(each)
 
 
 def _encoded(rows: Rows, after: Sequence[str]) -> bytes:

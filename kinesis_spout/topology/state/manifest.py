@@ -6,6 +6,7 @@ the files and the commit leaves the state as it was.
 """
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -68,6 +69,8 @@ class StateManifest:
     topology: str
     life: str
     components: Mapping[str, ComponentState] = field(default_factory=dict)
+    time: float = 0.0
+    """Processing time of the micro-batch that made it, in seconds since the epoch; 0: not known."""
 
     def files(self, component: str, index: int) -> tuple[str, ...]:
         """Name the files of one task, in their order."""
@@ -108,8 +111,8 @@ class StateManifest:
                 components[component] = ComponentState(parallelism=tasks)
         return self if components == self.components else replace(self, components=components)
 
-    def with_updates(self, updates: Sequence[StateUpdate]) -> "StateManifest":
-        """Give the manifest after a micro-batch. Components must be known."""
+    def with_updates(self, updates: Sequence[StateUpdate], time: float = 0.0) -> "StateManifest":
+        """Give the manifest after a micro-batch that had this processing time. Components must be known."""
         names = {update.component for update in updates}
         changed = {name: dict(self.components[name].files) for name in names}
         for update in updates:
@@ -117,7 +120,7 @@ class StateManifest:
             if not update.files:
                 del changed[update.component][update.index]
         states = {name: replace(self.components[name], files=files) for name, files in changed.items()}
-        return replace(self, components={**self.components, **states})
+        return replace(self, components={**self.components, **states}, time=max(time, self.time))
 
     def with_component(
         self, component: str, parallelism: int, updates: Iterable[StateUpdate]
@@ -134,7 +137,13 @@ class StateManifest:
             for name, state in self.components.items()
         }
         return sealed(
-            {"version": VERSION, "topology": self.topology, "life": self.life, "components": components}
+            {
+                "version": VERSION,
+                "topology": self.topology,
+                "life": self.life,
+                "time": self.time,
+                "components": components,
+            }
         )
 
     @classmethod
@@ -156,6 +165,7 @@ class StateManifest:
                 topology=text(document["topology"]),
                 life=text(document["life"]),
                 components={name: _component(each) for name, each in mapping(document["components"]).items()},
+                time=_time(document.get("time", 0.0)),
             )
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise StateUnreadable(
@@ -192,6 +202,12 @@ def _segment(name: str) -> str:
     """Make a name one element of a path, whatever it contains."""
     quoted = quote(name, safe=" ")
     return quoted.replace(".", "%2E") if quoted in {".", ".."} else quoted
+
+
+def _time(stored: object) -> float:
+    if not isinstance(stored, (int, float)) or not math.isfinite(stored):
+        raise ValueError(f"expected a time in seconds since the epoch, got {stored!r}")
+    return float(stored)
 
 
 def _component(stored: object) -> ComponentState:

@@ -40,12 +40,13 @@ class StateVersions:
             if current.components[component].parallelism != tasks
         }
 
-    def settled(self, began_with: StateManifest, updates: Sequence[StateUpdate]) -> bool:
+    def settled(self, began_with: StateManifest, updates: Sequence[StateUpdate], time: float = 0.0) -> bool:
         """Take in what a micro-batch has changed, at the moment when its records are taken as finished.
 
         Args:
             began_with: ``current`` when the micro-batch was planned.
             updates: of its tasks.
+            time: its processing time.
 
         Returns:
             Whether it counts. It does not where the state was lost or replaced since: its records must not be
@@ -54,7 +55,7 @@ class StateVersions:
         if self._current is not began_with:
             return False
         if updates:
-            self._current = began_with.with_updates(updates)
+            self._current = began_with.with_updates(updates, time)
         return True
 
     def replaced(self, before: StateManifest, after: StateManifest) -> bool:

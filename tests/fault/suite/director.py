@@ -15,6 +15,7 @@ from typing import Final
 from tests.fault.suite.consumers.supervised import SupervisedConsumer
 from tests.fault.suite.faults import (
     CONSUMER_FAULTS,
+    DISK_FULL,
     ENDS,
     FAN_OUT_FAULTS,
     KINESIS_FAULTS,
@@ -36,6 +37,7 @@ _SAMPLE_SECONDS: Final = 2.0
 _CALM_SECONDS: Final = 1.0
 """How long the world is whole before a fault is injected alone."""
 _START_SECONDS: Final = 120.0
+_FRESH_SHARE: Final = 0.6
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,15 +50,23 @@ class Lane:
     random: Random
     only_alone: bool = False
     """Whether it has no part in what comes together."""
+    happened: set[str] = field(default_factory=set)
     due: float = 0.0
     under_way: tuple[Event, End, float] | None = None
     """With the monotonic time at which it ends."""
+
+    def draw(self) -> Fault:
+        """Draw what is done next: rather a kind that has not happened yet than one that has."""
+        fresh = [fault for fault in self.faults if fault.kind not in self.happened]
+        prefers_fresh = self.random.random() < _FRESH_SHARE
+        return drawn(fresh if fresh and prefers_fresh else self.faults, self.random)
 
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
     events: list[Event] = field(default_factory=list)
     by_kind: Counter[str] = field(default_factory=Counter)
+    """With 0 for each kind that might have happened, and did not."""
     fault_seconds: float = 0.0
     settle_seconds: float | None = None
     """From the last fault until everything was finished; None: it was not, and then"""
@@ -86,13 +96,15 @@ class Director:
         if plan.on_spark:
             self._lanes.append(self._lane("Spark", SPARK_FAULTS, (8.0, 20.0)))
         self._lanes += [
-            self._lane("ZooKeeper", ZOOKEEPER_FAULTS, (10.0, 30.0)),
+            self._lane("ZooKeeper", self._zookeeper_faults(), (8.0, 20.0)),
             self._lane("Kinesis", KINESIS_FAULTS, (0.2, 1.0)),
-            self._lane("stream", STREAM_FAULTS, (3.0, 9.0)),
             self._lane("sink", SINK_FAULTS, (1.0, 5.0)),
             # So that enough of these are met by nothing else: what fail-over takes is said of them.
             self._lane("ends", ENDS, (2.0, 6.0), only_alone=True),
         ]
+        if world.ends_shards:
+            self._lanes.append(self._lane("stream", STREAM_FAULTS, (3.0, 9.0)))
+        self.outcome.by_kind.update({fault.kind: 0 for lane in self._lanes for fault in lane.faults})
         self._whole_since: float | None = None
         self._sample_at = 0.0
         self._begun = 0.0
@@ -107,7 +119,7 @@ class Director:
             self._begun = time.monotonic()
             for lane in self._lanes:
                 lane.due = self._begun + lane.random.uniform(*lane.gap_seconds)
-            while self.elapsed < plan.seconds and self.events < plan.events:
+            while self.elapsed < plan.seconds and not self._has_done_enough():
                 self._inject()
                 self._tick()
             self._end_all()
@@ -148,6 +160,15 @@ class Director:
             only_alone=only_alone,
         )
 
+    def _has_done_enough(self) -> bool:
+        plan = self.world.plan
+        misses_a_kind = plan.every_kind and not all(self.outcome.by_kind.values())
+        return self.events >= plan.events and not misses_a_kind
+
+    def _zookeeper_faults(self) -> list[WorldFault]:
+        has_disk = self.world.disk is not None
+        return [fault for fault in ZOOKEEPER_FAULTS if has_disk or fault.kind != DISK_FULL]
+
     def _inject(self) -> None:
         now = time.monotonic()
         for lane in self._lanes:
@@ -170,7 +191,7 @@ class Director:
         return now - self._whole_since >= _CALM_SECONDS
 
     def _begin(self, lane: Lane, now: float, *, alone: bool) -> bool:
-        fault = drawn(lane.faults, lane.random)
+        fault = lane.draw()
         who, how_long = lane.random.random(), lane.random.random()
         lane.due = now + lane.random.uniform(*lane.gap_seconds)
         random = Random(lane.random.random())  # what it draws itself moves nothing in the lane
@@ -214,6 +235,7 @@ class Director:
             event.end = time.time()
             self.outcome.events.append(event)
             self.outcome.by_kind[event.kind] += 1
+            lane.happened.add(event.kind)
 
     def _end_all(self) -> None:
         for lane in self._lanes:

@@ -103,6 +103,17 @@ def _lose_answer(consumer: SupervisedConsumer, _: Random) -> End:
     return end
 
 
+def _hold_commit(consumer: SupervisedConsumer, _: Random) -> End:
+    before = consumer.commits_held
+    consumer.hold_next_commit()
+
+    def end() -> bool:
+        consumer.hold_no_more()
+        return consumer.commits_held > before
+
+    return end
+
+
 def _shift_clock(consumer: SupervisedConsumer, random: Random) -> End:
     consumer.set_clock(random.choice((-_HOUR_SECONDS, _HOUR_SECONDS)))
 
@@ -122,6 +133,7 @@ CONSUMER_FAULTS: Final = (
     ConsumerFault(kind="cut off from ZooKeeper", weight=4, sessions=(0.2, 2), begin=_cut_off),
     ConsumerFault(kind="commit lost on its way", weight=6, sessions=(0.3, 0.6), begin=_lose_request),
     ConsumerFault(kind="answer to a commit lost", weight=6, sessions=(0.3, 0.6), begin=_lose_answer),
+    ConsumerFault(kind="commit held until others own", weight=6, sessions=(1.5, 2.5), begin=_hold_commit),
     ConsumerFault(kind="clock an hour off", weight=2, sessions=(0.2, 0.6), begin=_shift_clock),
 )
 
@@ -188,9 +200,10 @@ def _fill_disk(world: World, _: Random) -> End | None:
     return clear
 
 
+DISK_FULL: Final = "ZooKeeper's disk full"
 ZOOKEEPER_FAULTS: Final = (
     WorldFault(kind="ZooKeeper killed", weight=2, seconds=(2, 3), begin=_kill_zookeeper),
-    WorldFault(kind="ZooKeeper's disk full", weight=1, seconds=(3, 5), begin=_fill_disk),
+    WorldFault(kind=DISK_FULL, weight=1, seconds=(3, 5), begin=_fill_disk),
     WorldFault(kind="ZooKeeper paused", weight=2, seconds=(0.5, 5), begin=_pause_zookeeper),
 )
 
@@ -214,7 +227,7 @@ KINESIS_FAULTS: Final = tuple(_window(window) for window in WINDOWS)
 
 def _split(world: World, random: Random) -> End | None:
     drawn, shards = random.random(), world.open_shards()
-    if not world.ends_shards or len(shards) >= _MOST_SHARDS:
+    if len(shards) >= _MOST_SHARDS:
         return None
     shard = shards[int(drawn * len(shards))]
     first, last = shard.hash_range
@@ -225,7 +238,7 @@ def _split(world: World, random: Random) -> End | None:
 
 def _merge(world: World, random: Random) -> End | None:
     drawn, shards = random.random(), world.open_shards()
-    if not world.ends_shards or len(shards) <= _FEWEST_SHARDS:
+    if len(shards) <= _FEWEST_SHARDS:
         return None
     at = int(drawn * (len(shards) - 1))
     lower, upper = shards[at : at + 2]

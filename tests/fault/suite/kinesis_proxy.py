@@ -14,6 +14,7 @@ import struct
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -33,6 +34,7 @@ READS: Final = frozenset({"GetRecords"})
 ITERATORS: Final = frozenset({"GetRecords", "GetShardIterator", "SubscribeToShard"})
 LISTS: Final = frozenset({"ListShards", "DescribeStreamSummary", "GetShardIterator", "SubscribeToShard"})
 EVERYTHING: Final = READS | LISTS
+PUTS: Final = frozenset({"PutRecords"})
 
 
 class KinesisFault(StrEnum):
@@ -45,6 +47,7 @@ class KinesisFault(StrEnum):
     SLOW_BODY = "slow bodies"
     CUT_BODY = "cut-off bodies"
     RESET = "connections reset"
+    PARTLY_REFUSED = "puts refused in part"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +72,38 @@ WINDOWS: Final = (
     Window(fault=KinesisFault.RESET, operations=EVERYTHING, rate=0.5),
 )
 
+_READER_WEATHER: Final = (
+    (KinesisFault.THROTTLED, READS),
+    (KinesisFault.INTERNAL_ERROR, EVERYTHING),
+    (KinesisFault.RESET, EVERYTHING),
+    (KinesisFault.SLOW_BODY, READS),
+)
+_PRODUCER_WEATHER: Final = (
+    (KinesisFault.PARTLY_REFUSED, PUTS),
+    (KinesisFault.THROTTLED, PUTS),
+    (KinesisFault.INTERNAL_ERROR, PUTS),
+    (KinesisFault.RESET, PUTS),
+    (KinesisFault.CUT_BODY, PUTS),
+)
+ANSWERS_LOST: Final = frozenset({KinesisFault.RESET, KinesisFault.CUT_BODY})
+"""After these the call has taken effect, though its caller does not know."""
+
+
+def reader_weather(rate: float) -> list[Window]:
+    """All that goes wrong with readers now and then, each at a share of this rate."""
+    return _weather(_READER_WEATHER, rate)
+
+
+def producer_weather(rate: float) -> list[Window]:
+    """The same for producers."""
+    return _weather(_PRODUCER_WEATHER, rate)
+
+
+def _weather(kinds: Sequence[tuple[KinesisFault, frozenset[str]]], rate: float) -> list[Window]:
+    share = rate / len(kinds)
+    return [Window(fault=fault, operations=operations, rate=share) for fault, operations in kinds]
+
+
 _REFUSALS: Final = {
     KinesisFault.INTERNAL_ERROR: (500, "InternalFailure"),
     KinesisFault.UNAVAILABLE: (503, "ServiceUnavailable"),
@@ -89,11 +124,13 @@ class KinesisProxy:
         self._lock = threading.Lock()
         self.fan_out: FanOutService | None = None
         """Answers what the endpoint cannot; None: nobody asks."""
-        self._window: Window | None = None
+        self._windows: tuple[Window, ...] = ()
         self._fresh_iterators: set[str] = set()
         self.injected: Counter[KinesisFault] = Counter()
         """Answers that went wrong."""
         self.calls = 0
+        self.puts_lost = 0
+        """Records that were put by calls whose answers were lost."""
         self._server = _Server((_HOST, 0), self._handler())
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()
@@ -102,14 +139,15 @@ class KinesisProxy:
     def url(self) -> str:
         return f"http://{_HOST}:{self._server.server_address[1]}"
 
-    def open_window(self, window: Window) -> None:
+    def open_window(self, *windows: Window) -> None:
+        """Have these go wrong from now on, and nothing else."""
         with self._lock:
-            self._window = window
+            self._windows = windows
             self._fresh_iterators.clear()
 
     def close_window(self) -> None:
         with self._lock:
-            self._window = None
+            self._windows = ()
 
     def close(self) -> None:
         if self.fan_out is not None:
@@ -128,19 +166,24 @@ class KinesisProxy:
         """Say what is to go wrong with this call, and count it."""
         with self._lock:
             self.calls += 1
-            window = self._window
-            if window is None or operation not in window.operations or self._random.random() >= window.rate:
-                return None
-            if window.fault is KinesisFault.EXPIRED_ITERATORS and self._is_fresh(body):
-                return None
-            self.injected[window.fault] += 1
-            return window.fault
+            for window in self._windows:
+                if operation not in window.operations or self._random.random() >= window.rate:
+                    continue
+                if window.fault is KinesisFault.EXPIRED_ITERATORS and self._is_fresh(body):
+                    continue
+                self.injected[window.fault] += 1
+                return window.fault
+            return None
+
+    def count_lost_puts(self, records: int) -> None:
+        """Note how many records the answer to a call was about that its caller never saw."""
+        with self._lock:
+            self.puts_lost += records
 
     def answered(self, answer: bytes) -> None:
         """Note the iterators that were given out: they are younger than the window."""
         with self._lock:
-            window = self._window
-            if window is not None and window.fault is KinesisFault.EXPIRED_ITERATORS:
+            if any(window.fault is KinesisFault.EXPIRED_ITERATORS for window in self._windows):
                 self._fresh_iterators.update(found.decode() for found in _ITERATOR.findall(answer))
 
     def _is_fresh(self, body: bytes) -> bool:
@@ -182,7 +225,12 @@ class _Call(BaseHTTPRequestHandler):
             else:
                 self.proxy.fan_out.answer(self, operation, body)
             return
+        if fault is KinesisFault.PARTLY_REFUSED:
+            self._answer(200, {"Content-Type": _JSON}, self._put_a_part(body))
+            return
         status, headers, answer = self._forward(body)
+        if fault in ANSWERS_LOST and operation in PUTS:
+            self.proxy.count_lost_puts(len(json.loads(body)["Records"]))
         self.proxy.answered(answer)
         match fault:
             case KinesisFault.RESET:
@@ -193,6 +241,19 @@ class _Call(BaseHTTPRequestHandler):
                 self._answer(status, headers, answer, pause_seconds=self.proxy.slow_part_seconds)
             case _:
                 self._answer(status, headers, answer)
+
+    def _put_a_part(self, body: bytes) -> bytes:
+        """Refuse each second record of the call, and put the others."""
+        call = json.loads(body)
+        taken, refused = call["Records"][::2], call["Records"][1::2]
+        _, _, answer = self._forward(json.dumps(call | {"Records": taken}).encode())
+        reply = json.loads(answer)
+        if "Records" not in reply:
+            return answer
+        entry = {"ErrorCode": "ProvisionedThroughputExceededException", "ErrorMessage": "injected"}
+        answers = [reply["Records"][at // 2] if at % 2 == 0 else entry for at in range(len(call["Records"]))]
+        failed = reply.get("FailedRecordCount", 0) + len(refused)
+        return json.dumps(reply | {"Records": answers, "FailedRecordCount": failed}).encode()
 
     def _forward(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
         headers = {name: value for name, value in self.headers.items() if name.lower() not in _HOP_BY_HOP}

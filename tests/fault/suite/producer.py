@@ -2,21 +2,26 @@
 
 import random
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from tests.fault.suite.consumers.delivery_log import RecordId
 from tests.fault.suite.consumers.payload import Act, Payload
+from tests.fault.suite.failure_rates import failures_in_a_row, in_turn
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
-KEYS: Final = 24
+KEYS: Final = 96
+MOST_FAILURES: Final = 3
+"""Of a record that works in the end: its other attempts are for what comes of the faults."""
+_RATE_SECONDS: Final = 5.0
+"""For how long one rate of failures lasts."""
 _BATCH_SECONDS: Final = 0.25
 _ACTS: Final = (
-    (Act.FAIL_ONCE, 0.03),
-    (Act.POISON, 0.012),
-    (Act.REJECT, 0.005),
+    (Act.POISON, 0.03),
+    (Act.REJECT, 0.01),
     (Act.HANG, 0.002),
     (Act.FORGET, 0.004),
     (Act.EXIT, 0.001),
@@ -29,16 +34,21 @@ class Put:
     record: RecordId
     key: str
     act: Act
+    failures: int = 0
 
 
 class Producer:
     """Mutable. A context manager; puts until it ends."""
 
-    def __init__(self, client: "KinesisClient", stream: str, seed: str, per_second: float) -> None:
+    def __init__(
+        self, client: "KinesisClient", stream: str, seed: str, per_second: float, rates: Sequence[float]
+    ) -> None:
         self._client = client
         self._stream = stream
         self._random = random.Random(seed)
         self._batch = max(1, round(per_second * _BATCH_SECONDS))
+        self._rates = rates
+        self._per_rate = max(1, round(per_second * _RATE_SECONDS))
         self._number = 0
         self.ledger: list[Put] = []
         self.error: Exception | None = None
@@ -71,7 +81,10 @@ class Producer:
                 act = candidate
                 break
             drawn -= share
-        return Payload(number=self._number, key=f"key-{self._random.randrange(KEYS)}", act=act)
+        rate = in_turn(self._rates, self._number, self._per_rate)
+        failures = failures_in_a_row(self._random, rate, MOST_FAILURES) if act is Act.NOTHING else 0
+        key = f"key-{self._random.randrange(KEYS)}"
+        return Payload(number=self._number, key=key, act=act, failures=failures)
 
     def _put(self, payloads: list[Payload]) -> None:
         entries: list[Any] = [{"Data": payload.encode(), "PartitionKey": payload.key} for payload in payloads]
@@ -80,4 +93,6 @@ class Producer:
             if "SequenceNumber" not in answer:
                 continue  # a shard was just being closed: this record is on no shard
             record = RecordId(answer["ShardId"], int(answer["SequenceNumber"]))
-            self.ledger.append(Put(record=record, key=payload.key, act=payload.act))
+            self.ledger.append(
+                Put(record=record, key=payload.key, act=payload.act, failures=payload.failures)
+            )

@@ -20,6 +20,7 @@ from tests.embedded_servers import java_processes
 from tests.fan_out.service import FanOutService
 from tests.fault.suite.consumers.delivery_log import Entry, RecordId, read_delivery_log
 from tests.fault.suite.consumers.supervised import SupervisedConsumer
+from tests.fault.suite.failure_rates import MIXED
 from tests.fault.suite.judgement.evidence import Event, Evidence, Letter, Sample
 from tests.fault.suite.judgement.transaction_log import TransactionLogFollower
 from tests.fault.suite.judgement.zookeeper_history import ZooKeeperHistory
@@ -35,6 +36,7 @@ APP: Final = "billing"
 _TICK_MILLIS: Final = 200
 _SUBSCRIPTION_SECONDS: Final = 12.0
 """AWS: five minutes."""
+_HOLD_SESSIONS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +56,12 @@ class Plan:
     """and of the micro-batch door."""
     shards: int = 4
     session_seconds: float = 3.0
-    records_per_second: float = 16.0
-    retry_limit: int = 3
+    records_per_second: float = 32.0
+    failure_rates: Sequence[float] = MIXED
+    """At which handlers raise, in turn."""
+    retry_limit: int = 5
+    every_kind: bool = False
+    """Whether it goes on until each kind of fault has happened, and is no good if one has not."""
     alone_seconds: float = 15.0
     """For so long one fault at a time, then"""
     combined_seconds: float = 45.0
@@ -110,7 +116,9 @@ class World:
         self.consumers += [
             self._consumer(f"s{number}", opened, on_spark=True) for number in range(1, plan.on_spark + 1)
         ]
-        self.producer = Producer(self.client, self.stream, f"{plan.seed}/records", plan.records_per_second)
+        self.producer = Producer(
+            self.client, self.stream, f"{plan.seed}/records", plan.records_per_second, plan.failure_rates
+        )
 
     def look(self) -> None:
         """Take in what happened, and start again what has ended."""
@@ -231,7 +239,12 @@ class World:
             "shard_list_interval_seconds": 2.0,
             **plan.settings,
         }
-        job = {"sink": str(self.sink_fault), "exits": str(self._folder / "exits"), "hang_seconds": 4.0}
+        job = {
+            "sink": str(self.sink_fault),
+            "exits": str(self._folder / "exits"),
+            "hang_seconds": 4.0,
+            "hold_seconds": _HOLD_SESSIONS * plan.session_seconds,
+        }
         proxy = opened.enter_context(ZooKeeperProxy(self.zookeeper.connect_string))
         consumer = SupervisedConsumer(
             name, on_spark=on_spark, folder=self._folder, zookeeper=proxy, settings=settings, job=job

@@ -146,3 +146,27 @@ def test_a_live_table_cuts_long_names_in_front_before_it_gives_a_row_several_lin
     ]
     assert len(lines) == 12
     assert max(map(len, lines)) <= 80
+
+
+def test_what_is_said_on_a_terminal_breaks_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    path = "/a/very/long/path/that/somebody/will/want-to-copy/whole"
+    note(f"error: expected a readable TOML file at {path}, got nothing: correct it\n\nend")
+
+    assert screen.getvalue().splitlines() == [
+        "error: expected a readable TOML file at",
+        f"{path},",
+        "got nothing: correct it",
+        "",
+        "end",
+    ]
+
+
+def test_what_is_said_elsewhere_stays_on_its_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    note("a line " * 20)
+    assert capsys.readouterr().err == "a line " * 20 + "\n"

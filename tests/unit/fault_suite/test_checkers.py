@@ -153,6 +153,14 @@ BAD = {
         checkers.finished_too_early,
         replace(GOOD, checkpoints=written(stored(5.15, 3))),
     ),
+    "a failure that is taken for an ack": (
+        checkers.acked_without_success,
+        replace(GOOD, entries=also(entry(3.5, Kind.ACKED, 3, attempt=1))),
+    ),
+    "an ack of an attempt that failed, though the one before it was handled": (
+        checkers.acked_without_success,
+        replace(GOOD, entries=also(entry(3.5, Kind.ACKED, 1, attempt=2))),
+    ),
     "a checkpoint that decreases": (
         checkers.checkpoint_back,
         replace(GOOD, checkpoints=written(stored(3.0, 1))),

@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 
-from tests.fault.suite.kinesis_proxy import WINDOWS, KinesisFault, KinesisProxy, Window
+from tests.fault.suite.kinesis_proxy import (
+    WINDOWS,
+    KinesisFault,
+    KinesisProxy,
+    Window,
+    producer_weather,
+    reader_weather,
+)
 
 ANSWER = json.dumps({"NextShardIterator": "fresh", "Records": ["x" * 500]}).encode()
 
@@ -119,4 +126,10 @@ def test_a_connection_is_reset(proxy: KinesisProxy) -> None:
 
 
 def test_every_fault_has_a_window() -> None:
-    assert {each.fault for each in WINDOWS} == set(KinesisFault)
+    of_producers = {each.fault for each in producer_weather(0.3)}
+    assert {each.fault for each in WINDOWS} | of_producers == set(KinesisFault)
+
+
+def test_the_kinds_of_a_weather_share_its_rate() -> None:
+    for weather in (reader_weather(0.2), producer_weather(0.2)):
+        assert sum(each.rate for each in weather) == pytest.approx(0.2)

@@ -67,6 +67,7 @@ REPORT = Report(
     kinesis_answers=Counter({"answers 500": 4}),
     records=10_000,
     deliveries=10_500,
+    failures_by_chance=300,
     dead_letters=5,
     duplicates=100,
     violations={"lost": [], "zombie writes": []},

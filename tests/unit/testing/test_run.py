@@ -320,7 +320,7 @@ class TestWhilePracticallyEverythingFails:
         outcomes = run(handler, [f"{number}" for number in range(300)], clock=clock, retry_limit=3)
         assert len(outcomes.acked) == 300
         tried = [each.at_seconds for each in outcomes.deliveries if 0 < each.at_seconds < 100]
-        assert tried == [1, 3, 7, 15, 31, 63]
+        assert tried == [1, 3, 7, 15, 30, 45, 60, 75, 90]
 
     def test_a_handler_that_stays_broken_leaves_the_records_waiting(self) -> None:
         outcomes = run(handle_nothing, [f"{number}" for number in range(300)], retry_limit=3)

@@ -1,19 +1,17 @@
 """``kinesis-spout dead-letters redrive``: puts records that were given up back on their stream."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
 from kinesis_spout.cli.commands.letters.letter_choice import Choice, ErrorText, OfShard, Reason
 from kinesis_spout.cli.confirmation import Yes, confirm
 from kinesis_spout.cli.failures import NotFound, WrongArguments
 from kinesis_spout.cli.misspelt import check_letters_found
 from kinesis_spout.cli.output import note, print_json
+from kinesis_spout.cli.progress import progress
 from kinesis_spout.cli.settings import configured
 from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.ports import DeadLetterSink
@@ -106,7 +104,7 @@ def _put_back(
 ) -> int:
     from kinesis_spout.dead_letters import redrive as redriving  # noqa: PLC0415 - imports boto3
 
-    with _progress(len(chosen.marks)) as advance:
+    with progress("letters redriven", len(chosen.marks)) as advance:
         some: DeadLetterSink = _SomeLetters(sink, chosen.takes)
         if isinstance(sink, redriving.MarkingSink):
             some = _SomeMarkedLetters(sink, chosen.takes, sink.mark_redriven, advance)
@@ -186,19 +184,3 @@ class _SomeMarkedLetters(_SomeLetters):
         """As the sink does, and tell how many."""
         self._mark(letters)
         self._advance(len(letters))
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[int], None]]:
-    """Show on a terminal how many letters are back on their stream; give what tells it of more."""
-    console = Console(stderr=True)
-    with Progress(
-        SpinnerColumn(),
-        TextColumn("letters redriven"),
-        MofNCompleteColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    ) as progress:
-        task = progress.add_task("redrive", total=total)
-        yield lambda count: progress.advance(task, count)

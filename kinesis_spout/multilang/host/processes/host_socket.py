@@ -7,12 +7,10 @@ A worker of another machine comes over TCP, and proves that it knows the applica
 it asks the host process to write and to read (``Exchange``).
 """
 
-import contextlib
 import hashlib
 import os
 import re
 import socket
-import stat
 import struct
 import tempfile
 from pathlib import Path
@@ -20,6 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
+from kinesis_spout.directories.private_directory import make_private
 from kinesis_spout.multilang.host.processes.child_process import ChildSettings
 from kinesis_spout.multilang.host.processes.children import ChildKey
 
@@ -157,9 +156,7 @@ def folder_of(application: str) -> Path:
     folder = root
     for part in (mine, name):
         folder /= part
-        with contextlib.suppress(FileExistsError):
-            folder.mkdir(mode=0o700)
-        _check_private(folder)
+        make_private(folder)
     return folder
 
 
@@ -212,11 +209,3 @@ def _some(connected: socket.socket, size: int) -> bytes:
     if not data:
         raise ConnectionError("the other end closed the connection in the middle of a message")
     return bytes(data)
-
-
-def _check_private(folder: Path) -> None:
-    status = folder.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
-        raise PermissionError(
-            f"expected {folder} to be a folder of this user that nobody else may enter; remove it"
-        )

@@ -5,16 +5,17 @@ fetched page waits here until a slice carries it away.
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 from kinesis_spout.errors import KinesisSpoutError
 from kinesis_spout.kinesis.pace import aligned_idle_period
 from kinesis_spout.ports import Page, ShardGetter
 from kinesis_spout.record import Record
 from kinesis_spout.spark.tasks.before_bound import before_bound
-from kinesis_spout.spark.tasks.work import Cursor
-from shard_state import ShardBound, SlicePlan
+from kinesis_spout.spark.tasks.work import Cursor, WorkSlice
+from shard_state import ShardBound, SliceKind, SlicePlan
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,6 +50,8 @@ class DriverShard:
     empty_polls: int = 0
     tip_seen_at: float = -1.0
     """When the driver last began a poll that found nothing new at the tip; monotonic."""
+    read_to: float = -inf
+    """When the driver last began a poll that came up to the tip, whatever it found; monotonic."""
     millis_behind_latest: int = 0
     cursor: Cursor = field(default_factory=Cursor)
     """Where executors go on."""
@@ -89,9 +92,16 @@ class DriverShard:
         self.at_end = page.at_end and not self.at_bound
         self.millis_behind_latest = page.millis_behind_latest
         self.empty_polls = 0 if page.records else self.empty_polls + 1
-        if not page.records and page.millis_behind_latest == 0:
+        if page.millis_behind_latest == 0:
             # What was put while the poll was under way may have come too late for it.
-            self.tip_seen_at = begun if page.pushed_at is None else page.pushed_at
+            self.read_to = begun if page.pushed_at is None else page.pushed_at
+            if not page.records:
+                self.tip_seen_at = self.read_to
+
+    def all_goes_out(self, works: Iterable[WorkSlice]) -> bool:
+        """Tell whether nothing more waits here, nor behind it, once these slices have gone out."""
+        carried = sum(len(work.records) for work in works if work.plan.kind is SliceKind.CARRIED)
+        return not self.at_end and len(self.records) <= carried
 
     def take_left(self, records: Sequence[Record]) -> None:
         """Keep what executors have fetched and not handled: a slice carries it, then they go on at the cursor."""
@@ -103,6 +113,7 @@ class DriverShard:
         self.records.clear()
         self._hold(-self.size_bytes)
         self.at_end = self.at_bound = False
+        self.read_to = -inf
         self.close_getter()
         self.cursor = Cursor()
 

@@ -28,6 +28,7 @@ from kinesis_spout.spark.tasks.jobs import (
 from kinesis_spout.spark.tasks.keeping.kept_rows import FoundRow, KeptRows, RowId, RowKeeper
 from kinesis_spout.spark.tasks.task import TaskSettings
 from kinesis_spout.spark.tasks.work import Unfinished, WorkResult, WorkSlice, failed_record
+from kinesis_spout.unfinished_work import refuse_unfinished
 
 
 class FailableRows(Protocol):
@@ -46,7 +47,7 @@ class FailableRows(Protocol):
 _NAMING: Final = frozenset({"shardId", "sequenceNumber"})
 _SUB: Final = "subSequenceNumber"
 
-DataFrameFunction = Callable[[DataFrame, "Collector"], None]
+DataFrameFunction = Callable[[DataFrame, "Collector"], object]
 
 
 class Collector:
@@ -135,7 +136,9 @@ def handled(function: DataFrameFunction, rows: KeptRows) -> list[WorkResult]:
         return rows.results
     collector = Collector()
     try:
-        function(rows.frame(), collector)
+        returned = function(rows.frame(), collector)
+        if returned is not None:
+            refuse_unfinished(returned)
     except InvalidConfig:
         raise  # a misuse of the collector
     except BaseException as error:

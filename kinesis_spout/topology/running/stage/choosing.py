@@ -43,7 +43,7 @@ def chooser(grouping: Grouping, stream: Stream, targets: Sequence[Target], at_ha
         case GroupingKind.CUSTOM:
             assert grouping.custom is not None
             return _Custom(grouping.custom, targets)
-        case _:
+        case _:  # REBALANCE, or one that stays, where the bolt is of a later stage.
             turns = cycle([alone[(at_hand + index) % count] for index in range(count)])
             return lambda _: next(turns)
 

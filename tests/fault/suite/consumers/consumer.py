@@ -30,6 +30,7 @@ from kinesis_spout.tuples.listener import FailReason, SpoutListener
 from kinesis_spout.tuples.message_id import MessageId
 from kinesis_spout.tuples.record_spout import RecordSpout
 from tests.fault.suite.consumers.delivery_log import DeliveryLog, Kind, RecordId
+from tests.fault.suite.consumers.held_commit import hold_commits
 from tests.fault.suite.consumers.payload import Act, Payload
 
 EXITED_BY_HANDLER: Final = 77
@@ -55,6 +56,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """A file with the seconds that this consumer's clock is off; none: it is right."""
     sink: str
     """A file with a ``SinkFault``; none: it works."""
+    hold: str
+    """A file that has the next commit be held until others own its shards;"""
+    held: str
+    """a byte for each that was."""
+    hold_seconds: float
     exits: str
     """A folder for the records that have ended a process: each does so once."""
     hang_seconds: float
@@ -69,9 +75,9 @@ class Handler:
 
     def __call__(self, payload: Payload, attempt: int) -> bool:
         """Raise, or say whether the work is done."""
+        if attempt <= payload.failures:
+            raise ValueError(f"attempt {attempt} of {payload.failures} that fail")
         match payload.act:
-            case Act.FAIL_ONCE if attempt == 1:
-                raise ValueError("the first time")
             case Act.POISON:
                 raise ValueError("always")
             case Act.REJECT:
@@ -146,6 +152,7 @@ def main() -> None:
     job = msgspec.json.decode(sys.argv[1], type=Job)
     log = DeliveryLog(Path(job.log))
     shift_clock(Path(job.clock))
+    hold_commits(Path(job.hold), Path(job.held), job.hold_seconds)
     config = SpoutConfig.of(**job.settings)
     ports = open_ports(config)
     ports = replace(ports, dead_letters=LoggingSink(ports.dead_letters, log, Path(job.sink)))

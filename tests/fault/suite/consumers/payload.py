@@ -8,7 +8,6 @@ import msgspec
 
 class Act(StrEnum):
     NOTHING = "nothing"
-    FAIL_ONCE = "fail once"
     POISON = "poison"
     """Always raises."""
     REJECT = "reject"
@@ -26,6 +25,8 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     key: str
     act: Act = Act.NOTHING
+    failures: int = 0
+    """In how many first attempts its handler raises."""
 
     def encode(self) -> bytes:
         return msgspec.json.encode(self)

@@ -58,6 +58,8 @@ class SupervisedConsumer:
         self._settings = {**settings, "zookeeper": zookeeper.connect_string}
         self._job = job
         self._clock = folder / f"{name}.clock"
+        self._hold = folder / f"{name}.hold"
+        self._held = folder / f"{name}.held"
         self._life = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._restart_at = 0.0
@@ -89,6 +91,8 @@ class SupervisedConsumer:
             "settings": self._settings,
             "log": str(self._log),
             "clock": str(self._clock),
+            "hold": str(self._hold),
+            "held": str(self._held),
         }
         module = "spark_consumer" if self.on_spark else "consumer"
         with self._output.open("wb") as output:
@@ -158,6 +162,18 @@ class SupervisedConsumer:
 
     def set_clock(self, offset_seconds: float) -> None:
         _replace(self._clock, f"{offset_seconds}")
+
+    def hold_next_commit(self) -> None:
+        """Have it hold its next commit until others own its shards."""
+        self._hold.touch()
+
+    def hold_no_more(self) -> None:
+        self._hold.unlink(missing_ok=True)
+
+    @property
+    def commits_held(self) -> int:
+        """How many commits went on after others had begun to own their shards."""
+        return self._held.stat().st_size if self._held.exists() else 0
 
     def end(self) -> None:
         """End it in order, for good; note it if it does not."""

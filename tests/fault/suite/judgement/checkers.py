@@ -63,6 +63,15 @@ def finished_too_early(evidence: Evidence) -> Iterator[str]:
                 waiting = [record for record in waiting if record not in settled]
 
 
+def acked_without_success(evidence: Evidence) -> Iterator[str]:
+    """Nothing is acked but a delivery whose handler has done its work."""
+    for record in evidence.by_record:
+        handled = {(entry.life, entry.epoch, entry.attempt) for entry in evidence.of(record, Kind.HANDLED)}
+        for entry in evidence.of(record, Kind.ACKED):
+            if (entry.life, entry.epoch, entry.attempt) not in handled:
+                yield f"{_named(record)} was acked by {entry.life} after attempt {entry.attempt}, which failed"
+
+
 def checkpoint_back(evidence: Evidence) -> Iterator[str]:
     """The checkpoint of a shard never decreases, and its epoch neither."""
     for shard, stored in evidence.checkpoints_of.items():
@@ -257,6 +266,7 @@ CHECKERS: Final[dict[str, Checker]] = {
     "lost": lost,
     "not finished": unfinished,
     "finished too early": finished_too_early,
+    "acked without success": acked_without_success,
     "checkpoint back": checkpoint_back,
     "zombie writes": zombie_writes,
     "unexplained duplicates": unexplained_duplicates,
@@ -275,6 +285,16 @@ CHECKERS: Final[dict[str, Checker]] = {
 def duplicates(evidence: Evidence) -> int:
     """Count how often a record was handled again."""
     return sum(1 for _ in _repeats(evidence))
+
+
+def failures_by_chance(evidence: Evidence) -> int:
+    """Count the deliveries that were drawn to fail."""
+    return sum(
+        entry.attempt <= put.failures
+        for put in evidence.ledger
+        if put.failures
+        for entry in evidence.of(put.record, Kind.DELIVERED)
+    )
 
 
 def _repeats(evidence: Evidence) -> Iterator[tuple[RecordId, Entry, Entry]]:

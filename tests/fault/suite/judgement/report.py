@@ -8,11 +8,12 @@ from typing import Any
 
 from tests.fault.suite.consumers.delivery_log import Kind
 from tests.fault.suite.director import Outcome
-from tests.fault.suite.judgement.checkers import CHECKERS, duplicates, stale_deliveries
+from tests.fault.suite.judgement.checkers import CHECKERS, duplicates, failures_by_chance, stale_deliveries
 from tests.fault.suite.judgement.evidence import CLOSED, KILLS, Event, Evidence
 from tests.fault.suite.world import World
 
 _SHOWN = 5
+FAILED_BY_CHANCE = "deliveries that failed by chance"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +23,8 @@ class Report:
     kinesis_answers: Counter[str]
     records: int
     deliveries: int
+    failures_by_chance: int
+    """Deliveries that were drawn to fail."""
     dead_letters: int
     duplicates: int
     violations: dict[str, list[str]]
@@ -68,6 +71,10 @@ def reported(world: World, outcome: Outcome, evidence: Evidence) -> Report:
         if outcome.settle_seconds is None
         else []
     )
+    kinds = outcome.by_kind | Counter({FAILED_BY_CHANCE: failures_by_chance(evidence)})
+    violations["faults that never happened"] = (
+        [kind for kind, count in sorted(kinds.items()) if not count] if world.plan.every_kind else []
+    )
     all_kills, kills_alone = takeovers(evidence, KILLS)
     all_stops, stops_alone = takeovers(evidence, {CLOSED})
     samples = evidence.samples
@@ -77,6 +84,7 @@ def reported(world: World, outcome: Outcome, evidence: Evidence) -> Report:
         kinesis_answers=_kinesis_answers(world),
         records=len(evidence.ledger),
         deliveries=sum(entry.kind is Kind.DELIVERED for entry in evidence.entries),
+        failures_by_chance=failures_by_chance(evidence),
         dead_letters=len(evidence.lettered),
         duplicates=duplicates(evidence),
         violations=violations,
@@ -166,6 +174,7 @@ def lines(report: Report) -> list[str]:
     ]
     out.append(f"{'records':<58}{report.records:>10,}")
     out.append(f"  {'deliveries':<56}{report.deliveries:>10,}")
+    out.append(f"  {FAILED_BY_CHANCE:<56}{report.failures_by_chance:>10,}")
     out.append(f"  {'dead letters':<56}{report.dead_letters:>10,}")
     out.append(f"  {'duplicates':<56}{report.duplicates:>10,}")
     last = f", the last {report.stale[-1]:.1f} s after" if report.stale else ""

@@ -1,11 +1,23 @@
 """``put`` makes records of its arguments, or of the lines that it is given."""
 
 import json
+import logging
+import os
+import socket
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib import import_module
+from pathlib import Path
 
 import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError
+from typer.testing import CliRunner
 
+from kinesis_spout.cli.app import app
+from kinesis_spout.cli.first_call import fail_at_once
+from kinesis_spout.cli.world import RealWorld
+from kinesis_spout.kinesis import KinesisClientSettings
 from tests.unit.cli.fake_world import FakeWorld
 
 STREAM = ("--stream", "orders")
@@ -64,3 +76,88 @@ def test_an_interruption_says_how_many_records_are_on_the_stream(monkeypatch: py
     _, err = world.call("put", *STREAM, exit_code=130)
     assert "records put before the interruption: 2" in err
     assert [data for _, data in world.puts.put] == [b"1", b"2"]
+
+
+@pytest.fixture
+def refusing() -> Iterator[str]:
+    """The URL of a port at which nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # nobody else gets it, and without listen() it refuses
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+
+def at(url: str) -> tuple[str, ...]:
+    return (
+        *STREAM,
+        "--endpoint-url", url,
+        "--region", "us-east-1",
+        "--set", "aws_access_key_id=x",
+        "--set", "aws_secret_access_key=y",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("put", "a", "b"), ("tail",), ("fan-out", "list", "--app", "billing")],
+    ids=lambda each: each[0],
+)
+def test_an_endpoint_where_nobody_listens_fails_at_once_and_in_one_line(
+    refusing: str, command: tuple[str, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    result = CliRunner().invoke(app, [*command, *at(refusing)], obj=RealWorld())
+
+    assert result.exit_code == 3
+    error, step = result.stderr.splitlines()
+    assert error == f"error: expected Kinesis at {refusing}, got no connection: Connection refused"
+    assert "--endpoint-url, or AWS_DEFAULT_REGION and AWS_ENDPOINT_URL" in step
+    assert caplog.messages == [], "nothing was tried again"
+
+
+def test_missing_credentials_are_told_once(
+    refusing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in list(os.environ):
+        if name.startswith("AWS_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    arguments = ["put", "a", *STREAM, "--endpoint-url", refusing, "--region", "us-east-1"]
+    result = CliRunner().invoke(app, arguments, obj=RealWorld())
+
+    assert result.exit_code == 3
+    assert result.stderr == (
+        "error: PutRecords on orders failed: Unable to locate credentials; set AWS_ACCESS_KEY_ID and "
+        "AWS_SECRET_ACCESS_KEY, or `--set aws_profile`; an emulator takes any keys\n"
+    )
+
+
+class AnswersOnce(BaseHTTPRequestHandler):
+    """Says once that something went wrong, and lets nobody in after it."""
+
+    def do_POST(self) -> None:
+        self.server.server_close()
+        self.send_response(503)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_an_endpoint_that_answered_before_is_waited_for() -> None:
+    server = HTTPServer(("127.0.0.1", 0), AnswersOnce)
+    thread = threading.Thread(target=server.handle_request)
+    thread.start()
+    settings = KinesisClientSettings(
+        region="us-east-1",
+        endpoint_url=f"http://127.0.0.1:{server.server_port}",
+        access_key="x",
+        secret_key="y",
+    )
+    client = fail_at_once(settings.create())
+    with pytest.raises(ClientError):
+        client.list_streams()
+    thread.join()
+    with pytest.raises(EndpointConnectionError):  # botocore's own, which is tried again
+        client.list_streams()
+    client.close()

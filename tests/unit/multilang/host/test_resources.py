@@ -1,3 +1,4 @@
+import os
 import tarfile
 import zipfile
 from pathlib import Path
@@ -47,3 +48,17 @@ def test_what_a_container_was_given_is_found_by_its_name(
 def test_a_file_that_is_no_archive_is_refused(folder: Path) -> None:
     with pytest.raises(InvalidConfig, match=r"split\.sh"):
         find_resources(folder / "split.sh")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a folder that is another user's")
+def test_what_another_user_has_put_where_an_archive_is_unpacked_to_is_refused(
+    folder: Path, tmp_path: Path
+) -> None:
+    archive = tmp_path / "job.tar"
+    with tarfile.open(archive, "w") as opened:
+        opened.add(folder, ".")
+    found = find_resources(archive)
+    assert find_resources(archive) == found
+    os.chown(found, 65_534, 65_534)
+    with pytest.raises(PermissionError, match="user 65534"):
+        find_resources(archive)

@@ -16,7 +16,7 @@ from shard_state import (
     Position,
     Shard,
 )
-from shard_state.assignment.assignment_planner import ROUND_SECONDS
+from shard_state.assignment.assignment_planner import LASTING_SECONDS
 
 A, B, C = (GroupMember(name=name, joined=at) for at, name in enumerate("abc"))
 BUSY = 1_000_000.0
@@ -208,6 +208,16 @@ def test_when_every_listed_shard_is_over_it_says_so() -> None:
     )
 
 
+def test_not_everything_is_over_while_a_shard_is_assigned_that_a_list_lacks() -> None:
+    before = planned(planner_of(shards(2)), A)
+    planner = AssignmentPlanner(before)
+    planner.listed(shards(1), {})
+    planner.over(["s000"])
+    after = planned(planner, A)
+    assert after.owners.keys() == {"s001"}
+    assert not after.all_over
+
+
 def test_a_shard_that_only_the_store_knows_is_assigned_with_the_parents_stored() -> None:
     planner = AssignmentPlanner(Assignment())
     stored = Checkpoint(start=Position.trim_horizon(), parents=("gone",))
@@ -251,36 +261,49 @@ def test_idle_shards_are_spread_by_number_and_a_busy_one_has_a_member_for_itself
     assert sorted(counts(first).values()) == [5, 5]
     hot = first.owners["s000"]
     members = [observing(member, first, rates) for member in (A, B)]
-    after = planned(planner, *members, now=ROUND_SECONDS)
+    planned(planner, *members, now=1.0)
+    after = planned(planner, *members, now=1.0 + LASTING_SECONDS)
     assert after.of(hot) == {"s000"}
 
 
-def test_moves_because_of_rates_wait_a_minute_and_say_so() -> None:
+def test_a_member_gives_shards_away_once_it_has_had_too_much_for_minutes() -> None:
     planner = planner_of(shards(4))
     first = planned(planner, A, B, now=100.0)
     assert next_plan_at(planner) is None
     rates = dict.fromkeys(first.owners, BUSY) | dict.fromkeys(first.of("a"), 3 * BUSY)
     members = [observing(member, first, rates | {min(first.of("a")): BUSY}) for member in (A, B)]
     assert planned(planner, *members, now=110.0) == first
-    assert next_plan_at(planner) == 100.0 + ROUND_SECONDS
-    after = planned(planner, *members, now=160.0)
+    assert next_plan_at(planner) == 110.0 + LASTING_SECONDS
+    after = planned(planner, *members, now=110.0 + LASTING_SECONDS)
     assert moved(first, after) == {min(first.of("a"))}
     assert next_plan_at(planner) is None
 
     changed = dict.fromkeys(first.owners, BUSY)
     members = [observing(member, after, changed) for member in (A, B)]
-    assert planned(planner, *members, now=170.0) == after
-    assert next_plan_at(planner) == 160.0 + ROUND_SECONDS
-    assert sorted(counts(planned(planner, *members, now=220.0)).values()) == [2, 2]
+    assert planned(planner, *members, now=300.0) == after
+    assert next_plan_at(planner) == 300.0 + LASTING_SECONDS
+    last = planned(planner, *members, now=300.0 + LASTING_SECONDS)
+    assert sorted(counts(last).values()) == [2, 2]
 
 
-def test_loads_that_differ_by_a_tenth_are_left_as_they_are() -> None:
-    planner = planner_of(shards(40))
+def test_a_load_that_is_too_much_now_and_then_moves_nothing() -> None:
+    planner = planner_of(shards(4))
     first = planned(planner, A, B)
-    for less, stays in ((0.92, True), (0.85, False)):
+    for at in range(100):
+        busy = first.of("ab"[at % 2])
+        rates = {name: BUSY * (3 if name in busy else 1) for name in first.owners}
+        members = [observing(member, first, rates) for member in (A, B)]
+        assert planned(planner, *members, now=at * LASTING_SECONDS / 2) == first
+
+
+def test_loads_that_differ_by_a_fifth_are_left_as_they_are() -> None:
+    for less, stays in ((0.85, True), (0.75, False)):
+        planner = planner_of(shards(40))
+        first = planned(planner, A, B)
         rates = dict.fromkeys(first.of("a"), BUSY) | dict.fromkeys(first.of("b"), less * BUSY)
         members = [observing(member, first, rates) for member in (A, B)]
-        assert (planned(planner, *members, now=ROUND_SECONDS) == first) is stays
+        planned(planner, *members)
+        assert (planned(planner, *members, now=LASTING_SECONDS) == first) is stays
 
 
 def test_a_member_that_joins_gets_its_share_of_the_load_at_once() -> None:

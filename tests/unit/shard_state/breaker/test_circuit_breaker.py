@@ -1,17 +1,19 @@
 """The rule that stops giving records up when practically every one fails."""
 
 from collections import deque
+from dataclasses import replace
 from itertools import product
+from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shard_state import BreakerEvent, BreakerRule, CircuitBreaker, RetryPolicy
+from shard_state import BreakerEvent, BreakerRule, CircuitBreaker
 from shard_state.breaker.circuit_breaker import TRANSITIONS, BreakerState
 
-STEADY = RetryPolicy(backoff_seconds=1.0, multiplier=2.0, cap_seconds=60.0, jitter=0.0)
+STEADY = replace(BreakerRule().probes, jitter=0.0)
 
 
 def a_breaker(**rule: Any) -> CircuitBreaker:
@@ -20,6 +22,12 @@ def a_breaker(**rule: Any) -> CircuitBreaker:
 
 def note(breaker: CircuitBreaker, outcomes: int, failed: int, now: float = 0.0) -> None:
     breaker.note(outcomes=outcomes, failed=failed, now=now)
+
+
+def mostly_failing(breaker: CircuitBreaker, outcomes: int) -> None:
+    """Nine of ten fail, and no long row is among them."""
+    for number in range(outcomes):
+        note(breaker, 1, int(number % 10 != 0))
 
 
 def opened(now: float = 0.0) -> CircuitBreaker:
@@ -36,21 +44,75 @@ def test_every_state_answers_every_event() -> None:
 def test_it_opens_when_nine_of_ten_of_the_last_thousand_outcomes_failed() -> None:
     breaker = a_breaker()
     note(breaker, 1000, 0)
-    for _ in range(899):
-        note(breaker, 1, 1)
+    mostly_failing(breaker, 999)
     assert not breaker.is_open
     note(breaker, 1, 1)
     assert breaker.pause is not None
     assert (breaker.pause.failed, breaker.pause.outcomes) == (900, 1000)
 
 
-def test_a_handler_that_is_broken_from_the_start_opens_it_with_the_hundredth_outcome() -> None:
+def test_from_the_start_nine_of_ten_open_it_with_the_hundredth_outcome() -> None:
     breaker = a_breaker()
-    for _ in range(99):
-        note(breaker, 1, 1)
+    mostly_failing(breaker, 99)
     assert not breaker.is_open
     note(breaker, 1, 1)
     assert breaker.is_open
+
+
+@pytest.mark.parametrize("successes", [0, 1, 20, 1_000, 100_000])
+def test_fifty_failures_in_a_row_open_it_whatever_came_before(successes: int) -> None:
+    breaker = a_breaker()
+    note(breaker, successes, 0)
+    for _ in range(49):
+        note(breaker, 1, 1)
+    assert not breaker.is_open
+    note(breaker, 1, 1)
+    assert breaker.pause is not None
+    assert (breaker.pause.failed, breaker.pause.outcomes) == (50, 50)
+
+
+def test_a_success_between_them_ends_the_row() -> None:
+    breaker = a_breaker()
+    note(breaker, 1_000, 0)
+    for _ in range(10):
+        note(breaker, 49, 49)
+        note(breaker, 1, 0)
+    assert not breaker.is_open
+
+
+def test_of_outcomes_that_came_together_those_behind_the_last_success_are_in_the_row() -> None:
+    breaker = a_breaker()
+    breaker.note(outcomes=1_000, failed=500, now=0.0, last_in_row=49)
+    assert not breaker.is_open
+    note(breaker, 1, 1)
+    assert breaker.is_open
+
+
+def test_a_short_row_is_a_doubt_until_one_succeeds_or_its_time_is_over() -> None:
+    breaker = a_breaker()
+    note(breaker, 5, 5, now=100.0)
+    assert not breaker.doubts(100.0)
+    note(breaker, 1, 1, now=110.0)
+    assert breaker.doubts(399.9)
+    assert not breaker.doubts(400.0)
+    note(breaker, 1, 0)
+    assert not breaker.doubts(111.0)
+    note(breaker, 6, 6, now=500.0)
+    assert breaker.doubts(500.0)
+
+
+def test_it_never_doubts_without_a_ratio() -> None:
+    breaker = a_breaker(failure_ratio=None)
+    note(breaker, 40, 40)
+    assert not breaker.doubts(0.0)
+
+
+@pytest.mark.parametrize("share", [0.001, 0.01, 0.05, 0.3])
+def test_failures_at_random_never_open_it(share: float) -> None:
+    breaker, random = a_breaker(), Random(22)
+    for _ in range(200_000):
+        note(breaker, 1, int(random.random() < share))
+        assert not breaker.is_open
 
 
 def test_a_window_below_the_least_number_of_outcomes_is_enough_when_it_is_full() -> None:
@@ -72,7 +134,7 @@ def test_many_outcomes_that_come_together_count_for_no_more_than_the_window() ->
 def test_a_burst_of_bad_records_among_good_ones_does_not_open_it() -> None:
     breaker = a_breaker()
     note(breaker, 1000, 0)
-    note(breaker, 800, 800)
+    note(breaker, 900, 800)
     note(breaker, 1000, 0)
     assert not breaker.is_open
 
@@ -104,7 +166,7 @@ def test_probes_come_at_growing_intervals_up_to_the_cap() -> None:
         assert not breaker.may_probe(now + 1e6), "one at a time"
         assert breaker.next_probe(None) is None
         breaker.probe_failed(now)
-    assert waits == pytest.approx([1, 2, 4, 8, 16, 32, 60, 60])
+    assert waits == pytest.approx([1, 2, 4, 8, 15, 15, 15, 15])
 
 
 def test_the_first_probe_that_succeeds_closes_it_and_the_old_failures_are_forgotten() -> None:
@@ -112,7 +174,7 @@ def test_the_first_probe_that_succeeds_closes_it_and_the_old_failures_are_forgot
     breaker.probe_sent()
     breaker.probe_passed()
     assert not breaker.is_open
-    note(breaker, 99, 99)
+    note(breaker, 49, 49)
     assert not breaker.is_open
     note(breaker, 1, 1)
     assert breaker.is_open
@@ -132,7 +194,7 @@ def test_outcomes_of_what_was_under_way_change_nothing_while_it_is_open() -> Non
     note(breaker, 5, 0)
     assert breaker.is_open
     assert breaker.resume()
-    note(breaker, 99, 99)
+    note(breaker, 49, 49)
     assert not breaker.is_open
 
 
@@ -202,7 +264,15 @@ def test_it_never_opens_while_no_run_of_outcomes_has_so_many_failures(runs: list
 
 
 @pytest.mark.parametrize(
-    "rule", [{"failure_ratio": 0.0}, {"failure_ratio": 1.1}, {"window": 0}, {"least": 0}]
+    "rule",
+    [
+        {"failure_ratio": 0.0},
+        {"failure_ratio": 1.1},
+        {"window": 0},
+        {"least": 0},
+        {"in_a_row": 0},
+        {"doubtful": 0},
+    ],
 )
 def test_a_rule_out_of_range_is_refused(rule: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="expected"):

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextvars
-import functools
 import gc
 import pickle
 import threading
@@ -15,7 +14,6 @@ from kinesis_spout.handler import Reject, RetryLater
 from kinesis_spout.record import Record
 from kinesis_spout.spark.concurrency.concurrent_calls import (
     ConcurrentCalls,
-    is_coroutine_function,
     needs_concurrency,
 )
 from kinesis_spout.spark.concurrency.record_run import NoNotes, RecordRun, RunRules
@@ -188,17 +186,9 @@ def test_no_record_begins_when_nobody_waits_for_it_any_more(timeout_seconds: flo
     assert run.ended_count == run.begun
 
 
-def test_a_coroutine_function_is_known_in_all_its_forms() -> None:
+def test_an_async_def_needs_an_event_loop_and_more_than_one_record_or_a_time_out_threads() -> None:
     async def handle(_: int) -> None: ...
 
-    class Handler:
-        async def __call__(self, _: int) -> None: ...
-
-    assert is_coroutine_function(handle)
-    assert is_coroutine_function(functools.partial(handle, 1))
-    assert is_coroutine_function(Handler())
-    assert is_coroutine_function(Handler().__call__)
-    assert not is_coroutine_function(print)
     assert needs_concurrency(handle, 1, None)
     assert not needs_concurrency(print, 1, None)
     assert needs_concurrency(print, 1, 5.0)

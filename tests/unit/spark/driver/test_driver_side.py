@@ -245,6 +245,32 @@ def test_the_tip_counts_as_seen_from_when_the_poll_began() -> None:
 # DriverShard
 
 
+def test_a_shard_was_read_up_to_where_a_poll_began_that_came_to_its_tip_whatever_that_found() -> None:
+    shard = DriverShard(epoch=1, fetching_since=5.0)
+    shard.take_in(page(record(1)))
+    assert shard.read_to == 5.0
+    shard.fetching_since = 9.0
+    shard.take_in(page(record(2), behind=100))
+    assert shard.read_to == 5.0
+    shard.drop_page()
+    assert shard.read_to == float("-inf"), "it is read again"
+
+
+def test_all_of_a_shard_has_gone_out_once_slices_carry_what_waits_and_it_goes_on_without_an_end() -> None:
+    shard = DriverShard(epoch=1, fetching_since=5.0)
+    [read], [retried], [carried] = (
+        works(1, kind, size=2) for kind in (SliceKind.READ, SliceKind.RETRY, SliceKind.CARRIED)
+    )
+    assert shard.all_goes_out([])
+    shard.take_in(page(record(1), record(2)))
+    assert not shard.all_goes_out([])
+    assert not shard.all_goes_out([read, retried])
+    assert shard.all_goes_out([retried, carried])
+    shard.fetching_since = 5.0
+    shard.take_in(page(at_end=True))
+    assert not shard.all_goes_out([carried]), "its children are not read yet"
+
+
 def test_a_page_that_is_dropped_takes_the_place_behind_it_along() -> None:
     """Executors that read on there would skip what was dropped."""
     shard = DriverShard(epoch=1, cursor=Cursor(iterator="behind"))

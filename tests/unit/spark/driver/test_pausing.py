@@ -64,7 +64,7 @@ def test_with_an_order_by_shard_the_first_records_are_given_up_until_there_are_e
     put(world, 300)
     running = world.start(Mendable(), retry_limit=0, order="shard")
     paused(running)
-    assert len(world.dead_letters.letters) < 100
+    assert len(world.dead_letters.letters) < 50
     running.stop()
 
 
@@ -148,10 +148,10 @@ def test_an_operator_ends_the_pause_from_another_process(world: EngineWorld) -> 
 def test_the_first_traceback_of_a_kind_is_logged_once_and_without_data(
     world: EngineWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
-    put(world, 50)
+    put(world, 40)
     with caplog.at_level(logging.INFO):
         running = world.start(Mendable(), retry_limit=0)
-        wait_until(lambda: len(world.dead_letters.letters) == 50, "all are dead-lettered")
+        wait_until(lambda: len(world.dead_letters.letters) == 40, "all are dead-lettered")
         wait_until(lambda: "dead-lettered" in caplog.text, "it is logged")
         running.stop()
     (failure,) = [record for record in caplog.records if "a handler failed with" in record.getMessage()]
@@ -164,7 +164,7 @@ def test_the_first_traceback_of_a_kind_is_logged_once_and_without_data(
     assert letter.traceback is not None
     assert "test_pausing.py" in letter.traceback
     (count,) = running.query.failures.values()
-    assert count == 50
+    assert count == 40
 
 
 def test_progress_counts_what_became_of_the_records_and_says_that_it_pauses(world: EngineWorld) -> None:

@@ -24,9 +24,11 @@ class DueTicks:
     def __init__(self, *, due: bool = True) -> None:
         self.due_at: float | None = 0.0 if due else None
         self.advanced = 0
+        self.read_to: list[float | None] = []
 
-    def advance(self, now: float) -> None:
+    def advance(self, now: float, read_to: float | None = None) -> None:
         assert now == pytest.approx(monotonic(), abs=60)
+        self.read_to.append(read_to)
         self.advanced += 1
         self.due_at = None
 
@@ -88,6 +90,28 @@ def test_a_batch_of_records_takes_the_ticks_along_and_those_that_fall_due_meanwh
     running.runner.open_gate()
     wait_until(lambda: ticks.due_at is None, "they come after it")
     diary.until(["a"])
+
+
+def test_ticks_are_told_up_to_when_the_stream_was_read(world: EngineWorld) -> None:
+    ticks = DueTicks(due=False)
+    running = world.start(Diary(), ticks=ticks)
+    until_idle(running)
+    since = monotonic()
+    wait_until(lambda: running.engine.is_caught_up(since), "all shards were read since")
+    ticks.are_due()
+    wait_until(lambda: ticks.due_at is None, "the ticks have their batch")
+    read_to = ticks.read_to[-1]
+    assert read_to is not None
+    assert since <= read_to <= monotonic()
+
+
+def test_ticks_are_told_that_it_is_not_known_while_records_of_a_shard_wait(world: EngineWorld) -> None:
+    ticks = DueTicks(due=False)
+    world.put(*(f"{number}" for number in range(50)))
+    running = world.start(Diary(), ticks=ticks, max_deliveries_per_second=1.0)
+    wait_until(lambda: ticks.advanced >= 1, "the first ones are delivered")
+    assert ticks.read_to[0] in {None, float("-inf")}
+    running.stop()
 
 
 def test_a_batch_without_records_moves_no_checkpoint(world: EngineWorld) -> None:

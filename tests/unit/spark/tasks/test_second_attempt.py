@@ -43,7 +43,7 @@ class Machine:
         self.calls = folder / "calls"
         self._returned = folder / "returned"
         self._monkeypatch = monkeypatch
-        self._settings = task_settings(StreamClient(InMemoryStream("orders", clock=ManualClock())))
+        self.settings = task_settings(StreamClient(InMemoryStream("orders", clock=ManualClock())))
 
     def run(self, number: int, work: WorkSlice, act: Callable[[Record], None]) -> list[WorkResult]:
         calls, returned = self.calls, self._returned
@@ -54,18 +54,22 @@ class Machine:
             act(record)
 
         handler = PickledHandler[AnyHandler].of(RecordHandler(handle, lambda record: record))
-        self._monkeypatch.setattr(TaskContext, "get", lambda: Attempt(number))
+        self.say_attempt(number)
         returned.unlink(missing_ok=True)
         child = os.fork()
         if child == 0:
             try:
-                results = list(RunSlices(self._settings, handler, self.folder)(iter([[work]])))
+                results = list(RunSlices(self.settings, handler, self.folder)(iter([[work]])))
                 returned.write_bytes(pickle.dumps(results))
             finally:
                 os._exit(0)
         os.waitpid(child, 0)
         came: list[WorkResult] = pickle.loads(returned.read_bytes()) if returned.exists() else []
         return came
+
+    def say_attempt(self, number: int) -> None:
+        """Have Spark tell this process which attempt it is."""
+        self._monkeypatch.setattr(TaskContext, "get", lambda: Attempt(number))
 
 
 @pytest.fixture
@@ -161,3 +165,41 @@ def test_where_no_notes_can_be_written_the_handler_is_run_all_the_same(machine: 
     (result,) = machine.run(0, work(5), lambda _: None)
 
     assert result.outcome.count == 5
+
+
+class PlantedPickle:
+    """Tells that it was unpickled."""
+
+    def __init__(self, told: Path) -> None:
+        self.told = told
+
+    def __reduce__(self) -> tuple[Callable[[Path], None], tuple[Path]]:
+        return Path.touch, (self.told,)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a folder that is another user's")
+def test_a_journal_in_a_folder_of_another_user_is_not_unpickled(
+    machine: Machine, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = tmp_path / "unpickled"
+    machine.run(0, work(5), dies_at_2)
+    planted = pickle.dumps(PlantedPickle(told))
+    with machine.folder.file(0).open("ab") as file:
+        file.write(len(planted).to_bytes(8, "little") + planted)
+    os.chown(machine.folder.path, 65_534, 65_534)
+    handler = PickledHandler[AnyHandler].of(RecordHandler(print, lambda record: record))
+    machine.say_attempt(1)
+    (result,) = RunSlices(machine.settings, handler, machine.folder)(iter([[work(5)]]))
+
+    assert not told.exists()
+    assert result.lost
+    assert "user 65534" in caplog.text
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o755])
+def test_no_journal_is_written_where_others_may_enter(machine: Machine, mode: int) -> None:
+    machine.folder.path.mkdir()
+    machine.folder.path.chmod(mode)
+    (result,) = machine.run(0, work(5), lambda _: None)
+
+    assert (result.outcome.count, list(machine.folder.path.iterdir())) == (5, [])

@@ -103,6 +103,20 @@ def test_a_fail_counts_before_a_time_out_and_the_first_of_its_kind_before_the_ne
     }
 
 
+def test_whatever_counts_counts_before_a_tuple_that_was_put_off() -> None:
+    put_off = TreeEnd(
+        ending=Ending.FAILED, component="shell", failure=Failure(error_text="not now", put_off=True)
+    )
+    acker = Acker()
+    acker.tell_all(array("Q", (1, 2, 3)), array("Q", (E1, E2, E3)))
+    for root in (1, 2, 3):
+        acker.fail(root, put_off)
+    acker.fail(2, ended(Ending.TIMED_OUT))
+    acker.fail(3, ended(Ending.FAILED))
+    acker.fail(3, put_off)
+    assert acker.unfinished() == {1: put_off, 2: ended(Ending.TIMED_OUT), 3: ended(Ending.FAILED)}
+
+
 def test_an_acker_that_was_told_of_fails_only_has_no_tree() -> None:
     acker = Acker()
     acker.tell_all(b"", b"")

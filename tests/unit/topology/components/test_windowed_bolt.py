@@ -10,9 +10,11 @@ import pytest
 from kinesis_spout.errors import InvalidConfig, StateUnreadable
 from kinesis_spout.topology import Count, Seconds, TopologyBuilder, Tuple, Window
 from kinesis_spout.topology.components.open_windows import OpenWindows, restored_windows
+from kinesis_spout.topology.components.windowed_bolt import ticks_every
 from tests.windowed_topology import (
     FAILS,
     RAISES,
+    After,
     ByEventTime,
     Items,
     Numbers,
@@ -327,6 +329,121 @@ class TestOnTicks:
         topology.run()
 
         assert failed_numbers(topology.run(at(1002, 2), at(1003, 3, "b"))) == [2]
+
+
+class TestByDefault:
+    """Windows by time are closed while their keys get nothing, and while nothing comes at all."""
+
+    def test_the_windows_of_idle_keys_are_closed(self) -> None:
+        topology = Started(Numbers(Seconds(10)))
+        topology.run(*items("a", 1), *items("b", 2))
+        topology.clock.advance(9.9)
+        assert numbers_of(topology.run()) == {}
+        topology.clock.advance(1)
+
+        assert numbers_of(topology.run()) == {"a": [(1,)], "b": [(2,)]}
+
+    @pytest.mark.parametrize(
+        ("length", "slide", "every"),
+        [
+            (60, None, 6.0),
+            (60, 20, 2.0),
+            (5, None, 1.0),
+            (0.1, None, 1.0),
+            (3_600, None, 10.0),
+            (3_600, 60, 6.0),
+        ],
+    )
+    def test_they_tick_as_often_as_their_slide_makes_sense_of(
+        self, length: float, slide: float | None, every: float
+    ) -> None:
+        bolt = Numbers(Seconds(length), None if slide is None else Seconds(slide))
+        assert ticks_every(bolt) == pytest.approx(every)
+
+    def test_what_is_set_is_taken_and_windows_by_count_need_no_ticks(self) -> None:
+        assert ticks_every(Numbers(Seconds(60), tick_seconds=0)) == 0
+        assert ticks_every(Numbers(Count(60))) is None
+        assert ticks_every(After()) is None
+
+    def test_without_end_they_are_left_to_the_next_tuple(self) -> None:
+        topology = Started(Numbers(Seconds(10), tick_seconds=float("inf")))
+        topology.run(*items("a", 1))
+        topology.clock.advance(3_600)
+
+        assert numbers_of(topology.run()) == {}
+        assert numbers_of(topology.run(*items("a", 2))) == {"a": [(1,)]}
+
+    def test_by_event_time_a_key_must_have_got_nothing_for_the_length_too(self) -> None:
+        """So what needs a moment longer to the stream than other records is not late."""
+        topology = Started(ByEventTime(Seconds(10), lateness_seconds=1))
+        topology.clock.advance(8)
+        topology.run(at(1_007, 1))
+        topology.clock.advance(10)
+        assert numbers_of(topology.run()) == {}
+        assert failed_numbers(topology.run(at(1_009, 2))) == []
+        topology.clock.advance(11)
+
+        assert numbers_of(topology.run()) == {"a": [(1, 2)]}
+
+    @pytest.mark.parametrize("tick_seconds", [None, 0])
+    def test_by_event_time_nothing_is_closed_while_older_records_may_wait_on_the_stream(
+        self, tick_seconds: float | None
+    ) -> None:
+        topology = Started(ByEventTime(Seconds(10), tick_seconds=tick_seconds))
+        topology.run(at(1_001, 1))
+        topology.falls_behind()
+        topology.clock.advance(3_600)
+        topology.run()
+        assert failed_numbers(topology.run(at(1_002, 2))) == []
+        topology.catches_up()
+        topology.clock.advance(10)
+
+        assert numbers_of(topology.run()) == {"a": [(1, 2)]}
+
+
+class TestTheWallClockIsSet:
+    """In processing time no tuple is late, and no window waits for a wall clock that was wrong for a moment."""
+
+    @pytest.mark.parametrize("seconds", [0.15, 3_600.0])
+    def test_it_is_set_back_at_the_end_of_a_window_and_no_tuple_is_late(self, seconds: float) -> None:
+        topology = Started(Numbers(Seconds(10)))
+        topology.clock.advance(9.9)
+        topology.run(*items("a", *range(100)))
+        topology.clock.advance(0.2)
+        assert numbers_of(topology.run(*items("a", 100))) == {"a": [tuple(range(100))]}
+        topology.clock.jump(-seconds)
+
+        assert failed_numbers(topology.run(*items("a", *range(101, 201)))) == []
+        topology.clock.advance(20)
+        assert executed(topology.run(*items("a", 201))) == {"a": [(tuple(range(100, 201)), 1010.0, 1020.0)]}
+
+    def test_it_is_an_hour_ahead_for_one_tuple_and_the_next_windows_close_in_their_time(self) -> None:
+        topology = Started(Numbers(Seconds(60)))
+        topology.run(*items("a", 0))
+        topology.clock.jump(3_600)
+        topology.run(*items("a", 1))
+        topology.clock.jump(-3_600)
+
+        found: list[tuple[int, ...]] = []
+        for number in range(2, 62):
+            topology.clock.advance(60)
+            result = topology.run(*items("a", number))
+            assert failed_numbers(result) == []
+            found += numbers_of(result).get("a", [])
+        assert found == [(0, 1), *((number,) for number in range(2, 61))]
+
+    @pytest.mark.parametrize("back", [0.15, 3_600.0])
+    def test_bolts_that_begin_anew_on_a_machine_that_is_behind_find_no_tuple_late(self, back: float) -> None:
+        topology = Started(Numbers(Seconds(10)))
+        topology.run(*items("a", 1))
+        topology.clock.advance(10)
+        assert numbers_of(topology.run(*items("a", 2))) == {"a": [(1,)]}
+        topology.clock.jump(-back)
+        topology.restart(Numbers(Seconds(10)))
+
+        assert failed_numbers(topology.run(*items("a", 3))) == []
+        topology.clock.advance(back + 10)
+        assert numbers_of(topology.run(*items("a", 4))) == {"a": [(2, 3)]}
 
 
 class TestKeys:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from kinesis_spout.multilang import ShellBolt
 from kinesis_spout.topology import TopologyBuilder
 from kinesis_spout.topology.picture import explanation_of
 from kinesis_spout.topology.picture.drawing import columns
@@ -18,6 +19,8 @@ stage 0: as many Spark tasks as the micro-batch has packs
       emits: sentence
   split (bolt Step, 2 tasks: 2-3)
       from sentences: shuffle, in the task that made the tuple
+      fused: runs where its source runs; rebalance_grouping spreads it over 2
+        tasks
       emits: word
 
 --- exchange: tuples and acks, in blocks by task -------------------------------
@@ -52,6 +55,24 @@ def test_wide_characters_count_as_two_columns_and_none_steers_the_terminal() -> 
     text = builder.build("words").explain()
     assert max(map(columns, text.splitlines())) <= 80
     assert "red \ufffd[31m\ufffdand a\ufffdline (bolt Step" in text
+
+
+def test_a_bolt_that_is_rebalanced_is_spread_and_needs_no_hint() -> None:
+    builder = TopologyBuilder()
+    builder.set_spout("orders", Source(["id"]))
+    builder.set_bolt("score", Step(["id"]), 8).rebalance_grouping("orders")
+    builder.set_bolt("store", Step()).shuffle_grouping("score")
+    text = builder.build("scores").explain()
+    assert "stage 1: up to 8 Spark tasks\n" in text
+    assert "from orders: rebalance, through the exchange\n" in text
+    assert "fused" not in text
+
+
+def test_a_shell_bolt_has_a_process_for_each_task_also_where_it_stays_with_its_source() -> None:
+    builder = TopologyBuilder()
+    builder.set_spout("orders", Source(["id"]))
+    builder.set_bolt("score", ShellBolt(["cat"], fields=["id"]), 8).shuffle_grouping("orders")
+    assert "rebalance" not in builder.build("scores").explain()
 
 
 def test_one_component_is_not_several() -> None:

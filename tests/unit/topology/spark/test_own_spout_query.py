@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kinesis_spout.errors import HandlerKilledWorker, InvalidConfig
+from kinesis_spout.testing import ManualClock
 from kinesis_spout.topology import SpoutOutputCollector, Stream, TaskContext, TopologyBuilder
 from kinesis_spout.topology.graph.plan import context_of
 from kinesis_spout.topology.running.blocks import CountsBlock
@@ -111,6 +112,20 @@ class DyingJobs:
         )
 
 
+class EmitsSlowly(Silent):
+    """Takes some time for each value; emits nothing more after some."""
+
+    def __init__(self, clock: ManualClock, seconds: float, values: int) -> None:
+        super().__init__()
+        self.clock, self.seconds, self.remaining = clock, seconds, values
+
+    def next_tuple(self) -> None:
+        if self.remaining:
+            self.remaining -= 1
+            self.clock.advance(self.seconds)
+            self.collector.emit((self.remaining,), self.remaining)
+
+
 class Blocks(Declared):
     """Does not return when it is asked for a tuple."""
 
@@ -172,18 +187,27 @@ def running(
     *,
     max_pending: int = 10,
     job_timeout_seconds: float = 10.0,
+    clock: Callable[[], float] = time.monotonic,
     **conf: Any,
 ) -> Iterator[OwnSpoutQuery]:
     topology = make(spout, **conf).build(conf={"colour": "red", "size": 1})
     query = OwnSpoutQuery(
         spout,
-        context_of(topology.graph, topology.name, topology.graph["mine"], 0, time.time),
+        context_of(
+            topology.graph,
+            topology.name,
+            topology.graph["mine"],
+            0,
+            processing_time=time.time,
+            read_to=time.time,
+        ),
         SparkHere(),
         program=topology._programs(2)["mine"],
         streams=dict(topology.graph["mine"].streams),
         max_pending=max_pending,
         job_timeout_seconds=job_timeout_seconds,
         name="query",
+        clock=clock,
     )
     query.start()
     try:
@@ -233,6 +257,20 @@ def test_no_more_are_pending_than_may_be_however_many_a_spout_emits_in_one_call(
 
     assert batches == [2, 2, 1]
     assert spout.told == [0, 1, 3, 4]
+
+
+@pytest.mark.parametrize(("seconds", "batches"), [(0.1, [1, 1, 1, 1, 1, 1]), (0.02, [3, 3]), (0.001, [6])])
+def test_tuples_of_a_spout_that_makes_them_slowly_are_gathered_for_a_moment_only(
+    seconds: float, batches: list[int]
+) -> None:
+    clock = ManualClock()
+    with running(
+        EmitsSlowly(clock, seconds, 6), one_stage, max_pending=1_000, clock=clock.monotonic
+    ) as query:
+        query.processAllAvailable()
+        found = [progress["numInputRows"] for progress in query.recentProgress]
+
+    assert found == batches
 
 
 def test_a_micro_batch_for_ticks_alone_is_in_the_progress_without_rows() -> None:

@@ -9,8 +9,12 @@ import pytest
 from kinesis_spout.errors import HandlerKilledWorker
 from kinesis_spout.topology import KeyValueState, StatefulBolt, TopologyBuilder, Tuple
 from kinesis_spout.topology.spark.runner import TopologyRunner
+from kinesis_spout.topology.state import StateManifest
 from tests.spark_here import SparkHere
 from tests.topology_components import Sentences
+
+STORED_AT = 4_000_000_000.0
+"""Later than any machine's clock will be for long."""
 
 
 class Ticks(StatefulBolt):
@@ -31,7 +35,11 @@ def runner() -> TopologyRunner:
     builder.set_bolt("ticks", Ticks()).fields_grouping("words", ["sentence"])
     program = builder.build("ticking", state="/nowhere")._programs(1)["words"]
     settings: Any = SimpleNamespace(of_one_task=lambda _: None)
-    state: Any = SimpleNamespace(address="/nowhere", begin=lambda: None, settled=lambda *_: True)
+    state: Any = SimpleNamespace(
+        address="/nowhere",
+        begin=lambda: StateManifest(topology="ticking", life="1", time=STORED_AT),
+        settled=lambda *_: True,
+    )
     made: Any = TopologyRunner(SparkHere(), settings, program=program, to_values=str, state=state)
     made._jobs.run = lambda *_, **__: []
     made.ticks.advance(monotonic() + 10)
@@ -57,3 +65,19 @@ def test_they_come_with_the_next_one_unless_its_state_is_taken_in(
     runner.run("a", [])
     assert runner.settled("a", is_whole=is_whole) is is_whole
     assert runner.ticks.ticks("b").new == again
+
+
+def test_processing_time_goes_on_where_it_was_when_the_state_was_stored(runner: TopologyRunner) -> None:
+    runner.run("a", [])
+    stored: list[float] = []
+    state: Any = runner._state
+
+    def settled(*changes: Any) -> bool:
+        stored.append(changes[-1])
+        return True
+
+    state.settled = settled
+
+    runner.settled("a", is_whole=True)
+
+    assert STORED_AT <= stored[0] < STORED_AT + 60

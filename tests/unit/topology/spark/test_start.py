@@ -169,7 +169,15 @@ def test_the_spouts_of_a_topology_are_one_run_and_each_has_processes_of_its_own(
 
     keys = [
         ShellSettings.key(
-            program.conf, context_of(topology.graph, topology.name, topology.graph["count"], 0, time.time)
+            program.conf,
+            context_of(
+                topology.graph,
+                topology.name,
+                topology.graph["count"],
+                0,
+                processing_time=time.time,
+                read_to=time.time,
+            ),
         )
         for program in programs.values()
     ]

@@ -38,6 +38,17 @@ def test_a_file_is_read_as_it_was_written(files: StateFiles) -> None:
     assert name.startswith("7-")
 
 
+def test_a_folder_that_is_made_is_its_owners_alone_and_one_that_is_there_keeps_its_mode(
+    tmp_path: Path,
+) -> None:
+    made, given = tmp_path / "of" / "the topology", tmp_path / "shared"
+    given.mkdir()
+    given.chmod(0o770)
+    for folder, mode in ((made, 0o700), (given, 0o770)):
+        StateFiles(str(folder)).write(place(), 1, ROWS)
+        assert folder.stat().st_mode & 0o777 == mode
+
+
 def test_a_file_of_many_rows_is_read_as_it_was_written(files: StateFiles) -> None:
     rows = {number: b"%d" % number for number in range(150_000)}
     content = files.read(place(), files.write(place(), 1, rows))

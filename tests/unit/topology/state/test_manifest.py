@@ -4,6 +4,7 @@ import pytest
 
 from kinesis_spout.errors import StateUnreadable
 from kinesis_spout.topology.state import ComponentState, PartitionPlace, StateManifest, StateUpdate
+from shard_state.stored_form import sealed
 
 EMPTY = StateManifest(topology="counts", life="0f").with_components({"count": 4})
 FULL = EMPTY.with_updates(
@@ -17,6 +18,20 @@ FULL = EMPTY.with_updates(
 def test_what_is_stored_is_read_back() -> None:
     assert StateManifest.decode(FULL.encode()) == FULL
     assert StateManifest.decode(EMPTY.encode()) == EMPTY
+
+
+def test_the_time_that_it_was_made_at_never_goes_back_and_is_unknown_in_one_of_before() -> None:
+    later = EMPTY.with_updates([], 7.5).with_updates([], 3.0)
+    assert StateManifest.decode(later.encode()).time == 7.5
+    before = sealed({"version": 1, "topology": "counts", "life": "0f", "components": {}})
+    assert StateManifest.decode(before).time == 0.0
+
+
+@pytest.mark.parametrize("time", ["noon", None, float("inf")])
+def test_a_time_that_is_none_is_an_error(time: object) -> None:
+    stored = sealed({"version": 1, "topology": "counts", "life": "0f", "time": time, "components": {}})
+    with pytest.raises(StateUnreadable, match="expected a time in seconds since the epoch"):
+        StateManifest.decode(stored)
 
 
 def test_an_update_says_all_files_of_its_part_and_leaves_the_others() -> None:

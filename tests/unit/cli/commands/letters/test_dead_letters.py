@@ -231,7 +231,7 @@ COMMANDS = [("list",), ("show", "shardId-1:1"), ("redrive", "--all"), ("redrive"
 def test_an_application_that_has_not_begun_is_refused_with_those_that_have(command: tuple[str, ...]) -> None:
     world = FakeWorld()
     world.others = [("billings", "orders"), ("shipping", "orders")]
-    out, err = world.call("dead-letters", *command, *SETTINGS, exit_code=1)
+    out, err = world.call("dead-letters", *command, *SETTINGS, exit_code=4)
     assert out == ""
     assert "billings on orders, shipping on orders" in err
     assert "did you mean billings on orders?" in err

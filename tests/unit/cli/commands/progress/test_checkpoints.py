@@ -300,7 +300,7 @@ def test_there_must_be_something_to_forget() -> None:
 def test_an_application_that_has_not_begun_is_refused_with_those_that_have(command: tuple[str, ...]) -> None:
     world = FakeWorld()
     world.others = [("audit", "clicks"), ("billings", "orders")]
-    out, err = world.call(*command, *SETTINGS, exit_code=1)
+    out, err = world.call(*command, *SETTINGS, exit_code=4)
     assert out == ""
     assert "audit on clicks, billings on orders" in err
     assert "got billing on orders, which has not: did you mean billings on orders?" in err

@@ -22,7 +22,7 @@ def test_where_nobody_has_paused_it_says_so() -> None:
 def test_an_application_that_has_not_begun_is_an_error_that_lists_those_that_have() -> None:
     world = FakeWorld()
     world.others.append(("bookkeeping", "orders"))
-    _, err = world.call("resume", *SETTINGS, exit_code=1)
+    _, err = world.call("resume", *SETTINGS, exit_code=4)
     assert "bookkeeping" in err
 
 

@@ -182,6 +182,23 @@ def test_a_shuffle_to_a_bolt_of_a_later_stage_takes_its_tasks_in_turn() -> None:
     assert counted - by_key == Counter({2: 10, 3: 10, 4: 10})
 
 
+def test_a_rebalanced_bolt_gets_equally_many_tuples_in_each_of_its_tasks() -> None:
+    result = run(lambda bolt: bolt.rebalance_grouping("numbers"), singles(30), parallelism=3)
+
+    assert len(result.acked) == 30
+    assert Counter(task for _, task, _ in SEEN) == {2: 10, 3: 10, 4: 10}
+
+
+def test_tuples_that_come_one_in_a_micro_batch_are_spread_too() -> None:
+    builder = begin()
+    builder.set_bolt("bolt", Scripted(acks), 3).rebalance_grouping("numbers")
+    local = builder.build().local()
+    for number in range(6):
+        local.run([(number,)])
+
+    assert Counter(task for _, task, _ in SEEN) == {2: 2, 3: 2, 4: 2}
+
+
 class Modulo:
     def choose_tasks(self, tasks: Sequence[int], values: Sequence[Any]) -> Sequence[int]:
         return [task for task in tasks if values[0] % (task + 1) == 0]

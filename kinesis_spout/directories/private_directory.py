@@ -1,0 +1,32 @@
+"""Directories in shared places, such as ``/tmp``, whose files this user alone can have written."""
+
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+
+def make_private(directory: Path) -> None:
+    """Make a directory that only this user may enter, or find the one that was made so.
+
+    Raises:
+        OSError: it cannot be made, or see ``check_private``.
+    """
+    with suppress(FileExistsError):
+        directory.mkdir(mode=0o700)
+    check_private(directory)
+
+
+def check_private(directory: Path) -> None:
+    """Refuse a directory that another user has made or may enter. Ask before anything in it is believed.
+
+    Raises:
+        PermissionError: it is another user's, others may enter it, or it is a link or a file.
+        FileNotFoundError: it is not there.
+    """
+    status = directory.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        raise PermissionError(
+            f"expected {directory} to be a folder of this user ({os.geteuid()}) that nobody else may enter, got "
+            f"{stat.filemode(status.st_mode)} of user {status.st_uid}: somebody else may have made it; remove it"
+        )
