@@ -78,12 +78,12 @@ class AsyncQueueCoordinator(Generic[KeyT, PayloadT]):
         loop = asyncio.get_running_loop()
         now = loop.time()
         answer, token, ended = self._lines.request(key, payload, now)
-        promoted = self._waiting[token] = loop.create_future() if answer is Answer.WAIT else None  # type: ignore[assignment]
         self._carry_out(*ended)
         if answer is Answer.ACCEPT:
             return Admitted(Admission.ACCEPTED, token, payload)
-        if promoted is None:
+        if answer is Answer.DECLINE:
             return Admitted(Admission.DECLINED, token)
+        promoted = self._waiting[token] = loop.create_future()
         until = None if timeout_seconds is None else now + timeout_seconds
         try:
             came = await self._wait(key, token, promoted, until)
