@@ -50,6 +50,7 @@ class TopologyJobs:
         self._context = context
         self._program = program
         self.shipped = ShippedProgram(program, state)
+        self.shipped_one_by_one = None if state is None else ShippedProgram(program.one_by_one(), state)
         self._is_java_for_bytes = not any(map(context.getConf().contains, _OTHER_SHUFFLES))
         self._lock = threading.Lock()
         self._counts = RunningCounts()
@@ -68,9 +69,8 @@ class TopologyJobs:
         *,
         ticks: Ticks,
         state: StateManifest | None = None,
-        checks_state: bool = False,
     ) -> list[Block]:
-        """Run a job, and give what came out of it.
+        """Run a job of all stages, and give what came out of it.
 
         Args:
             tag: to cancel it by.
@@ -78,7 +78,6 @@ class TopologyJobs:
             first: the first stage.
             ticks: that come at the end of the others.
             state: what the bolts with state begin with.
-            checks_state: see ``LaterStage``.
 
         Raises:
             HandlerKilledWorker, HandlerBroken, SparkGone: as ``BatchRunner.run``.
@@ -87,9 +86,7 @@ class TopologyJobs:
         with tagged(self._context, tag):
             travelling: RDD[Keyed] = self._context.parallelize(packs, len(packs)).mapPartitions(first)
             for stage in range(1, len(program.plan.stages)):
-                later = LaterStage(
-                    shipped=self.shipped, stage=stage, state=state, checks_state=checks_state, ticks=ticks
-                )
+                later = LaterStage(shipped=self.shipped, stage=stage, state=state, ticks=ticks)
                 travelling = self._exchanged(travelling, program.partitions).mapPartitions(later)
             if program.plan.exchanges and program.ackers:
                 found = self._exchanged(travelling, program.ackers).mapPartitions(run_acker).collect()
@@ -100,6 +97,13 @@ class TopologyJobs:
             raise HandlerKilledWorker(
                 f"job {tag}: an executor was lost, and Spark ran a part of the job again"
             )
+        return found
+
+    def run_one_by_one(self, tag: str, pack: Any, only: FirstStage) -> list[Block]:
+        """Run a job of one task, whose stage has all bolts; else as ``run``."""
+        with tagged(self._context, tag):
+            found = self._context.parallelize([pack], 1).mapPartitions(only).values().collect()
+        self._add(block for block in found if isinstance(block, CountsBlock))
         return found
 
     def _exchanged(self, blocks: RDD[Keyed], partitions: int) -> RDD[Keyed]:

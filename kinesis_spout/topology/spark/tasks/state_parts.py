@@ -30,11 +30,6 @@ class UpdateBlock(ForDriver):
     update: StateUpdate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnfitState(ForDriver):
-    """A bolt has left in its state what cannot be kept, so the job does not count."""
-
-
 class StateParts:
     """Parts of state, by component and index. Mutable.
 
