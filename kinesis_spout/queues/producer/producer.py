@@ -99,10 +99,14 @@ class KinesisProducer:
         client = client or aws.connect()
         self._spool = spool
         self._own_sink: DeadLetterSink | None = None
-        if config_.dead_letters is not None:
-            dead_letters = self._own_sink = open_sink(config_.dead_letters, client=client, aws=aws)
-        if dead_letters is not None:
-            dead_letters.check_writable()
+        try:
+            if config_.dead_letters is not None:
+                dead_letters = self._own_sink = open_sink(config_.dead_letters, client=client, aws=aws)
+            if dead_letters is not None:
+                dead_letters.check_writable()
+        except BaseException:  # on a full disk each try would leave a file of the spool in use
+            self._close_own()
+            raise
         self._inbox = Inbox(config_.max_buffered_records, config_.max_buffered_bytes, self._wake)
         self._engine = Engine(
             config_,
@@ -307,13 +311,19 @@ class KinesisProducer:
         if left:
             _log.error("Not sent before the producer of %s was closed: %s", stream, counted(left, "record"))
         _open.discard(self)
-        with ExitStack() as closing:  # each of them, whatever another raises
+        try:
+            if self._workers is not None:
+                self._workers.join(_JOIN_SECONDS)
+        finally:
+            self._close_own()
+
+    def _close_own(self) -> None:
+        """Let go of the spool and of the sink that it opened: each of them, whatever another raises."""
+        with ExitStack() as closing:
             if self._spool is not None:
                 closing.callback(self._spool.close)
             if self._own_sink is not None:
                 closing.callback(self._own_sink.close)
-            if self._workers is not None:
-                self._workers.join(_JOIN_SECONDS)
 
     def _forget(self) -> None:
         """Be closed, in a child process that has none of the threads. Locks may be held by them for ever."""

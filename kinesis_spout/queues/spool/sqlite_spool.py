@@ -83,7 +83,11 @@ class SqliteSpool:
         """Whose records these are."""
         self._synced = self._durability is not Durability.SYSTEM
         self._claim: Claim = self._folder.make(stream)
-        self._file = SpoolFile(self._claim.path, synced=self._synced, max_bytes=max_bytes)
+        try:
+            self._file = SpoolFile(self._claim.path, synced=self._synced, max_bytes=max_bytes)
+        except BaseException:
+            self._claim.remove()  # there is nothing in it
+            raise
         self._inherited = InheritedRecords(self._folder, own=self._claim.path)
         self._mutex = threading.Lock()
         """Guards the next four, for moments."""

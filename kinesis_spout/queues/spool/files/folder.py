@@ -9,6 +9,7 @@ Whoever holds the lock may open, change and remove the file. So a file of a dead
 those that ask for it, and the names sort by the time their owners began.
 """
 
+import contextlib
 import json
 import os
 import secrets
@@ -162,14 +163,13 @@ class SpoolFolder:
         whole = self.path / f"{_MARK}.{secrets.token_hex(4)}"
         with translated(mark):
             descriptor = os.open(whole, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "w") as file:
-                json.dump({"version": 1, "stream": stream}, file)
-                file.flush()
-                os.fsync(descriptor)
             try:
-                os.link(whole, mark)  # fails where another process was first, and a rename would not
-            except FileExistsError:
-                pass
+                with os.fdopen(descriptor, "w") as file:
+                    json.dump({"version": 1, "stream": stream}, file)
+                    file.flush()
+                    os.fsync(descriptor)
+                with contextlib.suppress(FileExistsError):  # another process was first
+                    os.link(whole, mark)  # a rename would take its place
             finally:
                 whole.unlink()
             sync_directory(self.path)

@@ -14,6 +14,7 @@ from kinesis_spout import KinesisProducer
 from kinesis_spout.errors import (
     AccessDenied,
     BufferFull,
+    DeadLetterError,
     InvalidConfig,
     InvalidRecord,
     KinesisError,
@@ -300,6 +301,17 @@ def test_damage_in_a_spool_is_told_and_what_lies_behind_it_is_put(caplog: pytest
         producer.flush()
     assert kinesis.taken("s") == [b"old", b"new"]
     assert "record 7 is lost" in caplog.text
+
+
+def test_a_producer_that_cannot_be_made_leaves_its_spool_to_others(tmp_path: Path) -> None:
+    class FullDisk(InMemoryDeadLetterSink):
+        def check_writable(self) -> None:
+            raise DeadLetterError("the disk is full")
+
+    spool = SqliteSpool(tmp_path / "spool", stream="s")
+    with pytest.raises(DeadLetterError, match="the disk is full"):
+        stepped(WritableKinesis(s=1), spool=spool, dead_letters=FullDisk())
+    assert [file.name for file in (tmp_path / "spool").iterdir()] == ["stream.json"]
 
 
 # When the buffer is full

@@ -1,5 +1,6 @@
 """What the spool in SQLite does on its disk: files, forks, full disks, other streams."""
 
+import errno
 import json
 import os
 import signal
@@ -356,3 +357,29 @@ def test_the_mark_of_a_folder_says_its_version(tmp_path: Path) -> None:
 def test_ranges_sum_up_consecutive_numbers() -> None:
     assert list(number_ranges([])) == []
     assert list(number_ranges({5, 1, 2, 3, 9, 10})) == [(1, 3), (5, 5), (9, 10)]
+
+
+def test_a_spool_that_cannot_be_opened_for_a_full_disk_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_full(*_: object, **__: object) -> None:
+        raise SpoolError("the disk is full")
+
+    with monkeypatch.context() as full:
+        full.setattr("kinesis_spout.queues.spool.sqlite_spool.SpoolFile.__init__", is_full)
+        for _ in range(3):
+            with pytest.raises(SpoolError, match="the disk is full"):
+                SqliteSpool(tmp_path, stream="orders")
+    assert [file.name for file in tmp_path.iterdir()] == ["stream.json"]
+
+
+def test_a_folder_that_cannot_be_marked_for_a_full_disk_is_left_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("kinesis_spout.queues.spool.files.folder.os.fsync", is_full)
+    with pytest.raises(SpoolError, match="No space left"):
+        SqliteSpool(tmp_path, stream="orders")
+    assert not list(tmp_path.iterdir())
