@@ -120,7 +120,7 @@ class BufferedShards:
     def _taken(self, now: float) -> Retained | None:
         self._age = None
         noted = self._caution.take(now)
-        if self._caution.holds_back:
+        if self._caution.holds_back():
             return noted
         if self._consumer.manager.pause is not None:
             return self._probe(now)  # whose record may be of any age: nothing is given up now
@@ -137,7 +137,7 @@ class BufferedShards:
                 else:
                     self._turns.took_record()
                 return taken
-            if self._caution.holds_back:
+            if self._caution.holds_back():
                 return None
             self._turns.rest(now)
         return None

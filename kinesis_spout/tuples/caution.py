@@ -47,7 +47,6 @@ class Caution:
             if self._noted is not None and self._noted.record.shard_id == shard_id:
                 self._noted = None
 
-    @property
     def holds_back(self) -> bool:
         """Whether no other record may be handed out now."""
         return self._noted is not None
