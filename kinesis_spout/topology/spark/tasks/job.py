@@ -24,6 +24,7 @@ from kinesis_spout.topology.running.running_counts import RunningCounts
 from kinesis_spout.topology.running.tick_clock import Ticks
 from kinesis_spout.topology.spark.tasks.kept_runs import ShippedProgram
 from kinesis_spout.topology.spark.tasks.stages import Keyed, LaterStage, run_acker
+from kinesis_spout.topology.spark.tasks.state_parts import StateFailed
 from kinesis_spout.topology.spark.tasks.witness import Seen, contradict
 from kinesis_spout.topology.state import StateManifest
 
@@ -82,6 +83,7 @@ class TopologyJobs:
 
         Raises:
             HandlerKilledWorker, HandlerBroken, SparkGone: as ``BatchRunner.run``.
+            StateUnavailable, StateUnreadable: the keyed state could not be loaded or kept.
         """
         program = self._program
         with tagged(self._context, tag):
@@ -95,6 +97,9 @@ class TopologyJobs:
                 found = self._exchanged(travelling, program.ackers).mapPartitions(run_acker).collect()
             else:
                 found = travelling.values().collect()
+        errors = [block.error for block in found if isinstance(block, StateFailed)]
+        if errors:
+            raise min(errors, key=lambda error: error.retriable)
         self._add(block for block in found if isinstance(block, CountsBlock))
         if contradict(block for block in found if isinstance(block, Seen)):
             raise HandlerKilledWorker(

@@ -6,6 +6,7 @@ from typing import Final
 
 from pyspark import TaskContext
 
+from kinesis_spout.errors import StateError
 from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
 from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
@@ -16,7 +17,7 @@ from kinesis_spout.topology.running.program import Program
 from kinesis_spout.topology.running.tick_clock import NO_TICKS, Ticks
 from kinesis_spout.topology.running.verdicts import Unfinished, decide
 from kinesis_spout.topology.spark.tasks.kept_runs import ShippedProgram
-from kinesis_spout.topology.spark.tasks.state_parts import UnfitState
+from kinesis_spout.topology.spark.tasks.state_parts import StateFailed, UnfitState
 from kinesis_spout.topology.spark.tasks.tree_delivery import (
     FailedTrees,
     RecordId,
@@ -115,8 +116,15 @@ class LaterStage:
 
     def __call__(self, blocks: Iterable[Keyed]) -> Iterator[Keyed]:
         """Run one partition."""
-        partition = partition_here()
         print_log_lines()
+        try:
+            yield from self._run(blocks, partition_here())
+        except StateError as error:
+            # As a value: what a task raises comes to the driver as text.
+            yield 0, StateFailed(error=error)
+        set_aside_imports()
+
+    def _run(self, blocks: Iterable[Keyed], partition: int) -> Iterator[Keyed]:
         witness = Witness(self.stage, partition)
         blocks = witness.watched(blocks)
         with self.shipped.stage(self.stage, partition) as (run, parts):
@@ -130,7 +138,6 @@ class LaterStage:
                 except UnfitValue:
                     yield 0, UnfitState()
             yield from witness.told(run.program)
-        set_aside_imports()
 
 
 def run_acker(blocks: Iterable[Keyed]) -> Iterator[Block]:
