@@ -98,6 +98,23 @@ def test_where_the_progress_was_lost_nothing_is_acquired_and_nobody_joins(place:
     assert newcomer.store.load() == {}
 
 
+def test_nothing_is_acquired_where_the_progress_is_lost_meanwhile(place: Place) -> None:
+    process = begun(place)
+    place.forget_begun_during_acquisition(process)
+    with pytest.raises(ProgressLost):
+        process.coordinator.acquire(A, FRESH)
+    assert place.process("onlooker").store.owners() == {}
+
+
+def test_an_acquisition_of_a_session_that_ends_meanwhile_is_made_again_in_the_next(place: Place) -> None:
+    process = begun(place)
+    place.expire_during_acquisition(process)
+    taken = process.coordinator.acquire(A, FRESH)
+    assert taken is not None
+    write = CheckpointWrite(shard_id=A, checkpoint=replace(taken, base=SequenceNumber(7)))
+    assert process.store.commit([write]).committed == {A}
+
+
 def test_acquiring_gives_the_stored_checkpoint_with_the_next_epoch(place: Place) -> None:
     process = begun(place)
     first = process.coordinator.acquire(A, FRESH)

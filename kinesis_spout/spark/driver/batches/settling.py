@@ -15,7 +15,6 @@ from typing import Final
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.errors import HandlerKilledWorker, KinesisSpoutError
 from kinesis_spout.handler import RaisedAt, raised_at
-from kinesis_spout.kinesis.patience import reaction_to
 from kinesis_spout.spark.driver.batches.retry_buffer import RetryBuffer
 from kinesis_spout.spark.driver.batches.running_batches import Batch
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
@@ -124,9 +123,8 @@ class Settling:
             self._read_settled(shard, result, now, started)
             shard.take_left(result.left)
         elif result.error is not None:
-            pause = max(_REREAD_PAUSE_SECONDS, reaction_to(result.error).wait_seconds)
-            shard.barred_until = now + pause
-            self._tip.reading_failed(shard_id, shard, result.error)
+            waits = self._tip.reading_failed(shard_id, shard, result.error)
+            shard.barred_until = now + max(_REREAD_PAUSE_SECONDS, waits)
         if result.suspects:
             self._manager.suspect(plan, result.suspects)
 

@@ -32,11 +32,6 @@ class UpdateBlock(ForDriver):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnfitState(ForDriver):
-    """A bolt has left in its state what cannot be kept, so the job does not count."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StateFailed(ForDriver):
     """A task could not load or keep its part of a state, so the job does not count."""
 
@@ -55,10 +50,12 @@ class StateParts:
         self._files: StateFiles | None = None
         self._parts: dict[tuple[str, str, int, int], StatePartition] = {}
         self._in_use: list[StatePartition] = []
+        self._failed: StateError | None = None
 
     def begin(self, manifest: StateManifest) -> Callable[[str, int], PartitionState]:
         """Begin a micro-batch; gives what loads the state of a task."""
         self._in_use = []
+        self._failed = None
 
         def open_state(component: str, index: int) -> PartitionState:
             place = manifest.place(component, index)
@@ -68,7 +65,11 @@ class StateParts:
             if key not in self._parts:
                 self._parts[key] = StatePartition(self._files, place)
             part = self._parts[key]
-            patiently(lambda: part.load(manifest.files(component, index)))
+            try:
+                patiently(lambda: part.load(manifest.files(component, index)))
+            except StateError as error:
+                self._failed = error  # A bolt that loads it by an emit may swallow that.
+                raise
             self._in_use.append(part)
             return part.state
 
@@ -79,7 +80,10 @@ class StateParts:
 
         Raises:
             UnfitValue: a bolt has left in its state what cannot be kept.
+            StateError: it could not be loaded, or cannot be written.
         """
+        if self._failed is not None:
+            raise self._failed
         for part in self._in_use:
             update = patiently(part.end_batch)
             if update is not None:

@@ -54,11 +54,11 @@ def test_records_of_batches_that_could_not_run_wait_and_no_attempt_of_theirs_cou
     diary = Diary(fails=[ValueError("once"), None])
     running = world.start(diary, hanging=True, retry_limit=1)
     outage = [StateUnavailable("the disk is full") for _ in range(40)]
-    running.runner.failures = [outage.pop() for _ in range(20)]
+    running.runner.failures += [outage.pop() for _ in range(20)]
     running.runner.open_gate()
     wait_until(lambda: isinstance(running.query.last_error, StateUnavailable), "it is shown")
     wait_until(lambda: diary.attempts("fails"), "it goes on")
-    running.runner.failures = outage
+    running.runner.failures += outage
     running.query.processAllAvailable()
 
     assert "could not run, and is tried again in 0 s: the disk is full" in caplog.text

@@ -1,7 +1,6 @@
 """Keyed state whose storage is away for a while: its records wait for it, and nothing is given up meanwhile."""
 
 import os
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -15,7 +14,7 @@ from kinesis_spout.clock import SystemClock
 from kinesis_spout.errors import StateUnavailable, StateUnreadable
 from kinesis_spout.kinesis.patience import Patience
 from kinesis_spout.spark.driver import query as driver_query
-from kinesis_spout.topology import KeyValueState, StatefulBolt, Tuple
+from kinesis_spout.topology import FailedException, KeyValueState, StatefulBolt, Tuple
 from kinesis_spout.topology.spark.tasks import kept_runs, state_parts
 from tests.s3_server import SECRET, a_session
 from tests.unit.spark.driver.world import task_settings
@@ -35,6 +34,9 @@ class Counts(StatefulBolt):
 
     def execute(self, tup: Tuple) -> None:
         word = tup["word"]
+        if word == "fails":
+            self._state.put(word, (1, b""))
+            raise FailedException("it changed the state before")
         count, _ = self._state.get(word, (0, b""))
         self._state.put(word, (count + 1, os.urandom(20_000) if word.startswith("long") else b""))
         self.collector.ack(tup)
@@ -106,8 +108,29 @@ def test_records_wait_while_the_folder_of_the_state_is_not_there(
         if not is_remembered:
             kept_runs._kept.clear()  # The workers of before are gone, too.
 
-    outlives(start(str(folder)), "is it mounted", unmount, lambda: shutil.move(away, folder))
+    def mount() -> None:
+        away.rename(folder)
+
+    outlives(start(str(folder)), "is it mounted", unmount, mount)
     assert "could not run, and is tried again" in caplog.text
+
+
+def test_records_that_run_one_by_one_wait_as_well_and_are_not_to_blame(start: Start, tmp_path: Path) -> None:
+    folder, away = tmp_path / "state", tmp_path / "away"
+    world = start(str(folder))
+    world.put("before")
+    with world.run(Words(), Counts(), "word", retry_limit=1) as query:
+        query.processAllAvailable()
+        world.put("fails", "beside it")  # From now on records run one by one for a while.
+        query.processAllAvailable()
+        folder.rename(away)
+        kept_runs._kept.clear()
+        world.put("in it", "in it, too")
+        wait_until(lambda: isinstance(query.last_error, StateUnavailable), "the outage is seen")
+        away.rename(folder)
+        query.processAllAvailable()
+    assert {letter.data for letter in world.dead_letters.letters} == {b"fails"}
+    assert set(world.state()) == {"before", "beside it", "in it", "in it, too"}
 
 
 def test_records_wait_while_nothing_can_be_written_where_the_state_is(start: Start, tmp_path: Path) -> None:
