@@ -61,12 +61,13 @@ def test_records_of_batches_that_could_not_run_wait_and_no_attempt_of_theirs_cou
     running.runner.failures += outage
     running.query.processAllAvailable()
 
-    assert "could not run, and is tried again in 0 s: the disk is full" in caplog.text
+    assert "could not run, and is tried again in 0.0 s: the disk is full" in caplog.text
     assert diary.attempts("fails") == [1, 2]
     assert all(diary.attempts(text) == [1] for text in texts(200))
     assert not world.dead_letters.letters
     world.until_stored(records[-1])
     assert running.query.pause is None
+    assert running.query.last_error is None
 
 
 # Stopping
