@@ -88,6 +88,9 @@ class Engine:
             wake_bytes=min(limits.size_bytes, config.max_buffered_bytes // 2),
             is_ordered=config.order == "key",
             has_dead_letters=sink is not None,
+            max_records=config.max_buffered_records,
+            max_bytes=config.max_buffered_bytes,
+            drops_oldest=config.when_full == "drop_oldest",
             recovers=spool is not None,
         )
         self._outbox = Outbox(records, inbox, settings, clock=clock, jitter=jitter)

@@ -84,7 +84,7 @@ def outlives(world: World, why: str, outage: Callable[[], None], end_of_outage: 
         world.put("in it")
         wait_until(lambda: isinstance(query.last_error, StateUnavailable), "the outage is seen")
         assert why in str(query.last_error)
-        wait_until(lambda: len(world.spark.jobs) >= 4, "it was tried again")
+        wait_until(lambda: len(world.spark.jobs) >= 3, "it was tried again")
         end_of_outage()
         world.put("after")
         query.processAllAvailable()
