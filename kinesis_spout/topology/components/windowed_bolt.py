@@ -5,8 +5,8 @@ once its values are in its window, and both are stored in one transaction. A res
 are half full; a record that failed is in none.
 
 **What fails with a window.** What ``execute_window`` emits is anchored to the tuple that completed the window. If
-that fails, or anything that came of it, then the record of that tuple fails, and the micro-batch is run again
-without it: the window is open again, and the next tuple of the key completes it, the same one in a later
+that fails, or anything that came of it, then the record of that tuple fails, and what it changed is undone: the
+window is open again, and the next tuple of the key completes it, the same one in a later
 delivery or another one. So a window is executed again until that succeeds, and then counts once.
 """
 
