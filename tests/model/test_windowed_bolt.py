@@ -40,6 +40,9 @@ class History:
     closed: float = float("-inf")
     """By time: the end of the last window that no tuple can come to any more."""
     arrived: float = 0.0
+    tries: int = 0
+    """Of the first window that is due, by ticks, which all failed."""
+    not_before: float = float("-inf")
 
 
 @dataclass
@@ -69,6 +72,8 @@ class Oracle:
         history.numbers.append(number)
         history.times.append(time)
         history.closed, history.arrived = until, now
+        if due:
+            history.tries, history.not_before = 0, float("-inf")
         self.executed[key] += due
         return any(FAILS.intersection(numbers) for numbers, _, _ in due)
 
@@ -113,13 +118,17 @@ class Oracle:
                 if history.arrived <= now - self.lateness - self.length.seconds:
                     del self.histories[key]
                 continue
-            if history.arrived > now - self.idle:
+            if history.arrived > now - self.idle or history.not_before > now:
                 continue
             for window in self.windows(history, now - self.lateness):
-                if RAISES.intersection(window[0]):
+                if (RAISES | FAILS).intersection(window[0]):
+                    history.tries += 1
+                    history.not_before = now + (
+                        0 if history.tries == 1 else min(2 ** (history.tries - 1), 300)
+                    )
                     break
                 self.executed[key].append(window)
-                history.closed = window[2]
+                history.closed, history.tries, history.not_before = window[2], 0, now
 
 
 class WindowedBolts(RuleBasedStateMachine):

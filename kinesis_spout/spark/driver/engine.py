@@ -47,6 +47,8 @@ from shard_state import SliceKind, SlicePlan
 _CANCEL_AGAIN_SECONDS: Final = 0.5
 _LONGEST_WAIT_SECONDS: Final = 1.0
 _SHORTEST_WAIT_SECONDS: Final = 0.001
+_UNCERTAIN_SECONDS: Final = 0.02
+"""Between two looks whether ZooKeeper has answered, where the shards may be another's."""
 _PATIENCE_WHILE_RUNNING: Final = 8.0
 """How many times the gather time records wait for polls while a job runs: one beside it would slow both."""
 _SPACINGS_WHILE_RUNNING: Final = 2.0
@@ -289,6 +291,8 @@ class MicroBatchEngine:
 
     def _start_batches(self, now: float) -> float | None:
         """Start batches while there is something to do and room for them. Returns when to look again."""
+        if not self._consumer.ports.coordinator.is_certain():
+            return now + _UNCERTAIN_SECONDS
         while len(self._running) < self._settings.max_concurrent_batches:
             if not self._planned:
                 if self._gathered_at > now:

@@ -128,6 +128,8 @@ class BoltTask:
     def run_as_root(self, work: Callable[[Tuple], None], root: int) -> None:
         """Do work of a tick as the root of a tree of its own; see ``Collector.as_root``."""
         tup = Tuple((), TICK, root)
+        if self._state is not None:
+            self._state.log.clear()  # What the tick has changed before is nobody's.
         try:
             work(tup)
         except BaseException as error:  # noqa: BLE001 - whatever it raises fails its tree

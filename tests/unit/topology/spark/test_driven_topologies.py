@@ -18,6 +18,7 @@ from kinesis_spout.testing import InMemoryShardGetter, InMemoryShardLister
 from kinesis_spout.topology import (
     BasicBolt,
     Bolt,
+    FailedException,
     KeyValueState,
     OutputCollector,
     Seconds,
@@ -40,6 +41,8 @@ from tests.zookeeper_server import wait_until
 
 WINDOWS: list[tuple[Any, ...]] = []
 """The windows that were executed. Here, as bolts are copies."""
+FAILURES_LEFT: list[int] = []
+"""One for each time that ``FailsAtFirst`` still fails. Here, as bolts are copies."""
 COUNTED: list[list[str]] = []
 """Of each run of a micro-batch that brought any: the words that came to be counted."""
 TICKS: list[tuple[str, int]] = []
@@ -56,6 +59,26 @@ class NotedWindows(WindowedBolt):
 
     def execute_window(self, key: Any, window: Window) -> None:
         WINDOWS.append((key, *(values["time"] for values in window.tuples)))
+
+
+class EmitsKeys(WindowedBolt):
+    length = Seconds(0.1)
+    tick_seconds = 0.05
+
+    def declare_output_fields(self) -> list[str]:
+        return ["key"]
+
+    def execute_window(self, key: Any, window: Window) -> None:
+        del window
+        self.emit([key])
+
+
+class FailsAtFirst(BasicBolt):
+    def process(self, tup: Tuple) -> None:
+        if FAILURES_LEFT:
+            FAILURES_LEFT.pop()
+            raise FailedException("not yet")
+        WINDOWS.append((tup["key"],))
 
 
 class ByDefault(WindowedBolt):
@@ -164,11 +187,20 @@ class World(EngineWorld):
         )
         return KinesisSpout(config, ports=ports, scheme="text")
 
-    def run(self, first: BasicBolt, second: StatefulBolt, by: str, **settings: Any) -> TopologyQuery:
+    def run(
+        self,
+        first: BasicBolt,
+        second: StatefulBolt,
+        by: str,
+        third: BasicBolt | None = None,
+        **settings: Any,
+    ) -> TopologyQuery:
         builder = TopologyBuilder()
         builder.set_spout("lines", self.spout(**settings), fields=["sentence"])
         builder.set_bolt("first", first).shuffle_grouping("lines")
         builder.set_bolt("second", second).fields_grouping("first", [by])
+        if third is not None:
+            builder.set_bolt("third", third, 2).fields_grouping("second", [by])
         query = builder.build("driven", state=str(self._folder)).run(self.spark.session)
         self._started.append(query)
         return query
@@ -217,6 +249,20 @@ def test_the_windows_of_an_idle_stream_are_closed_without_any_setting(world: Wor
     world.put("a 1")
     world.run(TimedKeys(), ByDefault(), "key")
     wait_until(lambda: WINDOWS == [("a", 1.0)], "its window is executed, although nothing comes any more")
+
+
+def test_a_window_that_a_tick_has_closed_is_executed_again_until_what_comes_of_it_is_done(
+    world: World,
+) -> None:
+    FAILURES_LEFT[:] = [1, 1, 1]
+    [record] = world.put("a 1")
+    query = world.run(TimedKeys(), EmitsKeys(), "key", FailsAtFirst())
+    wait_until(lambda: WINDOWS == [("a",)], "the sink has taken it")
+    assert FAILURES_LEFT == []
+    world.until_stored(record)
+    assert query.spouts["lines"].counters.delivered == 1
+    assert query.components["second"].errors >= 1
+    assert "or what came of it, failed " in query.components["second"].last_error
 
 
 def test_windows_that_a_restart_finds_open_are_closed_without_another_record(world: World) -> None:
