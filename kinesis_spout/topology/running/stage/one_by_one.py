@@ -10,9 +10,10 @@ A bolt may hold a tuple over its flush, because it waits for another one. The ro
 are then one *unit*: all of it is kept, or it is taken back and run again without those that failed.
 """
 
+import sys
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kinesis_spout.handler import failure_of
 from kinesis_spout.topology.components.output import DEFAULT_STREAM
@@ -29,6 +30,11 @@ from kinesis_spout.topology.running.stage.stage_run import (
 from kinesis_spout.topology.running.tick_clock import NO_TICKS, Ticks
 from kinesis_spout.topology.state.key_values import UnfitValue
 from kinesis_spout.topology.state.reversible_state import ReversibleState
+
+_CALLS_OF_A_BOLT: Final = 8
+"""That Python nests, at most, until the next bolt is called."""
+_USERS_CALLS: Final = 250
+"""For what bolts call, and for what has called us."""
 
 
 class _Root(NamedTuple):
@@ -53,6 +59,9 @@ class OneByOneRun(StageRun):
         self._active: dict[str, list[BoltTask]] = defaultdict(list)
         """These, and all without state, by component."""
         super().__init__(*args, record=None if record is None else self._note, **settings)
+        # All bolts call each other here, also those that exchanges part elsewhere.
+        needed = _USERS_CALLS + _CALLS_OF_A_BOLT * len(self._plan.stage_of)
+        sys.setrecursionlimit(max(sys.getrecursionlimit(), needed))
 
     # A micro-batch
 

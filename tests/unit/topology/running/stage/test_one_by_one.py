@@ -5,7 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from kinesis_spout.testing import ManualClock
-from kinesis_spout.topology import Bolt, KeyValueState, StatefulBolt, TopologyBuilder, Tuple
+from kinesis_spout.topology import BasicBolt, Bolt, KeyValueState, StatefulBolt, TopologyBuilder, Tuple
 from kinesis_spout.topology.local import LocalResult, LocalTopology
 from tests.scripted_topology import Scripted, acks, begin, passes_on, values_of
 
@@ -130,6 +130,14 @@ def test_what_a_root_that_failed_had_sent_to_state_never_comes_there() -> None:
     assert result.counts["beside"].executed == 4, "without state tuples are executed, as ever"
 
 
+class PassesOn(BasicBolt):
+    def declare_output_fields(self) -> list[str]:
+        return ["key", "number"]
+
+    def process(self, tup: Tuple) -> None:
+        self.emit(tup.values)
+
+
 class Pairs(Bolt):
     """Emits two tuples as one, anchored to both, as soon as the second is there."""
 
@@ -193,6 +201,20 @@ def test_roots_that_are_held_until_a_tick_are_run_again_with_the_tick_without_th
 
     assert values_of(result.failed) == [[("a", 3), ("b", 1)]]
     assert local.state["sums"] == {"a": [3], "b": [1], "c": [2]}
+
+
+def test_bolts_in_a_row_that_are_never_fused_may_be_more_than_python_nests_calls() -> None:
+    builder = begin(["key", "number"])
+    before = "numbers"
+    for at in range(200):
+        builder.set_bolt(f"pass {at}", PassesOn()).fields_grouping(before, ["key"])
+        before = f"pass {at}"
+    builder.set_bolt("sums", Sums(), 3).fields_grouping(before, ["key"])
+    local = builder.build().local()
+    local._choices["numbers"].ran_at_once(counted=False)
+
+    assert local.run([("a", 1), ("a", 2)]).failed == []
+    assert local.state["sums"] == {"a": [1, 2]}
 
 
 class Closes(Sums):
