@@ -1,8 +1,8 @@
 """Handlers and calls that fail at random rates, in both record doors: nothing is lost, and no innocent given up.
 
 Where `test_every_call` has one fault in a run, here everything fails now and then: handlers, calls to ZooKeeper,
-to Kinesis and to the dead letter sink, from 0.1 % of them to 30 %. What each record's handler does is drawn before,
-so that the world knows what must come of it.
+to Kinesis and to the dead letter sink, from 0.1 % of them to 30 %. What each record's handler does is drawn
+before, so that the world knows what must come of it.
 """
 
 import logging

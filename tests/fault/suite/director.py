@@ -38,6 +38,8 @@ _CALM_SECONDS: Final = 1.0
 """How long the world is whole before a fault is injected alone."""
 _START_SECONDS: Final = 120.0
 _FRESH_SHARE: Final = 0.6
+_AGAIN_SECONDS: Final = 1.0
+"""After so long a kind that is missing, and could not be done, is tried again."""
 _EXTRA_SECONDS: Final = 120.0
 """For so long it waits for kinds of faults that have not happened yet."""
 
@@ -98,7 +100,7 @@ class Director:
         if plan.reads_by_fan_out:
             self._lanes.append(self._lane("fan-out", FAN_OUT_FAULTS, (1.0, 3.0)))
         if plan.on_spark:
-            self._lanes.append(self._lane("Spark", SPARK_FAULTS, (8.0, 20.0)))
+            self._lanes.append(self._lane("Spark", SPARK_FAULTS, (3.0, 9.0)))
         self._lanes += [
             self._lane("ZooKeeper", self._zookeeper_faults(), (8.0, 20.0)),
             self._lane("Kinesis", KINESIS_FAULTS, (0.2, 1.0)),
@@ -199,8 +201,12 @@ class Director:
         for lane in sorted(lanes, key=lambda lane: lane.due):
             is_due = lane.under_way is None and now >= lane.due
             may_begin = self._is_calm(now) if alone else not lane.only_alone
-            if is_due and may_begin and self._begin(lane, now, missing, alone=alone):
+            if not (is_due and may_begin):
+                continue
+            if self._begin(lane, now, missing, alone=alone):
                 self._whole_since = None
+            elif missing:
+                lane.due = now + _AGAIN_SECONDS
 
     def _is_calm(self, now: float) -> bool:
         if any(lane.under_way for lane in self._lanes) or not self.world.is_whole:
