@@ -8,8 +8,7 @@ import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, Self
+from typing import Any
 
 import botocore.auth
 import pytest
@@ -110,28 +109,13 @@ def call(client: Any) -> bytes:
     return body
 
 
-class Stopped(datetime):
-    """A clock that stands, for a botocore that asks ``datetime`` itself."""
-
-    @classmethod
-    def utcnow(cls) -> Self:
-        return cls(2026, 1, 2, 3, 4, 5)
-
-
-def stop_clock_of_signer(monkeypatch: pytest.MonkeyPatch) -> None:
-    if hasattr(botocore.auth, "get_current_datetime"):
-        monkeypatch.setattr(
-            botocore.auth, "get_current_datetime", lambda: datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-        )
-    else:  # before botocore 1.40
-        monkeypatch.setattr(botocore.auth, "datetime", SimpleNamespace(datetime=Stopped))
-
-
 def test_later_calls_are_what_botocore_makes_of_the_first(
     server: Server, client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The signature, of which the body, the headers and the time are part, is the same to the last digit."""
-    stop_clock_of_signer(monkeypatch)
+    monkeypatch.setattr(
+        botocore.auth, "get_current_datetime", lambda: datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    )
     assert [call(client) for _ in range(3)] == [EMPTY] * 3
 
     (first, headers, body), *others = server.requests
