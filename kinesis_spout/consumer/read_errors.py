@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from kinesis_spout.clock import Clock
@@ -18,6 +18,8 @@ _log = logging.getLogger(__name__)
 @dataclass(slots=True)
 class _Trouble:
     error: KinesisSpoutError
+    failures: int = 0
+    """In a row."""
     said: type[KinesisSpoutError] | None = None
     remind_at: float = 0.0
     reminder_seconds: float = FIRST_REMINDER_SECONDS
@@ -44,7 +46,8 @@ class ReadErrors:
         """Say what to do about an error of reading a shard. An error that is retried is kept and logged."""
         reaction = reaction_to(error, Work.CONSUME if self._has_read else Work.QUERY)
         if reaction.action is Action.RETRY and isinstance(error, KinesisSpoutError):
-            self._retried(shard_id, error, reaction)
+            failures = self._retried(shard_id, error, reaction)
+            return replace(reaction, wait_seconds=reaction.wait_after(failures))
         return reaction
 
     def worked(self, shard_id: str) -> None:
@@ -59,11 +62,16 @@ class ReadErrors:
         for shard_id in shard_ids:
             self._troubles.pop(shard_id, None)
 
-    def _retried(self, shard_id: str, error: KinesisSpoutError, reaction: Reaction) -> None:
+    def _retried(self, shard_id: str, error: KinesisSpoutError, reaction: Reaction) -> int:
         trouble = self._troubles.setdefault(shard_id, _Trouble(error))
         trouble.error = error
-        if reaction.is_throttle:
-            return
+        trouble.failures += 1
+        if not reaction.is_throttle:
+            self._say(shard_id, trouble)
+        return trouble.failures
+
+    def _say(self, shard_id: str, trouble: _Trouble) -> None:
+        error = trouble.error
         now = self._clock.monotonic()
         if trouble.said is not type(error):
             trouble.said, trouble.reminder_seconds = type(error), FIRST_REMINDER_SECONDS

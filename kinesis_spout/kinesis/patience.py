@@ -26,7 +26,7 @@ says the same as the query's column.
 | --- | --- | --- |
 | to read a shard | 0.2-0.4 s, doubled up to 10 s | without end; after 60 s, other shards do not wait for it |
 | - throttled | 1-2 s (5-10 s after a full reply), doubled up to 10-20 s | the same |
-| - slowly | 30-33 s | the same |
+| - slowly | 1-1.1 s after the first in a row, which may be a stray answer; then 30-33 s | the same |
 | - subscribed to just now | 5-5.5 s | the same |
 | to list, to put | 0.1-0.2 s, doubled up to 5 s | 60 s unless it is said otherwise; each shard that refuses |
 | to list at a query's start, to open its progress | 0.5-1 s | without end |
@@ -65,6 +65,8 @@ Jitter = Callable[[], float]
 
 SLOW_SECONDS: Final = 30.0
 """For what only a person can mend: the key of the stream, permissions. Asking more often helps nobody."""
+STRAY_SECONDS: Final = 1.0
+"""After the first of these in a row: one server may answer so while all others let the call through."""
 IN_USE_SECONDS: Final = 5.0
 """AWS: so long after a subscription to a shard, another one is refused."""
 OUTAGE_SECONDS: Final = 60.0
@@ -111,16 +113,19 @@ class Reaction:
     action: Action
     wait_seconds: float = 0.0
     """Before the next try, at least. The pacing of a shard may demand more."""
+    first_wait_seconds: float | None = None
+    """After the first failure in a row, if that is another wait."""
     is_throttle: bool = False
     """Counted as a throttle; normal, and not worth a warning."""
 
-    def read_again_at(self, now: float, ready_at: float) -> float:
-        """Say when a shard is read again whose getter is ready at ``ready_at``; monotonic times."""
-        return max(ready_at, now + max(MIN_RETRY_SECONDS, self.wait_seconds))
+    def wait_after(self, failures: int) -> float:
+        """Give the wait before the next try, at least, after so many failures in a row."""
+        first = self.first_wait_seconds
+        return first if failures == 1 and first is not None else self.wait_seconds
 
 
 _AGAIN: Final = Reaction(action=Action.RETRY)
-_SLOWLY: Final = Reaction(action=Action.RETRY, wait_seconds=SLOW_SECONDS)
+_SLOWLY: Final = Reaction(action=Action.RETRY, wait_seconds=SLOW_SECONDS, first_wait_seconds=STRAY_SECONDS)
 _THROTTLED: Final = Reaction(action=Action.RETRY, is_throttle=True)
 _IN_USE: Final = Reaction(action=Action.RETRY, wait_seconds=IN_USE_SECONDS)
 _END: Final = Reaction(action=Action.END_SHARD)
@@ -180,6 +185,11 @@ def backoff_seconds(failures: int, *, first: float, cap: float, jitter: Jitter) 
     return ceiling * (1 + jitter()) / 2
 
 
+def read_again_at(now: float, ready_at: float) -> float:
+    """Say when a shard is read again whose getter failed and is ready at ``ready_at``; monotonic times."""
+    return max(ready_at, now + MIN_RETRY_SECONDS)
+
+
 def read_wait_seconds(
     error: KinesisSpoutError, failures: int, *, is_after_full_reply: bool, jitter: Jitter
 ) -> float:
@@ -190,7 +200,7 @@ def read_wait_seconds(
         # Twice, because half of the back-off is drawn: the floor must hold for every draw.
         return backoff_seconds(failures, first=2 * floor, cap=2 * MAX_THROTTLE_SECONDS, jitter=jitter)
     if reaction.wait_seconds:
-        return reaction.wait_seconds * (1 + jitter() / 10)
+        return reaction.wait_after(failures) * (1 + jitter() / 10)
     return backoff_seconds(
         failures, first=FIRST_READ_BACKOFF_SECONDS, cap=MAX_READ_BACKOFF_SECONDS, jitter=jitter
     )
@@ -252,7 +262,7 @@ class Tries:
             cap=patience.backoff_cap_seconds,
             jitter=patience.jitter,
         )
-        wait = max(wait, reaction.wait_seconds)
+        wait = max(wait, reaction.wait_after(self.failures))
         self.until = patience.clock.monotonic() + wait
         if self.until > self._deadline:
             raise type(failure)(

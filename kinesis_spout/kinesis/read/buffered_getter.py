@@ -7,7 +7,7 @@ from collections.abc import Callable
 from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.errors import KinesisSpoutError, SpoutClosed
 from kinesis_spout.kinesis.pace import idle_period
-from kinesis_spout.kinesis.patience import Action, Reaction, reaction_to
+from kinesis_spout.kinesis.patience import Action, Reaction, reaction_to, read_again_at
 from kinesis_spout.kinesis.read.getter import MAX_RECORDS
 from kinesis_spout.kinesis.read.prefetcher import Prefetcher
 from kinesis_spout.ports import Page, ShardGetter
@@ -182,7 +182,7 @@ class BufferedShardGetter:
             return None
         self.last_error = error
         self.retries += 1
-        return reaction.read_again_at(self._clock.monotonic(), self._getter.ready_at)
+        return read_again_at(self._clock.monotonic(), self._getter.ready_at)
 
     def _keep(self, page: Page, begun_at: float) -> float | None:
         with self._lock:

@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from kinesis_spout.clock import Clock
 from kinesis_spout.errors import DataLoss, KinesisError, KinesisSpoutError, ShardNotFound
 from kinesis_spout.kinesis import ArrowPage, KinesisShardLister, PollingShardGetter
-from kinesis_spout.kinesis.patience import Action, Work, reaction_to, tried_again
+from kinesis_spout.kinesis.patience import Action, Work, reaction_to, read_again_at, tried_again
 from kinesis_spout.kinesis.read.arrow import rows_before, rows_up_to, sequence_at
 from kinesis_spout.kinesis.read.pacing import Pacing
 from kinesis_spout.settings.grammar.shard_positions import MARGIN_SECONDS, rank
@@ -197,8 +197,8 @@ class IntervalRead:
         if isinstance(error, DataLoss):
             text = f"cannot begin to read {self.interval}: that is behind retention, or not of this shard"
             self._lose(DataLoss, f"{text} ({error.__cause__})", "to begin at the oldest record left", error)
-        reaction = tried_again(error)
-        self.ready_at = reaction.read_again_at(self._clock.monotonic(), self._getter.ready_at)
+        tried_again(error)
+        self.ready_at = read_again_at(self._clock.monotonic(), self._getter.ready_at)
 
     def _lose(
         self, kind: type[KinesisError], text: str, so_that: str, cause: KinesisSpoutError | None = None

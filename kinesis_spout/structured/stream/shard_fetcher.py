@@ -14,7 +14,14 @@ from kinesis_spout.clock import Clock
 from kinesis_spout.errors import KinesisSpoutError
 from kinesis_spout.kinesis import ArrowPage, FanOutShardGetter, PollingShardGetter
 from kinesis_spout.kinesis.pace import idle_period
-from kinesis_spout.kinesis.patience import OUTAGE_SECONDS, Action, Work, reaction_to, tried_again
+from kinesis_spout.kinesis.patience import (
+    OUTAGE_SECONDS,
+    Action,
+    Work,
+    reaction_to,
+    read_again_at,
+    tried_again,
+)
 from kinesis_spout.settings.grammar.shard_positions import MARGIN_SECONDS
 from kinesis_spout.structured.data_loss import lose
 from kinesis_spout.structured.pages.page_buffer import PageBuffer, ShardKey
@@ -273,7 +280,7 @@ class ShardFetcher:
             self._room.read_ended()
             self._count()
             self._note_failure()
-        return reaction.read_again_at(self._clock.monotonic(), self.getter.ready_at)
+        return read_again_at(self._clock.monotonic(), self.getter.ready_at)
 
     def _note_failure(self) -> None:
         now = self._clock.monotonic()

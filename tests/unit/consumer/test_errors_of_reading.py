@@ -53,7 +53,7 @@ def test_what_only_a_person_can_mend_makes_the_shard_wait_and_is_tried_again_slo
     world: World, error: KinesisError, caplog: pytest.LogCaptureFixture
 ) -> None:
     spout = spout_that_has_read(world)
-    world.stream.fail_next(error, times=2)
+    world.stream.fail_next(error, times=3)
     world.put("after")
     refused_at = world.clock.monotonic()
     assert take_at_last(world, spout) == "after"

@@ -15,7 +15,6 @@ from typing import Final
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.errors import HandlerKilledWorker, KinesisSpoutError
 from kinesis_spout.handler import RaisedAt, raised_at
-from kinesis_spout.kinesis.patience import reaction_to
 from kinesis_spout.spark.driver.batches.retry_buffer import RetryBuffer
 from kinesis_spout.spark.driver.batches.running_batches import Batch
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
@@ -58,11 +57,22 @@ class Settling:
         self._settings = settings
         self.deaths = 0
         """How many jobs have died since records were handled last."""
+        self._outages = 0
+        """How many batches could not run since one could."""
+        self._outage: KinesisSpoutError | None = None
+        """Why the last of them could not."""
 
     def done(
         self, batch: Batch, results: list[WorkResult], now: float, *, stopping: bool
     ) -> list[WorkResult]:
         """Settle the slices of a batch. Returns the results of those of which it is known how far they came."""
+        if self._outage is not None:
+            _log.info(
+                "batch %d could run: what the %d before it needed is there again", batch.number, self._outages
+            )
+            if self._consumer.last_error is self._outage:
+                self._consumer.last_error = None
+            self._outages, self._outage = 0, None
         results = self._judged(batch, results, now, stopping=stopping)
         for result in results:
             self._settle(result, now, batch.started)
@@ -80,6 +90,19 @@ class Settling:
         self._consumer.failures.add(raised)
         for work in batch.works:
             self._slice_died(work, batch, error, reason, raised)
+
+    def could_not_run(self, batch: Batch, error: KinesisSpoutError) -> None:
+        """Have all slices of a batch planned again after a rest: it needs what cannot be had at present."""
+        self._outages += 1
+        rest = self._settings.rest_after(self._settings.quick_deaths + self._outages)
+        _log.warning("batch %d could not run, and is tried again in %.1f s: %s", batch.number, rest, error)
+        self._consumer.last_error = self._outage = error
+        now = self._consumer.now
+        for work in batch.works:
+            shard = shard_of(work.plan, self._shards)
+            if shard is not None:
+                shard.barred_until = now + rest
+                self._manager.withdraw(work.plan, now)
 
     def _settle(self, result: WorkResult, now: float, started: float) -> None:
         plan, outcome = result.plan, result.outcome
@@ -108,9 +131,8 @@ class Settling:
             self._read_settled(shard, result, now, started)
             shard.take_left(result.left)
         elif result.error is not None:
-            pause = max(_REREAD_PAUSE_SECONDS, reaction_to(result.error).wait_seconds)
-            shard.barred_until = now + pause
-            self._tip.reading_failed(shard_id, shard, result.error)
+            waits = self._tip.reading_failed(shard_id, shard, result.error)
+            shard.barred_until = now + max(_REREAD_PAUSE_SECONDS, waits)
         if result.suspects:
             self._manager.suspect(plan, result.suspects)
 

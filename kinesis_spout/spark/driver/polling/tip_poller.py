@@ -146,8 +146,8 @@ class TipPoller:
         if _may_read(shard):
             self.look_again(shard_id)
 
-    def reading_failed(self, shard_id: str, shard: DriverShard, error: Exception) -> None:
-        """Decide what an error of reading means for its shard, wherever it was read."""
+    def reading_failed(self, shard_id: str, shard: DriverShard, error: Exception) -> float:
+        """Decide what an error of reading means for its shard, wherever it was read. Gives how long that waits."""
         consumer = self._consumer
         reaction = consumer.reading_failed(shard_id, error)
         if reaction.action is Action.END_SHARD:
@@ -159,6 +159,7 @@ class TipPoller:
             shard.read_at = max(shard.read_at, again_at)
         else:
             consumer.end_with(error)
+        return reaction.wait_seconds
 
     def recovered(self, shard: DriverShard) -> None:
         """Note that a shard works again."""

@@ -64,7 +64,12 @@ def test_a_success_forgets_the_failures() -> None:
 
 @pytest.mark.parametrize("error", [KeyUnavailable("x"), AccessDenied("x")])
 def test_what_only_a_person_can_mend_is_tried_slowly(error: KinesisError) -> None:
-    assert 30.0 <= _wait_after(error) <= 33.0
+    assert 30.0 <= _wait_after(error, failures=2) <= 33.0
+
+
+@pytest.mark.parametrize("error", [KeyUnavailable("x"), AccessDenied("x")])
+def test_a_stray_refusal_rests_the_shard_for_a_second(error: KinesisError) -> None:
+    assert 1.0 <= _wait_after(error) <= 1.1
 
 
 def test_two_shards_that_failed_together_do_not_come_back_together() -> None:

@@ -343,12 +343,16 @@ def test_the_last_error_is_gone_once_the_shard_is_read_again(world: EngineWorld)
 def test_permissions_that_are_taken_away_later_are_asked_for_again_slowly(world: EngineWorld) -> None:
     running = world.start(Diary())
     running.query.processAllAvailable()
-    world.stream.fail_next(AccessDenied("not any more"))
+    world.stream.fail_next(AccessDenied("not any more"), times=2)
     wait_until(lambda: isinstance(running.query.last_error, AccessDenied), "a poll is refused")
 
     assert running.query.isActive
-    with running.consumer.lock:
-        assert running.engine._shards[FIRST].next_poll_at - running.consumer.now > 20
+
+    def rests() -> bool:
+        with running.consumer.lock:
+            return running.engine._shards[FIRST].next_poll_at - running.consumer.now > 20
+
+    wait_until(rests, "the second refusal in a row rests the shard")
 
 
 def test_lost_data_ends_the_query(world: EngineWorld) -> None:

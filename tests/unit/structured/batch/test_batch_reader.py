@@ -695,7 +695,7 @@ def test_a_refused_key_is_waited_out_slowly_and_delays_no_other_shard() -> None:
     records = world.put(60)
     world.clock.advance(1)
     (task,) = world.tasks(maxRecordsPerFetch="50")
-    world.stream.fail_next(KeyUnavailable("key disabled"), times=3, shard_id=FIRST)
+    world.stream.fail_next(KeyUnavailable("key disabled"), times=4, shard_id=FIRST)
     begun = world.clock.monotonic()
     rows: list[str] = []
     of_second_alone = len(world.stream.records(SECOND))

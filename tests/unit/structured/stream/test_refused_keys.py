@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from kinesis_spout.errors import KeyUnavailable
 from kinesis_spout.kinesis import PollingShardGetter
-from kinesis_spout.kinesis.patience import OUTAGE_SECONDS, SLOW_SECONDS
+from kinesis_spout.kinesis.patience import OUTAGE_SECONDS, SLOW_SECONDS, STRAY_SECONDS
 from kinesis_spout.structured.pages.page_buffer import PageBuffer
 from kinesis_spout.structured.stream.shard_fetcher import FetchCounters, FetchRoom, ShardFetcher
 from kinesis_spout.testing import InMemoryShardLister, InMemoryStream, ManualClock
@@ -46,10 +46,10 @@ def test_the_shard_is_read_again_slowly_ends_no_query_and_holds_the_others_up_fo
     )
     stream.fail_next(KeyUnavailable("key disabled"), times=4)
     begun = clock.monotonic()
-    for _ in range(4):
+    for failures in range(4):
         due_at = fetcher.fetch()
         assert due_at is not None
-        assert due_at - clock.monotonic() >= SLOW_SECONDS
+        assert due_at - clock.monotonic() >= (SLOW_SECONDS if failures else STRAY_SECONDS)
         assert fetcher.failure is None
         assert fetcher.is_waited_for == (clock.monotonic() - begun < OUTAGE_SECONDS)
         clock.advance(due_at - clock.monotonic())
