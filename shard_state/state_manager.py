@@ -432,6 +432,13 @@ class StateManager:
         self._forgive()
         return exhausted
 
+    def withdraw(self, plan: SlicePlan, now: float) -> None:
+        """Take back a slice whose job could not run, through no fault of its records; it is planned again."""
+        slices = self._shards.of_epoch(plan)
+        if slices is not None and slices.is_out(plan):
+            self._watch.withdrawn(plan, now)
+            slices.withdraw(plan)
+
     def convicts(self, plan: SlicePlan, held: SliceOutcome | None) -> bool:
         """Tell whether the death of a slice blames its one record; the arguments are those of ``died``."""
         slices = self._shards.of_epoch(plan)
@@ -474,16 +481,22 @@ class StateManager:
         slices = self._owned.get(shard_id)
         return slices is not None and slices.state.dead_lettered(sequence, now)
 
-    def to_commit(self) -> list[PendingCommit]:
-        """Copy the progress of every dirty shard, for one transaction."""
+    def dirty(self) -> list[str]:
+        """Name the shards whose progress is not stored as it is now."""
+        return [shard_id for shard_id, slices in self._owned.items() if slices.state.is_dirty]
+
+    def to_commit(self, shard_ids: Iterable[str] | None = None) -> list[PendingCommit]:
+        """Copy the progress of every dirty shard, or of these as far as they are dirty still."""
+        named = self._owned.keys() if shard_ids is None else shard_ids
+        owned = ((shard_id, self._owned.get(shard_id)) for shard_id in named)
         return [
             PendingCommit(
                 shard_id=shard_id,
                 checkpoint=slices.state.checkpoint(self._app_instance),
                 revision=slices.state.revision,
             )
-            for shard_id, slices in self._owned.items()
-            if slices.state.is_dirty
+            for shard_id, slices in owned
+            if slices is not None and slices.state.is_dirty
         ]
 
     def committed(self, pending: Sequence[PendingCommit]) -> list[str]:

@@ -1,7 +1,7 @@
 """The place of one application on one stream, in memory and in the real ZooKeeper, for the contract tests."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 import pytest
@@ -46,6 +46,18 @@ class Place(Protocol):
     def put_back(self, process: Any, beliefs: Mapping[str, Any]) -> None:
         """Let it believe that again, as if it had slept through all that happened since."""
 
+    def leadership(self, process: Any) -> Any:
+        """What a process that leads believes of its term."""
+
+    def put_back_leadership(self, process: Any, belief: Any) -> None:
+        """Let it believe that again, once it has learnt that the term is over."""
+
+    def during_acquisition(self, process: Any, act: Callable[[], None]) -> None:
+        """Have something happen once the process's next acquisition has read, and has not written."""
+
+    def expire_during_acquisition(self, process: Any) -> None:
+        """End the process's session while its next acquisition, which took effect, is under way."""
+
     def lose_next_answer(self, process: Any) -> None: ...
 
     def lose_next_request(self, process: Any) -> None: ...
@@ -87,6 +99,19 @@ class InMemoryPlace:
 
     def put_back(self, process: InMemoryProcess, beliefs: Mapping[str, Any]) -> None:
         process.coordinator.owned.update(beliefs)
+
+    def leadership(self, process: InMemoryProcess) -> None:
+        """Nothing: there a process asks each time."""
+
+    def put_back_leadership(self, process: InMemoryProcess, belief: None) -> None:
+        pass
+
+    def during_acquisition(self, process: InMemoryProcess, act: Callable[[], None]) -> None:
+        del process
+        act()  # an acquisition is one step there
+
+    def expire_during_acquisition(self, process: InMemoryProcess) -> None:
+        self.expire(process)
 
     def lose_next_answer(self, process: InMemoryProcess) -> None:
         del process
@@ -165,6 +190,19 @@ class RealPlace:
     def put_back(self, process: ZooKeeperBackend, beliefs: Mapping[str, Any]) -> None:
         process.store._ownerships._owned.update(beliefs)
 
+    def leadership(self, process: ZooKeeperBackend) -> Any:
+        return process.group._term
+
+    def put_back_leadership(self, process: ZooKeeperBackend, belief: Any) -> None:
+        wait_until(lambda: process.group._term is not belief, "it has learnt that the term is over")
+        process.group._term = belief
+
+    def during_acquisition(self, process: ZooKeeperBackend, act: Callable[[], None]) -> None:
+        _before_next(process.session.client, "transaction", act)
+
+    def expire_during_acquisition(self, process: ZooKeeperBackend) -> None:
+        _before_next(process.coordinator._ownerships, "claim", lambda: self.expire(process))
+
     def lose_next_answer(self, process: ZooKeeperBackend) -> None:
         self.proxy(process).lose_next_answer()
 
@@ -208,6 +246,17 @@ class RealPlace:
             proxy.close()
         self.client.stop()
         self.client.close()
+
+
+def _before_next(target: Any, call: str, act: Callable[[], None]) -> None:
+    """Have something happen right before the next call of a method."""
+
+    def called(*args: Any) -> Any:
+        delattr(target, call)  # the class's own is found again
+        act()
+        return getattr(target, call)(*args)
+
+    setattr(target, call, called)
 
 
 @pytest.fixture

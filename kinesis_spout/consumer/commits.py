@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable
+from typing import Final
 
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.lifecycle import Lifecycle
@@ -13,6 +14,10 @@ from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.logs.life_lines import of_stream
 from kinesis_spout.ports import Attachment, CheckpointWrite, CommitResult
 from shard_state import PendingCommit, StateManager
+
+_COPIED_AT_ONCE: Final = 16
+"""Shards. Each takes up to a millisecond if it has thousands of holes."""
+_LET_GO_SECONDS: Final = 1e-4
 
 _log = logging.getLogger(__name__)
 
@@ -71,9 +76,8 @@ class Commits:
         Raises:
             KinesisSpoutError: see ``CheckpointStore.commit``.
         """
-        with self._lock:
-            pending, attachment = self._manager.to_commit(), self._companionship.attachment()
-            finished = self._counters.finished
+        finished = self._counters.finished
+        pending, attachment = self._copies()
         if not pending and attachment is None:
             self._finished = finished
             return
@@ -86,6 +90,21 @@ class Commits:
         if result.fenced or stored is not attachment:
             self._refused(result, attachment)
         self._finished = finished
+
+    def _copies(self) -> tuple[list[PendingCommit], Attachment | None]:
+        """Copy what is to be stored: with a companion all at once, else some shards at a time."""
+        if self._companionship.exists:
+            with self._lock:
+                return self._manager.to_commit(), self._companionship.attachment()
+        with self._lock:
+            dirty = self._manager.dirty()
+        pending: list[PendingCommit] = []
+        for first in range(0, len(dirty), _COPIED_AT_ONCE):
+            if first:
+                self._ports.clock.sleep(_LET_GO_SECONDS)  # a lock taken again at once is nobody else's
+            with self._lock:
+                pending += self._manager.to_commit(dirty[first : first + _COPIED_AT_ONCE])
+        return pending, None
 
     def _refused(self, result: CommitResult, attachment: Attachment | None) -> None:
         """Drop what is another's now. With an attachment that may be fewer shards than were fenced, or none."""

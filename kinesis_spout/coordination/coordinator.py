@@ -73,6 +73,14 @@ class Coordinator(Protocol):
         """
         ...
 
+    def is_certain(self) -> bool:
+        """Tell whether no other member can own this one's shards now, but for one that takes them by force.
+
+        ZooKeeper has answered within two thirds of the session time-out, and ``take_lost`` has nothing to say.
+        Otherwise nothing may be handed out. Never blocks: what has to be asked is asked beside it.
+        """
+        ...
+
     def take_freed(self) -> frozenset[str]:
         """Name the shards that ``acquire`` did not get, and that were given up since; each once.
 

@@ -6,7 +6,7 @@ from kinesis_spout.clock import Clock
 from kinesis_spout.coordination.election import Elected, Election
 from kinesis_spout.errors import StoreUnavailable
 
-_CERTAIN_SHARE: Final = 2 / 3
+CERTAIN_SHARE: Final = 2 / 3
 """Of the session time-out. The rest is for clocks that do not run alike, and for the end of a short unit."""
 
 
@@ -23,7 +23,7 @@ class Term:
         self._elected = elected
         self._election = election
         self._clock = clock
-        self._certain_seconds = _CERTAIN_SHARE * election.session_timeout_seconds
+        self._certain_seconds = CERTAIN_SHARE * election.session_timeout_seconds
         self._asked_at = elected.asked_at
         self._is_over = False
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Any
 
-from kinesis_spout.queues.producer import KinesisProducer
+from kinesis_spout.queues.producer import KinesisProducer, Ticket
 from kinesis_spout.queues.producer.works import WorkToDo
 from kinesis_spout.testing.clock import ManualClock
 
@@ -47,9 +47,9 @@ class SteppedProducer(KinesisProducer):
         while not is_over() and self._go_on(deadline):
             pass
 
-    def _await_room(self, size_bytes: int) -> bool:
+    def _await_room(self, ticket: Ticket) -> bool:
         deadline = self.clock.monotonic() + self.config.block_timeout_seconds
-        while not self._inbox.reserve(size_bytes):
+        while not self._inbox.reserve(ticket):
             if not self._go_on(deadline):
                 return False
         return True

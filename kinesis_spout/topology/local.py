@@ -8,23 +8,24 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from random import getrandbits
-from typing import Any
+from typing import Any, Final
 
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.topology.acking import TreeEnd
 from kinesis_spout.topology.components.output import DEFAULT_STREAM
-from kinesis_spout.topology.components.state import KeyValueState
 from kinesis_spout.topology.running.blocks import Block, CountsBlock, OpenTrees
 from kinesis_spout.topology.running.component_counts import ComponentCounts
-from kinesis_spout.topology.running.exactly_once import Ran, run_until_clean
+from kinesis_spout.topology.running.exactly_once import RunChoice, counts
 from kinesis_spout.topology.running.processing_clock import ProcessingClock
 from kinesis_spout.topology.running.program import Program
-from kinesis_spout.topology.running.stage.stage_run import StageRun
+from kinesis_spout.topology.running.stage.one_by_one import OneByOneRun
+from kinesis_spout.topology.running.stage.stage_run import StageRun, new_root
 from kinesis_spout.topology.running.tick_clock import TickClock, Ticks
 from kinesis_spout.topology.running.verdicts import Unfinished, decide, decide_here
-from kinesis_spout.topology.state.checked_state import CheckedState
 from kinesis_spout.topology.state.key_values import PartitionState, UnfitValue
+
+_ONE_BY_ONE: Final = -1
+"""In place of a stage: all of them, root by root."""
 
 Values = Sequence[Any]
 Emitted = Mapping[str, Mapping[str, Sequence[Values]]]
@@ -71,8 +72,7 @@ class LocalTopology:
         self._emitted: dict[str, dict[str, list[Values]]] = {}
         self._counts: dict[str, ComponentCounts] = {}
         self._states: dict[tuple[str, int], PartitionState] = {}
-        self._checks_state = False
-        """Whether the run at hand finds out which tuples put into state what cannot be kept."""
+        self._choices = {spout: RunChoice() for spout in programs}
         self._batches = 0
         self._tick_clocks = self._new_tick_clocks()
 
@@ -96,7 +96,6 @@ class LocalTopology:
 
         Raises:
             InvalidConfig: no such spout or stream, or a tuple has another number of values than fields.
-            NeverClean: in each of several runs other tuples failed after they had changed state.
             KeyboardInterrupt: a component raised it, or it is the developer's Ctrl-C. On Spark it fails its tuple.
 
         After an error, also one of a grouping or of ``prepare``, state is as before, and the bolts are new.
@@ -104,25 +103,11 @@ class LocalTopology:
         program = self._program(spout)
         batch, began = list(tuples), self._clock()
         ticks = self._ticks_now(program)
-        self._counts = defaultdict(ComponentCounts)
-
-        changed: list[tuple[PartitionState, Mapping[Any, bytes | None]]] = []
-
-        def attempt(refused: Mapping[int, TreeEnd], checks_state: bool) -> Ran[int]:  # noqa: FBT001
-            self._forget_changes()
-            self._emitted = defaultdict(lambda: defaultdict(list))
-            self._checks_state = checks_state
-            ends, touched = self._attempt(program, batch, refused, stream, ticks)
-            try:
-                changed[:] = [(state, state.changed()) for state in self._states.values()]
-            except UnfitValue:
-                return Ran(ends, touched, is_unfit=True)
-            return Ran(ends, touched, is_unfit=False)
-
+        self._counts, self._emitted = defaultdict(ComponentCounts), _nothing_emitted()
         try:
-            ends = run_until_clean(attempt)
-            for state, changes in changed:
-                state.apply(changes)
+            ends = self._run(program, batch, stream, ticks)
+            for state, changed in self._changed():
+                state.apply(changed)
             self._forget_changes()
         except BaseException:
             self._forget_changes()
@@ -172,33 +157,58 @@ class LocalTopology:
             )
         return self._programs[spout]
 
-    def _attempt(
-        self,
-        program: Program,
-        batch: list[Values],
-        refused: Mapping[int, TreeEnd],
-        stream: str,
-        ticks: Ticks,
-    ) -> tuple[dict[int, TreeEnd], set[int]]:
+    def _run(self, program: Program, batch: list[Values], stream: str, ticks: Ticks) -> Mapping[int, TreeEnd]:
+        """Run a micro-batch; gives how those ended that did not complete, by number."""
+        choice = self._choices[program.plan.spout]
+        if choice.is_one_by_one:
+            ends = self._run_one_by_one(program, batch, stream, ticks)
+            choice.ran_one_by_one(failed=bool(ends))
+            return ends
+        ends, blocks = self._run_at_once(program, batch, stream, ticks)
+        counted = counts(blocks) and self._can_be_kept()
+        if program.stateful:
+            choice.ran_at_once(counted=counted)
+        return ends if counted else self._run_one_by_one(program, batch, stream, ticks)
+
+    def _can_be_kept(self) -> bool:
+        try:
+            self._changed()
+        except UnfitValue:
+            return False
+        return True
+
+    def _changed(self) -> list[tuple[PartitionState, Mapping[Any, bytes | None]]]:
+        return [(state, state.changed()) for state in self._states.values()]
+
+    def _run_at_once(
+        self, program: Program, batch: list[Values], stream: str, ticks: Ticks
+    ) -> tuple[dict[int, TreeEnd], list[Block]]:
         first = self._stage(program, 0, 0)
         first.begin(self._open_state, ticks)
-        first.spout.output(stream)  # Raises even where there are no tuples.
-        roots: dict[int, int] = {}
-        for number, values in enumerate(batch):
-            if number not in refused:
-                root = (getrandbits(64) or 1) if program.ackers else 0
-                if first.spout.emit_root(values, root, stream):
-                    roots[root] = number
-        first.finish()
+        roots = _emitted(first, batch, stream)
         blocks: list[tuple[int, Block]] = first.outbox.take()
         if not program.plan.exchanges:
             self._add_counts(block for _, block in blocks)
-            found = {number: decide_here(first.trees, root) for root, number in roots.items()}
-            return {number: end for number, end in found.items() if end is not None}, set()
+            return _decided_here(first, roots), []
         blocks += _opened(roots, program.ackers)
         for stage in range(1, len(program.plan.stages)):
             blocks = [each for part in self._exchanged(program, stage, blocks, ticks) for each in part]
         return self._decide(program, blocks)
+
+    def _run_one_by_one(
+        self,
+        program: Program,
+        batch: list[Values],
+        stream: str,
+        ticks: Ticks,
+    ) -> dict[int, TreeEnd]:
+        self._forget_changes()
+        self._emitted = _nothing_emitted()
+        run = self._stage(program, _ONE_BY_ONE, 0)
+        run.begin(self._open_state, ticks)
+        roots = _emitted(run, batch, stream)
+        self._add_counts(block for _, block in run.outbox.take())
+        return _decided_here(run, roots)
 
     def _exchanged(
         self, program: Program, stage: int, blocks: list[tuple[int, Block]], ticks: Ticks
@@ -209,24 +219,25 @@ class LocalTopology:
 
     def _decide(
         self, program: Program, blocks: list[tuple[int, Block]]
-    ) -> tuple[dict[int, TreeEnd], set[int]]:
+    ) -> tuple[dict[int, TreeEnd], list[Block]]:
         ends: dict[int, TreeEnd] = {}
-        touched: set[int] = set()
+        others: list[Block] = []
         for acker in range(max(1, program.ackers)):
             for found in decide(block for key, block in blocks if key % max(1, program.ackers) == acker):
                 if isinstance(found, Unfinished):
                     ends.update(found.ends)
-                    touched.update(found.touched)
                 else:
-                    self._add_counts([found])
-        return ends, touched
+                    others.append(found)
+        self._add_counts(others)
+        return ends, others
 
     def _stage(self, program: Program, stage: int, partition: int) -> StageRun:
         key = (program.plan.spout, stage, partition)
         if key not in self._runs:
-            self._runs[key] = StageRun(
-                program,
-                stage,
+            is_one_by_one = stage == _ONE_BY_ONE
+            self._runs[key] = (OneByOneRun if is_one_by_one else StageRun)(
+                program.one_by_one() if is_one_by_one else program,
+                max(0, stage),
                 partition,
                 self._clock,
                 record=self._record,
@@ -237,11 +248,10 @@ class LocalTopology:
     def _record(self, component: str, stream: str, values: Values) -> None:
         self._emitted[component][stream].append(values)
 
-    def _open_state(self, component: str, index: int) -> KeyValueState:
+    def _open_state(self, component: str, index: int) -> PartitionState:
         # Every program has the same graph.
         parallelism = next(iter(self._programs.values())).graph[component].parallelism
-        state = self._states.setdefault((component, index), PartitionState(index, parallelism))
-        return CheckedState(state) if self._checks_state else state
+        return self._states.setdefault((component, index), PartitionState(index, parallelism))
 
     def _forget_changes(self) -> None:
         for state in self._states.values():
@@ -249,9 +259,30 @@ class LocalTopology:
 
     def _add_counts(self, blocks: Iterable[object]) -> None:
         for block in blocks:
-            assert isinstance(block, CountsBlock)
-            for component, counts in block.counts.items():
-                self._counts[component].add(counts)
+            if isinstance(block, CountsBlock):
+                for component, of_component in block.counts.items():
+                    self._counts[component].add(of_component)
+
+
+def _nothing_emitted() -> dict[str, dict[str, list[Values]]]:
+    return defaultdict(lambda: defaultdict(list))
+
+
+def _emitted(run: StageRun, batch: Sequence[Values], stream: str) -> dict[int, int]:
+    """Emit a micro-batch, and end it; gives the numbers of those that are open, by root."""
+    run.spout.output(stream)  # Raises even where there are no tuples.
+    roots: dict[int, int] = {}
+    for number, values in enumerate(batch):
+        root = new_root() if run.program.ackers else 0
+        if run.emitter.emit_root(values, root, stream):
+            roots[root] = number
+    run.finish()
+    return roots
+
+
+def _decided_here(run: StageRun, roots: Mapping[int, int]) -> dict[int, TreeEnd]:
+    found = {number: decide_here(run.trees, root) for root, number in roots.items()}
+    return {number: end for number, end in found.items() if end is not None}
 
 
 def _opened(roots: Mapping[int, int], ackers: int) -> Iterator[tuple[int, OpenTrees]]:

@@ -1,7 +1,7 @@
 """The options of a topology: what ``TopologyBuilder.build`` takes."""
 
 from difflib import get_close_matches
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -21,6 +21,7 @@ _ALLOWED: Final = {
     "ackers": f"a whole number from 0 to {MOST_TASKS:,}, or None",
     "partitions": f"a whole number from 1 to {MOST_TASKS:,}, or None",
     "max_spout_pending": "a whole number from 1",
+    "state_guarantee": '"exactly_once" or "at_least_once"',
     "state": 'an address such as "/var/lib/app/state", or None',
 }
 
@@ -45,6 +46,10 @@ class TopologyConf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     waits for the next micro-batch."""
     state: str | None = None
     """Where stateful bolts keep their state: a local folder, or an address that pyarrow opens ("s3://...")."""
+    state_guarantee: Literal["exactly_once", "at_least_once"] = "exactly_once"
+    """What becomes of what a record that failed has done to the state. "exactly_once": it is undone, so that the
+    record counts once. "at_least_once", as in Storm: it stays, so that the record counts again when it comes
+    again; nothing is run again for its sake."""
 
     @classmethod
     def of(cls, options: dict[str, Any]) -> "TopologyConf":

@@ -91,7 +91,9 @@ class RecordSpout(SpoutLife):
     def next_tuple(self) -> Emitted | None:
         """Give the next tuple: a due retry, or a fresh record. None if nothing is due now. Never blocks.
 
-        While the rates of deliveries are used up there is none: ``rate_wait_seconds`` says for how long.
+        While the rates of deliveries are used up there is none: ``rate_wait_seconds`` says for how long. Nor is
+        there one while ZooKeeper has not answered lately, as after this process was stopped: the shards may be
+        another's.
 
         Raises:
             SpoutClosed: it was closed, or never activated.
@@ -104,7 +106,8 @@ class RecordSpout(SpoutLife):
             self._fail_expired(consumer, shards)
             for _ in range(_MAX_BROKEN_PER_CALL):
                 with consumer.lock:
-                    taken = shards.take(consumer.now) if self._active else None
+                    may_hand_out = self._active and consumer.ports.coordinator.is_certain()
+                    taken = shards.take(consumer.now) if may_hand_out else None
                     if taken is None:
                         return None
                     consumer.counters.delivered += 1

@@ -149,6 +149,10 @@ class Ownerships:
             self._lost.clear()
             return lost
 
+    def are_certain(self) -> bool:
+        """Tell whether nobody else can own any of them now, nor has taken one of which nobody was told here."""
+        return not self._lost and self._session.is_certain()
+
     def notice_silence(self) -> None:
         """Give everything up, as lost, when the connection has been down for longer than the session lives."""
         if not self._session.silent_too_long:

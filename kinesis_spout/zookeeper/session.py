@@ -6,6 +6,7 @@ kazoo's traps, and what is done about them here:
   limit, and a request whose wait ended is *in doubt*, never "failed": it may still be sent later.
 * LOST is only reported after reconnecting, which may take much longer than the session lives at the server.
   So the time since SUSPENDED is measured here, on the monotonic clock (``silent_too_long``).
+* A process that was stopped is told of nothing before it asks: see ``certainty``.
 * A server that lost its data refuses, for ever, a client that has seen a later transaction than the server has.
   kazoo goes on knocking with what it has seen. So a session that has had no connection for
   ``NEW_SESSION_AFTER_TIMEOUTS`` times its life is given up, and a new one begins, which has seen nothing. What it
@@ -17,7 +18,7 @@ kazoo's traps, and what is done about them here:
 
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
@@ -29,7 +30,9 @@ from kazoo.retry import KazooRetry
 
 from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.coordination import DEFAULT_SESSION_TIMEOUT_SECONDS
+from kinesis_spout.coordination.term import CERTAIN_SHARE
 from kinesis_spout.errors import StoreError, StoreUnavailable
+from kinesis_spout.zookeeper.certainty import Certainty, seconds_awake_or_asleep
 from kinesis_spout.zookeeper.errors import ANSWERS, FAILURES, translated
 from kinesis_spout.zookeeper.security.acls import CREATOR, OPEN, NodeAcls
 from kinesis_spout.zookeeper.security.credentials import Login, Tls
@@ -126,6 +129,11 @@ class ZooKeeperSession:
         """Held while observers are told, so that one that comes later is told in order."""
         self._connected = threading.Event()
         self._suspended_since: float | None = None
+        self._certainty = Certainty(
+            CERTAIN_SHARE * session_timeout_seconds,
+            self._ask,
+            seconds_awake_or_asleep if clock is None else clock.monotonic,
+        )
         self._closed = False
         self._life = threading.Lock()
         """Held while the client is stopped, started again, or told another address."""
@@ -176,6 +184,16 @@ class ZooKeeperSession:
         """Whether the connection has been down for longer than the session lives: assume it is lost."""
         since = self._suspended_since
         return since is not None and self.clock.monotonic() - since >= self.session_timeout_seconds
+
+    def is_certain(self) -> bool:
+        """Tell whether the session lives for certain: ZooKeeper has answered lately. Does not wait."""
+        return self._certainty.is_certain()
+
+    def _ask(self, ended: Callable[[bool], None]) -> None:
+        if self._connected.is_set():
+            self.client.exists_async("/").rawlink(lambda request: ended(request.successful()))
+        else:
+            ended(False)  # or it would wait in kazoo's queue, and others behind it
 
     def subscribe(self, observer: SessionObserver) -> None:
         """Tell ``observer`` from now on, and now if there is a connection."""
@@ -349,6 +367,7 @@ class ZooKeeperSession:
                 for observer in self._observers:
                     observer.session_connected(session_id)
                 self._connected.set()
+            self._certainty.ask()
             self._settled.set()
         elif state == KazooState.SUSPENDED:
             self._suspended_since = self.clock.monotonic()

@@ -21,8 +21,8 @@ The last field is a checksum of all bytes before it: digits that were damaged, o
 another position, so they are an error. It is CRC-32, because the enemy is an accident: it finds every change of up
 to 32 bits in a row, every single byte for one, costs microseconds, and is in the standard library.
 
-Version 1 (all sequence numbers in full, no parents, no checksum) stays readable. A newer version than this code
-knows is an error, never a fresh start.
+Versions 1 (all sequence numbers in full, no parents, no checksum) and 2 (other digits in the map, never packed)
+stay readable. A newer version than this code knows is an error, never a fresh start.
 """
 
 import json
@@ -38,7 +38,9 @@ from shard_state.stored_form import check_seal, check_version, no_number, sealed
 
 __all__ = ["MAX_ENCODED_BYTES", "VERSION", "Checkpoint", "Hole", "fits", "next_ownership"]
 
-VERSION: Final = 2
+VERSION: Final = 3
+
+_VERSION_2: Final = 2
 
 MAX_ENCODED_BYTES: Final = 256 * 1024
 """A quarter of what ZooKeeper takes in one request (``jute.maxbuffer``, 1 MiB by default)."""
@@ -47,6 +49,7 @@ _FIELDS: Final = frozenset({"version", "base", "start", "epoch", "app_instance"}
 """What every stored form has."""
 _FIELDS_1: Final = frozenset({"holes", "attempts", "anchor"})
 _FIELDS_2: Final = frozenset({"parents", "anchor", "origin", "unit", "map", "crc32"})
+_FIELDS_3: Final = _FIELDS_2 | {"packed"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,8 +125,8 @@ class Checkpoint:
                 raise InvalidCheckpoint(f"cannot store a checkpoint: {error}") from error
             if form.origin != self.base.number:
                 document["origin"] = str(form.origin)
-            document |= {"unit": str(form.unit), "map": ""}
-            document["map"] = form.cut_to(max_bytes - len(sealed(document)))
+            document["unit"] = str(form.unit)
+            document |= form.fields(max_bytes - len(sealed(document)))
         return sealed(document)
 
     @classmethod
@@ -144,7 +147,7 @@ class Checkpoint:
             raise
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
             raise InvalidCheckpoint(
-                f"expected a stored checkpoint (JSON, version {VERSION} or 1), got {stored[:200]!r}: {error!r}. "
+                f"expected a stored checkpoint (JSON, version 1 to {VERSION}), got {stored[:200]!r}: {error!r}. "
                 "Look at it with `kinesis-spout checkpoints show`; to give it up, use `checkpoints reset`"
             ) from error
 
@@ -196,12 +199,15 @@ def _map_of_version_1(document: dict[str, Any]) -> tuple[tuple[Hole, ...], tuple
 
 def _map(document: dict[str, Any], stored: bytes) -> tuple[tuple[Hole, ...], tuple[Attempts, ...]]:
     check_seal(stored)
-    _check_fields(document, _FIELDS_2)
-    if "map" not in document:
+    before_3 = document["version"] == _VERSION_2
+    _check_fields(document, _FIELDS_2 if before_3 else _FIELDS_3)
+    text = hole_map.unpacked(document["packed"]) if "packed" in document else document.get("map")
+    if text is None:
         return (), ()
     base = SequenceNumber.parse(document["base"])
     origin = int(document.get("origin", base.number))
-    return hole_map.read(document["map"], base=base, origin=origin, unit=int(document["unit"]))
+    unit = int(document["unit"])
+    return hole_map.read(text, base=base, origin=origin, unit=unit, radix=36 if before_3 else 16)
 
 
 def _check_fields(document: dict[str, Any], optional: frozenset[str]) -> None:

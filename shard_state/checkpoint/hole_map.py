@@ -1,23 +1,31 @@
 """The text of a checkpoint's hole map: what is finished beyond the base, and how often the rest was delivered.
 
 The text is a row of marks. Each moves on from the one before it (the first from the *origin*, the number of the
-base) by a distance in base 36, counted in *units*, and says what holds up to and including the record there:
+base) by a distance in hexadecimal, counted in *units*, and says what holds up to and including the record there:
 
     +d      the records up to there are finished: this is the end of a hole
     -d      they are not
     -d:n    they are not, and the record there was delivered n times (n is decimal)
-    +d.s    a mark at the user record with index s (base 36) of an aggregate, instead of a whole record
+    +d.s    a mark at the user record with index s (hexadecimal) of an aggregate, instead of a whole record
 
-So ``+k-1:2+9`` with the unit 1 after the base 100 says: 101 to 120 are finished, 121 is not and was delivered
-twice, 122 to 130 are finished. The unit is the greatest common divisor of all distances: the sequence numbers of
-one shard are far apart, and their last bits are the same. A text may be cut between any two marks; what is left
-says less, and nothing else.
+So ``+14-1:2+9`` with the unit 1 after the base 100 says: 101 to 120 are finished, 121 is not and was delivered
+twice, 122 to 130 are finished. The unit is the largest power of two that divides all distances: the sequence
+numbers of one shard are far apart, and their last bits are the same. A text may be cut between any two marks; what
+is left says less, and nothing else.
+
+A long text is stored *packed*: compressed (zlib), in base64. A sequence number is a counter and a time, so most
+digits of a distance are zeros, and thousands of holes take a few bytes each.
+
+Before version 3 of the checkpoint distances were in base 36, the unit was the greatest common divisor, and no text
+was packed.
 """
 
+import base64
 import re
-from collections.abc import Sequence
+import zlib
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import gcd
 from typing import Final
 
 from shard_state.sequence_number import SHARD_END, SHARD_START, WHOLE, SequenceNumber
@@ -33,8 +41,12 @@ _Mark = tuple[SequenceNumber, bool, int | None]
 
 _MARK: Final = re.compile(r"([-+])([0-9a-z]+)(?:\.([0-9a-z]+))?(?::([0-9]+))?")
 
-_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
-_PAIRS: Final = tuple(high + low for high in _DIGITS for low in _DIGITS)
+_PLAIN_LENGTH: Final = 1_024
+"""The longest text that is not packed: a person can read it."""
+_MAX_LENGTH: Final = 64 * 1024 * 1024
+"""Of a text that is unpacked; far more than any hole map has."""
+_QUICK: Final = 1
+"""The compression: more of it takes several times as long, for a few percent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,14 +58,46 @@ class HoleMapText:
     unit: int
     marks: tuple[str, ...]
 
-    def cut_to(self, length: int) -> str:
-        """Join as many marks as fit into ``length`` characters: those nearest to the base."""
-        total = 0
-        for kept, mark in enumerate(self.marks):
-            total += len(mark)
-            if total > length:
-                return "".join(self.marks[:kept])
-        return "".join(self.marks)
+    def fields(self, length: int) -> dict[str, str]:
+        """Give the field that holds the text: all marks, or as many of those nearest to the base as fit.
+
+        Args:
+            length: how many characters it may take, its name and punctuation included.
+        """
+        whole = _field(self.marks)
+        if _length(whole) <= length:
+            return whole
+        kept = bisect_right(
+            range(1, len(self.marks)), length, key=lambda count: _length(_field(self.marks[:count]))
+        )
+        return _field(self.marks[:kept])
+
+
+def _field(marks: Sequence[str]) -> dict[str, str]:
+    text = "".join(marks)
+    if len(text) <= _PLAIN_LENGTH:
+        return {"map": text}
+    return {"packed": base64.b64encode(zlib.compress(text.encode(), _QUICK)).decode()}
+
+
+def _length(field: Mapping[str, str]) -> int:
+    return sum(len(f',"{name}":"{value}"') for name, value in field.items())
+
+
+def unpacked(packed: str) -> str:
+    """Give the text that was packed.
+
+    Raises:
+        ValueError: nothing that ``HoleMapText`` packs.
+    """
+    decompress = zlib.decompressobj()
+    try:
+        text = decompress.decompress(base64.b64decode(packed, validate=True), _MAX_LENGTH)
+    except zlib.error as error:
+        raise ValueError(f"expected a packed hole map, got {packed[:40]!r}: {error}") from error
+    if not decompress.eof or decompress.unused_data:
+        raise ValueError(f"expected a packed hole map, got {packed[:40]!r}, which ends elsewhere")
+    return text.decode()
 
 
 def written(base: SequenceNumber, holes: Sequence[Hole], attempts: Sequence[Attempts]) -> HoleMapText:
@@ -65,21 +109,34 @@ def written(base: SequenceNumber, holes: Sequence[Hole], attempts: Sequence[Atte
     marks = _marks(base, holes, attempts)
     # Before any record is finished the base is no number: count from the first mark then.
     origin = marks[0][0].number if base == SHARD_START and marks else base.number
-    unit = gcd(*(sequence.number - origin for sequence, _, _ in marks)) or 1
-    texts: list[str] = []
-    before = origin
-    for (number, sub), finished, count in marks:
-        step = _base36((number - before) // unit)
-        at = step if sub == WHOLE else f"{step}.{_base36(sub)}"
-        texts.append(f"+{at}" if finished else f"-{at}" if count is None else f"-{at}:{count}")
+    steps: list[int] = []
+    before, bits = origin, 0
+    for (number, _), _, _ in marks:
+        step = number - before
+        steps.append(step)
+        bits |= step
         before = number
-    return HoleMapText(origin=origin, unit=unit, marks=tuple(texts))
+    shift = max(0, (bits & -bits).bit_length() - 1)
+    texts: list[str] = []
+    for step, ((_, sub), finished, count) in zip(steps, marks, strict=True):
+        text = f"+{step >> shift:x}" if finished else f"-{step >> shift:x}"
+        if sub != WHOLE:
+            text += f".{sub:x}"
+        texts.append(text if count is None else f"{text}:{count}")
+    return HoleMapText(origin=origin, unit=1 << shift, marks=tuple(texts))
 
 
 def read(
-    text: str, *, base: SequenceNumber, origin: int, unit: int
+    text: str, *, base: SequenceNumber, origin: int, unit: int, radix: int
 ) -> tuple[tuple[Hole, ...], tuple[Attempts, ...]]:
     """Read the holes and the attempts back.
+
+    Args:
+        text: not packed.
+        base: of the checkpoint.
+        origin: from where the first mark counts.
+        unit: of distances.
+        radix: that distances are written in: 16, before version 3 36.
 
     Raises:
         ValueError: it is no text that ``written`` gives.
@@ -89,8 +146,8 @@ def read(
     reached, number, end = base, origin, 0
     for mark in _MARK.finditer(text):
         sign, step, sub, count = mark.groups()
-        number += int(step, 36) * unit
-        sequence = SequenceNumber(number, WHOLE if sub is None else int(sub, 36))
+        number += int(step, radix) * unit
+        sequence = SequenceNumber(number, WHOLE if sub is None else int(sub, radix))
         if mark.start() != end or sequence <= reached or (sign == "+" and count is not None):
             break
         if sign == "+":
@@ -99,7 +156,7 @@ def read(
             attempts.append((sequence, int(count)))
         reached, end = sequence, mark.end()
     if end != len(text):
-        raise ValueError(f"expected a hole map (marks as in '+k-1:2'), got {text[end : end + 40]!r}")
+        raise ValueError(f"expected a hole map (marks as in '+14-1:2'), got {text[end : end + 40]!r}")
     check(base, holes, attempts)
     return tuple(holes), tuple(attempts)
 
@@ -127,23 +184,16 @@ def _marks(base: SequenceNumber, holes: Sequence[Hole], attempts: Sequence[Attem
         reached = last
     marks.extend((sequence, False, count) for sequence, count in attempts[at:])
     reached = base
-    for mark in marks:
-        sequence, _, count = mark
-        if not _follows(sequence, reached) or (count is not None and count < 1):
-            raise ValueError(
-                f"expected holes and attempts (1 or more) in order beyond {base}, got {mark} after {reached}"
-            )
+    for sequence, _, count in marks:
+        if sequence <= reached or not 0 <= sequence[1] <= WHOLE or (count is not None and count < 1):
+            raise _not_in_order(base, (sequence, count), reached)
         reached = sequence
+    if marks and reached >= SHARD_END:
+        raise _not_in_order(base, SHARD_END, reached)
     return marks
 
 
-def _follows(sequence: SequenceNumber, reached: SequenceNumber) -> bool:
-    return reached < sequence < SHARD_END and 0 <= sequence.sub <= WHOLE
-
-
-def _base36(value: int) -> str:
-    text = ""
-    while value >= len(_PAIRS):
-        value, pair = divmod(value, len(_PAIRS))
-        text = _PAIRS[pair] + text
-    return (_PAIRS[value] if value >= len(_DIGITS) else _DIGITS[value]) + text
+def _not_in_order(base: SequenceNumber, mark: object, reached: SequenceNumber) -> ValueError:
+    return ValueError(
+        f"expected holes and attempts (1 or more) in order beyond {base}, got {mark} after {reached}"
+    )

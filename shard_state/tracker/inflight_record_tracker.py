@@ -28,7 +28,7 @@ again yet. They are kept beside the list (``restored``) until reading has passed
 both.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from shard_state.checkpoint.checkpoint import Checkpoint, Hole, fits
@@ -43,6 +43,7 @@ from shard_state.tracker.stored_map import StoredMap, stored_map
 # Looked up in the module, not in the enum: there each costs more than to compare two sequence numbers.
 _IN_FLIGHT, _WAITING, _EXHAUSTED, _FINISHED = RecordState
 
+_HANDED_OUT: Final = (_IN_FLIGHT, _EXHAUSTED, _FINISHED)
 _NO_ATTEMPTS: Final[Mapping[SequenceNumber, int]] = {}
 
 
@@ -265,19 +266,13 @@ class InflightRecordTracker:
 
     def hole_map(self) -> StoredMap:
         """Give the holes and the attempts to be stored with the base."""
-        return stored_map(self._base, self._walk(), self.restored, lambda span: span.state is _FINISHED)
+        return stored_map(self._base, self._head, self.restored, (_FINISHED,))
 
     def hand_out_map(self) -> StoredMap:
         """Give the same as if all that was handed out were finished. The first hole may begin at the base."""
-        return stored_map(self._base, self._walk(), self.restored, lambda span: span.state is not _WAITING)
+        return stored_map(self._base, self._head, self.restored, _HANDED_OUT)
 
     # The list
-
-    def _walk(self) -> Iterator[Span]:
-        span = self._head
-        while span is not None:
-            yield span
-            span = span.next
 
     def _append(self, span: Span) -> None:
         first, tail = span.first, self._tail

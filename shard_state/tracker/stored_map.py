@@ -1,6 +1,6 @@
 """What of the ack map of one shard is stored with its base: the holes, and the attempts of unfinished records."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 from shard_state.checkpoint.checkpoint import Hole
 from shard_state.checkpoint.hole_map import Attempts
@@ -13,40 +13,48 @@ StoredMap = tuple[tuple[Hole, ...], tuple[Attempts, ...]]
 
 
 def stored_map(
-    base: SequenceNumber, spans: Iterable[Span], restored: Restored | None, is_done: Callable[[Span], bool]
+    base: SequenceNumber, head: Span | None, restored: Restored | None, done: Collection[RecordState]
 ) -> StoredMap:
     """Give the holes beyond a base and the attempts, of what was read and of what was restored behind it.
 
+    It is called for every shard of a commit, under a lock, so its loop does no more than it must.
+
     Args:
         base: of the shard.
-        spans: those beyond it, in order.
+        head: the first span beyond it.
         restored: what was stored of records that reading has not passed; None: nothing.
-        is_done: tells whether a span counts as finished.
+        done: the states of spans that count as finished.
     """
     holes: list[Hole] = []
     attempts: list[Attempts] = []
-    after = base
-    for span in spans:
-        if is_done(span):
-            holes.append((after, span.last))
-        elif span.attempts and span.count == 1 and not _is_first_delivery(span):
-            attempts.append((span.first, span.attempts))
-        after = span.last
+    after, span, was_done = base, head, False
+    while span is not None:
+        last = span.last
+        if span.state in done:
+            if was_done:
+                after = holes.pop()[0]
+            holes.append((after, last))
+            was_done = True
+        else:
+            was_done = False
+            if span.attempts and span.count == 1 and not _is_first_delivery(span):
+                attempts.append((span.first, span.attempts))
+        after, span = last, span.next
     if restored is not None:
-        holes.extend(restored.holes)
+        holes = _merged([*holes, *restored.holes])
         attempts.extend(restored.attempts.items())
-    return _merged(holes), tuple(attempts)
+    return tuple(holes), tuple(attempts)
 
 
 def _is_first_delivery(span: Span) -> bool:
     return span.state is RecordState.IN_FLIGHT and span.attempts == 1
 
 
-def _merged(holes: Sequence[Hole]) -> tuple[Hole, ...]:
+def _merged(holes: Sequence[Hole]) -> list[Hole]:
     merged: list[Hole] = []
     for after, last in holes:
         if merged and after <= merged[-1][1]:
             merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
         else:
             merged.append((after, last))
-    return tuple(merged)
+    return merged

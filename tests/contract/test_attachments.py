@@ -150,6 +150,15 @@ def test_a_zombie_stores_nothing_after_another_took_its_shards(place: Place) -> 
     assert seen(place) == (SequenceNumber(1), SequenceNumber(1), b"alive")
 
 
+def test_a_zombie_stores_nothing_although_nobody_took_its_shards(place: Place) -> None:
+    zombie, first, second = ready(place)
+    beliefs = place.beliefs(zombie)
+    place.expire(zombie)
+    place.put_back(zombie, beliefs)
+    late = zombie.store.commit([at(A, first, 9), at(B, second, 9)], state(b"of the dead"))
+    assert outcome(late) == REFUSED
+
+
 def test_an_attachment_that_somebody_else_wrote_since_is_not_replaced(place: Place) -> None:
     process, first, second = ready(place)
     process.store.commit([at(A, first, 1)], state(b"one"))

@@ -112,6 +112,17 @@ def test_a_leader_whose_session_is_lost_assigns_nothing_any_more(place: Place) -
     wait_until(lambda: len(two.group.members()) == 2, "one is a member again")
 
 
+def test_a_leader_that_slept_through_the_end_of_its_term_assigns_nothing(place: Place) -> None:
+    one, two = leading(place, "one"), joined(place, "two")
+    belief = place.leadership(one)
+    place.expire(one)
+    wait_until(two.group.leads, "two leads")
+    assert two.group.assign(assignment(2, "two"))
+    place.put_back_leadership(one, belief)
+    assert not one.group.assign(assignment(1))
+    wait_until(lambda: one.group.assignment() == assignment(2, "two"), "one reads what two assigned")
+
+
 def test_a_member_is_drained_until_that_is_taken_back(place: Place) -> None:
     one, operator = joined(place, "one"), place.process("operator")
     operator.group.drain("one")

@@ -61,6 +61,11 @@ class Companionship:
         self._is_late = False
 
     @property
+    def exists(self) -> bool:
+        """Whether there is a companion: then the progress of all shards is that of one moment."""
+        return self._companion is not None
+
+    @property
     def is_loaded(self) -> bool:
         """Whether shards may be handed to whoever reads."""
         return self._is_loaded

@@ -17,7 +17,7 @@ several, in their order.
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Unpack, cast
@@ -90,13 +90,22 @@ class AggregatedRecords:
         return -inf if self._open else self._records.ready_at
 
     @property
+    def paced_at(self) -> float:
+        """When a shard that refused may be given what waits for it, as monotonic time: infinity if none waits."""
+        return self._records.paced_at
+
+    def backlogs(self) -> Iterator[tuple[str, int, int]]:
+        """Give how many (user) records and bytes wait for each shard that refused of late, apart."""
+        return self._records.backlogs()
+
+    @property
     def has_a_full_call(self) -> bool:
         """Whether what may go now fills a call."""
         return self._records.has_a_full_call
 
     @property
     def has_ready(self) -> bool:
-        """Whether ``take`` gives something although no shard's time to refuse is over."""
+        """Whether ``take`` may give something although no shard that refused is due."""
         return self._records.has_ready
 
     @property

@@ -49,6 +49,16 @@ class HashKeyRanges:
         """Name the shard; an old name, when the stream was resharded since it was listed."""
         return self._shard_ids[max(0, bisect_right(self._starts, hash_key) - 1)]
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, HashKeyRanges) and self._ranges == other._ranges
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._ranges))
+
+    def __len__(self) -> int:
+        """Count the shards that may be told apart: at least one."""
+        return len(self._shard_ids)
+
     @property
     def are_known(self) -> bool:
         """Whether the stream could be listed."""

@@ -117,7 +117,10 @@ class RecordPutter:
             self._records.go_by(self._calls.shards())
         self._records.hold(entry)
         while self._records.has_a_full_call:
-            self.put()
+            batch = self._records.take()
+            if not batch:  # all of it is for shards that refuse
+                return
+            self._put(batch)
 
     def drain(self, *, records: int = 0, size_bytes: int = 0) -> None:
         """Return when no more than so much is held. Raises like ``put``."""
@@ -132,8 +135,10 @@ class RecordPutter:
                 one that time does not change. ``counts`` says how much is on the stream.
         """
         batch = self._next_batch()
-        if not batch:
-            return
+        if batch:
+            self._put(batch)
+
+    def _put(self, batch: list[Puttable]) -> None:
         try:
             tries = Tries(self._patience, self._calls.work)
             results = with_stream_found(lambda: tries.call(partial(self._request, batch)))
@@ -154,7 +159,7 @@ class RecordPutter:
             if self._records.is_packing:
                 self._records.finish_packing()
                 return []
-            clock.sleep(self._records.ready_at - clock.monotonic())
+            clock.sleep(max(0.0, self._records.ready_at - clock.monotonic()))
         return batch
 
     def _request(self, batch: Sequence[Puttable]) -> "Sequence[Result]":

@@ -1,9 +1,10 @@
 """The records that wait for one stream: what goes into the next call, and what an answer means. No I/O.
 
-PutRecords answers for each record of a call. What is refused is put again, after a wait that grows; meanwhile
-the records of that shard queue up here, and those of other shards go on. Which shard a record goes to follows
-from its key and the stream's shards, which are listed at the first refusal, and again when an answer names a
-shard that is not among them. A list that is out of date, or may not be had, only makes the waiting coarser.
+PutRecords answers for each record of a call. What is refused is put again, at the pace that its shard takes
+records, or after a wait that grows where it takes none. The records of that shard queue up here, and those of
+others go on. Which shard a record goes to follows from its key and the stream's shards, which are listed at the
+first refusal, and again when an answer names a shard that is not among them. A list that is out of date, or may
+not be had, only makes the waiting coarser.
 
 **Order.** Records of one partition key are given out in the order in which they were held. Within one call
 Kinesis may refuse a record and take a later one of the same key; the first then comes behind. So it does with
@@ -11,7 +12,7 @@ calls that are under way at once. With `PutOrder.KEY` a record is given out when
 has ended, so that this cannot happen.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
@@ -70,6 +71,8 @@ class WaitingRecords:
         self._clock = patience.clock
         self.ranges: HashKeyRanges | None = None
         """The shards as they were last listed; None if they were not yet."""
+        self._was_in_vain = False
+        """Whether they were listed again, and had not changed."""
 
     @property
     def waiting(self) -> int:
@@ -87,7 +90,16 @@ class WaitingRecords:
 
         Infinity also if all that is held waits, for its order, for records in calls.
         """
-        return -inf if self._queues.has_open else self._queues.unblocks_at
+        return -inf if self._queues.has_open else self.paced_at
+
+    @property
+    def paced_at(self) -> float:
+        """When a shard that refused may be given what waits for it, as monotonic time: infinity if none waits."""
+        return self._queues.paced_at(self._clock.monotonic())
+
+    def backlogs(self) -> Iterator[tuple[str, int, int]]:
+        """Give how many (user) records and bytes wait for each shard that refused of late, apart."""
+        return self._queues.backlogs()
 
     @property
     def has_a_full_call(self) -> bool:
@@ -96,7 +108,7 @@ class WaitingRecords:
 
     @property
     def has_ready(self) -> bool:
-        """Whether ``take`` gives something although no shard's time to refuse is over."""
+        """Whether ``take`` may give something although no shard that refused is due."""
         return self._queues.has_open
 
     @property
@@ -107,14 +119,10 @@ class WaitingRecords:
     def hold(self, entry: Puttable) -> None:
         """Take a record over."""
         self._queues.add(entry)
-        if self._queues.unblocks_at < inf:
-            self._queues.unblock(self._clock.monotonic())
 
     def hold_all(self, entries: Sequence[Puttable]) -> None:
         """Take records over, in their order."""
         self._queues.add_all(entries)
-        if self._queues.unblocks_at < inf:
-            self._queues.unblock(self._clock.monotonic())
 
     @property
     def is_packing(self) -> bool:
@@ -126,9 +134,7 @@ class WaitingRecords:
 
     def take(self) -> list[Puttable]:
         """Give what goes into the next call; empty if nothing may go now."""
-        if self._queues.unblocks_at < inf:
-            self._queues.unblock(self._clock.monotonic())
-        return self._queues.take()
+        return self._queues.take(self._clock.monotonic())
 
     def take_back(self) -> list[Puttable]:
         """Give back everything that waits, each shard's in order."""
@@ -136,14 +142,16 @@ class WaitingRecords:
 
     def go_by(self, ranges: HashKeyRanges) -> None:
         """Go by these shards from now on."""
+        self._was_in_vain = self.ranges is not None and self.ranges == ranges
         self.ranges = ranges
         self._queues.regroup(ranges)
 
     def must_list(self, results: "Sequence[Result]") -> bool:
         """Say whether the shards must be listed before these answers are settled."""
-        if not any(result.get("ErrorCode") for result in results):
-            return False
-        return self.ranges is None or self.names_a_new_shard(results)
+        if any(result.get("ErrorCode") for result in results):
+            return self.ranges is None or self.names_a_new_shard(results)
+        # A shard that was split would be held to the pace of its parent.
+        return self._queues.has_refusing and self.names_a_new_shard(results) and not self._was_in_vain
 
     def names_a_new_shard(self, results: "Sequence[Result]") -> bool:
         """Say whether an answer names a shard that was made since the shards were listed."""
@@ -157,11 +165,12 @@ class WaitingRecords:
         refused: list[tuple[Puttable, Result]] = []
         for pair in zip(batch, results, strict=True):
             (refused if pair[1].get("ErrorCode") else taken).append(pair)
-        self._queues.taken([entry for entry, _ in taken])
-        if not refused:
-            return Settled(taken, [])
-        failure = refusal_error(refused[0][1], f"{len(refused)} of {len(results)} records refused")
-        given_up = self._queues.refused([entry for entry, _ in refused], failure, self._clock.monotonic())
+        failure = None
+        if refused:
+            failure = refusal_error(refused[0][1], f"{len(refused)} of {len(results)} records refused")
+        given_up = self._queues.settle(
+            taken, [entry for entry, _ in refused], failure, self._clock.monotonic()
+        )
         return Settled(taken, given_up)
 
     def done(self, batch: Iterable[Puttable]) -> None:

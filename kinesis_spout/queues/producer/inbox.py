@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 
+from kinesis_spout.queues.producer.shares import Shares
 from kinesis_spout.queues.producer.ticket import Ticket
 
 
@@ -63,6 +64,7 @@ class Inbox:
         self._sent = self._failed = self._dropped = self._refused = 0
         self._dead_lettered = self._recovered = 0
         self._reserved = 0
+        self._shares: Shares | None = None
         self._is_shut = False
         self.is_closed = False
         """Whether it takes no more. What was reserved may still be added."""
@@ -77,6 +79,8 @@ class Inbox:
             held = self._held
             if self.is_closed or held >= self._max_records or (held_bytes > self._max_bytes and held):
                 return False
+            if self._shares is not None and not self._takes_its_share(ticket):
+                return False
             self._held = held + 1
             self._held_bytes = held_bytes
             self._fresh.append(ticket)
@@ -87,20 +91,28 @@ class Inbox:
         self._ring()
         return True
 
-    def reserve(self, size_bytes: int) -> bool:
+    def reserve(self, ticket: Ticket) -> bool:
         """Keep room for a record, if there is some and it is open."""
         with self._lock:
-            return self._reserve(size_bytes)
+            return self._reserve(ticket)
 
-    def reserve_within(self, size_bytes: int, timeout: float) -> bool:
+    def reserve_within(self, ticket: Ticket, timeout: float) -> bool:
         """Keep room for a record, and wait for it so many seconds."""
         with self._lock:
             self._waiters += 1
             try:
-                self._has_room.wait_for(lambda: self.is_closed or self._fits(size_bytes), timeout)
+                self._has_room.wait_for(lambda: self.is_closed or self._fits(ticket), timeout)
             finally:
                 self._waiters -= 1
-            return self._reserve(size_bytes)
+            return self._reserve(ticket)
+
+    def share(self, shares: Shares | None) -> None:
+        """Go by these shares from now on, when a quarter of the buffer is taken."""
+        with self._lock:
+            self._shares = shares
+            if self._waiters:
+                self._has_room.notify_all()
+        self._wake_async()
 
     def call_when_there_is_room(self, call: Callable[[], None]) -> None:
         """Have ``call`` called once, from any thread, when something has ended."""
@@ -224,16 +236,35 @@ class Inbox:
                 retried=self.retried,
             )
 
-    def _fits(self, size_bytes: int) -> bool:
-        fits = self._held < self._max_records and self._held_bytes + size_bytes <= self._max_bytes
-        return fits or not self._held
-
-    def _reserve(self, size_bytes: int) -> bool:
-        if self.is_closed or not self._fits(size_bytes):
+    def _fits(self, ticket: Ticket) -> bool:
+        held, held_bytes = self._held, self._held_bytes
+        if not held:
+            return True
+        if held >= self._max_records or held_bytes + ticket.size_bytes > self._max_bytes:
             return False
+        return self._shares is None or not self._is_shared or self._shares.admit(ticket)
+
+    def _reserve(self, ticket: Ticket) -> bool:
+        if self.is_closed or not self._fits(ticket):
+            return False
+        if self._shares is not None and self._is_shared:
+            self._shares.take(ticket)
         self._held += 1
-        self._held_bytes += size_bytes
+        self._held_bytes += ticket.size_bytes
         self._reserved += 1
+        return True
+
+    @property
+    def _is_shared(self) -> bool:
+        return 4 * self._held >= self._max_records or 4 * self._held_bytes >= self._max_bytes
+
+    def _takes_its_share(self, ticket: Ticket) -> bool:
+        shares = self._shares
+        if shares is None or not self._is_shared:
+            return True
+        if not shares.admit(ticket):
+            return False
+        shares.take(ticket)
         return True
 
     def _use_reserved(self) -> None:

@@ -38,6 +38,7 @@ from kinesis_spout.kinesis.write.record_putter import is_about_its_size
 from kinesis_spout.kinesis.write.waiting_records import refusal_error
 from kinesis_spout.queues.producer.endings import Endings
 from kinesis_spout.queues.producer.inbox import Inbox
+from kinesis_spout.queues.producer.shares import Shares
 from kinesis_spout.queues.producer.taken_records import TakenRecords
 from kinesis_spout.queues.producer.ticket import GIVEN_UP, IN_CALL, WAITS, Ticket
 from kinesis_spout.queues.producer.works import (
@@ -87,7 +88,7 @@ class Outbox:
         self._settings = settings
         self._clock = clock
         self._jitter = jitter
-        self._taken = TakenRecords()
+        self._taken = TakenRecords(drops=settings.drops_oldest)
         self._endings = Endings(inbox)
         self._gone = 0
         """How many that have ended are still among those that wait, roughly."""
@@ -104,6 +105,7 @@ class Outbox:
         self._hurries = False
         """Whether what can be taken is put at once: it has lingered, or was in a call before."""
         self._flushes = 0
+        self._has_shares = False
         self._was_answered = False
         self._last_failure: KinesisSpoutError | None = None
 
@@ -125,7 +127,9 @@ class Outbox:
             if burial.repeat_at <= now and not burial.is_under_way:
                 burial.is_under_way = True
                 return burial
-        return self._next_call(now)
+        call = self._next_call(now)
+        self._share()
+        return call
 
     @property
     def due_at(self) -> float:
@@ -137,8 +141,7 @@ class Outbox:
             return due
         if (self._hurries or self._flushes) and self._records.ready_at == -inf:
             return -inf
-        ready_at = self._records.ready_at
-        return min(due, self._lingers_until, ready_at if ready_at > -inf else inf)
+        return min(due, self._lingers_until, self._records.paced_at)
 
     @property
     def wakes_at(self) -> tuple[float, float]:
@@ -238,14 +241,9 @@ class Outbox:
         """Make room for a record by dropping the oldest; False: what is not in calls is not enough."""
         self._take_in(self._clock.monotonic())
         records, more_bytes = self._inbox.missing(size_bytes)
-        dropped: list[Ticket] = []
-        for ticket in self._taken.waiting():
-            if records <= len(dropped) and more_bytes <= 0:
-                break
-            dropped.append(ticket)
-            more_bytes -= ticket.size_bytes
-        if records > len(dropped) or more_bytes > 0:
-            return False
+        dropped = self._taken.take_oldest(records, more_bytes)
+        if not dropped:
+            return records <= 0 and more_bytes <= 0
         error = RecordDropped(
             "the record was dropped, the oldest of a full buffer, for a newer one; raise `max_buffered_records` "
             "or `max_buffered_bytes`, or set `when_full=block`"
@@ -333,7 +331,7 @@ class Outbox:
             records.finish_packing()
             self._lingers_until = inf
             self._hurries = True
-        refused_before = -inf < records.ready_at <= now
+        refused_before = records.paced_at <= now
         if not (self._hurries or refused_before or records.has_a_full_call):
             return []
         batch: list[Puttable] = []
@@ -368,6 +366,7 @@ class Outbox:
         for ticket in tickets:
             ticket.place = WAITS
             ticket.tries += 1
+        self._taken.wait_again(tickets)
         self._inbox.retried += len(tickets)
         refusal = next((each for each in results if each.get("ErrorCode")), None)
         if refusal is not None:
@@ -408,6 +407,21 @@ class Outbox:
 
     def _forget_ended(self) -> None:
         self._taken.forget_ended(self._inbox.waiting)
+
+    def _share(self) -> None:
+        """Tell the inbox what of the buffer the shards that refuse may have."""
+        ranges, shares = self._records.ranges, None
+        if ranges is not None and len(ranges) > 1 and not self._settings.drops_oldest:
+            settings = self._settings
+            records, size_bytes = settings.max_records // len(ranges), settings.max_bytes // len(ranges)
+            left = {
+                name: (records - has, size_bytes - of_bytes)
+                for name, has, of_bytes in self._records.backlogs()
+            }
+            shares = Shares(ranges, left) if left else None
+        if shares is not None or self._has_shares:
+            self._inbox.share(shares)
+        self._has_shares = shares is not None
 
     # Records whose time is over.
 

@@ -143,8 +143,8 @@ class KinesisProducer:
         ticket = ticket_of(data, partition_key, explicit_hash_key)
         if self._spool is None and self._inbox.add(ticket):
             return ticket
-        if self._spool is None or not self._inbox.reserve(ticket.size_bytes):
-            self._room.make(ticket.size_bytes)
+        if self._spool is None or not self._inbox.reserve(ticket):
+            self._room.make(ticket)
         self._accept(ticket)
         return ticket
 
@@ -158,8 +158,8 @@ class KinesisProducer:
         ticket = ticket_of(data, partition_key, explicit_hash_key)
         if self._spool is None and self._inbox.add(ticket):
             return ticket
-        if self._spool is None or not self._inbox.reserve(ticket.size_bytes):
-            await self._room.make_async(ticket.size_bytes)
+        if self._spool is None or not self._inbox.reserve(ticket):
+            await self._room.make_async(ticket)
         if self._spool is None:
             self._accept(ticket)
         else:
@@ -282,10 +282,10 @@ class KinesisProducer:
                 return
             self._engine.await_end(is_over, min(_LOOK_SECONDS, seconds))
 
-    def _await_room(self, size_bytes: int) -> bool:
+    def _await_room(self, ticket: Ticket) -> bool:
         if self._is_called_back:  # it would wait for itself
             return False
-        return self._inbox.reserve_within(size_bytes, self.config.block_timeout_seconds)
+        return self._inbox.reserve_within(ticket, self.config.block_timeout_seconds)
 
     @property
     def _is_called_back(self) -> bool:

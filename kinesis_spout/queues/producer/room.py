@@ -7,6 +7,7 @@ from typing import NoReturn
 from kinesis_spout.clock import Clock
 from kinesis_spout.errors import BufferFull, ProducerClosed
 from kinesis_spout.queues.producer.inbox import Inbox
+from kinesis_spout.queues.producer.ticket import Ticket
 from kinesis_spout.settings.producer_config import ProducerConfig
 
 
@@ -18,7 +19,7 @@ class Room:
         inbox: where the room is.
         clock: for those that wait.
         drop_oldest: makes room for so many bytes, if it can.
-        await_room: waits until so many bytes are reserved, and says whether they are. It may refuse to wait.
+        await_room: waits until room is reserved for a record, and says whether it is. It may refuse to wait.
     """
 
     def __init__(
@@ -28,7 +29,7 @@ class Room:
         *,
         clock: Clock,
         drop_oldest: Callable[[int], bool],
-        await_room: Callable[[int], bool],
+        await_room: Callable[[Ticket], bool],
     ) -> None:
         self._config = config
         self._inbox = inbox
@@ -36,7 +37,7 @@ class Room:
         self._drop_oldest = drop_oldest
         self._await_room = await_room
 
-    def make(self, size_bytes: int) -> None:
+    def make(self, ticket: Ticket) -> None:
         """Reserve room, or count the record as refused.
 
         Raises:
@@ -44,24 +45,24 @@ class Room:
             ProducerClosed: the producer was closed.
         """
         try:
-            has_room = self._now(size_bytes) or (self._may_wait and self._await_room(size_bytes))
+            has_room = self._now(ticket) or (self._may_wait and self._await_room(ticket))
         except BaseException:  # Ctrl-C
             self._inbox.refuse()
             raise
         if not has_room:
             self._refuse()
 
-    async def make_async(self, size_bytes: int) -> None:
+    async def make_async(self, ticket: Ticket) -> None:
         """Do what `make` does, without blocking the event loop."""
         try:
-            has_room = self._now(size_bytes) or (self._may_wait and await self._await_room_async(size_bytes))
+            has_room = self._now(ticket) or (self._may_wait and await self._await_room_async(ticket))
         except BaseException:  # it was cancelled
             self._inbox.refuse()
             raise
         if not has_room:
             self._refuse()
 
-    async def _await_room_async(self, size_bytes: int) -> bool:
+    async def _await_room_async(self, ticket: Ticket) -> bool:
         deadline = self._clock.monotonic() + self._config.block_timeout_seconds
         loop = asyncio.get_running_loop()
         while not self._inbox.is_closed:
@@ -74,7 +75,7 @@ class Room:
                     return
 
             self._inbox.call_when_there_is_room(told)
-            if self._inbox.reserve(size_bytes):
+            if self._inbox.reserve(ticket):
                 return True
             try:
                 await asyncio.wait_for(may_have_room.wait(), deadline - self._clock.monotonic())
@@ -82,13 +83,13 @@ class Room:
                 break
         return False
 
-    def _now(self, size_bytes: int) -> bool:
-        if self._inbox.reserve(size_bytes):
+    def _now(self, ticket: Ticket) -> bool:
+        if self._inbox.reserve(ticket):
             return True
         if self._config.when_full == "drop_oldest":
             # Another thread may be quicker to use what was made: then there is an older one to drop.
-            while not self._inbox.is_closed and self._drop_oldest(size_bytes):
-                if self._inbox.reserve(size_bytes):
+            while not self._inbox.is_closed and self._drop_oldest(ticket.size_bytes):
+                if self._inbox.reserve(ticket):
                     return True
         return False
 

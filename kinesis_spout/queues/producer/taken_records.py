@@ -1,7 +1,7 @@
 """The records that a producer took in and that have not ended, by when their time is over."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf
 from typing import Final
@@ -22,14 +22,21 @@ class _Taken:
 
 
 class TakenRecords:
-    """Mutable; for one thread at a time. Times are monotonic, and grow from ``add`` to ``add``."""
+    """Mutable; for one thread at a time. Times are monotonic, and grow from ``add`` to ``add``.
 
-    def __init__(self) -> None:
+    Args:
+        drops: whether the oldest is ever asked for.
+    """
+
+    def __init__(self, *, drops: bool) -> None:
         self._taken: deque[_Taken] = deque()
         self._count = 0
         """How many tickets are held there, the ended ones included."""
         self._overdue: list[Ticket] = []
         """Those whose time was over while they were in a call."""
+        self._line: deque[Ticket] | None = deque() if drops else None
+        """Oldest first: all that wait in no call, and others."""
+        self._longest_line = _FEW_ENDED
 
     def __bool__(self) -> bool:
         """Whether some may not have ended, those that are overdue left out."""
@@ -44,6 +51,9 @@ class TakenRecords:
         """Hold records that came in together."""
         self._taken.append(_Taken(expire_at, tickets))
         self._count += len(tickets)
+        if self._line is not None:
+            self._line.extend(tickets)
+            self._shorten_line()
 
     def expire(self, now: float) -> list[Ticket]:
         """Give those whose time is over, and hold them no longer. Those in calls are overdue from now on."""
@@ -69,13 +79,32 @@ class TakenRecords:
         overdue = set(map(id, self._overdue))
         return [ticket for ticket in tickets if id(ticket) in overdue] if overdue else []
 
-    def waiting(self) -> Iterator[Ticket]:
-        """Give what waits and is in no call, oldest first."""
-        for taken in self._taken:
-            for at in range(taken.ended, len(taken.tickets)):
-                ticket = taken.tickets[at]
-                if ticket.place == WAITS and not ticket.done():
-                    yield ticket
+    def take_oldest(self, records: int, size_bytes: int) -> list[Ticket]:
+        """Give the oldest that wait and are in no call: so many records and bytes, or none if there are not."""
+        line = self._line
+        assert line is not None, "only a producer that drops asks for it"
+        oldest: list[Ticket] = []
+        while line and (len(oldest) < records or size_bytes > 0):
+            ticket = line.popleft()
+            if ticket.place == WAITS and not ticket.done():
+                oldest.append(ticket)
+                size_bytes -= ticket.size_bytes
+        if len(oldest) < records or size_bytes > 0:
+            line.extendleft(reversed(oldest))
+            return []
+        return oldest
+
+    def wait_again(self, tickets: list[Ticket]) -> None:
+        """Learn that these were in a call, and wait again: they may be the oldest, and be there twice."""
+        if self._line is not None:
+            self._line.extendleft(reversed(tickets))
+            self._shorten_line()
+
+    def _shorten_line(self) -> None:
+        assert self._line is not None, "only a producer that drops has a line"
+        if len(self._line) > self._longest_line:
+            self._line = deque(dict.fromkeys(ticket for ticket in self._line if not ticket.is_gone))
+            self._longest_line = 2 * len(self._line) + _FEW_ENDED
 
     def not_ended(self) -> list[Ticket]:
         """Give all that have not ended, those left out that are given up and no longer held."""

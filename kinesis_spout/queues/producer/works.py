@@ -60,6 +60,10 @@ class OutboxSettings:
     is_ordered: bool
     """Whether records of a key wait for each other."""
     has_dead_letters: bool
+    max_records: int
+    """How many the inbox holds: what shards have their shares of."""
+    max_bytes: int
+    drops_oldest: bool
     recovers: bool
 
 

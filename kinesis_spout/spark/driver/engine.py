@@ -27,7 +27,7 @@ from typing import Any, Final
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.pause_reports import halt_text, pause_text
-from kinesis_spout.errors import HandlerKilledWorker
+from kinesis_spout.errors import HandlerKilledWorker, KinesisSpoutError
 from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.record_age import RecordAge
 from kinesis_spout.spark.driver.batch_progress import batch_progress
@@ -47,6 +47,8 @@ from shard_state import SliceKind, SlicePlan
 _CANCEL_AGAIN_SECONDS: Final = 0.5
 _LONGEST_WAIT_SECONDS: Final = 1.0
 _SHORTEST_WAIT_SECONDS: Final = 0.001
+_UNCERTAIN_SECONDS: Final = 0.02
+"""Between two looks whether ZooKeeper has answered, where the shards may be another's."""
 _PATIENCE_WHILE_RUNNING: Final = 8.0
 """How many times the gather time records wait for polls while a job runs: one beside it would slow both."""
 _SPACINGS_WHILE_RUNNING: Final = 2.0
@@ -289,6 +291,8 @@ class MicroBatchEngine:
 
     def _start_batches(self, now: float) -> float | None:
         """Start batches while there is something to do and room for them. Returns when to look again."""
+        if not self._consumer.ports.coordinator.is_certain():
+            return now + _UNCERTAIN_SECONDS
         while len(self._running) < self._settings.max_concurrent_batches:
             if not self._planned:
                 if self._gathered_at > now:
@@ -489,10 +493,13 @@ class MicroBatchEngine:
         self._grants.ended(batch.works)
         if self._stopping.is_set():
             return
-        if not isinstance(error, HandlerKilledWorker):
+        if isinstance(error, HandlerKilledWorker):
+            self._settling.died(batch, error)
+        elif isinstance(error, KinesisSpoutError) and error.retriable:
+            self._settling.could_not_run(batch, error)
+        else:
             self._consumer.end_with(error)
             return
-        self._settling.died(batch, error)
         self._look_again(batch, self._consumer.now)
 
     def _look_again(self, batch: Batch, now: float) -> None:

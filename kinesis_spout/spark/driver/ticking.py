@@ -25,7 +25,7 @@ class Ticking:
     def may_come_alone(self) -> bool:
         """Whether a batch may run without records.
 
-        Not in a pause of either kind: what a tick emits has no anchor, so nobody would retry what fails of it. Not
+        Not in a pause of either kind: what a tick emits would fail, as the records do. Not
         without a shard, for then another consumer works, or nobody may.
         """
         manager = self._manager

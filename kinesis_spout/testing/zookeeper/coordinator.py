@@ -31,6 +31,8 @@ class InMemoryCoordinator:
         self.mark: Application | None = None
         """As this process found or made it, for the store and the coordinator."""
         self._lost: set[str] = set()
+        self.is_heard = True
+        """Set it to False for a ZooKeeper that has not answered for long."""
         self._refused: set[str] = set()
         self._says = b""
         self._shows_pause = False
@@ -99,6 +101,10 @@ class InMemoryCoordinator:
                 if owned is not None and owner is not None and owner.node == owned.node:
                     del self._zookeeper.owners[shard_id]
                     self._zookeeper.tell()
+
+    def is_certain(self) -> bool:
+        """Tell whether ZooKeeper answers, and nothing is lost that was not said."""
+        return self.is_heard and not self._lost
 
     def take_freed(self) -> frozenset[str]:
         """Name the shards that this member did not get, and that nobody owns any more."""

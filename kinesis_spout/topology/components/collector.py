@@ -1,6 +1,6 @@
 """How a component hands out tuples, and says what became of those it was given."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from kinesis_spout.topology.components.output import DEFAULT_STREAM
@@ -133,5 +133,17 @@ class SpoutOutputCollector(Protocol):
 
         Its reports are counted, the numbers among them summed, over all tasks, and the newest is shown, as JSON
         has it or as text.
+        """
+        ...
+
+
+class RootCollector(OutputCollector, Protocol):
+    """What windowed bolts are given, too."""
+
+    @property
+    def as_root(self) -> Callable[[Callable[[Tuple], None]], None]:
+        """Do work of a tick as the root of a tree of its own, at once or not at all.
+
+        The work is given the tuple to anchor to. What it changes in the state is undone if the tree fails.
         """
         ...

@@ -17,7 +17,7 @@ that is kept is in one of the new windows at least.
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from kinesis_spout.errors import StateUnreadable
@@ -25,6 +25,9 @@ from kinesis_spout.topology.components.windows import MICROSECONDS, Window
 
 _FORMAT: Final = 1
 _NEVER: Final = float("inf")
+_LONGEST_REST: Final = 300
+"""Seconds between two tries of a window whose results fail."""
+_MOST_DOUBLINGS: Final = 9
 
 Row = tuple[int, tuple[str, ...], tuple[Any, ...]]
 """A tuple that is kept: its time in microseconds, its fields, its values."""
@@ -42,11 +45,19 @@ class OpenWindows:
     """By time: where the first open window with a tuple ends."""
     arrived: int = 0
     """By time: when the last tuple came, in processing time."""
+    tries: int = 0
+    """By time: how often a tick has executed the first window that is due, and what came of it failed."""
+    not_before: int = 0
+    """When a tick is to try that again."""
     are_taken_over: bool = field(default=False, compare=False)
     """Whether they fit the length and the slide of now. Not stored: a deployment may have changed these."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return restored_windows, (_FORMAT, self.rows, self.mark, self.next_end, self.arrived)
+        return restored_windows, (
+            _FORMAT,
+            *(self.rows, self.mark, self.next_end, self.arrived),
+            *((self.tries, self.not_before) if self.tries else ()),
+        )
 
 
 def restored_windows(form: int, *values: Any) -> OpenWindows:
@@ -147,7 +158,22 @@ class TimeWindows:
         """Say when ``due_by`` gives windows next, if no tuple comes, or ``is_over`` is true."""
         if not kept.rows:
             return kept.arrived + self.lateness + self.length
-        return max(kept.arrived + self.idle, kept.next_end + self.lateness)
+        return max(kept.arrived + self.idle, kept.next_end + self.lateness, kept.not_before)
+
+    def tried(self, kept: OpenWindows, now: int) -> OpenWindows:
+        """Give what is kept while a tick executes a window, and after that if what came of it fails.
+
+        It is tried again on the next tick, and then after 2, 4, 8 ... seconds, up to some minutes.
+        """
+        tries = kept.tries + 1
+        rest = 0 if tries == 1 else min(2 ** min(tries - 1, _MOST_DOUBLINGS), _LONGEST_REST) * MICROSECONDS
+        return replace(kept, tries=tries, not_before=now + rest)
+
+    def closed(self, kept: OpenWindows, mark: int) -> OpenWindows:
+        """Give what is kept after a tick has executed a window."""
+        after = replace(kept)
+        self.close(after, mark)
+        return after
 
     def is_over(self, kept: OpenWindows, now: int) -> bool:
         """Tell whether nothing is kept but a mark, for so long that it may be forgotten."""
@@ -160,6 +186,7 @@ class TimeWindows:
         kept.mark = mark
         if mark >= kept.next_end:
             kept.rows = [row for row in kept.rows if not self.is_late(kept, row[0])]
+            kept.tries = kept.not_before = 0
             kept.next_end = min((self._first_end(kept, row[0]) for row in kept.rows), default=_NEVER)
 
     def _due(self, kept: OpenWindows, mark: int) -> list[tuple[int, Window]]:

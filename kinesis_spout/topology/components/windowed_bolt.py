@@ -5,9 +5,10 @@ once its values are in its window, and both are stored in one transaction. A res
 are half full; a record that failed is in none.
 
 **What fails with a window.** What ``execute_window`` emits is anchored to the tuple that completed the window. If
-that fails, or anything that came of it, then the record of that tuple fails, and the micro-batch is run again
-without it: the window is open again, and the next tuple of the key completes it, the same one in a later
-delivery or another one. So a window is executed again until that succeeds, and then counts once.
+that fails, or anything that came of it, then the record of that tuple fails, and what it did to the state is
+undone: the window is open again, and the next tuple of the key completes it, the same one in a later delivery or
+another one. A window that a tick executes is the root of a tree of its own: if that fails, the window is open
+again, too, and a later tick executes it. So a window is executed until that succeeds, and then counts once.
 """
 
 import math
@@ -19,7 +20,7 @@ from typing import Any, Final, cast
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.handler import Reject
 from kinesis_spout.topology.components.bolt import Bolt, StatefulBolt
-from kinesis_spout.topology.components.collector import OutputCollector
+from kinesis_spout.topology.components.collector import OutputCollector, RootCollector
 from kinesis_spout.topology.components.context import TaskContext
 from kinesis_spout.topology.components.open_windows import CountWindows, OpenWindows, TimeWindows
 from kinesis_spout.topology.components.output import DEFAULT_STREAM
@@ -31,6 +32,10 @@ _TICKS_IN_A_SLIDE: Final = 0.1
 _SHORTEST_TICK: Final = 1.0
 _LONGEST_TICK: Final = 10.0
 """Seconds. While a stream is idle, each tick is a small job, which takes some 0.1 s of CPU."""
+
+
+class WindowFails(Exception):  # noqa: N818 - what happened
+    """Reported when a window is executed again on a tick, because it failed before."""
 
 
 class WindowedBolt(StatefulBolt):
@@ -60,7 +65,8 @@ class WindowedBolt(StatefulBolt):
         """Handle a window that is complete. Called once for each, but again if what came of it failed.
 
         What it raises fails the tuple that completed the window, and the window stays open. Catch what will not
-        be better the next time: no later tuple of the key gets past a window that can never be executed.
+        be better the next time: no later tuple of the key gets past a window that can never be executed. On a tick
+        it is tried again after 2, 4, 8 ... seconds, up to 5 minutes, without end. Each time an error is reported.
 
         Args:
             key: the value of the field that the tuples are grouped by; of several fields, a tuple of theirs.
@@ -86,7 +92,10 @@ class WindowedBolt(StatefulBolt):
         )
 
     def emit(self, values: Sequence[Any], stream: str = DEFAULT_STREAM) -> None:
-        """Emit a tuple, anchored to the one that completed the window, or that came late; on a tick to none."""
+        """Emit a tuple, anchored to the one that completed the window, or that came late.
+
+        On a tick it is anchored to a tree of its own: if that fails, the window is open again.
+        """
         self.collector.emit(values, self._given, stream)
 
     # What the topology calls
@@ -169,14 +178,42 @@ class WindowedBolt(StatefulBolt):
                 self._close(windows, key, kept, now)
 
     def _close(self, windows: TimeWindows, key: Any, kept: OpenWindows, now: int) -> None:
+        """Execute the windows of a key that are due, each as the root of a tree, until one is seen to fail."""
+        if kept.tries:
+            self.collector.report_error(_failed_before(key, kept))
         for mark, window in windows.due_by(kept, now):
+            before = windows.tried(kept, now)
+            self._state.put(key, before)  # What is kept if what comes of the window fails.
+            if not self._is_executed(key, window, windows.closed(before, mark)):
+                self._state.put(key, kept)
+                return
+            kept = self._taken_over(self._state.get(key))
+            if kept.mark < mark:
+                return
+
+    def _is_executed(self, key: Any, window: Window, after: OpenWindows) -> bool:
+        """Execute a window on a tick, and keep what is left after it; False if it must wait for another tick."""
+        did_begin = False
+
+        def execute(anchor: Tuple) -> None:
+            nonlocal did_begin
+            did_begin, self._given = True, anchor
             try:
                 self.execute_window(key, window)
-            except BaseException as error:  # noqa: BLE001 - the window stays for the next tick
-                self.collector.report_error(error)
-                return
-            windows.close(kept, mark)
-            self._state.put(key, kept)
+            finally:
+                self._given = ()
+            self._state.put(key, after)
+
+        cast("RootCollector", self.collector).as_root(execute)
+        return did_begin
+
+
+def _failed_before(key: Any, kept: OpenWindows) -> WindowFails:
+    tries = "once" if kept.tries == 1 else f"{kept.tries} times"
+    return WindowFails(
+        f"the window of the key {key!r} that ends at {kept.next_end / MICROSECONDS:.6f}, or what came of it, "
+        f"failed {tries}: it is executed again"
+    )
 
 
 def ticks_every(bolt: Bolt) -> float | None:

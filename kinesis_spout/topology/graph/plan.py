@@ -7,7 +7,7 @@ exchange for each stage, and nothing is computed twice.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kinesis_spout.errors import InvalidConfig
@@ -42,6 +42,14 @@ class Plan:
     """By component and stream."""
     exchanged: frozenset[str] = field(default=frozenset())
     """The components whose tuples come from another stage, all or some."""
+
+    def in_one_stage(self) -> "Plan":
+        """Give the plan in which all components run in one process, each with all of its tasks."""
+        return replace(
+            self,
+            stages=(tuple(name for stage in self.stages for name in stage),),
+            stage_of=dict.fromkeys(self.stage_of, 0),
+        )
 
     @property
     def exchanges(self) -> int:

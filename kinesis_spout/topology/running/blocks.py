@@ -55,7 +55,7 @@ class AckBlock:
     """What it did to each, XORed."""
     ends: Mapping[int, TreeEnd] = field(default_factory=dict)
     touched: bytes = field(default=b"", repr=False)
-    """The roots whose tuples came to a bolt with state."""
+    """The roots that have changed state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +83,11 @@ class CountsBlock(ForDriver):
     """What components have done."""
 
     counts: Mapping[str, ComponentCounts]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangesDoNotCount(ForDriver):
+    """What the job has changed of the state must not count: see ``exactly_once``."""
 
 
 Block = TupleBlock | AckBlock | OpenTrees | ForDriver
@@ -123,6 +128,13 @@ class Parcel:
         self.values.clear()
         del self.roots[:]
         self.others.clear()
+
+    def drop_last(self, root: int) -> None:
+        """Drop the tuples at its end that are part of one tree, and of no other."""
+        values, roots, others = self.values, self.roots, self.others
+        while values and roots[-1] == root and len(values) - 1 not in others:
+            values.pop()
+            roots.pop()
 
     def block(self) -> TupleBlock:
         """Pack what is in it, but for the tuples that cannot travel, and draw edges."""

@@ -1,53 +1,49 @@
-"""Runs a micro-batch until its state holds no trace of a tree that failed."""
+"""Decides how a micro-batch is run, so that a tree that failed leaves no trace in the state.
 
-from collections.abc import Callable, Hashable, Mapping
-from collections.abc import Set as AbstractSet
-from typing import Generic, NamedTuple, TypeVar
+At first all its roots run at once, in many processes. A tuple that fails where it has changed state is undone
+there. If a tree has failed that also changed state elsewhere, nobody can undo it alone, and nothing of what the
+micro-batch has changed counts. It is run again, *one by one* (see ``stage.one_by_one``), and only what happens
+then decides, because what failed before may have failed for what was undone. That always comes to an end.
 
-from kinesis_spout.topology.acking import TreeEnd
+Where that happens at a rate, most runs at once are in vain. So after one of them the next micro-batches are run
+one by one from the start: one after the first time in vain, then twice as many each time, and fewer after each run
+at once that counted.
+"""
 
-MOST_RUNS = 8
-"""After so many runs, each with trees that failed anew, the micro-batch as a whole has failed."""
+from collections.abc import Iterable
+from typing import Final
 
-_Number = TypeVar("_Number", bound=Hashable)
+from kinesis_spout.topology.running.blocks import Block, ChangesDoNotCount
 
-
-class NeverClean(Exception):  # noqa: N818 - what happened; the runner says what follows
-    """In every run of a micro-batch other trees failed after they had changed state."""
-
-
-class Ran(NamedTuple, Generic[_Number]):
-    """What came of one run of a micro-batch."""
-
-    ends: Mapping[_Number, TreeEnd]
-    """How those trees ended that did not complete, by the numbers of their tuples."""
-    touched: AbstractSet[_Number]
-    """Which of those came to state."""
-    is_unfit: bool
-    """Whether a bolt has left in its state what cannot be kept: see ``CheckedState``."""
+MOST_ONE_BY_ONE: Final = 64
+"""Micro-batches, before it is tried again to run one at once."""
 
 
-def run_until_clean(
-    run: Callable[[Mapping[_Number, TreeEnd], bool], Ran[_Number]],
-) -> Mapping[_Number, TreeEnd]:
-    """Run a micro-batch, and again without what failed, until nothing that failed has touched state.
+def counts(found: Iterable[Block]) -> bool:
+    """Tell whether what a run has changed of the state may count."""
+    return not any(isinstance(block, ChangesDoNotCount) for block in found)
 
-    Args:
-        run: runs it without the tuples named; if so told, it fails those that put into state what cannot be kept.
-            It finds the state as it was before, each time.
 
-    Returns:
-        How those tuples ended that did not complete in one of the runs.
+class RunChoice:
+    """How the next micro-batch is run. Mutable."""
 
-    Raises:
-        NeverClean: other tuples failed each time.
-    """
-    refused: dict[_Number, TreeEnd] = {}
-    checks_state = False
-    for _ in range(MOST_RUNS):
-        ran = run(refused, checks_state)
-        refused |= ran.ends
-        if not ran.touched and not ran.is_unfit:
-            return refused
-        checks_state = checks_state or ran.is_unfit
-    raise NeverClean(f"in each of {MOST_RUNS} runs other tuples failed after they had changed state")
+    def __init__(self) -> None:
+        self._left = 0
+        self._next_time = 1
+
+    @property
+    def is_one_by_one(self) -> bool:
+        """Whether its roots are run one by one from the start."""
+        return self._left > 0
+
+    def ran_at_once(self, *, counted: bool) -> None:
+        """Take in how a run of all roots at once has ended."""
+        if counted:
+            self._next_time = max(1, self._next_time // 2)
+        else:
+            self._left = self._next_time
+            self._next_time = min(2 * self._next_time, MOST_ONE_BY_ONE)
+
+    def ran_one_by_one(self, *, failed: bool) -> None:
+        """Take in that a micro-batch was run one by one from the start, and whether something failed."""
+        self._left = self._left - 1 if failed else 0

@@ -1,7 +1,7 @@
 """A topology as every process of it needs it, seen from one spout: the plan, the options, the pickled bolts."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from pyspark import cloudpickle
@@ -40,6 +40,14 @@ class Program:
     """Of every exchange of tuples."""
     ackers: int
     """How many share the trees; 0 acks at once."""
+    is_exact: bool = True
+    """Whether a tree that fails leaves no trace in the state."""
+    is_one_by_one: bool = False
+    """Whether all bolts are in one stage, in one process: see ``stage.one_by_one``."""
+
+    def one_by_one(self) -> "Program":
+        """Give the program whose roots run one by one."""
+        return replace(self, plan=self.plan.in_one_stage(), partitions=1, is_one_by_one=True)
 
     @property
     def stateful(self) -> list[str]:
@@ -110,6 +118,7 @@ def program_of(
         ticks=_ticks(graph, plan),
         partitions=partitions,
         ackers=partitions if options.ackers is None else options.ackers,
+        is_exact=options.state_guarantee == "exactly_once",
     )
 
 

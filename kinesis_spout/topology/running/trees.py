@@ -35,12 +35,11 @@ class Trees:
         self.ends: dict[int, TreeEnd] = {}
         """The trees that cannot complete, as was seen here."""
         self.touched: set[int] = set()
-        """The roots whose tuples came to a bolt with state."""
+        """The roots that have changed state here, or may have."""
 
     def begin(self) -> None:
         """Begin a micro-batch."""
-        self._began = self.clock()
-        self._resets.clear()
+        self.begin_waiting()
         self.current = 0
         self.opened.clear()
         self.ends.clear()
@@ -53,6 +52,11 @@ class Trees:
             Whether its tree is open, after what was done here; that of root 0, which is no tree, never is.
         """
         return self.current in self.opened
+
+    def begin_waiting(self) -> None:
+        """Have the time-outs of all trees begin now."""
+        self._began = self.clock()
+        self._resets.clear()
 
     def count(self, roots: Iterable[int], tuples: int) -> None:
         """Take in that a tuple of these trees is held, or failed (1), or that one that was held is acked (-1).

@@ -7,7 +7,7 @@ from typing import Final
 
 from kinesis_spout.handler import Failure
 from kinesis_spout.topology.acking import Acker, TreeEnd
-from kinesis_spout.topology.running.blocks import AckBlock, Block, OpenTrees
+from kinesis_spout.topology.running.blocks import AckBlock, Block, ChangesDoNotCount, OpenTrees
 from kinesis_spout.topology.running.trees import Trees
 
 NOBODY_SAID: Final = TreeEnd.after_time_out(
@@ -23,8 +23,6 @@ class Unfinished:
     batch: int
     ends: Mapping[int, TreeEnd]
     """By the tuple's number in its batch."""
-    touched: frozenset[int]
-    """The numbers of those whose tuples came to a bolt with state."""
     opened: OpenTrees = field(repr=False)
 
 
@@ -34,7 +32,10 @@ def decide_here(trees: Trees, root: int) -> TreeEnd | None:
 
 
 def decide(blocks: Iterable[Block]) -> Iterator[Unfinished | Block]:
-    """Decide the trees of an acker's task, once all that concerns them has come. Other blocks are passed on."""
+    """Decide the trees of an acker's task, once all that concerns them has come. Other blocks are passed on.
+
+    If a tree did not complete that has changed state, that is told first.
+    """
     acker = Acker()
     opened: list[OpenTrees] = []
     touched: set[int] = set()
@@ -49,15 +50,14 @@ def decide(blocks: Iterable[Block]) -> Iterator[Unfinished | Block]:
         else:
             yield block
     unfinished = acker.unfinished()
-    if not unfinished:
-        return
-    for trees in opened:
+    if not touched.isdisjoint(unfinished):
+        yield ChangesDoNotCount()
+    for trees in opened if unfinished else ():
         numbers = array("Q", trees.numbers)
         ended = [(numbers[at], root) for at, root in enumerate(array("Q", trees.roots)) if root in unfinished]
         if ended:
             yield Unfinished(
                 batch=trees.batch,
                 ends={number: unfinished[root] or NOBODY_SAID for number, root in ended},
-                touched=frozenset(number for number, root in ended if root in touched),
                 opened=trees,
             )

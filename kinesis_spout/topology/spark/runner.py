@@ -1,32 +1,30 @@
 """Runs a micro-batch of a Kinesis spout through a topology.
 
-With state the job may run again, without the records that failed after they had touched it: see ``exactly_once``.
+With state it may run again, record by record: see ``exactly_once``.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from time import monotonic
 
 from pyspark import SparkContext
 
 from kinesis_spout.spark.pickled_handler import PickledHandler
-from kinesis_spout.spark.tasks.jobs import HandlerRaised, cancel, has_begun
+from kinesis_spout.spark.tasks.jobs import cancel, has_begun
 from kinesis_spout.spark.tasks.task import TaskSettings
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
-from kinesis_spout.topology.acking import TreeEnd
 from kinesis_spout.topology.running.blocks import Block
 from kinesis_spout.topology.running.component_counts import ComponentCounts
-from kinesis_spout.topology.running.exactly_once import NeverClean, Ran, run_until_clean
+from kinesis_spout.topology.running.exactly_once import RunChoice, counts
 from kinesis_spout.topology.running.program import Program
 from kinesis_spout.topology.running.tick_clock import TickClock, Ticks
 from kinesis_spout.topology.spark.keyed_state import KeyedState
 from kinesis_spout.topology.spark.tasks.job import TopologyJobs
 from kinesis_spout.topology.spark.tasks.stages import FirstStage
-from kinesis_spout.topology.spark.tasks.state_parts import UnfitState, UpdateBlock
+from kinesis_spout.topology.spark.tasks.state_parts import UpdateBlock
 from kinesis_spout.topology.spark.tasks.tree_delivery import (
     FailedTree,
     FailedTrees,
-    RecordId,
     SliceBlock,
     ToValues,
     with_failed,
@@ -63,6 +61,8 @@ class TopologyRunner:
         self._to_values = PickledHandler.of(to_values)
         self.ticks = TickClock(program.ticks, monotonic())
         """See ``BatchRunner``."""
+        self._choice = RunChoice()
+        """Needs no lock: micro-batches with state run one at a time."""
         self._changes: dict[str, tuple[StateManifest, list[StateUpdate], Ticks]] = {}
         """What jobs have changed of the state, by their tags, and by which ticks, until it is said whether they
         count."""
@@ -76,26 +76,28 @@ class TopologyRunner:
         """See ``BatchRunner``. Without slices there is one task of the first stage, which only ticks."""
         packs, began = packs or [[]], monotonic()
         if self._state is None:
-            return self._told(_results(self._run(tag, packs, {}, self.ticks.ticks(tag))), began)
+            return self._told(_results(self._run(tag, packs, self.ticks.ticks(tag))), began)
         manifest = self._state.begin()
         self.ticks.clock.not_before(manifest.time)
         ticks = self.ticks.ticks(tag)
-        found: list[Block] = []
-
-        def attempt(refused: Mapping[RecordId, TreeEnd], checks_state: bool) -> Ran[RecordId]:  # noqa: FBT001
-            found[:] = self._run(tag, packs, refused, ticks, manifest, checks_state=checks_state)
-            return _ran(found)
-
         try:
-            run_until_clean(attempt)
-        except BaseException as error:
+            found = self._run_exactly(tag, packs, ticks, manifest)
+        except BaseException:
             self.ticks.did_not_count(ticks)
-            if isinstance(error, NeverClean):
-                raise HandlerRaised(str(error)) from error
             raise
         updates = [block.update for block in found if isinstance(block, UpdateBlock)]
         self._changes[tag] = (manifest, updates, ticks)
         return self._told(_results(found), began)
+
+    def _run_exactly(self, tag: str, packs: Packs, ticks: Ticks, state: StateManifest) -> list[Block]:
+        """Run a micro-batch so that what it has changed may count."""
+        if self._choice.is_one_by_one:
+            found = self._run_one_by_one(tag, packs, ticks, state)
+            self._choice.ran_one_by_one(failed=any(result.failed for result in _results(found)))
+            return found
+        found = self._run(tag, packs, ticks, state)
+        self._choice.ran_at_once(counted=counts(found))
+        return found if counts(found) else self._run_one_by_one(tag, packs, ticks, state)
 
     def _told(self, results: list[WorkResult], began: float) -> list[WorkResult]:
         """Count the ends of the records' trees."""
@@ -129,24 +131,32 @@ class TopologyRunner:
         """See ``BatchRunner``."""
         cancel(self._context, tag)
 
-    def _run(
-        self,
-        tag: str,
-        packs: Packs,
-        refused: Mapping[RecordId, TreeEnd],
-        ticks: Ticks,
-        state: StateManifest | None = None,
-        *,
-        checks_state: bool = False,
-    ) -> list[Block]:
+    def _run(self, tag: str, packs: Packs, ticks: Ticks, state: StateManifest | None = None) -> list[Block]:
         first = FirstStage(
             shipped=self._jobs.shipped,
             settings=self._settings.of_one_task(len(packs)),
             to_values=self._to_values,
-            refused=refused,
             ticks=ticks,
         )
-        return self._jobs.run(tag, packs, first, ticks=ticks, state=state, checks_state=checks_state)
+        return self._jobs.run(tag, packs, first, ticks=ticks, state=state)
+
+    def _run_one_by_one(
+        self,
+        tag: str,
+        packs: Packs,
+        ticks: Ticks,
+        state: StateManifest,
+    ) -> list[Block]:
+        shipped = self._jobs.shipped_one_by_one
+        assert shipped is not None, "there is state"
+        only = FirstStage(
+            shipped=shipped,
+            settings=self._settings,
+            to_values=self._to_values,
+            ticks=ticks,
+            state=state,
+        )
+        return self._jobs.run_one_by_one(tag, [work for pack in packs for work in pack], only)
 
 
 def _results(found: Sequence[Block]) -> list[WorkResult]:
@@ -156,16 +166,3 @@ def _results(found: Sequence[Block]) -> list[WorkResult]:
             failed[block.batch] += block.failed
     slices = [block for block in found if isinstance(block, SliceBlock)]
     return [with_failed(block.result, failed[block.batch]) for block in slices]
-
-
-def _ran(found: Sequence[Block]) -> Ran[RecordId]:
-    ends: dict[RecordId, TreeEnd] = {}
-    touched: set[RecordId] = set()
-    for block in found:
-        if isinstance(block, FailedTrees):
-            for tree in block.failed:
-                record_id = (tree.record.shard_id, tree.record.sequence_text)
-                ends[record_id] = tree.end
-                if tree.index in block.touched:
-                    touched.add(record_id)
-    return Ran(ends, touched, is_unfit=any(isinstance(block, UnfitState) for block in found))

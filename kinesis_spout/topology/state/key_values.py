@@ -18,7 +18,8 @@ DELETED: Final = object()
 _ABSENT: Final = object()
 _PLAIN: Final = frozenset((str, bytes, int, bool, type(None)))
 """The types of keys that need no further look."""
-_CAN_BE_READ: Final = _PLAIN | {float, OpenWindows}
+_PLAIN_VALUES: Final = _PLAIN | {float}
+_CAN_BE_READ: Final = _PLAIN_VALUES | {OpenWindows}
 """The types of values that can be unpickled if they can be pickled. What is in windows was unpickled when it came
 here: to do that again would cost as much as to pickle it."""
 
@@ -34,7 +35,7 @@ class PartitionState:
     tuple itself.
     """
 
-    __slots__ = ("_due_at", "_index", "_parallelism", "changes", "stored", "unreadable")
+    __slots__ = ("_due_at", "_index", "_parallelism", "changes", "kept", "log", "stored", "unreadable")
 
     def __init__(self, index: int, parallelism: int) -> None:
         self._index = index
@@ -43,6 +44,10 @@ class PartitionState:
         """Keys, with their pickled values."""
         self.changes: dict[Any, Any] = {}
         """What this micro-batch has put, by key; ``DELETED`` where it has deleted."""
+        self.log: list[tuple[Any, Any]] = []
+        """What changed since somebody last cleared it: keys, each with what ``changes`` had of it before."""
+        self.kept: dict[Any, bytes | None] | None = None
+        """The changes that stand, pickled; None until ``changed`` is asked, or a ``ReversibleState`` decides."""
         self._due_at: dict[Any, tuple[bytes, float]] = {}
         """When stored values are due, by key: what was pickled, and what was said of it. See ``due_keys``."""
         self.unreadable: StateUnreadable | None = None
@@ -57,18 +62,41 @@ class PartitionState:
                 return self._read(key, pickled)
             own = self._own(key)
             return self.get(own, default) if own is not key else default
-        return default if value is DELETED else value
+        if value is DELETED:
+            return default
+        if type(value) not in _CAN_BE_READ:
+            self.log.append((key, value))  # It may be changed in place.
+        return value
 
     def put(self, key: Any, value: Any) -> None:
         """See ``KeyValueState``."""
-        if key in self.changes or key in self.stored:
-            self.changes[key] = value
-        else:
-            self.changes[self._own(key)] = value
+        changes = self.changes
+        if key not in changes and key not in self.stored:
+            key = self._own(key)
+        self.log.append((key, changes.get(key, _ABSENT)))
+        changes[key] = value
 
     def delete(self, key: Any) -> None:
         """See ``KeyValueState``."""
         self.put(key, DELETED)
+
+    def undo(self) -> bool:
+        """Take back what the log tells, and clear it; False if a value may have been changed in place.
+
+        A value that this micro-batch has put is the bolt's own object. What it was before is known of plain values
+        only.
+        """
+        log, changes = self.log, self.changes
+        can = all(
+            before is _ABSENT or before is DELETED or type(before) in _PLAIN_VALUES for _, before in log
+        )
+        for key, before in reversed(log) if can else ():
+            if before is _ABSENT:
+                del changes[key]
+            else:
+                changes[key] = before
+        log.clear()
+        return can
 
     def __contains__(self, key: Any) -> bool:
         return self.get(key, _ABSENT) is not _ABSENT
@@ -109,7 +137,9 @@ class PartitionState:
         """
         if self.unreadable is not None:
             raise self.unreadable
-        return self._pickled(self.changes.items())
+        if self.kept is None:
+            self.kept = self._pickled(self.changes.items())
+        return self.kept
 
     def changed_of(self, key: Any) -> Mapping[Any, bytes | None]:
         """Pickle what one key has that was put or deleted; see ``changed``."""
@@ -125,7 +155,8 @@ class PartitionState:
 
     def forget_changes(self) -> None:
         """Begin a micro-batch, or one that is run again."""
-        self.changes, self.unreadable = {}, None
+        self.changes, self.unreadable, self.kept = {}, None, None
+        self.log.clear()
 
     def _read(self, key: Any, pickled: bytes) -> Any:
         try:

@@ -255,6 +255,10 @@ class ZooKeeperCoordinator:
         """Name the shards lost since the last call (see the port)."""
         return self._ownerships.take_lost()
 
+    def is_certain(self) -> bool:
+        """Tell whether the owned shards are for certain ours (see the port)."""
+        return self._ownerships.are_certain()
+
     def take_freed(self) -> frozenset[str]:
         """Name the shards that were given up (see the port)."""
         freed = frozenset(tuple(self._freed))

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from kinesis_spout.consumer import burying, consumer
+from kinesis_spout.consumer import burying, commits, consumer
 from kinesis_spout.dead_letter import DeadLetter
 from kinesis_spout.errors import DeadLetterError, StoreUnavailable
 from kinesis_spout.ports import Attachment, CheckpointStore, CheckpointWrite, CommitResult
-from kinesis_spout.testing import InMemoryDeadLetterSink, InMemoryShardLister, InMemoryStream
+from kinesis_spout.testing import InMemoryDeadLetterSink, InMemoryShardLister, InMemoryStream, ManualClock
 from kinesis_spout.tuples.record_spout import RecordSpout
 from shard_state import SHARD_START, Checkpoint, Shard
 from tests.unit.consumer.world import FIRST, NEVER, World, values_of
@@ -85,6 +85,35 @@ def test_a_checkpoint_names_the_member_that_owns_its_shard(world: World) -> None
     world.until_stored(message_id)
     owner = world.zookeeper.owners[FIRST].member
     assert (owner, world.stored().app_instance) == ("member-1", "member-1")
+
+
+class ClockThatWatchesTheLock(ManualClock):
+    """Counts the moments in which a commit has let go of the consumer's lock."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.let_go = 0
+
+    def sleep(self, seconds: float) -> None:
+        self.let_go += seconds == commits._LET_GO_SECONDS
+        super().sleep(seconds)
+
+
+def test_a_commit_of_many_shards_lets_others_have_the_lock_between_some_and_some() -> None:
+    world = World(shards=40)
+    world.clock = clock = ClockThatWatchesTheLock()
+    spout = world.spout(commit_interval_seconds=NEVER)
+    shards = [shard.shard_id for shard in world.stream.list_shards()]
+    for shard_id in shards:
+        world.put_in(shard_id, "a")
+    for emitted in world.take(spout, len(shards)):
+        spout.ack(emitted.message_id)
+    assert clock.let_go == 0
+    spout.close()
+    assert clock.let_go == 2
+    stored = world.zookeeper.process("onlooker").store.load()
+    assert SHARD_START not in {stored[shard_id].base for shard_id in shards}
+    world.close()
 
 
 def test_a_letter_under_way_says_nothing_of_the_next_ownership_of_its_shard(world: World) -> None:

@@ -10,6 +10,7 @@ import shard_state
 CORE = Path(shard_state.__file__).parent
 MODULES = sorted(CORE.rglob("*.py"))
 PURE = {
+    "base64",
     "bisect",
     "collections",
     "dataclasses",

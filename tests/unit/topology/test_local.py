@@ -6,7 +6,6 @@ import pytest
 
 from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.topology import KeyValueState, StatefulBolt, Topology, Tuple
-from kinesis_spout.topology.running.exactly_once import MOST_RUNS, NeverClean
 from tests.scripted_topology import Declared, Scripted, acks, begin, given, see, singles, values_of
 
 WORDS = ["a b a", "b poison", "c c", "a c"]
@@ -117,22 +116,28 @@ class TestState:
         (reason,) = builder.build().run_local(sentences("a")).reasons
         assert "got 'total', which is of task" in reason
 
-    def test_is_as_before_when_other_tuples_fail_in_every_run(self) -> None:
-        def fails_one_each_run(bolt: Scripted, tup: Tuple) -> None:
+    def test_other_tuples_that_fail_each_time_keep_no_others_from_standing(self) -> None:
+        def fails_first(bolt: Scripted, tup: Tuple) -> None:
             if tup["count"] == 1:
                 bolt.collector.fail(tup, "always the first")
             else:
                 bolt.collector.ack(tup)
 
-        builder = begin(["word"])
-        builder.set_bolt("count", Counts()).fields_grouping("numbers", ["word"])
-        builder.set_bolt("sink", Scripted(fails_one_each_run)).shuffle_grouping("count")
+        builder = begin(["sentence"])
+        builder.set_bolt("split", Scripted(splits, ["word"])).shuffle_grouping("numbers")
+        builder.set_bolt("count", Counts(), 3).fields_grouping("split", ["word"])
+        builder.set_bolt("sink", Scripted(fails_first)).global_grouping("count")
         local = builder.build().local()
-        with pytest.raises(NeverClean, match=f"in each of {MOST_RUNS} runs other tuples failed"):
-            local.run(sentences(*["a"] * 20))
+        # Without the one before it, each is the first.
+        assert local.run(sentences(*["a b"] * 20)).acked == []
         assert local.state == {"count": {}}
-        assert local.run(sentences(*["a"] * (MOST_RUNS - 1))).acked == []
-        assert local.state == {"count": {}}
+
+    def test_keeps_what_failed_at_least_once_and_runs_nothing_again(self) -> None:
+        local = word_count(state_guarantee="at_least_once").local()
+        result = local.run(sentences("a b a", "b poison"))
+        assert values_of(result.failed) == ["b poison"]
+        assert local.state == {"count": {"a": 2, "b": 2, "poison": 1}}
+        assert result.counts["count"].executed == 5
 
     def test_keeps_what_failed_without_ackers_as_nobody_knows(self) -> None:
         local = word_count(ackers=0).local()

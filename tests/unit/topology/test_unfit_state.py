@@ -125,7 +125,7 @@ def test_a_change_in_place_of_what_another_tuple_put_fails_the_tuple_that_made_i
     assert local.state == {"keep": {"a": ["1", "2", "3"]}}
 
 
-def test_a_change_of_what_the_bolt_remembers_fails_all_that_came_to_it_rather_than_the_query() -> None:
+def test_a_change_of_what_the_bolt_remembers_is_not_kept_and_does_not_end_the_query() -> None:
     class Remembers(Histories):
         def execute(self, tup: Tuple) -> None:
             if tup["what"] == "begin":
@@ -137,11 +137,11 @@ def test_a_change_of_what_the_bolt_remembers_fails_all_that_came_to_it_rather_th
 
     local = topology(Remembers()).local()
 
-    assert len(local.run([("a", "begin"), ("a", "lock")]).failed) == 2
-    assert local.state == {"keep": {}}
+    assert local.run([("a", "begin"), ("a", "lock")]).failed == []
+    assert local.state == {"keep": {"a": []}}
 
 
-def test_what_a_bolt_puts_when_it_is_flushed_fails_what_it_held_back() -> None:
+def test_what_a_bolt_puts_when_it_is_flushed_fails_the_tuple_that_it_held_back_for_it() -> None:
     class PutsLater(Histories):
         def init_state(self, state: KeyValueState) -> None:
             super().init_state(state)
@@ -158,10 +158,10 @@ def test_what_a_bolt_puts_when_it_is_flushed_fails_what_it_held_back() -> None:
 
     result = local.run([("a", "1"), ("a", "lock")])
 
-    assert failed(result) == [("a", "1"), ("a", "lock")]
-    assert local.state == {"keep": {}}
-    assert local.run([("a", "1")]).failed == []
+    assert failed(result) == [("a", "lock")]
     assert local.state == {"keep": {"a": ["1"]}}
+    assert local.run([("a", "2")]).failed == []
+    assert local.state == {"keep": {"a": ["1", "2"]}}
 
 
 def test_what_a_tick_puts_fails_no_tuple_and_is_taken_back(caplog: pytest.LogCaptureFixture) -> None:

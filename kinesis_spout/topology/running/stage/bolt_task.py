@@ -1,6 +1,7 @@
 """One task of a bolt: calls the user's object, and keeps the tuples that it holds back."""
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Callable, Collection, Sequence
 from time import perf_counter
 from types import CodeType
 from typing import Any, Final
@@ -10,10 +11,11 @@ from kinesis_spout.topology.components.bolt import VERDICTS, Bolt, StatefulBolt
 from kinesis_spout.topology.components.context import TaskContext
 from kinesis_spout.topology.components.state import KeyValueState
 from kinesis_spout.topology.components.tuples import TICK, Source, Tuple, TupleState
+from kinesis_spout.topology.running.blocks import TupleBlock
 from kinesis_spout.topology.running.stage.collecting import Collector, Send
 from kinesis_spout.topology.running.tick_clock import Ticks
 from kinesis_spout.topology.running.trees import Trees
-from kinesis_spout.topology.state.checked_state import CheckedState
+from kinesis_spout.topology.state.key_values import PartitionState
 from kinesis_spout.unfinished_work import refuse_unfinished
 
 _SAMPLE: Final = 64
@@ -32,6 +34,7 @@ class BoltTask:
         conf: the topology's, with the component's own over it.
         collector: already wired.
         trees: of this process.
+        tells_touched: whether it says which roots have changed its state.
     """
 
     def __init__(
@@ -42,6 +45,7 @@ class BoltTask:
         conf: dict[str, Any],
         collector: Collector,
         trees: Trees,
+        tells_touched: bool = False,
     ) -> None:
         self.context = context
         self.collector = collector
@@ -55,10 +59,13 @@ class BoltTask:
         self._last_tick = 0
         self._ticked_in: str | None = None
         """The micro-batch of that tick."""
-        self._is_stateful = isinstance(bolt, StatefulBolt)
-        self._checked: CheckedState | None = None
-        """Its state, in a run that finds out who puts into it what cannot be kept."""
-        self._remembers_as_one = self._is_stateful or bolt.has_home
+        self._state: PartitionState | None = None
+        """Its state, whose changes are told of roots; None where it has none, or nobody asks whose they are."""
+        self._tells_touched = tells_touched
+        self._came: list[TupleBlock] = []
+        """What has come to a bolt with state in this micro-batch."""
+        self.does_flush = type(bolt).flush is not Bolt.flush
+        self._remembers_as_one = isinstance(bolt, StatefulBolt) or bolt.has_home
         try:
             bolt.prepare(conf, context, collector)
         except BaseException as error:
@@ -68,19 +75,22 @@ class BoltTask:
     def give_state(self, state: KeyValueState) -> None:
         """Give the bolt its state, before the tuples of a micro-batch."""
         assert isinstance(self._bolt, StatefulBolt)
-        self._checked = state if isinstance(state, CheckedState) else None
+        self._came.clear()
+        self._state = state if isinstance(state, PartitionState) and self._tells_touched else None
         self._bolt.init_state(state)
+
+    def come(self, block: TupleBlock) -> None:
+        """Take note of tuples that are about to be sent to it."""
+        if self._state is not None:
+            self._came.append(block)
 
     def sender(self, source: Source) -> Send:
         """Give what has the bolt execute the tuples of one source."""
-        counts, trees, call, hold = self._counts, self._trees, self._call, self._hold
-        is_stateful = self._is_stateful
+        counts, call, hold = self._counts, self._call, self._hold
 
         def send(values: Sequence[Any], root: int, others: tuple[int, ...] | None) -> None:
             tup = Tuple(values, source, root, others)
             counts.executed = number = counts.executed + 1
-            if is_stateful:
-                trees.touched.update(tup.roots)
             began = perf_counter() if number % _SAMPLE == 1 else 0.0
             try:
                 returned: object = call(tup)
@@ -94,18 +104,45 @@ class BoltTask:
             if root and not tup.state:
                 hold(tup)
 
-        return send if self._checked is None else self._checking(send, self._checked)
+        return send if self._state is None else self._touching(send, self._state)
 
-    def _checking(self, send: Send, checked: CheckedState) -> Send:
-        """Have a tuple fail that leaves in the state what cannot be kept, with those that the bolt held back."""
+    def _touching(self, send: Send, state: PartitionState) -> Send:
+        """Tell which roots change the state. What a tuple has changed that failed at once is undone at once."""
+        log, ends = state.log, self._trees.ends
 
-        def send_and_check(values: Sequence[Any], root: int, others: tuple[int, ...] | None) -> None:
+        def send_and_tell(values: Sequence[Any], root: int, others: tuple[int, ...] | None) -> None:
+            if ends and others is None and root in ends:
+                return  # Its tree has failed: what it did here would have to be undone.
             send(values, root, others)
-            reason = checked.take_back()
-            if reason is not None:
-                self.collector.refused({root, *(others or ()), *self._held_roots()} - {0}, reason)
+            if log:
+                self._tell_touched((root, *others) if others else (root,), state)
 
-        return send_and_check
+        return send_and_tell
+
+    def _tell_touched(self, roots: Collection[int], state: PartitionState) -> None:
+        trees = self._trees
+        if not (trees.ends and all(root in trees.ends for root in roots) and state.undo()):
+            state.log.clear()
+            trees.touched.update(roots)
+
+    def run_as_root(self, work: Callable[[Tuple], None], root: int) -> None:
+        """Do work of a tick as the root of a tree of its own; see ``Collector.as_root``."""
+        tup = Tuple((), TICK, root)
+        if self._state is not None:
+            self._state.log.clear()  # What the tick has changed before is nobody's.
+        try:
+            work(tup)
+        except BaseException as error:  # noqa: BLE001 - whatever it raises fails its tree
+            self.collector.report_error(error)
+            if not tup.state:
+                self.collector.fail(tup, error)
+        if not tup.state:
+            self.collector.ack(tup)
+        # It is no tuple that was executed.
+        self._counts.acked -= tup.state is TupleState.ACKED
+        self._counts.failed -= tup.state is TupleState.FAILED
+        if self._state is not None and self._state.log:
+            self._tell_touched((tup.root,), self._state)
 
     def tick(self, ticks: Ticks) -> None:
         """Give the bolt a tick, if one is due (see ``tick_clock``). What it raises then fails no tuple."""
@@ -126,42 +163,40 @@ class BoltTask:
         # Bolts of Storm ack ticks, too; but they are no tuples, and counted as executed neither.
         self._counts.acked -= tick.state is TupleState.ACKED
         self._counts.failed -= tick.state is TupleState.FAILED
-        reason = self._checked.take_back() if self._checked is not None else None
-        if reason is not None:
-            self.collector.refused((), reason)
+        if self._state is not None:
+            self._state.log.clear()  # It is nobody's tuple.
 
     def flush(self) -> None:
         """Have the bolt finish. What it still holds then has timed out, or fails if ``flush`` raised."""
-        held_roots = self._held_roots() if self._checked is not None else set()
-        raised: BaseException | None = None
+        self.release()
+        for tup in self._held:
+            self.collector.time_out(tup, failure_saying(_NOT_ACKED))
+        self._held.clear()
+        self._look_through_at = _LOOK_THROUGH
+
+    def release(self) -> None:
+        """Have the bolt finish what it can. What it still holds then fails if ``flush`` raised."""
         try:
             self._bolt.flush()
         except BaseException as error:  # noqa: BLE001 - it fails what the bolt still holds
             if not isinstance(error, VERDICTS):
                 self.collector.report_error(error)
-            raised = error
-        held, self._held, self._look_through_at = self._held, [], _LOOK_THROUGH
-        for tup in held:
-            if tup.state:
-                continue
-            if raised is not None:
-                self.collector.fail(tup, raised)
-            else:
-                self.collector.time_out(tup, failure_saying(_NOT_ACKED))
-        if self._checked is not None:
-            self._end_check(self._checked, held_roots)
+            for tup in self._held:
+                if not tup.state:
+                    self.collector.fail(tup, error)
+        self._held[:] = [tup for tup in self._held if not tup.state]
+        if self._state is not None and self._state.log:
+            self._state.log.clear()
+            # Whoever came may have left in the bolt's memory what was put now.
+            for block in self._came:
+                self._trees.touched.update(array("Q", block.roots))
+                self._trees.touched.update(*block.others.values())
+            self._trees.touched.discard(0)
 
-    def _end_check(self, checked: CheckedState, held_roots: set[int]) -> None:
-        reason = checked.take_back()
-        if reason is not None:
-            self.collector.refused(held_roots, reason)
-        reason = checked.take_back_all()
-        if reason is not None:
-            # It was changed in place, by what did not ask the state for it. Whose tuple did it, nobody knows.
-            self.collector.refused(self._trees.touched, reason)
-
-    def _held_roots(self) -> set[int]:
-        return {root for tup in self._held for root in tup.roots}
+    @property
+    def is_holding(self) -> bool:
+        """Whether there are tuples that it has neither acked nor failed."""
+        return any(not tup.state for tup in self._held)
 
     def cleanup(self) -> None:
         """End the bolt."""
@@ -173,6 +208,10 @@ class BoltTask:
     def _hold(self, tup: Tuple) -> None:
         tup.is_held = True
         self._trees.count(tup.roots, 1)
+        if self._state is not None:
+            self._trees.touched.update(
+                tup.roots
+            )  # It may put something for it while another one is executed.
         held = self._held
         held.append(tup)
         if len(held) >= self._look_through_at:
@@ -194,7 +233,7 @@ class BoltTask:
 
 CALLS: Final = frozenset(
     code
-    for code in (BoltTask.tick.__code__, BoltTask.flush.__code__, *BoltTask.sender.__code__.co_consts)
+    for code in (BoltTask.tick.__code__, BoltTask.release.__code__, *BoltTask.sender.__code__.co_consts)
     if isinstance(code, CodeType)
 )
 """The functions in which a call of a component is under way: of ``execute`` (``send``), or of ``flush``."""

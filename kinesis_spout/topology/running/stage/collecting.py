@@ -29,6 +29,8 @@ Send = Callable[[Sequence[Any], int, tuple[int, ...] | None], None]
 """Takes a tuple to one task: its values, root and other roots; see ``Tuple``."""
 Target = tuple[int, Send]
 """A task's id, and the way to it."""
+AsRoot = Callable[[Callable[[Tuple], None]], None]
+"""Takes work that is given the tuple to anchor to; it is acked when the work returns, and fails if that raises."""
 Choose = Callable[[Sequence[Any]], Sequence[Target]]
 """Gives those that get a tuple with these values."""
 
@@ -96,6 +98,12 @@ class Collector:
         self._component = component
         self._trees = trees
         self.outputs: dict[str, Output] = {}
+        self.drop_last: Callable[[int], None] = _nothing_left
+        """Drops what a tree that failed has sent last to bolts in other processes that would undo it."""
+        self.as_root: AsRoot = _no_root
+        """Does work that no tuple asks for as the root of a tree of its own: what is anchored to the tuple that it
+        is given belongs to that tree, and what it changes in the state is undone if the tree fails, so that it may
+        be done again later. For ``execute`` with a tick, and never one within another."""
         self.counts = ComponentCounts()
         self.errors = ReportedErrors(f"component {component}", self.counts, trees.clock)
 
@@ -163,6 +171,8 @@ class Collector:
         finally:
             is_open = trees.leave()
         self.counts.emitted += 1
+        if trees.ends and root in trees.ends:
+            self.drop_last(root)
         return is_open
 
     def ack(self, tup: Tuple) -> None:
@@ -292,6 +302,14 @@ class Collector:
                     f"one that {said} before: emit first, then ack"
                 )
         return many
+
+
+def _nothing_left(root: int) -> None:
+    """Nothing leaves a process where all bolts are."""
+
+
+def _no_root(work: Callable[[Tuple], None]) -> None:
+    raise AssertionError(f"a spout has no ticks, for {work!r}")
 
 
 def _trees_of(anchors: Sequence[Tuple]) -> tuple[int, tuple[int, ...] | None]:

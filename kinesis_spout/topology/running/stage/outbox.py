@@ -14,12 +14,34 @@ class Outbox:
     def __init__(self, partitions: int) -> None:
         self._partitions = partitions
         self._parcels: list[Parcel] = []
+        self._undone: list[Parcel] = []
+        """Those for bolts that undo what they did for a tree that failed."""
         self._ready: list[tuple[int, Block]] = []
 
-    def parcel(self, component: str, index: int, source: Source, refuse: Refuse, tell: Tell) -> Parcel:
-        """Give a parcel for a task, to be filled by one route; see ``Parcel``."""
+    def parcel(
+        self,
+        component: str,
+        index: int,
+        source: Source,
+        refuse: Refuse,
+        tell: Tell,
+        *,
+        is_undone: bool = False,
+    ) -> Parcel:
+        """Give a parcel for a task, to be filled by one route; see ``Parcel``.
+
+        Args:
+            component: see ``Parcel``, as of those that follow.
+            index: which task.
+            source: where tuples come from.
+            refuse: is told of those that cannot travel.
+            tell: is told of those that do.
+            is_undone: whether the task undoes what it did for a tree that failed.
+        """
         parcel = Parcel(component, index, source, refuse, tell)
         self._parcels.append(parcel)
+        if is_undone:
+            self._undone.append(parcel)
         return parcel
 
     def clear(self) -> None:
@@ -27,6 +49,11 @@ class Outbox:
         for parcel in self._parcels:
             parcel.clear()
         self._ready.clear()
+
+    def drop_last(self, root: int) -> None:
+        """Drop what a tree that failed has sent last to those that would undo it; what is packed already stays."""
+        for parcel in self._undone:
+            parcel.drop_last(root)
 
     def close(self) -> None:
         """Have all parcels ready, full or not."""

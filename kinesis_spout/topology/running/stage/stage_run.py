@@ -14,11 +14,12 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from random import getrandbits
+from typing import Any, Protocol
 
 import numpy as np
 
-from kinesis_spout.topology.components.state import KeyValueState
+from kinesis_spout.topology.components.output import DEFAULT_STREAM
 from kinesis_spout.topology.components.tuples import Source
 from kinesis_spout.topology.graph.plan import Route, context_of, source_of
 from kinesis_spout.topology.running.blocks import FULL_BLOCK, AckBlock, Block, CountsBlock, TupleBlock
@@ -26,14 +27,23 @@ from kinesis_spout.topology.running.component_counts import ComponentCounts
 from kinesis_spout.topology.running.program import Program
 from kinesis_spout.topology.running.stage.bolt_task import BoltTask
 from kinesis_spout.topology.running.stage.choosing import chooser
-from kinesis_spout.topology.running.stage.collecting import Choose, Collector, Output, Send, Target
+from kinesis_spout.topology.running.stage.collecting import AsRoot, Choose, Collector, Output, Send, Target
 from kinesis_spout.topology.running.stage.outbox import Outbox
 from kinesis_spout.topology.running.tick_clock import NO_TICKS, Ticks
 from kinesis_spout.topology.running.trees import ToldTrees, Trees
+from kinesis_spout.topology.state.key_values import PartitionState
 
 Record = Callable[[str, str, Sequence[Any]], None]
-OpenState = Callable[[str, int], KeyValueState]
+OpenState = Callable[[str, int], PartitionState]
 """Gives the state of a task, by its component and index, as the micro-batch is to find it."""
+
+
+class EmitsRoots(Protocol):
+    """Emits tuples of a spout."""
+
+    def emit_root(self, values: Sequence[Any], root: int, stream: str = DEFAULT_STREAM, /) -> bool:
+        """See ``Collector``."""
+        ...
 
 
 class StageRun:
@@ -79,6 +89,7 @@ class StageRun:
         self._spout: Collector | None = None
         if stage == 0:
             self._spout = Collector(self._plan.spout, self.trees, ends_run)
+            self._spout.drop_last = self.outbox.drop_last
             self._wire(self._spout, self._plan.spout, 0)
 
     # A micro-batch
@@ -93,25 +104,37 @@ class StageRun:
         self.trees.begin()
         self._ticks = ticks
         self.outbox.clear()
+        self._give_states(states)
+
+    def _give_states(self, states: OpenState | None) -> None:
         for component, index in self._stateful:
             assert states is not None
             self._task(component, index).give_state(states(component, index))
 
     @property
+    def emitter(self) -> "EmitsRoots":
+        """What emits the spout's tuples; only in stage 0."""
+        return self.spout
+
+    @property
     def spout(self) -> Collector:
-        """What the spout's tuples are emitted by; only in stage 0."""
+        """The spout's output; only in stage 0."""
         assert self._spout is not None
         return self._spout
 
     def receive(self, block: TupleBlock) -> None:
         """Execute the tuples of a block that is for this stage."""
-        send, trees = self._task(block.component, block.index).sender(block.source), self._told
+        task, trees = self._task(block.component, block.index), self._told
         assert trees is not None
+        task.come(block)
+        send, ends = task.sender(block.source), trees.ends
         trees.tell(block)
         for values, root, others in block.tuples():
             trees.current = root
             send(values, root, others)
             trees.leave()
+            if ends and root in ends:
+                self.outbox.drop_last(root)
 
     def run(
         self,
@@ -132,13 +155,21 @@ class StageRun:
 
     def finish(self) -> None:
         """End the micro-batch: tick, flush, time out. What goes on is then in the outbox, counts and all."""
+        for task in self._ending():
+            task.tick(self._ticks)
+            task.flush()
+        self._close()
+
+    def _ending(self) -> Iterator[BoltTask]:
+        """Give the tasks in the order of the flow, also those that only tick."""
         for component in self._plan.stages[self.stage]:
             if component in self._ticks.numbers and component in self._plan.exchanged:
                 for name, index in self._own(component):
                     self._task(name, index)  # It ticks, whether a tuple has ever come to it or not.
-            for task in [task for (name, _), task in self._tasks.items() if name == component]:
-                task.tick(self._ticks)
-                task.flush()
+            yield from [task for (name, _), task in self._tasks.items() if name == component]
+
+    def _close(self) -> None:
+        """Put what goes on into the outbox."""
         self.outbox.close()
         if self.program.ackers and self._told is not None:
             self._tell_ackers(self._told)
@@ -188,9 +219,14 @@ class StageRun:
                 conf=program.conf_of(component),
                 collector=collector,
                 trees=self.trees,
+                tells_touched=self._told is not None and program.is_exact,
             )
+            collector.as_root = self._as_root(task)
             self._tasks[component, index] = task
         return task
+
+    def _as_root(self, task: BoltTask) -> AsRoot:
+        return lambda work: task.run_as_root(work, new_root())
 
     def _wire(self, collector: Collector, component: str, index: int) -> None:
         for name, stream in self._graph[component].streams.items():
@@ -220,12 +256,13 @@ class StageRun:
         if route.fused:
             at_hand = self._partition % len(tasks)
             return [(tasks[at_hand], self._task(route.target, at_hand).sender(source))]
-        return [(task, self._posting(route.target, at, source, collector)) for at, task in enumerate(tasks)]
+        return [(task, self._way(route.target, at, source, collector)) for at, task in enumerate(tasks)]
 
-    def _posting(self, component: str, index: int, source: Source, collector: Collector) -> Send:
+    def _way(self, component: str, index: int, source: Source, collector: Collector) -> Send:
         outbox, trees = self.outbox, self._told
         assert trees is not None
-        parcel = outbox.parcel(component, index, source, collector.refused, trees.tell)
+        is_undone = self._graph[component].is_stateful and self.program.is_exact
+        parcel = outbox.parcel(component, index, source, collector.refused, trees.tell, is_undone=is_undone)
         add_values, add_root = parcel.values.append, parcel.roots.append
         in_parcel = parcel.values
 
@@ -259,6 +296,11 @@ class StageRun:
                     touched=touched.tobytes(),
                 )
                 self.outbox.add(acker, block)
+
+
+def new_root() -> int:
+    """Give a root, which is never 0."""
+    return getrandbits(64) or 1
 
 
 def _chosen_by_none(record: Callable[[Sequence[Any]], None], values: Sequence[Any]) -> Sequence[Target]:

@@ -24,6 +24,7 @@ from kinesis_spout.topology.running.running_counts import RunningCounts
 from kinesis_spout.topology.running.tick_clock import Ticks
 from kinesis_spout.topology.spark.tasks.kept_runs import ShippedProgram
 from kinesis_spout.topology.spark.tasks.stages import Keyed, LaterStage, run_acker
+from kinesis_spout.topology.spark.tasks.state_parts import StateFailed
 from kinesis_spout.topology.spark.tasks.witness import Seen, contradict
 from kinesis_spout.topology.state import StateManifest
 
@@ -50,6 +51,7 @@ class TopologyJobs:
         self._context = context
         self._program = program
         self.shipped = ShippedProgram(program, state)
+        self.shipped_one_by_one = None if state is None else ShippedProgram(program.one_by_one(), state)
         self._is_java_for_bytes = not any(map(context.getConf().contains, _OTHER_SHUFFLES))
         self._lock = threading.Lock()
         self._counts = RunningCounts()
@@ -68,9 +70,8 @@ class TopologyJobs:
         *,
         ticks: Ticks,
         state: StateManifest | None = None,
-        checks_state: bool = False,
     ) -> list[Block]:
-        """Run a job, and give what came out of it.
+        """Run a job of all stages, and give what came out of it.
 
         Args:
             tag: to cancel it by.
@@ -78,28 +79,33 @@ class TopologyJobs:
             first: the first stage.
             ticks: that come at the end of the others.
             state: what the bolts with state begin with.
-            checks_state: see ``LaterStage``.
 
         Raises:
             HandlerKilledWorker, HandlerBroken, SparkGone: as ``BatchRunner.run``.
+            StateUnavailable, StateUnreadable: the keyed state could not be loaded or kept.
         """
         program = self._program
         with tagged(self._context, tag):
             travelling: RDD[Keyed] = self._context.parallelize(packs, len(packs)).mapPartitions(first)
             for stage in range(1, len(program.plan.stages)):
-                later = LaterStage(
-                    shipped=self.shipped, stage=stage, state=state, checks_state=checks_state, ticks=ticks
-                )
+                later = LaterStage(shipped=self.shipped, stage=stage, state=state, ticks=ticks)
                 travelling = self._exchanged(travelling, program.partitions).mapPartitions(later)
             if program.plan.exchanges and program.ackers:
                 found = self._exchanged(travelling, program.ackers).mapPartitions(run_acker).collect()
             else:
                 found = travelling.values().collect()
-        self._add(block for block in found if isinstance(block, CountsBlock))
+        self._take_in(found)
         if contradict(block for block in found if isinstance(block, Seen)):
             raise HandlerKilledWorker(
                 f"job {tag}: an executor was lost, and Spark ran a part of the job again"
             )
+        return found
+
+    def run_one_by_one(self, tag: str, pack: Any, only: FirstStage) -> list[Block]:
+        """Run a job of one task, whose stage has all bolts; else as ``run``."""
+        with tagged(self._context, tag):
+            found = self._context.parallelize([pack], 1).mapPartitions(only).values().collect()
+        self._take_in(found)
         return found
 
     def _exchanged(self, blocks: RDD[Keyed], partitions: int) -> RDD[Keyed]:
@@ -126,11 +132,18 @@ class TopologyJobs:
                 self._program.plan.spout, acked=acked, failed=failed, timed_out=timed_out, seconds=seconds
             )
 
-    def _add(self, blocks: Iterable[CountsBlock]) -> None:
+    def _take_in(self, found: Iterable[Block]) -> None:
+        """Add what was counted. Raises why the state could not be loaded or kept, if so: damage before outages."""
+        errors = []
         with self._lock:
-            for block in blocks:
-                for component, counts in block.counts.items():
-                    self._counts.add(component, counts)
+            for block in found:
+                if isinstance(block, StateFailed):
+                    errors.append(block.error)
+                elif isinstance(block, CountsBlock):
+                    for component, counts in block.counts.items():
+                        self._counts.add(component, counts)
+        if errors:
+            raise min(errors, key=lambda error: error.retriable)
 
 
 def _write_with_java(context: SparkContext, exchanged: RDD[Keyed]) -> None:

@@ -6,8 +6,10 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import Final, NamedTuple
 
+from kinesis_spout.errors import StateError
 from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.topology.running.program import Program
+from kinesis_spout.topology.running.stage.one_by_one import OneByOneRun
 from kinesis_spout.topology.running.stage.stage_run import StageRun
 from kinesis_spout.topology.spark.tasks.hanging_calls import hanging_calls_end
 from kinesis_spout.topology.spark.tasks.state_parts import StateParts
@@ -45,7 +47,7 @@ class ShippedProgram:
         key = (self._pickled.digest, stage, partition)
         _used_at.pop(key, None)
         kept = _kept.pop(key, None) or KeptRun(
-            StageRun(self._pickled.load()(), stage, partition, monotonic), StateParts(self._state or "")
+            _run(self._pickled.load()(), stage, partition), StateParts(self._state or "")
         )
         try:
             run = kept.run
@@ -60,6 +62,11 @@ class ShippedProgram:
             del _used_at[oldest]
             _kept.pop(oldest).run.close()
         _kept[key], _used_at[key] = kept, now
+
+
+def _run(program: Program, stage: int, partition: int) -> StageRun:
+    kind = OneByOneRun if program.is_one_by_one else StageRun
+    return kind(program, stage, partition, monotonic, ends_run=(StateError,))
 
 
 class _Loaded:

@@ -1,25 +1,25 @@
 """What Spark runs: the first stage over the slices of a spout, later ones over blocks, ackers in the end."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from pyspark import TaskContext
 
+from kinesis_spout.errors import StateError
 from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
 from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
 from kinesis_spout.spark.tasks.work import WorkSlice
 from kinesis_spout.topology.acking import TreeEnd
-from kinesis_spout.topology.running.blocks import Block, ForDriver
+from kinesis_spout.topology.running.blocks import Block, ChangesDoNotCount, ForDriver
 from kinesis_spout.topology.running.program import Program
 from kinesis_spout.topology.running.tick_clock import NO_TICKS, Ticks
 from kinesis_spout.topology.running.verdicts import Unfinished, decide
 from kinesis_spout.topology.spark.tasks.kept_runs import ShippedProgram
-from kinesis_spout.topology.spark.tasks.state_parts import UnfitState
+from kinesis_spout.topology.spark.tasks.state_parts import StateFailed, StateParts
 from kinesis_spout.topology.spark.tasks.tree_delivery import (
     FailedTrees,
-    RecordId,
     SliceBlock,
     ToValues,
     TreeDelivery,
@@ -27,7 +27,6 @@ from kinesis_spout.topology.spark.tasks.tree_delivery import (
 )
 from kinesis_spout.topology.spark.tasks.witness import Witness
 from kinesis_spout.topology.state import StateManifest, UnfitValue
-from kinesis_spout.topology.state.checked_state import checked
 from kinesis_spout.workers.worker_log import print_log_lines
 from kinesis_spout.workers.worker_memory import set_aside_imports
 
@@ -54,19 +53,19 @@ class FirstStage:
     shipped: ShippedProgram
     settings: TaskSettings
     to_values: PickledHandler[ToValues]
-    refused: Mapping[RecordId, TreeEnd] = field(default_factory=dict)
-    """Records that are not to be run, with how their trees ended before."""
     ticks: Ticks = NO_TICKS
+    state: StateManifest | None = None
+    """What the bolts with state begin with, if they are in this stage, as all are when roots run one by one."""
 
     def __call__(self, packs: Iterable[Sequence[WorkSlice]]) -> Iterator[Keyed]:
         """Run the slices of one task."""
         partition = partition_here()
         print_log_lines()
         for pack in packs:
-            yield from self._run(pack, partition)
+            yield from _or_state_failed(self._run(pack, partition))
 
     def _run(self, pack: Sequence[WorkSlice], partition: int) -> Iterator[Keyed]:
-        with self.shipped.stage(0, partition) as (run, _):
+        with self.shipped.stage(0, partition) as (run, parts):
             program = run.program
             deliveries: list[TreeDelivery] = []
             to_values = self.to_values.load()
@@ -77,10 +76,9 @@ class FirstStage:
                 delivery = TreeDelivery(
                     work,
                     rules,
-                    spout=run.spout,
+                    emitter=run.emitter,
                     trees=run.trees,
                     to_values=to_values,
-                    refused=self.refused,
                     goes_on=program.plan.exchanges > 0,
                     ackers=program.ackers,
                     acker=(partition + number[work.plan.shard_id, work.plan.kind]) % max(1, program.ackers),
@@ -88,7 +86,7 @@ class FirstStage:
                 deliveries.append(delivery)
                 return delivery
 
-            run.begin(ticks=self.ticks)
+            run.begin(None if self.state is None else parts.begin(self.state), self.ticks)
             for result in run_slices(pack, self.settings, deliver):
                 batch = partition * _MOST_SLICES + number[result.plan.shard_id, result.plan.kind]
                 yield batch, SliceBlock(batch=batch, result=result)
@@ -97,6 +95,8 @@ class FirstStage:
             yield from run.outbox.take()
             for at, delivery in enumerate(deliveries):
                 yield from _opened(program, delivery, partition * _MOST_SLICES + at)
+            if self.state is not None:
+                yield from _updates(parts)
             if program.plan.exchanges:
                 yield from Witness(0, partition).told(program)
 
@@ -109,28 +109,24 @@ class LaterStage:
     stage: int
     state: StateManifest | None = None
     """What the bolts with state begin with."""
-    checks_state: bool = False
-    """Whether to find out which tuples put into state what cannot be kept."""
     ticks: Ticks = NO_TICKS
 
     def __call__(self, blocks: Iterable[Keyed]) -> Iterator[Keyed]:
         """Run one partition."""
-        partition = partition_here()
         print_log_lines()
+        yield from _or_state_failed(self._run(blocks, partition_here()))
+        set_aside_imports()
+
+    def _run(self, blocks: Iterable[Keyed], partition: int) -> Iterator[Keyed]:
         witness = Witness(self.stage, partition)
         blocks = witness.watched(blocks)
         with self.shipped.stage(self.stage, partition) as (run, parts):
             if self.state is None:
                 yield from run.run(blocks, ticks=self.ticks)
             else:
-                states = parts.begin(self.state)
-                yield from run.run(blocks, checked(states) if self.checks_state else states, self.ticks)
-                try:
-                    yield from ((0, update) for update in parts.end_batch())
-                except UnfitValue:
-                    yield 0, UnfitState()
+                yield from run.run(blocks, parts.begin(self.state), self.ticks)
+                yield from _updates(parts)
             yield from witness.told(run.program)
-        set_aside_imports()
 
 
 def run_acker(blocks: Iterable[Keyed]) -> Iterator[Block]:
@@ -154,10 +150,25 @@ def partition_here() -> int:
     return context.partitionId()
 
 
+def _or_state_failed(run: Iterator[Keyed]) -> Iterator[Keyed]:
+    """Tell the driver as a value that the state failed: what a task raises is text when it gets there."""
+    try:
+        yield from run
+    except StateError as error:
+        yield 0, StateFailed(error=error)
+
+
+def _updates(parts: StateParts) -> Iterator[Keyed]:
+    try:
+        yield from ((0, update) for update in parts.end_batch())
+    except UnfitValue:
+        yield 0, ChangesDoNotCount()
+
+
 def _opened(program: Program, delivery: TreeDelivery, batch: int) -> Iterator[Keyed]:
     if program.plan.exchanges:
         yield from ((opened.acker, opened) for opened in delivery.open_trees(batch))
         return
     failed = tuple(delivery.failed_here())
     if failed:
-        yield batch, FailedTrees(batch=batch, failed=failed, touched=frozenset())
+        yield batch, FailedTrees(batch=batch, failed=failed)

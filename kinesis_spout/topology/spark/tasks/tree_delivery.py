@@ -1,7 +1,7 @@
 """Delivers the records of a slice into a topology, and remembers those whose trees are not done at once."""
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain, count, repeat
 from random import getrandbits
@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from kinesis_spout.errors import StateError
 from kinesis_spout.handler import failure_of
 from kinesis_spout.ports import Page
 from kinesis_spout.record import Record
@@ -19,16 +20,13 @@ from kinesis_spout.spark.tasks.work import Unfinished as UnfinishedRecord
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice, failed_record
 from kinesis_spout.topology.acking import TreeEnd, Words
 from kinesis_spout.topology.running.blocks import ForDriver, OpenTrees
-from kinesis_spout.topology.running.stage.collecting import Collector
+from kinesis_spout.topology.running.stage.stage_run import EmitsRoots
 from kinesis_spout.topology.running.trees import Trees
 from kinesis_spout.topology.running.verdicts import Unfinished, decide_here
 from shard_state import SequenceNumber
 
 if TYPE_CHECKING:
     from kinesis_spout.kinesis import PollingShardGetter
-
-RecordId = tuple[str, str]
-"""Shard and sequence, that of a user record with its sub-sequence number."""
 
 
 class ToValues(Protocol):
@@ -118,8 +116,6 @@ class FailedTrees(ForDriver):
 
     batch: int
     failed: tuple[FailedTree, ...]
-    touched: frozenset[int]
-    """The indexes of those that came to a bolt with state."""
 
 
 class _Piece(NamedTuple):
@@ -178,14 +174,6 @@ class _Opened:
         )
 
 
-class _Refused(Exception):  # noqa: N818 - a verdict, not an error of the program
-    """A record is not run: its tree ended before."""
-
-    def __init__(self, end: TreeEnd) -> None:
-        super().__init__(end.reason)
-        self.end = end
-
-
 class TreeDelivery(SliceDelivery):
     """Emits each record of a slice as the root of a tree. Mutable.
 
@@ -195,10 +183,9 @@ class TreeDelivery(SliceDelivery):
     Args:
         work: the slice.
         settings: the rules.
-        spout: emits.
+        emitter: emits.
         trees: of this process.
         to_values: makes a tuple's values of a record.
-        refused: the records that are not to be run, with how their trees ended before.
         goes_on: whether there are later stages: then most trees stay open, and no more is fetched than may.
         ackers: how many share the trees; 0: trees are not tracked.
         acker: the one that has those of this slice. That all are together saves dividing them.
@@ -209,19 +196,17 @@ class TreeDelivery(SliceDelivery):
         work: WorkSlice,
         settings: DeliverySettings,
         *,
-        spout: Collector,
+        emitter: EmitsRoots,
         trees: Trees,
         to_values: ToValues,
-        refused: Mapping[RecordId, TreeEnd],
         goes_on: bool,
         ackers: int,
         acker: int = 0,
     ) -> None:
         super().__init__(work, settings)
-        self._spout = spout
+        self._emitter = emitter
         self._trees = trees
         self._to_values = to_values
-        self._refused = refused
         self._ackers = ackers
         self._acker = acker
         self._most_open = work.plan.max_failures if work.plan.room is None else work.plan.room
@@ -244,23 +229,24 @@ class TreeDelivery(SliceDelivery):
 
     def deliver_run(self, run: Sequence[Record], until: float) -> int:
         """See ``SliceDelivery``."""
-        clock, refused = self._settings.clock, bool(self._refused)
+        clock = self._settings.clock
         # To call the method of an object costs less than to call the object.
-        emit, to_values, base = self._spout.emit_root, self._to_values.__call__, self.count
+        emit, to_values, base = self._emitter.emit_root, self._to_values.__call__, self.count
         open_here = array("Q")
         add_root, add_open = self._opened.roots.append, open_here.append
         may_open = self._most_open - len(self.failures) - len(self._opened.roots)
         at = 0
         for at, (record, root) in enumerate(zip(run, self._roots(), strict=False)):
             try:
-                if refused:
-                    self._refuse(record)
                 if emit(to_values(record), root):
                     add_root(root)
                     add_open(at)
                     may_open -= 1
+            except StateError:
+                raise  # no record is to blame
             except BaseException as error:  # noqa: BLE001 - whatever the scheme raises fails its record
-                self._note_raised(record, base + at, run[at - 1] if at else None, error)
+                failure = failure_of(error)
+                self.note_failed(record, failure.error_text, base + at, run[at - 1] if at else None, failure)
                 may_open = (may_open - 1) if super().room else 0
             if may_open <= 0 or clock() >= until:
                 break
@@ -282,19 +268,6 @@ class TreeDelivery(SliceDelivery):
         # 64 bits but for those that say whose they are, and one, so that those that follow fit in.
         first = (getrandbits(63 - ackers.bit_length()) + 1) * ackers + self._acker
         return count(first, ackers)
-
-    def _refuse(self, record: Record) -> None:
-        """Raise the end that the tree of a record had before, if it is not to be run."""
-        end = self._refused.get((record.shard_id, record.sequence_text))
-        if end is not None:
-            raise _Refused(end)
-
-    def _note_raised(self, record: Record, index: int, previous: Record | None, error: BaseException) -> None:
-        if isinstance(error, _Refused):
-            self.note_failed(record, error.end.reason, index, previous, error.end.failure)
-        else:
-            failure = failure_of(error)
-            self.note_failed(record, failure.error_text, index, previous, failure)
 
     def _note_opened(self, run: Sequence[Record], places: Words) -> None:
         """Note the records of a run whose trees are open. ``count`` and ``last`` are still those before it."""
@@ -335,7 +308,7 @@ def failed_trees(unfinished: Unfinished) -> FailedTrees:
         for number, (record, before) in opened
         if number in unfinished.ends
     )
-    return FailedTrees(batch=unfinished.batch, failed=failed, touched=unfinished.touched)
+    return FailedTrees(batch=unfinished.batch, failed=failed)
 
 
 def with_failed(result: WorkResult, failed: Sequence[FailedTree]) -> WorkResult:

@@ -84,3 +84,21 @@ def test_they_are_finished_together(state: LocalShardState) -> None:
     state.settle_retries(retries, SliceOutcome(), BACKOFF_SECONDS, random=lambda: 0.5)
 
     assert state.tracker.base == n(3)
+
+
+def test_after_its_second_failure_too_the_one_that_stood_for_others_brings_them_when_it_is_due() -> None:
+    state = LocalShardState(
+        Shard(shard_id="shard-0"),
+        Checkpoint(start=Position.trim_horizon()),
+        retry=RetryPolicy(limit=2, backoff_seconds=BACKOFF_SECONDS, jitter=0.0),
+        order=Order.KEY,
+        capacity=Capacity(),
+    )
+    settle(state, failed(0, 1, stand_in=2), failed(2, 3))
+    retries = take(state, BACKOFF_SECONDS)
+    outcome = SliceOutcome(failures=(failed(0, 1, stand_in=1), failed(1, 3, attempt=2)))
+    assert state.settle_retries(retries, outcome, BACKOFF_SECONDS, random=lambda: 0.5) == []
+
+    assert take(state, 3 * BACKOFF_SECONDS - 1) == ()
+    again = take(state, 3 * BACKOFF_SECONDS)
+    assert [(each.sequence.number, each.attempt) for each in again] == [(1, 1), (3, 3)]

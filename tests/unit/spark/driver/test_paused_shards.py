@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from kinesis_spout.testing import InMemoryCoordinator
 from tests.unit.spark.driver.world import FIRST, SECOND, Diary, EngineWorld
 from tests.zookeeper_server import wait_until
 
@@ -52,3 +53,18 @@ def test_retries_of_a_paused_application_wait_and_go_on_with_their_attempt(world
     wait_until(lambda: diary.attempts("fails once") == [1, 2], "it is tried again")
     diary.until(["later"])
     assert len(world.getters_opened) >= polls
+
+
+def test_no_batch_begins_before_zookeeper_has_answered_a_process_that_was_stopped(world: EngineWorld) -> None:
+    diary = Diary()
+    running = world.start(diary)
+    world.put_in(FIRST, "before")
+    diary.until(["before"])
+    coordinator = running.consumer.ports.coordinator
+    assert isinstance(coordinator, InMemoryCoordinator)
+    coordinator.is_heard = False
+    world.put_in(FIRST, "after")
+    wait_until(lambda: running.engine._shards[FIRST].records, "it is read all the same")
+    assert diary.payloads == ["before"]
+    coordinator.is_heard = True
+    diary.until(["before", "after"])

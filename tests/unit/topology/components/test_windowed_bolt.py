@@ -2,6 +2,8 @@
 
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +181,12 @@ class TestByTime:
         assert executed(result) == {"a": [((1, 3), 10.0, 20.0)]}
         assert result.failed == []
 
+    def test_a_late_tuple_does_not_make_the_micro_batch_run_twice(self) -> None:
+        topology = Started(ByEventTime(Seconds(10)))
+        result = topology.run(("a", 1, 1_003), ("a", 2, 1_013), ("a", 3, 1_004), ("a", 4, 1_014))
+        assert len(result.failed) == 1
+        assert result.counts["windows"].executed == 4
+
     def test_the_record_of_a_late_tuple_is_given_up(self) -> None:
         topology = Started(ByEventTime(Seconds(10)))
 
@@ -273,7 +281,7 @@ class TestOnTicks:
         topology.clock.advance(5)
         assert numbers_of(topology.run()) == {"a": [(1, 2)]}
 
-    def test_what_is_emitted_then_is_anchored_to_nothing_and_its_failure_fails_no_record(self) -> None:
+    def test_a_window_whose_results_fail_is_open_again_and_comes_at_the_next_tick(self) -> None:
         topology = Started(Numbers(Seconds(10), tick_seconds=0))
         topology.run(*items("a", 1))
         topology.clock.advance(10)
@@ -281,10 +289,49 @@ class TestOnTicks:
 
         result = topology.run(*items("b", 2))
 
-        assert numbers_of(result) == {"a": [(1,)]}
+        assert numbers_of(result) == {}
         assert result.failed == []
-        assert result.counts["after"].failed == 1
+        assert result.counts["after"].failed >= 1
+        FAILS.clear()
+        again = topology.run()
+        assert numbers_of(again) == {"a": [(1,)]}
+        assert again.counts["windows"].last_error.endswith(
+            "the window of the key 'a' that ends at 1010.000000, or what came of it, failed once: "
+            "it is executed again"
+        )
         assert numbers_of(topology.run(*items("a", 3))) == {}
+
+    @pytest.mark.parametrize("fail", [FAILS, RAISES])
+    def test_one_that_fails_for_ever_is_tried_less_and_less_often_and_keeps_no_other_key_back(
+        self, fail: set[int]
+    ) -> None:
+        topology = Started(Numbers(Seconds(10), tick_seconds=0))
+        topology.run(*items("a", 1))
+        fail.add(1)
+        tried: list[float] = []
+        for second in range(1_000):
+            topology.clock.advance(1)
+            result = topology.run(*items("b", second + 2))
+            assert failed_numbers(result) == []
+            if result.counts["windows"].errors:
+                tried.append(topology.clock.monotonic())
+        gaps = [later - earlier for earlier, later in pairwise(tried)]
+        first = 1 if fail is FAILS else 0  # The first failure is not told before it is tried again.
+        assert gaps[1 - first :] == [2, 4, 8, 16, 32, 64, 128, 256, 300][: len(gaps) - 1 + first]
+
+        fail.clear()
+        topology.clock.advance(300)
+        assert numbers_of(topology.run())["a"] == [(1,)]
+
+    def test_windows_of_a_key_are_executed_in_their_order_although_one_fails(self) -> None:
+        topology = Started(ByEventTime(Seconds(10), Seconds(5), lateness_seconds=100, tick_seconds=0))
+        topology.run(at(1_001, 1), at(1_006, 2), at(1_011, 3))
+        FAILS.add(3)
+        topology.clock.advance(200)
+
+        assert numbers_of(topology.run()) == {"a": [(1,), (1, 2)]}
+        FAILS.clear()
+        assert numbers_of(topology.run()) == {"a": [(2, 3), (3,)]}
 
     def test_a_tick_is_in_every_run_of_a_micro_batch_that_is_run_again_for_its_state(self) -> None:
         """What it did in a run that does not count is undone with all else of that run."""
@@ -591,6 +638,10 @@ class TestStoredForm:
 
     def test_open_windows_are_stored_as_they_were(self) -> None:
         assert pickle.loads(pickle.dumps(self.KEPT)) == self.KEPT
+
+    def test_those_that_ticks_have_tried_in_vain_are_stored_with_that(self) -> None:
+        tried = replace(self.KEPT, tries=3, not_before=9)
+        assert pickle.loads(pickle.dumps(tried)) == tried
 
     def test_windows_that_a_newer_version_stored_are_refused(self) -> None:
         with pytest.raises(StateUnreadable, match="expected windows of format 1 in the state, got format 2"):

@@ -1,6 +1,6 @@
 """What becomes of the records of a slice: those whose trees are done, are open after a stage, or failed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -19,7 +19,6 @@ from kinesis_spout.topology.running.verdicts import Unfinished
 from kinesis_spout.topology.spark.tasks import tree_delivery
 from kinesis_spout.topology.spark.tasks.tree_delivery import (
     FailedTree,
-    RecordId,
     TreeDelivery,
     failed_trees,
     with_failed,
@@ -29,7 +28,7 @@ from tests.topology_components import Sentences, Split
 
 ACKERS = 2
 NEVER = 1e9
-BEFORE = TreeEnd(ending=Ending.FAILED, component="count", failure=Failure(error_text="in an earlier run"))
+ENDED = TreeEnd(ending=Ending.FAILED, component="count", failure=Failure(error_text="no more"))
 
 
 def records(*sentences: str) -> list[Record]:
@@ -77,7 +76,6 @@ class FirstStage:
         *,
         exchanges: bool = False,
         tracks: bool = True,
-        refused: Mapping[RecordId, TreeEnd] | None = None,
         **changes: Any,
     ) -> None:
         program = topology(exchanges=exchanges)._programs(2)["sentences"]
@@ -87,10 +85,9 @@ class FirstStage:
         self.delivery = TreeDelivery(
             WorkSlice(plan=self.plan),
             DeliverySettings(order=Order.UNORDERED, clock=lambda: 0.0),
-            spout=self.run.spout,
+            emitter=self.run.emitter,
             trees=self.run.trees,
             to_values=sentence,
-            refused=refused or {},
             goes_on=exchanges,
             ackers=ACKERS if tracks else 0,
             acker=1 if tracks else 0,
@@ -131,19 +128,6 @@ def test_what_the_scheme_raises_fails_its_record_at_once_and_no_other() -> None:
     [failure] = stage.delivery.failures
     assert (failure.index, failure.sequence, failure.rejected) == (1, SequenceNumber(2), True)
     assert (stage.delivery.count, stage.delivery.last) == (3, SequenceNumber(3))
-
-
-def test_a_record_that_is_refused_is_not_run_and_fails_as_it_did() -> None:
-    stage = FirstStage(refused={("shard", "2"): BEFORE})
-    stage.deliver(records("a", "b", "c"))
-    stage.finish()
-
-    [failure] = stage.delivery.failures
-    assert failure.sequence == SequenceNumber(2)
-    assert stage.run.spout.counts.executed == 0
-    assert list(stage.delivery.failed_here()) == []
-    [unfinished] = stage.delivery.unfinished
-    assert unfinished.error == "count: in an earlier run"
 
 
 def test_without_ackers_a_record_is_done_when_it_is_emitted() -> None:
@@ -201,8 +185,7 @@ def test_of_open_trees_that_did_not_complete_the_records_are_found_again() -> No
         for tree in failed_trees(
             Unfinished(
                 batch=trees.batch,
-                ends=dict.fromkeys(memoryview(trees.numbers).cast("Q").tolist(), BEFORE),
-                touched=frozenset(),
+                ends=dict.fromkeys(memoryview(trees.numbers).cast("Q").tolist(), ENDED),
                 opened=trees,
             )
         ).failed
@@ -344,22 +327,18 @@ def user_records(*sentences: str) -> list[Record]:
     ]
 
 
-def test_one_user_record_of_an_aggregate_is_refused_and_the_others_are_run() -> None:
-    stage = FirstStage(refused={("shard", "7:1"): BEFORE})
-    stage.deliver(user_records("a", "b", "c"))
-    stage.finish()
-
-    [failure] = stage.delivery.failures
-    assert (failure.sequence, failure.previous) == (SequenceNumber(7, 1), SequenceNumber(7, 0))
-    assert list(stage.delivery.failed_here()) == []
-
-
 def test_a_user_record_whose_tree_fails_later_comes_back_with_all_that_tells_it_apart() -> None:
     stage = FirstStage(exchanges=True)
     given = user_records("a", "b", "c")
     stage.deliver(given)
     [opened] = stage.delivery.open_trees(0)
 
-    [failed] = failed_trees(Unfinished(batch=0, opened=opened, ends={2: BEFORE}, touched=frozenset())).failed
+    [failed] = failed_trees(
+        Unfinished(
+            batch=0,
+            opened=opened,
+            ends={2: ENDED},
+        )
+    ).failed
 
     assert (failed.record, failed.previous) == (given[2], SequenceNumber(7, 1))
