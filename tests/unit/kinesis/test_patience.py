@@ -154,7 +154,8 @@ def test_the_times_in_the_table_of_the_documentation_are_those_of_the_code() -> 
         "to read a shard": f"{between(read / 2, read)}, doubled up to {patience.MAX_READ_BACKOFF_SECONDS:g} s",
         "- throttled": f"{between(throttled, 2 * throttled)} ({between(full, 2 * full)} after a full reply), "
         f"doubled up to {between(most, 2 * most)}",
-        "- slowly": between(SLOW_SECONDS, SLOW_SECONDS * 1.1),
+        "- slowly": f"{between(patience.STRAY_SECONDS, patience.STRAY_SECONDS * 1.1)} after the first in a row, "
+        f"which may be a stray answer; then {between(SLOW_SECONDS, SLOW_SECONDS * 1.1)}",
         "- subscribed to just now": between(patience.IN_USE_SECONDS, patience.IN_USE_SECONDS * 1.1),
         "to list, to put": f"{between(first / 2, first)}, doubled up to {call.backoff_cap_seconds:g} s",
     }.items():
