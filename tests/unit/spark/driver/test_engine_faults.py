@@ -142,6 +142,7 @@ def test_what_waits_for_a_sink_that_is_down_is_bounded_in_bytes(world: EngineWor
         task={"records_per_fetch": 3},
         retry_limit=retry_limit,
         max_records_per_slice=3,
+        breaker_failure_ratio=None,  # Every record fails, one after the other.
     )
     letters = running.consumer.letters
     wait_until(lambda: letters.size_bytes > 20_000 // 4, "the letters take their share")
