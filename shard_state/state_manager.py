@@ -432,6 +432,13 @@ class StateManager:
         self._forgive()
         return exhausted
 
+    def withdraw(self, plan: SlicePlan, now: float) -> None:
+        """Take back a slice whose job could not run, through no fault of its records; it is planned again."""
+        slices = self._shards.of_epoch(plan)
+        if slices is not None and slices.is_out(plan):
+            self._watch.withdrawn(plan, now)
+            slices.withdraw(plan)
+
     def convicts(self, plan: SlicePlan, held: SliceOutcome | None) -> bool:
         """Tell whether the death of a slice blames its one record; the arguments are those of ``died``."""
         slices = self._shards.of_epoch(plan)

@@ -52,8 +52,8 @@ class Place(Protocol):
     def put_back_leadership(self, process: Any, belief: Any) -> None:
         """Let it believe that again, once it has learnt that the term is over."""
 
-    def forget_begun_during_acquisition(self, process: Any) -> None:
-        """Undo the mark that the application has begun while the process's next acquisition is under way."""
+    def during_acquisition(self, process: Any, act: Callable[[], None]) -> None:
+        """Have something happen once the process's next acquisition has read, and has not written."""
 
     def expire_during_acquisition(self, process: Any) -> None:
         """End the process's session while its next acquisition, which took effect, is under way."""
@@ -106,9 +106,9 @@ class InMemoryPlace:
     def put_back_leadership(self, process: InMemoryProcess, belief: None) -> None:
         pass
 
-    def forget_begun_during_acquisition(self, process: InMemoryProcess) -> None:
+    def during_acquisition(self, process: InMemoryProcess, act: Callable[[], None]) -> None:
         del process
-        self.forget_begun()  # an acquisition is one step there
+        act()  # an acquisition is one step there
 
     def expire_during_acquisition(self, process: InMemoryProcess) -> None:
         self.expire(process)
@@ -197,8 +197,8 @@ class RealPlace:
         wait_until(lambda: process.group._term is not belief, "it has learnt that the term is over")
         process.group._term = belief
 
-    def forget_begun_during_acquisition(self, process: ZooKeeperBackend) -> None:
-        _before_next(process.session.client, "transaction", self.forget_begun)
+    def during_acquisition(self, process: ZooKeeperBackend, act: Callable[[], None]) -> None:
+        _before_next(process.session.client, "transaction", act)
 
     def expire_during_acquisition(self, process: ZooKeeperBackend) -> None:
         _before_next(process.coordinator._ownerships, "claim", lambda: self.expire(process))

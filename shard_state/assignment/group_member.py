@@ -32,7 +32,7 @@ class GroupMember:
     weight: float = 1.0
     """How large a share it wants, relative to others; more than 0."""
     rates: Mapping[str, float] = field(default_factory=dict)
-    """Bytes per second, observed lately, of the shards that it owns."""
+    """Bytes per second, on the average of some minutes, of the shards that it owns."""
     ended: frozenset[str] = frozenset()
     """Shards whose SHARD_END it has stored, until the assignment names them no more."""
     joined: int = 0

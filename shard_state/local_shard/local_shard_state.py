@@ -35,6 +35,7 @@ class Emission:
 
 _FIRST_DELIVERY: Final = Emission(deliver=True)
 _READING: Final = ShardPhase.READING
+_UNORDERED: Final = Order.UNORDERED
 
 
 class LocalShardState(ShardReading):
@@ -48,12 +49,20 @@ class LocalShardState(ShardReading):
         Raises:
             OutOfOrder: it does not come after every record read before, or comes after the shard's end.
         """
-        tracker, timeout = self.tracker, self._timeout_seconds
-        if not self._is_plain or tracker.restored is not None or self.phase is not _READING:
+        tracker, timeout, retries = self.tracker, self._timeout_seconds, self.retries
+        if (
+            tracker.restored is not None
+            or self.phase is not _READING
+            or (retries.line_of and self._order is not _UNORDERED and retries.blocks(partition_key))
+        ):
             emission = self._emit_with_a_past(sequence, partition_key, now)
             self._look_for_bound()
             return emission
         tracker.emitted(sequence, deadline=None if timeout is None else now + timeout)
+        if not self._is_plain:
+            if self._guarantee is not Guarantee.AT_LEAST_ONCE:
+                self._changed()
+            self._look_for_bound()
         return _FIRST_DELIVERY
 
     @property

@@ -57,8 +57,8 @@ class ShardReading:
         self._guarantee = guarantee
         self.bound = bound
         """Up to where this run reads; None: on and on."""
-        self._is_plain = order is Order.UNORDERED and guarantee is Guarantee.AT_LEAST_ONCE and bound is None
-        """Whether to hand out a record changes nothing but the tracker."""
+        self._is_plain = guarantee is Guarantee.AT_LEAST_ONCE and bound is None
+        """Whether to hand out a record that nothing blocks changes nothing but the tracker."""
         self._attempts = CountedAttempts(retry, guarantee)
         self._capacity = capacity
         self._progress = StoredProgress(checkpoint, guarantee)

@@ -1,6 +1,8 @@
 """The contract of the port ``CheckpointStore``."""
 
 from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
+from random import Random
 
 import pytest
 
@@ -444,7 +446,10 @@ def test_commits_larger_than_one_request_take_effect(real_place: RealPlace) -> N
     shard_ids = [f"shardId-{number:012}" for number in range(6)]
     process = real_place.process("one")
     process.store.open(CREATED, START, shards_named(*shard_ids))
-    far_apart = [SequenceNumber(10**55 + 7**40 * number + number**2 % 1009) for number in range(9_000)]
+    random = Random(7)  # distances that nothing can pack
+    far_apart = [
+        SequenceNumber(number) for number in accumulate(random.getrandbits(140) for _ in range(9_000))
+    ]
     holes = tuple(zip(far_apart[::2], far_apart[1::2], strict=True))
     owned = {shard_id: acquired(process, shard_id) for shard_id in shard_ids}
     checkpoints = {

@@ -100,10 +100,25 @@ def test_where_the_progress_was_lost_nothing_is_acquired_and_nobody_joins(place:
 
 def test_nothing_is_acquired_where_the_progress_is_lost_meanwhile(place: Place) -> None:
     process = begun(place)
-    place.forget_begun_during_acquisition(process)
+    place.during_acquisition(process, place.forget_begun)
     with pytest.raises(ProgressLost):
         process.coordinator.acquire(A, FRESH)
     assert place.process("onlooker").store.owners() == {}
+
+
+def test_what_the_old_owner_commits_while_it_is_fenced_is_not_undone(place: Place) -> None:
+    old, new = begun(place), begun(place, "two")
+    owned = old.coordinator.acquire(A, FRESH)
+    assert owned is not None
+    write = CheckpointWrite(shard_id=A, checkpoint=replace(owned, base=SequenceNumber(7)))
+
+    def commit() -> None:
+        assert old.store.commit([write]).committed == {A}
+
+    place.during_acquisition(new, commit)
+    taken = new.coordinator.acquire(A, FRESH, fences=True)
+    assert taken == replace(owned, base=SequenceNumber(7), epoch=2)
+    assert new.store.load() == {A: taken}
 
 
 def test_an_acquisition_of_a_session_that_ends_meanwhile_is_made_again_in_the_next(place: Place) -> None:

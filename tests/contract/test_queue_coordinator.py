@@ -743,3 +743,80 @@ def test_processes_that_give_one_name_meet(zookeeper_server: EmbeddedZooKeeper, 
         each.close()
     with pytest.raises(InvalidConfig, match="max_payload_bytes: expected 1 to 524288, got 0"):
         coalesce_across("prices", zookeeper=hosts, zookeeper_root=fresh_root, max_payload_bytes=0)
+
+
+def test_a_request_of_the_one_that_works_for_its_own_key_is_left_to_it_at_once(make: Make) -> None:
+    coordinators = make(LONG_LEASE)
+    own: list[Admission] = []
+    handled: list[bytes] = []
+    found = coordinators
+    if isinstance(found, InTasks):
+
+        async def in_task() -> None:
+            async with found._coordinator.request("k", b"1") as turn:
+                for newest in turn:
+                    handled.append(newest)
+                    if newest == b"1":
+                        own.append(await found._coordinator.run("k", b"2", _nothing))
+
+        asyncio.run_coroutine_threadsafe(in_task(), found._loop).result(SOON)
+    else:
+        assert isinstance(found, _Blocking)
+        coordinator = found.next()
+
+        def handle(newest: bytes) -> None:
+            handled.append(newest)
+            if newest == b"1":
+                own.append(coordinator.run("k", b"2", handled.append))
+
+        coordinator.run("k", b"1", handle)
+    assert (own, handled) == ([Admission.DECLINED], [b"1", b"2"])
+    assert coordinators.keys() == 0
+
+
+async def _nothing(_: bytes) -> None:
+    await asyncio.sleep(0)
+
+
+def test_requests_that_have_ended_leave_nothing_behind_in_tasks() -> None:
+    async def request_often() -> AsyncQueueCoordinator[int, int]:
+        coordinator: AsyncQueueCoordinator[int, int] = AsyncQueueCoordinator()
+
+        async def handle(_: int) -> None:
+            await asyncio.sleep(0)
+
+        for number in range(3_000):
+            await asyncio.gather(*(coordinator.run(number, each, handle) for each in range(3)))
+        return coordinator
+
+    coordinator = asyncio.run(request_often())
+    assert coordinator.counts.declined == 3_000
+    assert len(coordinator) == len(coordinator._waiting) == 0
+
+
+def test_requests_that_have_ended_leave_nothing_behind_in_threads() -> None:
+    coordinator: QueueCoordinator[int, int] = QueueCoordinator()
+    for number in range(3_000):
+        coordinator.run(number, 1, lambda _: None)
+    assert len(coordinator) == len(coordinator._waiting) == 0
+
+
+@pytest.mark.zookeeper
+def test_waits_that_have_ended_leave_no_watch_behind_in_processes(
+    zookeeper_server: EmbeddedZooKeeper, fresh_root: str
+) -> None:
+    found = InProcesses(zookeeper_server, fresh_root, LONG_LEASE)
+    found.share(2)
+    for number in range(30):
+        first = found.call("k", b"1")
+        assert first.handles() == b"1"
+        second = found.call("k", b"2")
+        waits(found, number + 1)
+        first.finish()
+        assert second.handles() == b"2"
+        second.finish()
+    for coordinator, session in zip(found.coordinators, found.sessions, strict=True):
+        watches = [watch for each in session.client._data_watchers.values() for watch in each]
+        assert len(watches) < 10
+        assert not coordinator._nodes._watching
+    found.close()

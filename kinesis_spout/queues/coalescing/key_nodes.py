@@ -10,6 +10,7 @@ its versions from 0 again. A *token* names the session it belongs to, so whoever
 change that its process cannot make any more.
 """
 
+import threading
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
@@ -59,6 +60,9 @@ class KeyNodes:
         self._keys, self._turns, self._sessions = (
             f"{place[-1]}/{name}" for name in ("keys", "turns", "sessions")
         )
+        self._watching: dict[str, dict[Watch, None]] = {}
+        """Who is to be told when a node changes. Kazoo has one watch of each node: it would keep every other."""
+        self._watches = threading.Lock()
         make_shared(session, (*place, self._keys, self._turns, self._sessions))
 
     def count(self) -> int:
@@ -77,7 +81,32 @@ class KeyNodes:
     def lives(self, token: str, watch: Watch | None = None) -> bool:
         """Tell whether the process of an admission lives; ``watch`` is called when that changes."""
         node = f"{self._sessions}/{token.partition('-')[0]}"
-        return self._asked(lambda: self._session.answer(self._client.exists_async(node, watch))) is not None
+        told = None if watch is None else self._told_by(node, watch)
+        return self._asked(lambda: self._session.answer(self._client.exists_async(node, told))) is not None
+
+    def forget(self, watch: Watch) -> None:
+        """Call a watch no more."""
+        with self._watches:
+            for node in [
+                node for node, watches in self._watching.items() if watches.pop(watch, self) is None
+            ]:
+                if not self._watching[node]:
+                    del self._watching[node]
+
+    def _told_by(self, node: str, watch: Watch) -> Watch:
+        with self._watches:
+            self._watching.setdefault(node, {})[watch] = None
+        return self._tell
+
+    def _tell(self, event: Any) -> None:
+        with self._watches:
+            watches = (
+                self._watching.pop(event.path, {})
+                if event.path
+                else {watch: None for each in self._watching.values() for watch in each}
+            )
+        for watch in watches:
+            watch(event)
 
     def read(self, key: str, watch: Watch | None = None) -> StoredLine | None:
         """Give how a key stands; None: it is idle. ``watch`` is called when that changes."""
@@ -166,8 +195,9 @@ class KeyNodes:
 
     def _read(self, key: str, watch: Watch | None = None) -> _Read:
         path = self._path(key)
+        told = None if watch is None else self._told_by(path, watch)
         try:
-            data, stat = self._session.answer(self._client.get_async(path, watch))
+            data, stat = self._session.answer(self._client.get_async(path, told))
         except NoNodeError:
             return _Read(None, -1)
         return _Read(StoredLine.decode(data, path), stat.version)

@@ -3,7 +3,8 @@
 A *token* names an admission. What ends is looked up by its token, so whoever was evicted ends nothing.
 """
 
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Callable
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from kinesis_spout.queues.coalescing.table import TABLE, Answer, Event, State
 
@@ -33,6 +34,10 @@ class Moved(NamedTuple, Generic[TokenT, PayloadT]):
     answer: Answer
 
 
+Move = Callable[[Any, Any, Any], Moved[Any, Any]]
+"""What a request makes of a line: `request` or `request_own`."""
+
+
 def request(line: Line[TokenT, PayloadT] | None, token: TokenT, payload: PayloadT) -> Moved[TokenT, PayloadT]:
     """Somebody comes with a payload. Answers ACCEPT, WAIT or DECLINE."""
     if line is None:
@@ -44,6 +49,19 @@ def request(line: Line[TokenT, PayloadT] | None, token: TokenT, payload: Payload
     # What was left is superseded by what comes, which those who were declined rely on now.
     declined = line.declined if line.state is State.LEFT else 0
     return Moved(Line(state, line.worker, token, payload, declined), answer)
+
+
+def request_own(
+    line: Line[TokenT, PayloadT] | None, token: TokenT, payload: PayloadT
+) -> Moved[TokenT, PayloadT]:
+    """The one that works comes itself, with a payload for when it is done: it cannot wait for its own end.
+
+    Answers ACCEPT, where its turn was over, or DECLINE: the payload is left to it, or given to the one that waits.
+    """
+    moved = request(line, token, payload)
+    if moved.answer is not Answer.WAIT:
+        return moved
+    return Moved(withdraw(moved.line, token, is_dead=True).line, Answer.DECLINE)
 
 
 def end(

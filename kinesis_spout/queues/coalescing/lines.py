@@ -8,7 +8,7 @@ from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 from kinesis_spout.queues.coalescing.counts import CoalescingCounts
-from kinesis_spout.queues.coalescing.line import Line, end, request, withdraw
+from kinesis_spout.queues.coalescing.line import Line, Move, end, request, withdraw
 from kinesis_spout.queues.coalescing.table import Answer, Event
 
 Key = Hashable
@@ -67,11 +67,11 @@ class Lines:
         line = self._lines.get(key)
         return None if line is None else self._deadlines[line.worker][0]
 
-    def request(self, key: Key, payload: Any, now: float) -> Requested:
-        """Take in a request."""
+    def request(self, key: Key, payload: Any, now: float, *, move: Move = request) -> Requested:
+        """Take in a request; ``move``: `request`, or `request_own` of whoever works there."""
         ended = self._overdue(key, now) if self._deadlines else ()
         token = self._next_token()
-        line, answer = request(self._lines.get(key), token, payload)
+        line, answer = move(self._lines.get(key), token, payload)
         assert line is not None
         self._lines[key] = line
         if answer is Answer.ACCEPT:

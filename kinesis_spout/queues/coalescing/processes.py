@@ -14,7 +14,7 @@ from typing import Final
 from kinesis_spout.errors import InvalidConfig, StoreUnavailable
 from kinesis_spout.queues.coalescing.counts import CoalescingCounts
 from kinesis_spout.queues.coalescing.key_nodes import Changed, KeyNodes, TextLine
-from kinesis_spout.queues.coalescing.line import Moved, end, request, withdraw
+from kinesis_spout.queues.coalescing.line import Move, Moved, end, withdraw
 from kinesis_spout.queues.coalescing.lines import Ended
 from kinesis_spout.queues.coalescing.table import Answer, Event
 from kinesis_spout.queues.coalescing.turn import (
@@ -125,10 +125,10 @@ class ZooKeeperQueueCoordinator:
         """End the session; turns that are under way are over."""
         self._close()
 
-    def _admit(self, key: str, payload: bytes, timeout_seconds: float | None) -> Admitted:
+    def _admit(self, key: str, payload: bytes, timeout_seconds: float | None, move: Move) -> Admitted:
         until = None if timeout_seconds is None else self._clock.monotonic() + timeout_seconds
         token = self._nodes.new_token()
-        changed = self._change(key, token, lambda line: request(line, token, payload))
+        changed = self._change(key, token, lambda line: move(line, token, payload))
         if changed.answer is Answer.ACCEPT:
             self._count("accepted")
             return Admitted(Admission.ACCEPTED, token, payload)
@@ -144,10 +144,17 @@ class ZooKeeperQueueCoordinator:
             raise
 
     def _wait(self, key: str, token: str, until: float | None) -> Admitted:
+        changed = _Signal()
+        try:
+            return self._wait_with(changed, key, token, until)
+        finally:
+            self._nodes.forget(changed)
+
+    def _wait_with(self, changed: "_Signal", key: str, token: str, until: float | None) -> Admitted:
         sign: tuple[str, int] | None = None
         lease_until = 0.0
         while True:
-            changed = _Signal()
+            changed.clear()
             asked_at = self._clock.monotonic()
             stored = self._nodes.read(key, changed)
             if stored is None or token not in {stored.line.worker, stored.line.waiting}:

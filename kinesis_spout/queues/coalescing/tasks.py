@@ -6,6 +6,7 @@ from copy import copy
 from typing import Generic, TypeVar
 
 from kinesis_spout.queues.coalescing.counts import CoalescingCounts
+from kinesis_spout.queues.coalescing.line import Move
 from kinesis_spout.queues.coalescing.lines import Ended, Lines
 from kinesis_spout.queues.coalescing.table import Answer, Event
 from kinesis_spout.queues.coalescing.turn import (
@@ -74,16 +75,18 @@ class AsyncQueueCoordinator(Generic[KeyT, PayloadT]):
     def __repr__(self) -> str:
         return f"AsyncQueueCoordinator(keys={len(self)}, {self.counts!r})"
 
-    async def _admit(self, key: KeyT, payload: PayloadT, timeout_seconds: float | None) -> Admitted:
+    async def _admit(
+        self, key: KeyT, payload: PayloadT, timeout_seconds: float | None, move: Move
+    ) -> Admitted:
         loop = asyncio.get_running_loop()
         now = loop.time()
-        answer, token, ended = self._lines.request(key, payload, now)
-        promoted = self._waiting[token] = loop.create_future() if answer is Answer.WAIT else None  # type: ignore[assignment]
+        answer, token, ended = self._lines.request(key, payload, now, move=move)
         self._carry_out(*ended)
         if answer is Answer.ACCEPT:
             return Admitted(Admission.ACCEPTED, token, payload)
-        if promoted is None:
+        if answer is Answer.DECLINE:
             return Admitted(Admission.DECLINED, token)
+        promoted = self._waiting[token] = loop.create_future()
         until = None if timeout_seconds is None else now + timeout_seconds
         try:
             came = await self._wait(key, token, promoted, until)

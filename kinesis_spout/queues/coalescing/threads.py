@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 
 from kinesis_spout.clock import Clock, SystemClock
 from kinesis_spout.queues.coalescing.counts import CoalescingCounts
+from kinesis_spout.queues.coalescing.line import Move
 from kinesis_spout.queues.coalescing.lines import Ended, Lines
 from kinesis_spout.queues.coalescing.table import Answer, Event
 from kinesis_spout.queues.coalescing.turn import (
@@ -93,11 +94,11 @@ class QueueCoordinator(Generic[KeyT, PayloadT]):
     def __repr__(self) -> str:
         return f"QueueCoordinator(keys={len(self)}, {self.counts!r})"
 
-    def _admit(self, key: KeyT, payload: PayloadT, timeout_seconds: float | None) -> Admitted:
+    def _admit(self, key: KeyT, payload: PayloadT, timeout_seconds: float | None, move: Move) -> Admitted:
         """Make a request, and wait for its turn."""
         with self._lock:
             now = self._monotonic()
-            answer, token, ended = self._lines.request(key, payload, now)
+            answer, token, ended = self._lines.request(key, payload, now, move=move)
             waiting = None
             if answer is Answer.WAIT:
                 waiting = self._waiting[token] = _Waiting()

@@ -5,14 +5,18 @@ with coordinator.request(key, payload) as turn:
         handle(newest)
 """
 
+import asyncio
 import logging
+import threading
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
 from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 
 from kinesis_spout.errors import InvalidConfig
+from kinesis_spout.queues.coalescing.line import Move, request, request_own
 from kinesis_spout.queues.coalescing.lines import Ended
 from kinesis_spout.queues.coalescing.table import Answer, Event
 
@@ -32,7 +36,8 @@ class Admission(StrEnum):
     WAITED = "waited"
     """It was its turn when the one before had ended."""
     DECLINED = "declined"
-    """One that waits already has its payload now, and will handle that, or a newer one."""
+    """One that waits already has its payload now, and will handle that, or a newer one. If the one that works made
+    the request itself, it will."""
     TIMED_OUT = "timed out"
     """It gave up waiting. If others were declined in its favour, the newest payload is left to the one at work."""
 
@@ -53,8 +58,8 @@ class Admitted(NamedTuple):
 class Shell:
     """What a turn asks of its coordinator."""
 
-    admit: Callable[[Any, Any, float | None], Any]
-    """Gives ``Admitted``, or an awaitable of it."""
+    admit: Callable[[Any, Any, float | None, Move], Any]
+    """Makes the request by the move. Gives ``Admitted``, or an awaitable of it."""
     end: Callable[[Any, Any, Event], Ended]
     renew: Callable[[Any, Any], bool]
 
@@ -68,6 +73,7 @@ class Turn(Generic[PayloadT]):
         self._payload = payload
         self._timeout_seconds = timeout_seconds
         self._token: Any = None
+        self._who: object = None
         self._admission: Admission | None = None
         self._has_turn = False
         self._was_refused = False
@@ -106,11 +112,22 @@ class Turn(Generic[PayloadT]):
         """Begin the lease anew; False if the turn is somebody else's by now, so that one had better stop."""
         return self._has_turn and self._shell.renew(self._key, self._token)
 
+    def is_at_work(self, shell: Shell, key: object, who: object) -> bool:
+        """Whether it is this turn that somebody is in, at a key."""
+        return self._has_turn and self._who == who and self._shell is shell and self._key == key
+
+    def _moved_by(self, who: object) -> Move:
+        """Say how somebody makes the request: whoever works at the key must not wait for itself."""
+        self._who = who
+        is_own = any(turn.is_at_work(self._shell, self._key, who) for turn in _turns.get())
+        return request_own if is_own else request
+
     def _take(self, admitted: Admitted) -> None:
         self._admission, self._token = admitted.admission, admitted.token
         self._has_turn = admitted.admission in _WITH_TURN
         if self._has_turn:
             self._payload = admitted.payload
+            _turns.set((*_turns.get(), self))
 
     def _end(self, event: Event) -> None:
         """Tell how the turn ended: it is over, or goes on with another payload."""
@@ -122,6 +139,8 @@ class Turn(Generic[PayloadT]):
 
     def _close(self, error: BaseException | None) -> None:
         """End what the loop has not ended."""
+        if self._admission in _WITH_TURN:
+            _turns.set(tuple(turn for turn in _turns.get() if turn is not self))
         if self._has_turn:
             self._end(Event.DONE if error is None else Event.FAILED)
         if self._has_turn:
@@ -132,7 +151,8 @@ class BlockingTurn(Turn[PayloadT]):
     """A turn that a thread waits for."""
 
     def __enter__(self) -> Self:
-        self._take(self._shell.admit(self._key, self._payload, self._timeout_seconds))
+        move = self._moved_by(threading.get_ident())
+        self._take(self._shell.admit(self._key, self._payload, self._timeout_seconds, move))
         return self
 
     def __exit__(
@@ -145,13 +165,18 @@ class AsyncTurn(Turn[PayloadT]):
     """A turn that a task waits for. The loop in its ``async with`` is a plain ``for``."""
 
     async def __aenter__(self) -> Self:
-        self._take(await self._shell.admit(self._key, self._payload, self._timeout_seconds))
+        move = self._moved_by(asyncio.current_task())
+        self._take(await self._shell.admit(self._key, self._payload, self._timeout_seconds, move))
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._close(error)
+
+
+_turns: ContextVar[tuple[Turn[Any], ...]] = ContextVar("kinesis_spout_turns", default=())
+"""The turns that this thread or task is in, and perhaps those of the one that made it."""
 
 
 def carry_out(turn: BlockingTurn[PayloadT], handle: Callable[[PayloadT], object]) -> Admission:

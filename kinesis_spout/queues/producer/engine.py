@@ -11,7 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from kinesis_spout.clock import Clock
 from kinesis_spout.dead_letter import DeadLetter
-from kinesis_spout.errors import KinesisError, KinesisSpoutError, SpoolError
+from kinesis_spout.errors import KinesisError, KinesisSpoutError, SpoolDamaged, SpoolError
 from kinesis_spout.kinesis.errors import translate
 from kinesis_spout.kinesis.patience import Jitter, Patience
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
@@ -24,7 +24,7 @@ from kinesis_spout.queues.producer.inbox import Inbox
 from kinesis_spout.queues.producer.outbox import Outbox
 from kinesis_spout.queues.producer.ticket import Ticket
 from kinesis_spout.queues.producer.works import Burial, Call, Listing, OutboxSettings, Recovery, WorkToDo
-from kinesis_spout.queues.spool import Spool
+from kinesis_spout.queues.spool import Spool, Spooled
 from kinesis_spout.settings.producer_config import ProducerConfig
 
 if TYPE_CHECKING:
@@ -247,16 +247,7 @@ class Engine:
         )
 
     def _recover(self) -> None:
-        assert self._spool is not None, "only with a spool is anything recovered"
-        try:
-            spooled = self._spool.recovered(_RECOVERED_AT_ONCE)
-        except Exception as error:  # noqa: BLE001 - it may be the user's own, and new records wait for this
-            failure = (
-                error if isinstance(error, SpoolError) else SpoolError(f"{type(error).__name__}: {error}")
-            )
-            _log.error("%s", failure)
-            self.spool_failure = failure
-            spooled = ()
+        spooled = self._recovered()
         tickets = [
             Ticket(
                 entry.data,
@@ -273,6 +264,22 @@ class Engine:
             self._outbox.recovered(tickets)
             if not tickets:
                 self._something_ended.notify_all()
+
+    def _recovered(self) -> Sequence[Spooled]:
+        """Read on in the spool, past what is damaged, which is logged; nothing: there is no more to be had."""
+        assert self._spool is not None, "only with a spool is anything recovered"
+        while True:
+            before = self.spool_failure
+            try:
+                return self._spool.recovered(_RECOVERED_AT_ONCE)
+            except SpoolError as error:
+                self.spool_failure = error
+            except Exception as error:  # noqa: BLE001 - it may be the user's own, and new records wait for this
+                self.spool_failure = SpoolError(f"{type(error).__name__}: {error}")
+            _log.error("%s", self.spool_failure)
+            # Each damage is raised once. A spool that says it again does not go on.
+            if not isinstance(self.spool_failure, SpoolDamaged) or str(before) == str(self.spool_failure):
+                return ()
 
     def _tell(self) -> None:
         """Confirm to the spool what ended, and tell those who want to know."""

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from pyrate_limiter import GCRA, Rate
 
 _PRECISION: Final = 1_000
-"""The library counts whole milliseconds: the time of so many calls is a whole number of them."""
+"""The library counts whole units of time: the time of so many calls is a whole number of them."""
+_UNITS: Final = 1_000_000
+"""In a second. The library takes them for milliseconds, and keeps its state in thousandths."""
+_STATES: Final = 1_000 * _UNITS
 
 
 class KeyedRate:
@@ -124,14 +127,15 @@ class KeyedRate:
         self._forget_idle(now)
         state = self._states.get(key)
         if state is None and len(self._states) >= self.max_keys:
-            return max(0.001, self._idle_at[0][0] - now)
-        rule, at = self._rule or self._begin(), floor(now * 1000)
+            return max(1 / _UNITS, self._idle_at[0][0] - now)
+        rule, at = self._rule or self._begin(), floor(now * _UNITS)
         before = rule.initial(self._rates) if state is None else state
-        after, decision = rule.step(self._rates, before, at, 1)
+        _, decision = rule.step(self._rates, before, at, 1)
         if not decision.allowed:
-            # The clock counts parts of a millisecond, which the library does not.
-            return (at + (decision.retry_after_ms or 1)) / 1000 - now + 1e-6
+            return (at + (decision.retry_after_ms or 1)) / _UNITS - now + 1 / _UNITS
         if takes:
+            # Allowed by the unit that has begun, and counted from the next: never too early by a part of one.
+            after, _ = rule.step(self._rates, before, ceil(now * _UNITS), 1)
             self._states[key] = after
             if state is None:
                 self._remember(key, after)
@@ -141,21 +145,21 @@ class KeyedRate:
         from pyrate_limiter import GCRA, Rate  # noqa: PLC0415 - where handlers are only imported it is not needed
 
         self._rule = GCRA()
-        interval = max(1, ceil(_PRECISION * 1000 / self.per_second))
+        interval = max(1, ceil(_PRECISION * _UNITS / self.per_second))
         self._rates = [Rate(_PRECISION, interval, burst=self.burst)]
         return self._rule
 
     def _forget_idle(self, now: float) -> None:
         while self._idle_at and self._idle_at[0][0] <= now:
             _, _, key = heapq.heappop(self._idle_at)
-            if self._states[key][0] <= now * 1e6:
+            if self._states[key][0] <= now * _STATES:
                 del self._states[key]
             else:
                 self._remember(key, self._states[key])
 
     def _remember(self, key: Hashable, state: tuple[float, ...]) -> None:
         self._pushed += 1  # tells entries of one time apart: keys need not be ordered
-        heapq.heappush(self._idle_at, (state[0] / 1e6, self._pushed, key))
+        heapq.heappush(self._idle_at, (state[0] / _STATES, self._pushed, key))
 
 
 def _made(per_second: float, burst: int, max_keys: int) -> KeyedRate:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from kinesis_spout.errors import SpoolDamaged, SpoolError
-from kinesis_spout.queues.spool.files.damage import check, described
+from kinesis_spout.queues.spool.files.damage import check, damaged_records, described
 from kinesis_spout.queues.spool.files.folder import Claim, SpoolFolder
 from kinesis_spout.queues.spool.files.spool_file import SpoolFile
 from kinesis_spout.queues.spool.port import Spooled
@@ -29,6 +29,8 @@ class _Inherited:
         self.claim = claim
         self._file: SpoolFile | None = SpoolFile(claim.path, synced=False)
         self._read_to = 0
+        self.damaged: list[int] = []
+        """The numbers of the records that are not what was put. They stay in the file."""
 
     @property
     def is_read(self) -> bool:
@@ -36,15 +38,18 @@ class _Inherited:
 
     def read(self, limit: int) -> Sequence[Spooled]:
         """Give the next records; nothing when all were given."""
-        records: Sequence[Spooled] = ()
-        if self._file is not None:
-            records = self._file.read(self._read_to, limit)
-            if records:
-                self._read_to = records[-1].number
-            else:
+        while self._file is not None:
+            found = self._file.read(self._read_to, limit)
+            if not found:
                 self._file.close()
                 self._file = None
-        return records
+                break
+            self._read_to = found[-1][0]
+            self.damaged += [number for number, record in found if record is None]
+            records = [record for _, record in found if record is not None]
+            if records:
+                return records
+        return ()
 
     def forget(self, numbers: Collection[int]) -> None:
         """Remove records."""
@@ -86,7 +91,8 @@ class InheritedRecords:
         """Give up to ``limit`` records of one file; nothing if there is none to be had.
 
         Raises:
-            SpoolDamaged: the file is damaged; the next call goes on with the next one.
+            SpoolDamaged: the file is damaged, or some of its records are, and the others were given; the next call
+                goes on with the next one.
             SpoolError: it cannot be read now.
         """
         while (number := self._being_read()) is not None:
@@ -100,6 +106,9 @@ class InheritedRecords:
                 raise described(inherited.claim.path, damage) from damage
             if records:
                 return [Spooled(number << _FILE_SHIFT | record.number, record.entry) for record in records]
+            if inherited.damaged:
+                path = inherited.claim.path
+                raise described(path, damaged_records(path, inherited.damaged))
             self._remove_if_empty(number)
         return ()
 

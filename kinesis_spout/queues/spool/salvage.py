@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from kinesis_spout.errors import SpoolDamaged
-from kinesis_spout.queues.spool.files.damage import check
+from kinesis_spout.queues.spool.files.damage import check, check_records
 from kinesis_spout.queues.spool.files.folder import Claim, SpoolFolder, claimed, side_files
 from kinesis_spout.queues.spool.files.pages import SpoolPages
 from kinesis_spout.queues.spool.files.spool_file import translated
@@ -95,6 +95,7 @@ def saving(path: Path) -> Iterator[Iterator[Spooled] | None]:
 def _damage(path: Path) -> str | None:
     try:
         check(path)
+        check_records(path)
     except SpoolDamaged as damage:
         return str(damage).removeprefix(f"{path}: ")
     return None

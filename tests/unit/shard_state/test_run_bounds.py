@@ -88,6 +88,14 @@ class TestAManagerUpToABound:
         manager.committed(manager.to_commit())
         assert done(manager) == (True, ShardPhase.AT_BOUND)
 
+    def test_a_shard_is_at_its_bound_once_the_last_record_before_it_is_handed_out(self) -> None:
+        manager = owner(Position.after(n(2)))
+        assert manager.emit("one", n(1), None, 0.0).deliver
+        assert manager.may_read("one", 0.0)
+        assert manager.emit("one", n(2), None, 0.0).deliver
+        assert not manager.may_read("one", 0.0)
+        assert done(manager) == (False, ShardPhase.AT_BOUND)
+
     def test_nothing_is_handed_out_behind_a_bound(self) -> None:
         manager = owner(Position.at_timestamp(900.0))
         assert manager.ends_before("one", n(1), 900.0)

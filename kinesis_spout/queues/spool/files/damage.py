@@ -1,6 +1,7 @@
 """Whether the file of a spool is whole, and what can be saved of one that is not."""
 
 import shlex
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -9,6 +10,9 @@ from kinesis_spout.errors import SpoolDamaged
 from kinesis_spout.queues.spool.files.pages import SpoolPages
 from kinesis_spout.queues.spool.files.spool_file import SpoolFile, log_kept, translated
 
+_READ_AT_ONCE: Final = 1_000
+_NAMED: Final = 20
+"""Of more lost records it is only said how many there are."""
 _COUNTED: Final = 1_000_000
 """Of a larger file it is only said that there are more."""
 
@@ -29,6 +33,32 @@ def check(path: Path) -> None:
             raise SpoolDamaged("it is empty")
     with log_kept(path), SpoolFile(path, synced=False) as file:
         file.check(written)
+
+
+def check_records(path: Path) -> None:
+    """Look at each record of a file whose pages are sound, and whose lock this process holds.
+
+    Raises:
+        SpoolDamaged: says which differ from their checksums.
+        SpoolError: it cannot be read now.
+    """
+    damaged: list[int] = []
+    read_to = 0
+    with log_kept(path), SpoolFile(path, synced=False) as file:
+        while found := file.read(read_to, _READ_AT_ONCE):
+            read_to = found[-1][0]
+            damaged += [number for number, record in found if record is None]
+    if damaged:
+        raise damaged_records(path, damaged)
+
+
+def damaged_records(path: Path, numbers: Sequence[int]) -> SpoolDamaged:
+    """Give the error that names records which are lost."""
+    named = ", ".join(map(str, numbers[:_NAMED])) + (", …" if len(numbers) > _NAMED else "")
+    return SpoolDamaged(
+        f"{path}: {len(numbers)} of its records differ from their checksums and are lost: {named}; a producer "
+        "puts the others"
+    )
 
 
 def described(path: Path, damage: SpoolDamaged) -> SpoolDamaged:

@@ -19,6 +19,7 @@ from kinesis_spout.errors import (
     KinesisError,
     ProducerClosed,
     RecordDropped,
+    SpoolDamaged,
     SpoolError,
     StreamNotFound,
     Throttled,
@@ -280,6 +281,25 @@ def test_what_a_killed_producer_left_in_its_spool_is_put_by_the_next(tmp_path: P
         assert second.put(b"new", "key").result(30)
     assert kinesis.taken("s") == [b"0", b"1", b"2", b"3", b"4", b"new"]
     assert (second.counts().recovered, second.counts().sent) == (5, 6)
+
+
+def test_damage_in_a_spool_is_told_and_what_lies_behind_it_is_put(caplog: pytest.LogCaptureFixture) -> None:
+    class Damaged(SpoolInMemory):
+        is_told = False
+
+        def recovered(self, limit: int) -> Any:
+            if not self.is_told:
+                self.is_told = True
+                raise SpoolDamaged("record 7 is lost")
+            return super().recovered(limit)
+
+    kinesis = WritableKinesis(s=1)
+    producer = stepped(kinesis, spool=Damaged({1: Entry("k", b"old")}))
+    producer.put(b"new", "k")
+    with pytest.raises(SpoolDamaged, match="record 7 is lost"):
+        producer.flush()
+    assert kinesis.taken("s") == [b"old", b"new"]
+    assert "record 7 is lost" in caplog.text
 
 
 # When the buffer is full

@@ -41,7 +41,7 @@ def test_a_burst_may_come_at_once_and_is_made_up_for(clock: ManualClock) -> None
     assert [rate.try_acquire("a") for _ in range(4)] == [True, True, True, False]
 
 
-@pytest.mark.parametrize(("per_second", "burst"), [(0.5, 1), (3.3, 2), (40, 1)])
+@pytest.mark.parametrize(("per_second", "burst"), [(0.5, 1), (3.3, 2), (40, 1), (700, 1)])
 def test_whatever_comes_no_span_has_more_calls_for_a_key_than_its_rate_and_the_burst(
     clock: ManualClock, per_second: float, burst: int
 ) -> None:
@@ -57,8 +57,8 @@ def test_whatever_comes_no_span_has_more_calls_for_a_key_than_its_rate_and_the_b
         assert len(times) > 20, f"seed {seed}: nothing starves"
         for first in range(len(times)):
             for last in range(first, len(times)):
-                span = times[last] - times[first] + 0.002
-                assert last - first + 1 <= per_second * span + burst + 1e-6, f"seed {seed}"
+                span = times[last] - times[first]
+                assert last - first + 1 <= per_second * span + burst + 1e-5, f"seed {seed}"
 
 
 def test_an_idle_key_leaves_at_once(clock: ManualClock) -> None:

@@ -15,6 +15,7 @@ from kinesis_spout.errors import SpoolDamaged
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.queues.spool import SqliteSpool
 from kinesis_spout.queues.spool.files.pages import SpoolPages
+from kinesis_spout.queues.spool.salvage import reports, saving
 
 RECORDS = 400
 PAGE = 4096
@@ -247,3 +248,65 @@ def test_pages_of_garbage_never_give_a_record_that_was_not_put(
     with SqliteSpool(file.parent, stream="orders") as spool, suppress(SpoolDamaged):
         while records := spool.recovered(100):
             assert {record.entry for record in records} <= set(saved)
+
+
+def test_the_records_beside_a_damaged_one_are_given_and_the_lost_one_is_named(
+    sound: Path, tmp_path: Path
+) -> None:
+    file = copied(sound, tmp_path)
+    another_byte_in_a_record(file)
+    with SqliteSpool(file.parent, stream="orders") as spool:
+        given = spool.recovered(1000)
+        assert len(given) == 319
+        with pytest.raises(SpoolDamaged, match="1 of its records differ from their checksums and are lost: "):
+            spool.recovered(1000)
+        spool.confirm([record.number for record in given])
+    assert whole(file) == []
+    (report,) = reports(file.parent)
+    assert report.state == "damaged"
+    assert "1 of its records differ" in report.damage
+    with saving(file) as records:
+        assert records is not None
+        assert list(records) == []
+    assert not list(file.parent.glob("*.spool")), "`spool save` moved it aside"
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_bit_is_flipped_each_record_is_given_or_its_loss_is_told(
+    sound: Path, tmp_path: Path, seed: int
+) -> None:
+    file = copied(sound, tmp_path)
+    draws = random.Random(seed)
+    content = bytearray(file.read_bytes())
+    content[draws.randrange(len(content))] ^= 1 << draws.randrange(8)
+    file.write_bytes(content)
+    originals = {entry(number) for number in range(RECORDS) if not 100 <= number < 180}
+    given: set[Entry] = set()
+    told: list[str] = []
+    with SqliteSpool(file.parent, stream="orders") as spool:
+        while True:
+            try:
+                records = spool.recovered(7)
+            except SpoolDamaged as damage:
+                told.append(str(damage))
+                continue
+            if not records:
+                break
+            given |= {record.entry for record in records}
+    assert given <= originals
+    lost = originals - given
+    if lost:
+        (said,) = told
+        assert "1 of its records differ" in said or f"{len(whole(file))} records in it are whole" in said
+    if len(lost) > 1:  # the pages are damaged: what is whole is saved by an operator
+        assert len(set(whole(file)) & originals) >= len(originals) // 2
+
+
+def test_every_record_is_synced_before_it_is_taken_over(tmp_path: Path) -> None:
+    with SqliteSpool(tmp_path / "spool", stream="orders") as spool:
+        for _ in range(2):
+            number = spool.append(Entry("k", b"1"))
+            connection = spool._file._connection
+            assert connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
+            spool.confirm([number])
+            spool._write()  # which forgets, without a sync
