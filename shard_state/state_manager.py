@@ -23,10 +23,10 @@ made under the present epoch of its shard (invariant 17).
 
 Where the limit on deliveries ends (invariant 4): what counts are deliveries whose end was reported, by ``fail``,
 ``settle`` or ``died``, and committed. One that is under way when the whole process dies was never reported. Of a
-record's first one nothing is stored, so it comes again as the first, at every start; of a later one the number
-is stored, at most the limit's, so it comes again under that number. A record that ends its whole process each time
-is therefore never given up. On Spark a handler runs in a worker, whose death is reported; in plain Python it does
-not.
+record's first one nothing is stored, so it comes again as the first, unless the shell had it *noted*
+(``LocalShardState.note``) and stored before; of a later one the number is stored. Where that is above the limit,
+the last delivery had no outcome: ``Emission.was_last`` says so, and a shell whose handlers may end it gives the
+record up.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -431,6 +431,13 @@ class StateManager:
         exhausted = slices.died(plan, held, now, random=self._random, spare=spare)
         self._forgive()
         return exhausted
+
+    def withdraw(self, plan: SlicePlan, now: float) -> None:
+        """Take back a slice whose job could not run, through no fault of its records; it is planned again."""
+        slices = self._shards.of_epoch(plan)
+        if slices is not None and slices.is_out(plan):
+            self._watch.withdrawn(plan, now)
+            slices.withdraw(plan)
 
     def convicts(self, plan: SlicePlan, held: SliceOutcome | None) -> bool:
         """Tell whether the death of a slice blames its one record; the arguments are those of ``died``."""

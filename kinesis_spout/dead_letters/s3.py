@@ -145,7 +145,7 @@ class _S3Prefix:
             "proxy_options": proxies.get(urlsplit(address).scheme),
             "tls_ca_file_path": self._core.get_config_variable("ca_bundle"),
         }
-        return {name: value for name, value in found.items() if value}  # not known to every PyArrow
+        return {name: value for name, value in found.items() if value}
 
     @property
     def _core(self) -> botocore.session.Session:

@@ -34,6 +34,13 @@ _EXPECTED: Final = (
     "expected a MessagePack mapping with a key of the multilang protocol, or an array of task ids"
 )
 
+_UNREADABLE: Final = (
+    msgspec.DecodeError,
+    UnicodeDecodeError,
+    RecursionError,
+    TypeError,  # msgspec before 0.22, of a mapping's key that is a mapping
+)
+
 # For each first byte of a value (the MessagePack specification's table of formats): how many bytes it has when
 # that is fixed, how many values are in it, and how wide its length is when that comes next.
 _SIZE: Final = [1] * 256
@@ -118,7 +125,7 @@ class MessagePackDecoder:
                 return start
             try:
                 found.append(self._decode(waiting[start:end]))
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            except _UNREADABLE:
                 return start
         return len(waiting)
 
@@ -141,7 +148,7 @@ class MessagePackDecoder:
     def _decoded(self, frame: bytes) -> Any:
         try:
             return self._decode(frame)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except _UNREADABLE as error:
             return junk_of(frame, f"{_EXPECTED}; {error}")
 
 

@@ -1,17 +1,21 @@
 """A user's handler on its way to the executors: pickled once per query, unpickled once per Python worker.
 
 So what a handler opens at module level or keeps in itself (a connection, a cache) lives as long as its worker.
-Spark gives a worker to whichever query has a task next, so a worker keeps the handlers of several.
+Spark gives a worker to whichever query has a task next, so a worker keeps the handlers of all that run. A bound
+below their number would have each call load its handler again.
 """
 
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Any, Final, Generic, Self, TypeVar
 
 from pyspark import cloudpickle
 
-_MAX_LOADED: Final = 8
+_MAX_LOADED: Final = 256
+_IDLE_SECONDS: Final = 900.0
+"""A handler that was not called for so long is given up when another one is loaded: its query was stopped."""
 
 _HandlerT = TypeVar("_HandlerT", bound=Callable[..., Any])
 
@@ -29,16 +33,20 @@ class PickledHandler(Generic[_HandlerT]):
         pickled = cloudpickle.dumps(handler)  # type: ignore[no-untyped-call]
         return cls(pickled=pickled, digest=hashlib.sha256(pickled).hexdigest())
 
-    def load(self) -> _HandlerT:
+    def load(self, clock: Callable[[], float] = monotonic) -> _HandlerT:
         """Give this worker's copy of the handler."""
-        handler: _HandlerT | None = _loaded.pop(self.digest, None)
-        if handler is None:
+        now = clock()
+        handler: _HandlerT
+        if self.digest in _loaded:
+            handler, _ = _loaded.pop(self.digest)
+        else:
             handler = cloudpickle.loads(self.pickled)
-            if len(_loaded) == _MAX_LOADED:
-                del _loaded[next(iter(_loaded))]
-        _loaded[self.digest] = handler
+            idle = sum(called_at < now - _IDLE_SECONDS for _, called_at in _loaded.values())
+            for oldest in list(_loaded)[: max(idle, len(_loaded) + 1 - _MAX_LOADED)]:
+                del _loaded[oldest]
+        _loaded[self.digest] = handler, now
         return handler
 
 
-_loaded: Final[dict[str, Any]] = {}
-"""The handlers that this worker called last, by digest; the one whose last call is longest ago comes first."""
+_loaded: Final[dict[str, tuple[Any, float]]] = {}
+"""The handlers of this worker by digest, with when each was called last, the longest ago first."""

@@ -54,20 +54,22 @@ class KinesisDataSource(DataSource):
         """Give the reader of ``spark.read``."""
         from kinesis_spout.settings.source_options import BatchReadOptions
         from kinesis_spout.structured.batch.batch_reader import KinesisBatchReader
-        from kinesis_spout.structured.schema import with_those_of_table
+        from kinesis_spout.structured.schema import check_columns, with_those_of_table
 
-        options = with_those_of_table(self.options, schema)
-        return KinesisBatchReader(BatchReadOptions.of(options), now=self._made_at)
+        options = BatchReadOptions.of(with_those_of_table(self.options, schema))
+        check_columns(schema, options.extra_columns)
+        return KinesisBatchReader(options, now=self._made_at)
 
     def streamReader(self, schema: "StructType") -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Give the reader of ``spark.readStream``."""
         from kinesis_spout.errors import InvalidConfig
         from kinesis_spout.settings.source_options import StreamReadOptions
-        from kinesis_spout.structured.schema import with_those_of_table
+        from kinesis_spout.structured.schema import check_columns, with_those_of_table
         from kinesis_spout.structured.stream.stream_reader import KinesisStreamReader, RefusedStreamReader
 
         try:
             options = StreamReadOptions.of(with_those_of_table(self.options, schema))
+            check_columns(schema, options.extra_columns)
         except InvalidConfig as error:
             return RefusedStreamReader(str(error))
         return KinesisStreamReader(options)

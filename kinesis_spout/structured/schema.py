@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
 from kinesis_spout.columns import EXTRA_COLUMNS, RECORD_COLUMNS, as_arrow
+from kinesis_spout.errors import InvalidConfig
 from kinesis_spout.settings.option import Use
 from kinesis_spout.settings.source_options.given import GivenOptions
 
@@ -46,10 +47,38 @@ def columns_of(options: Mapping[str, str]) -> StructType:
     """
     given = GivenOptions(options, *Use)
     given.check_values()
-    columns = [StructField(name, _SPARK_TYPES[type_]) for name, type_ in _with(given.extra_columns).items()]
+    columns = _columns(given.extra_columns)
     if given.are_of_table:
-        columns[0].metadata = {_OPTIONS: json.dumps(given.to_keep())}
-    return StructType(columns)
+        columns.fields[0].metadata = {_OPTIONS: json.dumps(given.to_keep())}
+    return columns
+
+
+def _columns(extra_columns: Sequence[str]) -> StructType:
+    return StructType(
+        [StructField(name, _SPARK_TYPES[type_]) for name, type_ in _with(extra_columns).items()]
+    )
+
+
+def check_columns(schema: StructType, extra_columns: Sequence[str]) -> None:
+    """Refuse columns that the user has listed and that are not those of the read.
+
+    Spark asks nobody about columns that are listed (``.schema(…)``, ``CREATE TABLE t (…)``). It tells them
+    when the read is planned.
+
+    Raises:
+        InvalidConfig: names what was expected.
+    """
+    expected, got = _listed(_columns(extra_columns)), _listed(schema)
+    if got != expected:
+        raise InvalidConfig(
+            f"expected the columns ({', '.join(expected)}), got ({', '.join(got)}): list no columns, neither in "
+            'schema(...) nor in CREATE TABLE; choose and cast them in the query, as in selectExpr("cast(data as '
+            'string)")'
+        )
+
+
+def _listed(columns: StructType) -> list[str]:
+    return [f"{column.name} {column.dataType.simpleString()}" for column in columns]
 
 
 def with_those_of_table(options: Mapping[str, str], schema: StructType) -> dict[str, str]:

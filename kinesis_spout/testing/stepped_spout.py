@@ -84,8 +84,12 @@ class SteppedSpout(RecordSpout):
 
     def next_tuple(self) -> Emitted | None:
         """Do what is due, then give the next tuple; None if nothing is due at this time of the clock."""
-        self.do_what_is_due()
-        return super().next_tuple()
+        for _ in range(2):  # what comes next may have to be stored first
+            self.do_what_is_due()
+            emitted = super().next_tuple()
+            if emitted is not None or not self._active:
+                return emitted
+        return None
 
     def do_what_is_due(self) -> None:
         """List, acquire, commit, bury, fetch and time out, as far as it is due; hand out nothing."""

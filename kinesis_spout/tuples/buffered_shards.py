@@ -17,11 +17,14 @@ from kinesis_spout.kinesis import BufferedShardGetter, Prefetcher
 from kinesis_spout.kinesis.patience import Action, Reaction, reaction_to
 from kinesis_spout.ports import Page
 from kinesis_spout.record_age import RecordAge
+from kinesis_spout.tuples.caution import Caution
 from kinesis_spout.tuples.retained_records import Retained, RetainedRecords
-from shard_state import Guarantee, RecordState, SequenceNumber
+from shard_state import Exhausted, Guarantee, RecordState, SequenceNumber
 
 _RETAINED_SHARE: Final = 0.75
 _MIN_READ_AHEAD_BYTES: Final = 64 * 1024
+
+_ENDED_THE_PROCESS: Final = "the process ended while it handled this record"
 
 MAX_CLAIMED: Final = 500
 """With AT_MOST_ONCE: so many records of a shard are claimed by one commit. A crash may lose as many."""
@@ -44,6 +47,7 @@ class BufferedShards:
         self._rate = consumer.deliveries
         self._gave_retry = False
         """Whether the last record given was a retry: within a rate the next is a fresh one, if possible."""
+        self._caution = Caution(consumer)
         self.retained = RetainedRecords(lambda: int(_RETAINED_SHARE * self._max_bytes))
 
     # The ownership listener
@@ -55,6 +59,7 @@ class BufferedShards:
             state = manager.shard(shard_id)
             assert state is not None, "the consumer reports shards that the manager owns"
             self._drop_getter(shard_id)
+            self._caution.acquired(shard_id, state)
             self._getters[shard_id] = BufferedShardGetter(
                 ports.open_getter(shard_id, state.position),
                 self._prefetcher,
@@ -74,6 +79,7 @@ class BufferedShards:
         for shard_id in gone:
             self._drop_getter(shard_id)
         self.retained.drop_shards(gone)
+        self._caution.lost(gone)
 
     def resumed(self) -> None:
         """Nothing to do: the next ``take`` finds it."""
@@ -113,6 +119,9 @@ class BufferedShards:
 
     def _taken(self, now: float) -> Retained | None:
         self._age = None
+        noted = self._caution.take(now)
+        if self._caution.holds_back():
+            return noted
         if self._consumer.manager.pause is not None:
             return self._probe(now)  # whose record may be of any age: nothing is given up now
         self._age = RecordAge.of(self._consumer.config, self._consumer.ports.clock.time())
@@ -128,6 +137,8 @@ class BufferedShards:
                 else:
                     self._turns.took_record()
                 return taken
+            if self._caution.holds_back():
+                return None
             self._turns.rest(now)
         return None
 
@@ -226,11 +237,30 @@ class BufferedShards:
             if emission.deliver or emission.held:
                 record.attempt = emission.attempt
                 retained = self.retained.add(record, sequence, record.size_bytes)
-                if not emission.deliver:
-                    continue
-                if self._age is None or not self._expires(retained, self._age, now):
-                    return retained
+                if emission.deliver and self._may_go(retained, now, was_last=emission.was_last):
+                    return None if self._caution.note(retained) else retained
         return None
+
+    def _may_go(self, retained: Retained, now: float, *, was_last: bool) -> bool:
+        """See whether a fresh record is still to be delivered; otherwise what becomes of it is settled."""
+        if was_last:
+            self._give_up(retained, now)
+            return False
+        return self._age is None or not self._expires(retained, self._age, now)
+
+    def _give_up(self, retained: Retained, now: float) -> None:
+        """Fail a record whose last delivery ended with its process: it is given up, unless nothing is now."""
+        record, consumer = retained.record, self._consumer
+        decision = consumer.manager.fail(
+            record.shard_id,
+            retained.sequence,
+            now,
+            attempt=record.attempt,
+            partition_key=record.partition_key,
+        )
+        if isinstance(decision, Exhausted):
+            consumer.bury(decision, record, _ENDED_THE_PROCESS)
+            self.retained.given_up(record.shard_id, retained.sequence)
 
     def _expires(self, retained: Retained, age: RecordAge, now: float) -> bool:
         """See whether a record that was handed out is too old to be delivered; then that is settled."""

@@ -163,6 +163,12 @@ class OutcomeWatch:
             self._note(int(guilty.attempt == 1), [guilty], now)
         return self._spares(now)
 
+    def withdrawn(self, plan: SlicePlan, now: float) -> None:
+        """Note that a slice came to nothing, through no fault of its records."""
+        if plan == self._probing_slice:
+            self._probing_slice = None
+            self.breaker.probe_vanished(now)
+
     def _probe_settled(
         self, plan: SlicePlan, outcome: SliceOutcome, reached: int, failed: int, now: float
     ) -> None:

@@ -29,6 +29,8 @@ class Emission:
     """Hand it to the user now. Otherwise it was finished before the restart, or is held behind its key."""
     held: bool = False
     attempt: int = 1
+    was_last: bool = False
+    """It was delivered as often as may be, before the restart, and no outcome of the last time is stored."""
 
 
 _FIRST_DELIVERY: Final = Emission(deliver=True)
@@ -94,7 +96,8 @@ class LocalShardState(ShardReading):
             self.tracker.emitted(sequence, state=RecordState.FINISHED)
             self._changed()
             return Emission(deliver=False)
-        delivered = self._attempts.within_limit(self.tracker.attempts(sequence))
+        stored = self.tracker.attempts(sequence)
+        delivered = self._attempts.within_limit(stored)
         if self.retries.blocks(partition_key):
             self.tracker.emitted(sequence, attempts=delivered, state=RecordState.WAITING)
             self.retries.hold(sequence, partition_key, now)
@@ -107,7 +110,18 @@ class LocalShardState(ShardReading):
             self.retries.block(sequence, partition_key)
         if failed_before or self._guarantee is not Guarantee.AT_LEAST_ONCE:
             self._changed()
-        return Emission(deliver=True, attempt=delivered + 1)
+        return Emission(deliver=True, attempt=delivered + 1, was_last=stored > delivered)
+
+    def note(self, sequence: SequenceNumber) -> None:
+        """Have the delivery of a record that is out stored as an attempt, although nothing came of it yet."""
+        self.tracker.noted.add(sequence)
+        self._changed()
+
+    def forget_note(self, sequence: SequenceNumber) -> None:
+        """Undo ``note``."""
+        if sequence in self.tracker.noted:
+            self.tracker.noted.discard(sequence)
+            self._changed()
 
     def ack(self, sequence: SequenceNumber, now: float) -> bool:
         """Finish a record; False if that changes nothing (late, duplicate, unknown). Cancels a retry.

@@ -137,7 +137,10 @@ class ShardReading:
         return self._guarantee is not Guarantee.AT_MOST_ONCE or self._claims.cover(sequence)
 
     def end_claims(self) -> None:
-        """Take back the claims on what was not handed out, until it is claimed anew."""
+        """Take back the claims on what was not handed out, until it is claimed anew; and all notes."""
+        if self.tracker.noted:
+            self.tracker.noted.clear()
+            self._changed()
         if self._guarantee is Guarantee.AT_MOST_ONCE:
             self._claims.end()
             self._changed()

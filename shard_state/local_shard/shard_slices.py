@@ -302,9 +302,17 @@ class ShardSlices:
                 retry.sequence, now, attempt=retry.attempt, random=random, partition_key=key, spare=spare
             )
             return self._acquitted([decision] if isinstance(decision, Exhausted) else [])
+        self._wait_on(plan)
+        return []
+
+    def withdraw(self, plan: SlicePlan) -> None:
+        """Take back a slice that came to nothing, through no fault of its records; it is planned again."""
+        if self._returned(plan):
+            self._wait_on(plan)
+
+    def _wait_on(self, plan: SlicePlan) -> None:
         for retry in plan.retries:
             self.state.withdraw(retry.sequence, None)
-        return []
 
     def _fresh_died(
         self,

@@ -61,6 +61,8 @@ class InflightRecordTracker:
         """How many records wait for another delivery."""
         self.exhausted = 0
         """How many records are given up and not yet durably dead-lettered."""
+        self.noted: set[SequenceNumber] = set()
+        """Records whose first delivery counts as an attempt while it is under way."""
         self._deadlines = Deadlines()
         self._holes = 0
         self.restored: Restored | None = Restored(checkpoint) or None
@@ -266,11 +268,11 @@ class InflightRecordTracker:
 
     def hole_map(self) -> StoredMap:
         """Give the holes and the attempts to be stored with the base."""
-        return stored_map(self._base, self._head, self.restored, (_FINISHED,))
+        return stored_map(self._base, self._head, self.restored, (_FINISHED,), self.noted)
 
     def hand_out_map(self) -> StoredMap:
         """Give the same as if all that was handed out were finished. The first hole may begin at the base."""
-        return stored_map(self._base, self._head, self.restored, _HANDED_OUT)
+        return stored_map(self._base, self._head, self.restored, _HANDED_OUT, ())
 
     # The list
 

@@ -13,7 +13,11 @@ StoredMap = tuple[tuple[Hole, ...], tuple[Attempts, ...]]
 
 
 def stored_map(
-    base: SequenceNumber, head: Span | None, restored: Restored | None, done: Collection[RecordState]
+    base: SequenceNumber,
+    head: Span | None,
+    restored: Restored | None,
+    done: Collection[RecordState],
+    noted: Collection[SequenceNumber],
 ) -> StoredMap:
     """Give the holes beyond a base and the attempts, of what was read and of what was restored behind it.
 
@@ -24,6 +28,7 @@ def stored_map(
         head: the first span beyond it.
         restored: what was stored of records that reading has not passed; None: nothing.
         done: the states of spans that count as finished.
+        noted: records whose first delivery, under way, counts as an attempt.
     """
     holes: list[Hole] = []
     attempts: list[Attempts] = []
@@ -37,7 +42,8 @@ def stored_map(
             was_done = True
         else:
             was_done = False
-            if span.attempts and span.count == 1 and not _is_first_delivery(span):
+            counts = span.attempts and span.count == 1
+            if counts and (not _is_first_delivery(span) or span.first in noted):
                 attempts.append((span.first, span.attempts))
         after, span = last, span.next
     if restored is not None:

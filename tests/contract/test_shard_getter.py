@@ -370,7 +370,7 @@ def test_a_position_that_is_refused_but_not_trimmed_gives_no_record_from_before_
 
 
 @pytest.mark.parametrize(
-    ("error", "seconds"), [(Throttled("x"), 1.0), (Unavailable("x"), 0.2), (KeyUnavailable("x"), 30.0)]
+    ("error", "seconds"), [(Throttled("x"), 1.0), (Unavailable("x"), 0.2), (KeyUnavailable("x"), 1.0)]
 )
 def test_a_retriable_error_moves_ready_at_and_keeps_the_place(
     fake_stream: FakeStream, error: KinesisError, seconds: float

@@ -75,3 +75,28 @@ def ancestors(parents: dict[int, int], *, of: int) -> Iterator[int]:
     while of in parents:
         of = parents[of]
         yield of
+
+
+@pytest.mark.parametrize(
+    ("how", "poisons"), [("dies_of_some", 1), ("dies_of_some", 6), ("dies_half_way_of_some", 6)]
+)
+def test_records_that_kill_the_process_of_a_shell_bolt_hurt_no_others(
+    spark: SparkSession, world: MicroBatchWorld, how: str, poisons: int
+) -> None:
+    given = [f"word {number}" for number in range(120)]
+    for number in range(poisons):
+        given[7 + 19 * number] = f"poison {number}"
+    builder = TopologyBuilder()
+    builder.set_spout("words", world.spout(scheme="text", retry_limit=2), fields=["word"])
+    builder.set_bolt("shell", shell_bolt(how), 2).shuffle_grouping("words")
+    topology = builder.build("words", conf=host_conf(spark.sparkContext.applicationId))
+    with topology.run(spark) as query:
+        world.put(given)
+        query.processAllAvailable()
+        counters = query.counters
+    assert {letter.data.decode() for letter in world.dead_letters()} == {
+        word for word in given if word.startswith("poison")
+    }
+    assert counters.dead_lettered == poisons
+    assert counters.acked == 120 - poisons
+    assert counters.delivered <= 120 + 2 * poisons + 10, "the others were delivered once, but for a few"

@@ -8,6 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kinesis_spout.topology import Topology, TopologyBuilder
+from tests.failing_topology import counted as recount
+from tests.failing_topology import failing_word_count, sentences
 from tests.micro_batch_world import DeliveryLog, MakeWorld, MicroBatchWorld
 from tests.topology_components import CountWords, Hangs, LogProcesses, LogWords, Numbers, SlowNumbers, Split
 from tests.zookeeper_server import wait_until
@@ -104,6 +106,26 @@ def test_state_counts_a_record_once_however_often_it_fails_and_over_restarts(
     assert errors[b"a lock b"].startswith(
         "count: expected a value of its state that can be pickled and unpickled, got lock for the key 'lock' ("
     )
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(("half_rate", "sink_rate"), [(0.05, 0.05), (0.3, 0.0), (0.0, 0.3)])
+def test_state_is_exact_and_goes_on_at_any_rate_of_failures_before_and_behind_it(
+    spark: SparkSession, world: MicroBatchWorld, tmp_path: Path, half_rate: float, sink_rate: float
+) -> None:
+    put = sentences(150, words=4)
+    world.put(put)
+    settings = world.settings | {"retry_limit": 100, "retry_backoff_cap_seconds": 0.2}
+    topology = failing_word_count(
+        settings, half_rate=half_rate, sink_rate=sink_rate, state=str(tmp_path / "state")
+    )
+
+    with topology.run(spark) as query:
+        query.processAllAvailable()
+        assert query.spouts["sentences"].counters.acked == len(put)
+
+    assert topology.read_state("count") == recount(put)
+    assert world.dead_letters() == []
 
 
 def test_a_spout_of_the_users_own_is_told_what_became_of_each_tuple(

@@ -5,6 +5,7 @@ thread and a manual clock: two runs with the same faults make the same calls. Th
 processes, and checks each delivery and each stored checkpoint against it.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -26,6 +27,8 @@ from tests.model.call_faults import Crashed, Fault, error_of, faults_of
 from tests.model.counted_processes import SESSION_SECONDS, CountedStream, OpenDoor, Process
 
 RETRY_LIMIT: Final = 2
+_FAILURES: Final = {"fails-once": 1, "fails-twice": 2}
+"""In how many first attempts a record of such a kind fails."""
 _STEP_SECONDS: Final = 0.1
 _HANG_SECONDS: Final = 15.0
 """Longer than a shard is awaited before it is taken: the time for a hand-over, and a session time-out."""
@@ -101,12 +104,22 @@ class CountedWorld:
         scenario: what is in the stream, and what happens to it.
         open_door: starts a consumer.
         faults: what each call meets, by its number from 0.
+        chance: says what a call meets that has no such fault, by the call's name; None: nothing.
     """
 
-    def __init__(self, scenario: Scenario, open_door: OpenDoor, faults: Mapping[int, Fault]) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        open_door: OpenDoor,
+        faults: Mapping[int, Fault],
+        chance: Callable[[str], Fault | None] | None = None,
+    ) -> None:
         self.scenario = scenario
         self.open_door = open_door
         self._faults = faults
+        self._chance = chance
+        self.by_chance: Counter[Fault] = Counter()
+        """What calls have met that had no fault by their number."""
         self.calls: list[str] = []
         """The name of each call, in order."""
         self.met: dict[int, str] = {}
@@ -216,10 +229,13 @@ class CountedWorld:
         number = len(self.calls)
         self.calls.append(name)
         fault = self._faults.get(number)
+        if fault is not None:
+            self.met[number] = name
+        elif self._chance is not None and (fault := self._chance(name)) is not None:
+            self.by_chance[fault] += 1
         if fault is None:
             return function(*args, **kwargs)
         assert fault in (*faults_of(name), Fault.HANGS), (fault, name)
-        self.met[number] = name
         if fault is Fault.REFUSED:
             raise error_of(name)
         if fault is Fault.ANSWER_LOST:
@@ -273,7 +289,7 @@ class CountedWorld:
         kind = record.data.decode().split()[0]
         if kind == "rejects":
             raise Reject("rejected")
-        if kind == "fails" or (kind == "fails-once" and record.attempt == 1):
+        if kind == "fails" or record.attempt <= _FAILURES.get(kind, 0):
             raise ValueError(kind)
         fate.successes += 1
         assert self.current is not None
@@ -380,6 +396,8 @@ class CountedWorld:
         assert set(self.met) == set(self._faults), "every fault happens, or the run proves nothing"
         repeats = sum(max(0, fate.successes - 1) for fate in self.fates.values())
         assert repeats <= self.repeats_allowed
+        answers_lost = list(self._faults.values()).count(Fault.ANSWER_LOST)
+        answers_lost += self.by_chance[Fault.ANSWER_LOST]
         loses = any(fault.costs_ownership for fault in self._faults.values())
         for sequence, fate in self.fates.items():
             letters = self.letters_of(sequence)
@@ -388,6 +406,6 @@ class CountedWorld:
             # What is rejected is rejected again if it comes again, as any later delivery.
             least = 1 if kind == "rejects" else 1 + RETRY_LIMIT
             assert all(least <= letter.attempts <= 1 + RETRY_LIMIT for letter in letters)
-            assert loses or len(letters) <= 1 + list(self._faults.values()).count(Fault.ANSWER_LOST)
+            assert loses or len(letters) <= 1 + answers_lost
         for member in self.zookeeper.owners.values():
             assert next(each for each in self.processes if each.name == member.member).is_dead

@@ -25,41 +25,78 @@ _CREDENTIALS: Final = (
     "credentials are found by boto3's rules (environment, profile, instance role), or given as awsProfile, as "
     "awsAccessKey and awsSecretKey, or as roleArn"
 )
+_ONE_CLIENT: Final = "a process has one client for each way to Kinesis, and keeps it; leave it out"
+_ALL_LISTED: Final = "each listing asks for as many shards as Kinesis gives in one answer; leave it out"
+_TASKS: Final = "tasks are made by bytesPerTask and shardsPerTask; use these"
+_NO_BLOCKS: Final = (
+    "a batch is planned by its bytes, so nothing small is left to coalesce; bytesPerTask says how"
+)
+_PAUSE: Final = "the pause between two reads of a shard is minFetchPeriod; use that"
+_OF_A_CALL: Final = "the limit of one GetRecords call is maxRecordsPerFetch; use that"
+_LISTING: Final = "how often the shards are listed is shardFetchInterval; use that"
+_NO_EMPTY: Final = "no micro-batch is made while nothing has come; leave it out"
+_TIMESTAMP: Final = "each row has its arrival in the column approximateArrivalTimestamp; leave it out"
+_LAG: Final = "the lag is in the query's progress, and KinesisProgressListener reports it; leave it out"
+_START: Final = "a time to start at is given as startingPosition, or initialPosition in a streaming read"
+_FORMAT: Final = "the column data has a record's bytes; parse them with Spark's functions, such as from_json"
+_FULL_CALLS: Final = "a task puts full calls, and waits for all of them before it ends; leave it out"
+_NO_TTL: Final = "no record is dropped; deliveryTimeout says when its task fails instead"
+
+
+def _hints(why: str, *names: str) -> dict[str, str]:
+    return {name.lower(): why for name in names}
+
 
 HINTS: Final = {
-    "guarantee": "what is guaranteed is Spark's own, by the query's checkpoint and its sink; leave it out",
-    "path": _NO_PATH,
-    "paths": _NO_PATH,
-    "consumernameprefix": _CONSUMER,
-    "consumerrefreshinterval": _LOOKED_UP,
-    "registeredconsumerid": _CONSUMER,
-    "registeredconsumeridtype": _CONSUMER,
-    "requireconsumerderegistration": _KEPT,
-    "deregisterconsumertimeouts": _KEPT,
-    "kinesis.subscribetoshard.timeoutsec": _RETRIES,
-    "kinesis.subscribetoshard.maxretries": _RETRIES,
-    "kinesis.maxfetchrecordspershard": _PER_SHARD,
-    "kinesis.maxfetchtimepershardsec": _PER_SHARD,
-    "kinesis.executor.maxfetchtimeinms": _PER_SHARD,
-    "kinesis.executor.maxfetchrecordspershard": _PER_SHARD,
-    "maxfetchduration": _PER_SHARD,
-    "kinesis.metadatacommittertype": _NO_METADATA,
-    "kinesis.metadatapath": _NO_METADATA,
-    "kinesis.dynamodb.tablename": _NO_METADATA,
-    "kinesis.minbatchestoretain": _NO_METADATA,
-    "kinesis.clientnumretries": _RETRIES,
-    "kinesis.clientretryintervalsms": _RETRIES,
-    "kinesis.clientmaxretryintervalms": _RETRIES,
-    "kinesis.client.numretries": _RETRIES,
-    "kinesis.client.retryintervalms": _RETRIES,
-    "kinesis.client.maxretryintervalms": _RETRIES,
-    "kinesis.credentialproviderclass": _CREDENTIALS,
-    "kinesis.credentialproviderparam": _CREDENTIALS,
-    "awsuseinstanceprofile": _CREDENTIALS,
-    "servicecredential": _CREDENTIALS,
-    "kinesis.sink.recordttl": "no record is dropped; deliveryTimeout says when its task fails instead",
+    **_hints(
+        "what is guaranteed is Spark's own, by the query's checkpoint and its sink; leave it out", "guarantee"
+    ),
+    **_hints(_NO_PATH, "path", "paths"),
+    # Databricks
+    **_hints(_CONSUMER, "consumerNamePrefix", "registeredConsumerId", "registeredConsumerIdType"),
+    **_hints(_LOOKED_UP, "consumerRefreshInterval"),
+    **_hints(_KEPT, "requireConsumerDeregistration", "deregisterConsumerTimeoutS"),
+    **_hints(_PER_SHARD, "maxFetchDuration"),
+    **_hints(_CREDENTIALS, "awsUseInstanceProfile", "serviceCredential"),
+    **_hints(_ONE_CLIENT, "reuseKinesisClient"),
+    **_hints(_RETRIES, "clientRetries"),
+    **_hints(_ALL_LISTED, "maxShardsPerDescribe"),
+    **_hints(_TASKS, "maxPartitions"),
+    **_hints(_NO_BLOCKS, "coalesceThresholdBlockSize", "coalesceBinSize"),
+    # awslabs
+    **_hints(_RETRIES, "kinesis.subscribeToShard.timeoutSec", "kinesis.subscribeToShard.maxRetries"),
+    **_hints(_PER_SHARD, "kinesis.maxFetchRecordsPerShard", "kinesis.maxFetchTimePerShardSec"),
+    **_hints(_NO_METADATA, "kinesis.metadataCommitterType", "kinesis.metadataPath"),
+    **_hints(_NO_METADATA, "kinesis.dynamodb.tableName", "kinesis.minBatchesToRetain"),
+    **_hints(_NO_METADATA, "kinesis.metadataNumRetries", "kinesis.metadataRetryIntervalsMs"),
+    **_hints(_NO_METADATA, "kinesis.metadataMaxRetryIntervalMs"),
+    **_hints(_RETRIES, "kinesis.clientNumRetries", "kinesis.clientRetryIntervalsMs"),
+    **_hints(_RETRIES, "kinesis.clientMaxRetryIntervalMs"),
+    **_hints(_CREDENTIALS, "kinesis.credentialProviderClass", "kinesis.credentialProviderParam"),
+    **_hints(_FULL_CALLS, "kinesis.sink.flushWaitTimeMs", "kinesis.sink.recordMaxBufferedTimeMs"),
+    **_hints(_FULL_CALLS, "kinesis.sink.maxConnections"),
+    **_hints(_NO_TTL, "kinesis.sink.recordTtl"),
+    # qubole, and AWS Glue without the prefix
+    **_hints(_PER_SHARD, "kinesis.executor.maxFetchTimeInMs", "maxFetchTimeInMs"),
+    **_hints(_PER_SHARD, "kinesis.executor.maxFetchRecordsPerShard", "maxFetchRecordsPerShard"),
+    **_hints(_PAUSE, "kinesis.executor.addIdleTimeBetweenReads", "addIdleTimeBetweenReads"),
+    **_hints(_PAUSE, "kinesis.executor.idleTimeBetweenReadsInMs", "idleTimeBetweenReadsInMs"),
+    **_hints(_RETRIES, "kinesis.client.numRetries", "numRetries"),
+    **_hints(_RETRIES, "kinesis.client.retryIntervalMs", "retryIntervalMs"),
+    **_hints(_RETRIES, "kinesis.client.maxRetryIntervalMs", "maxRetryIntervalMs"),
+    **_hints(_NO_EMPTY, "kinesis.client.avoidEmptyBatches", "avoidEmptyBatches"),
+    **_hints(_FULL_CALLS, "kinesis.executor.recordMaxBufferedTime", "kinesis.executor.maxConnections"),
+    **_hints(_FULL_CALLS, "kinesis.executor.flushWaitTimeMillis"),
+    **_hints(_NO_TTL, "kinesis.executor.recordTtl"),
+    **_hints(_OF_A_CALL, "maxRecordPerRead"),
+    **_hints(_LISTING, "describeShardInterval"),
+    **_hints(_TIMESTAMP, "addRecordTimestamp"),
+    **_hints(_LAG, "emitConsumerLagMetrics"),
+    **_hints(_START, "startingTimestamp"),
+    **_hints(_CONSUMER, "fanoutConsumerArn"),
+    **_hints(_FORMAT, "classification", "delimiter", "inferSchema"),
 }
-"""By the option in lower case."""
+"""Why an option of another source is not taken, and what to do here; by the option in lower case."""
 
 INSTEAD: Final = {
     Use.STREAM_READ: "a streaming read goes on from initialPosition until it is stopped",

@@ -15,6 +15,8 @@ from kinesis_spout.settings.table.connection import CLIENT
 T = TypeVar("T")
 
 _LONGEST_NAME_SHOWN: Final = 100
+_ALIKE: Final = 0.7
+"""How much alike an unknown option and a known one must be for a guess: what ``difflib`` calls their ratio."""
 _OF_TABLE: Final = "option."
 
 
@@ -180,5 +182,8 @@ def _unknown(written: str, uses: tuple[Use, ...], spellings: list[str]) -> str:
         instead = "; ".join(INSTEAD[use] for use in uses)
         return f"option {named} is one of {there}, not of {here}: leave it out; {instead}"
     known = {spelling.lower(): spelling for spelling in spellings}
-    near = difflib.get_close_matches(lowered, known, n=1, cutoff=0.0)
-    return f"unknown option {shown!r} for {here}: did you mean {known[near[0]]}? Otherwise leave it out"
+    near = difflib.get_close_matches(lowered, known, n=1, cutoff=_ALIKE)
+    if near:
+        return f"unknown option {shown!r} for {here}: did you mean {known[near[0]]}? Otherwise leave it out"
+    named = ", ".join(sorted({option.name for option in OPTIONS if not option.uses.isdisjoint(uses)}))
+    return f"unknown option {shown!r} for {here}: leave it out, or take one of {named}"

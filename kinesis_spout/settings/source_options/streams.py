@@ -16,7 +16,10 @@ def streams_to_read(given: GivenOptions) -> tuple[str, ...]:
     """Give the names, or the ARNs, and the patterns of them, in the order in which they were given."""
     option = _stream_option(given)
     if option is None:
-        raise InvalidConfig("no stream is named: expected the option streamName or streamARN")
+        raise InvalidConfig(
+            "no stream is named: expected the option streamName or streamARN; or, if it is an option of a table, "
+            "CREATE TABLE without a list of columns: with one, Spark hands the table's options to nobody"
+        )
     streams: tuple[str, ...] = given.value(option)
     for stream in streams:
         _check_spelling(given, option, stream)

@@ -27,7 +27,7 @@ from typing import Any, Final
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.pause_reports import halt_text, pause_text
-from kinesis_spout.errors import HandlerKilledWorker
+from kinesis_spout.errors import HandlerKilledWorker, KinesisSpoutError
 from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.record_age import RecordAge
 from kinesis_spout.spark.driver.batch_progress import batch_progress
@@ -493,10 +493,13 @@ class MicroBatchEngine:
         self._grants.ended(batch.works)
         if self._stopping.is_set():
             return
-        if not isinstance(error, HandlerKilledWorker):
+        if isinstance(error, HandlerKilledWorker):
+            self._settling.died(batch, error)
+        elif isinstance(error, KinesisSpoutError) and error.retriable:
+            self._settling.could_not_run(batch, error)
+        else:
             self._consumer.end_with(error)
             return
-        self._settling.died(batch, error)
         self._look_again(batch, self._consumer.now)
 
     def _look_again(self, batch: Batch, now: float) -> None:

@@ -90,6 +90,8 @@ class BatchRunner(Protocol):
             HandlerKilledWorker: the job died; nothing is known of its slices.
             HandlerRaised: nobody died, but nobody knows which record is to blame.
             HandlerBroken, SparkGone: the query cannot go on.
+            KinesisSpoutError: so does any other, unless it is retriable: then what the job needs cannot be had for
+                the time being, no record is to blame, and its slices are planned again.
         """
         ...
 

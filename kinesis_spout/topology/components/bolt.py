@@ -164,10 +164,15 @@ class StatefulBolt(Bolt):
     """A bolt with keyed state that is exact: a record counts in it once, however often it is delivered.
 
     It must subscribe by ``fields_grouping`` only. Its tuples must be acked or failed as any bolt's; when a record
-    fails, the micro-batch is run again without it, so that a failed tree leaves no trace. That is true of anchored
-    tuples only: what is emitted without anchors belongs to no tree, and counts each time it is emitted.
+    fails, what it has changed is undone, so that a failed tree leaves no trace (unless the topology says
+    ``state_guarantee="at_least_once"``). That is true of anchored tuples only: what is emitted without anchors
+    belongs to no tree, and counts each time it is emitted. What a bolt changes belongs to the tuple at hand, or to
+    those that it holds; on a tick to none.
     """
 
     @abstractmethod
     def init_state(self, state: KeyValueState) -> None:
-        """Keep the state. Called after ``prepare``, and before every micro-batch, as it may be another object."""
+        """Keep the state. Called after ``prepare``, and before every micro-batch, as it may be another object.
+
+        After failures a micro-batch may be run record by record; then it is called for each of them.
+        """

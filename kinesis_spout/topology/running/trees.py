@@ -28,8 +28,8 @@ class Trees:
         self._resets: dict[int, float] = {}
         self.reset_at = self._began
         """When the time-out of a tree was last begun anew."""
-        self.current = 0
-        """The root whose tuple is at hand, or 0. It is set before that tuple is sent."""
+        self.has_left = False
+        """Whether a tuple has left the process since this was last set to False, of whatever tree."""
         self.opened: dict[int, int] = {}
         """By root: how many of its tuples are held here or failed; without those of 0."""
         self.ends: dict[int, TreeEnd] = {}
@@ -40,18 +40,10 @@ class Trees:
     def begin(self) -> None:
         """Begin a micro-batch."""
         self.begin_waiting()
-        self.current = 0
+        self.has_left = False
         self.opened.clear()
         self.ends.clear()
         self.touched.clear()
-
-    def leave(self) -> bool:
-        """End with the root at hand.
-
-        Returns:
-            Whether its tree is open, after what was done here; that of root 0, which is no tree, never is.
-        """
-        return self.current in self.opened
 
     def begin_waiting(self) -> None:
         """Have the time-outs of all trees begin now."""
@@ -99,21 +91,11 @@ class ToldTrees(Trees):
     def __init__(self, clock: Callable[[], float], timeout_seconds: float) -> None:
         super().__init__(clock, timeout_seconds)
         self._told = Acker()
-        self.has_left = False
-        """Whether a tuple has left the process since the root at hand was set; it may be of another tree."""
 
     def begin(self) -> None:
         """Begin a micro-batch."""
         super().begin()
         self._told = Acker()
-        self.has_left = False
-
-    def leave(self) -> bool:
-        """See ``Trees``."""
-        root = self.current
-        is_open = root != 0 and (self.has_left or root in self.opened)
-        self.current, self.has_left = 0, False
-        return is_open
 
     def tell(self, block: TupleBlock) -> None:
         """Take in the edges of tuples that leave, or have come."""

@@ -1,4 +1,16 @@
-"""Decides trees: what an acker's task does with all that it was told, and what the only stage does by itself."""
+"""Decides trees: what an acker's task does with all that it was told, and what the only stage does by itself.
+
+Two things are known of a tree, and each decides where the other knows nothing:
+
+- *Who held or failed one of its tuples* (``Trees.opened``) decides of all that came to a bolt. It decides alone in
+  a topology of one stage, and says which of the trees that an acker finds open failed, and where.
+- *The XOR of its edges* decides of all that was on its way between two stages: a tuple that left and never came
+  (its block was lost, or nobody took it), or that came without one of its roots. No bolt has seen it, so nobody
+  holds or failed it. Spark runs a job again that loses a block, so in a job that ends well this does not happen;
+  the XOR is what would tell.
+
+A process tells an acker of what it holds as an edge that nobody acks, so the acker needs only the XOR.
+"""
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping

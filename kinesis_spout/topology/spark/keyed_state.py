@@ -3,8 +3,10 @@
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from kinesis_spout.spark.tasks.jobs import HandlerRaised
+from kinesis_spout.topology.spark.tasks.state_parts import patiently
 from kinesis_spout.topology.state import (
     StateFiles,
     StateManifest,
@@ -49,7 +51,7 @@ class KeyedState:
         if self._committed_at:
             self._sweeper.sweep(kept, committing_since=self._committed_at)
         for component, parallelism in outgrown.items():
-            laid_out = rescale(self._files, current, component, parallelism)
+            laid_out = patiently(partial(rescale, self._files, current, component, parallelism))
             with self._lock:
                 if not self._versions.replaced(current, laid_out):
                     raise HandlerRaised("the shards of the micro-batch were lost before it began")

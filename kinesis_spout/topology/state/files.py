@@ -12,6 +12,7 @@ import pickle
 import secrets
 import zlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -34,6 +35,7 @@ _OPTIONS: Final = {"compression": "lz4"}
 _WITHOUT_FOLDERS: Final = frozenset({"s3", "gcs", "abfs"})
 """Stores of objects: a folder there is an object of its own, which nobody needs. Each level costs a request."""
 _COLUMNS: Final = [pa.field("key", pa.large_binary(), nullable=False), pa.field("value", pa.large_binary())]
+_NOT_THERE: Final = "the folder of the keyed state is not there: is it mounted on this machine?"
 
 Key = Any
 Rows = Mapping[Key, bytes | None]
@@ -69,6 +71,8 @@ class StateFiles:
         """
         self.address = address
         self.filesystem, self.root = _opened(address)
+        self._was_there = False
+        """Whether the folder was seen. It is made once: in the place of a disk that is away it would hide that."""
 
     def write(self, place: PartitionPlace, number: int, rows: Rows, after: Sequence[str] = ()) -> str:
         """Store rows, durably, and give the file's name, which no other file has.
@@ -87,6 +91,8 @@ class StateFiles:
         path = f"{self.root}/{place.path(name)}"
         try:
             if isinstance(self.filesystem, fs.LocalFileSystem):
+                if self._was_there and not self._is_there():
+                    raise FileNotFoundError(_NOT_THERE)
                 _write_locally(Path(self.root), Path(path), content)
             else:
                 if self.filesystem.type_name not in _WITHOUT_FOLDERS:
@@ -94,9 +100,12 @@ class StateFiles:
                 with self.filesystem.open_output_stream(path) as stream:
                     stream.write(content)
         except OSError as error:
+            with suppress(OSError):  # half a file, of which there may be many on a full disk
+                self.delete(place.path(name))
             raise StateUnavailable(
                 f"the keyed state cannot be written at {self.address}, in {place.folder}: {error}"
             ) from error
+        self._was_there = True
         return name
 
     def read(self, place: PartitionPlace, name: str) -> FileContent:
@@ -112,12 +121,21 @@ class StateFiles:
             with self.filesystem.open_input_stream(f"{self.root}/{path}", compression=None) as stream:
                 content = stream.read()
         except FileNotFoundError as error:
+            if not self._is_there():
+                raise StateUnavailable(f"{where}: {_NOT_THERE}") from error
             raise StateUnreadable(f"{where}: {_unreadable('no such file')}") from error
         except OSError as error:
             raise StateUnavailable(f"{where}: the file of keyed state cannot be read: {error}") from error
+        self._was_there = True
         if f"{zlib.crc32(content):08x}" != name.partition("-")[2][:8]:
             raise StateUnreadable(f"{where}: {_unreadable('other bytes than its name tells (a checksum)')}")
         return _decoded(content, where)
+
+    def _is_there(self) -> bool:
+        """Tell whether the folder is there that all files are in. A store of objects has no folders."""
+        if self.filesystem.type_name in _WITHOUT_FOLDERS:
+            return True
+        return bool(self.filesystem.get_file_info(self.root).type is not fs.FileType.NotFound)
 
     def size_bytes(self, paths: Sequence[str]) -> int:
         """Say how large files are together; those that are gone count nothing.

@@ -7,7 +7,7 @@ that has recovered from the one before; for the rest all lanes run.
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
@@ -38,6 +38,10 @@ _CALM_SECONDS: Final = 1.0
 """How long the world is whole before a fault is injected alone."""
 _START_SECONDS: Final = 120.0
 _FRESH_SHARE: Final = 0.6
+_AGAIN_SECONDS: Final = 1.0
+"""After so long a kind that is missing, and could not be done, is tried again."""
+_EXTRA_SECONDS: Final = 120.0
+"""For so long it waits for kinds of faults that have not happened yet."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,9 +59,11 @@ class Lane:
     under_way: tuple[Event, End, float] | None = None
     """With the monotonic time at which it ends."""
 
-    def draw(self) -> Fault:
-        """Draw what is done next: rather a kind that has not happened yet than one that has."""
-        fresh = [fault for fault in self.faults if fault.kind not in self.happened]
+    def draw(self, missing: Collection[str]) -> Fault:
+        """Draw what is done next: rather what is missing, or has not happened in this lane, than anything."""
+        fresh = [fault for fault in self.faults if fault.kind in missing] or [
+            fault for fault in self.faults if fault.kind not in self.happened
+        ]
         prefers_fresh = self.random.random() < _FRESH_SHARE
         return drawn(fresh if fresh and prefers_fresh else self.faults, self.random)
 
@@ -94,7 +100,7 @@ class Director:
         if plan.reads_by_fan_out:
             self._lanes.append(self._lane("fan-out", FAN_OUT_FAULTS, (1.0, 3.0)))
         if plan.on_spark:
-            self._lanes.append(self._lane("Spark", SPARK_FAULTS, (8.0, 20.0)))
+            self._lanes.append(self._lane("Spark", SPARK_FAULTS, (3.0, 9.0)))
         self._lanes += [
             self._lane("ZooKeeper", self._zookeeper_faults(), (8.0, 20.0)),
             self._lane("Kinesis", KINESIS_FAULTS, (0.2, 1.0)),
@@ -108,6 +114,8 @@ class Director:
         self._whole_since: float | None = None
         self._sample_at = 0.0
         self._begun = 0.0
+        self._enough_at = 0.0
+        """Until when there were not enough faults, in seconds of ``elapsed``."""
 
     def run(self) -> Outcome:
         world, plan = self.world, self.world.plan
@@ -161,9 +169,17 @@ class Director:
         )
 
     def _has_done_enough(self) -> bool:
+        if self.events < self.world.plan.events:
+            self._enough_at = self.elapsed
+            return False
+        return not self._missing() or self.elapsed > self._enough_at + _EXTRA_SECONDS
+
+    def _missing(self) -> set[str]:
+        """Name the kinds that are left to be done, alone, once there were enough faults."""
         plan = self.world.plan
-        misses_a_kind = plan.every_kind and not all(self.outcome.by_kind.values())
-        return self.events >= plan.events and not misses_a_kind
+        if not plan.every_kind or self.events < plan.events:
+            return set()
+        return {kind for kind, count in self.outcome.by_kind.items() if not count}
 
     def _zookeeper_faults(self) -> list[WorldFault]:
         has_disk = self.world.disk is not None
@@ -175,13 +191,22 @@ class Director:
             if lane.under_way is not None and now >= lane.under_way[2]:
                 self._end(lane)
         plan = self.world.plan
+        missing = self._missing()
         alone = self.elapsed % (plan.alone_seconds + plan.combined_seconds) < plan.alone_seconds
         self.phase = "one fault at a time" if alone else "faults combined"
-        for lane in sorted(self._lanes, key=lambda lane: lane.due):
+        lanes = self._lanes
+        if missing:
+            alone, self.phase = True, f"left: {', '.join(sorted(missing))}"
+            lanes = [lane for lane in lanes if any(fault.kind in missing for fault in lane.faults)]
+        for lane in sorted(lanes, key=lambda lane: lane.due):
             is_due = lane.under_way is None and now >= lane.due
             may_begin = self._is_calm(now) if alone else not lane.only_alone
-            if is_due and may_begin and self._begin(lane, now, alone=alone):
+            if not (is_due and may_begin):
+                continue
+            if self._begin(lane, now, missing, alone=alone):
                 self._whole_since = None
+            elif missing:
+                lane.due = now + _AGAIN_SECONDS
 
     def _is_calm(self, now: float) -> bool:
         if any(lane.under_way for lane in self._lanes) or not self.world.is_whole:
@@ -190,8 +215,8 @@ class Director:
         self._whole_since = self._whole_since or now
         return now - self._whole_since >= _CALM_SECONDS
 
-    def _begin(self, lane: Lane, now: float, *, alone: bool) -> bool:
-        fault = lane.draw()
+    def _begin(self, lane: Lane, now: float, missing: Collection[str], *, alone: bool) -> bool:
+        fault = lane.draw(missing)
         who, how_long = lane.random.random(), lane.random.random()
         lane.due = now + lane.random.uniform(*lane.gap_seconds)
         random = Random(lane.random.random())  # what it draws itself moves nothing in the lane

@@ -3,6 +3,7 @@
 import pytest
 
 from kinesis_spout import errors
+from kinesis_spout.consumer.consumer import LAST_COMMIT_SECONDS
 from kinesis_spout.errors import (
     AccessDenied,
     DataLoss,
@@ -18,6 +19,7 @@ from kinesis_spout.errors import (
     Unavailable,
 )
 from kinesis_spout.kinesis import errors as kinesis_errors
+from kinesis_spout.kinesis import patience
 from kinesis_spout.kinesis.errors import ResourceNotFound
 from kinesis_spout.kinesis.patience import SLOW_SECONDS, Action, Patience, Tries, Work, reaction_to
 from kinesis_spout.testing import ManualClock
@@ -136,3 +138,28 @@ def test_what_boto3_raises_is_named_and_fails_with_its_cause() -> None:
     ) as caught:
         tries(ManualClock()).call(deny)
     assert caught.value.__cause__ is denied
+
+
+def between(first: float, last: float) -> str:
+    return f"{first:g}-{last:g} s"
+
+
+def test_the_times_in_the_table_of_the_documentation_are_those_of_the_code() -> None:
+    read, full = patience.FIRST_READ_BACKOFF_SECONDS, patience.THROTTLE_AFTER_FULL_REPLY_SECONDS
+    throttled, most = patience.THROTTLE_SECONDS, patience.MAX_THROTTLE_SECONDS
+    call, first = Patience(), Patience().first_backoff_seconds
+    table = " ".join((patience.__doc__ or "").split())
+
+    for work, times in {
+        "to read a shard": f"{between(read / 2, read)}, doubled up to {patience.MAX_READ_BACKOFF_SECONDS:g} s",
+        "- throttled": f"{between(throttled, 2 * throttled)} ({between(full, 2 * full)} after a full reply), "
+        f"doubled up to {between(most, 2 * most)}",
+        "- slowly": f"{between(patience.STRAY_SECONDS, patience.STRAY_SECONDS * 1.1)} after the first in a row, "
+        f"which may be a stray answer; then {between(SLOW_SECONDS, SLOW_SECONDS * 1.1)}",
+        "- subscribed to just now": between(patience.IN_USE_SECONDS, patience.IN_USE_SECONDS * 1.1),
+        "to list, to put": f"{between(first / 2, first)}, doubled up to {call.backoff_cap_seconds:g} s",
+    }.items():
+        assert f"| {work} | {times} |" in table
+    assert f"without end; after {patience.OUTAGE_SECONDS:g} s, other shards do not wait" in table
+    assert f"| {call.deadline_seconds:g} s unless it is said otherwise;" in table
+    assert f"without end; the last commit {LAST_COMMIT_SECONDS:g} s |" in table

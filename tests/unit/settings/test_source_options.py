@@ -196,6 +196,55 @@ def test_options_of_other_sources_are_refused_with_a_hint(option: str, hint: str
     assert hint in message
 
 
+OF_DATABRICKS = """
+    streamName streamARN region endpoint initialPosition consumerMode consumerName consumerNamePrefix
+    consumerRefreshInterval registeredConsumerId registeredConsumerIdType requireConsumerDeregistration
+    deregisterConsumerTimeoutS fetchBufferSize maxFetchDuration maxFetchRate minFetchPeriod maxRecordsPerFetch
+    shardsPerTask maxPartitions shardFetchInterval maxShardsPerDescribe coalesceThresholdBlockSize coalesceBinSize
+    reuseKinesisClient clientRetries serviceCredential roleArn roleExternalId roleSessionName stsEndpoint
+    awsAccessKey awsSecretKey sessionToken awsUseInstanceProfile
+"""
+OF_AWSLABS = """
+    endpointUrl region streamName consumerType failOnDataLoss maxFetchRecordsPerShard maxFetchTimePerShardSec
+    startingPosition describeShardInterval minBatchesToRetain checkNewRecordThreads metadataCommitterType
+    metadataPath metadataNumRetries metadataRetryIntervalsMs metadataMaxRetryIntervalMs clientNumRetries
+    clientRetryIntervalsMs clientMaxRetryIntervalMs consumerName stsRoleArn stsSessionName stsEndpointUrl
+    awsAccessKeyId awsSecretKey kinesisRegion credentialProviderClass credentialProviderParam dynamodb.tableName
+    subscribeToShard.timeoutSec subscribeToShard.maxRetries getRecords.numberOfRecordsPerFetch
+    getRecords.fetchIntervalMs sink.flushWaitTimeMs sink.recordMaxBufferedTimeMs sink.maxConnections
+    sink.aggregationEnabled sink.recordTtl
+"""
+OF_GLUE = """
+    streamName endpointUrl streamARN startingPosition maxFetchTimeInMs maxFetchRecordsPerShard maxRecordPerRead
+    addIdleTimeBetweenReads idleTimeBetweenReadsInMs describeShardInterval numRetries retryIntervalMs
+    maxRetryIntervalMs avoidEmptyBatches roleArn roleSessionName awsSTSRoleARN awsSTSSessionName
+    addRecordTimestamp emitConsumerLagMetrics startingTimestamp fanoutConsumerArn classification delimiter
+    inferSchema
+"""
+
+
+@pytest.mark.parametrize(
+    "option",
+    sorted({*OF_DATABRICKS.split(), *(f"kinesis.{name}" for name in OF_AWSLABS.split()), *OF_GLUE.split()}),
+)
+def test_every_option_of_another_source_is_taken_or_refused_with_what_to_do_here(option: str) -> None:
+    refused = ""
+    try:
+        GivenOptions({option: "1"}, *Use)
+    except InvalidConfig as error:
+        refused = str(error)
+    assert not refused or refused.startswith(f"option {option} is not taken: ")
+
+
+@pytest.mark.parametrize("unknown", ["reuseClient", "kinesisUnsafeMode", "header", "mergeSchema", "x"])
+def test_an_unknown_option_that_is_like_no_other_is_refused_without_a_guess(unknown: str) -> None:
+    message = refusal(StreamReadOptions.of, {"streamName": "orders", unknown: "hush"})
+
+    assert "did you mean" not in message
+    assert "leave it out, or take one of awsAccessKey, " in message
+    assert "endingPosition" not in message, "of a batch read"
+
+
 @pytest.mark.parametrize(
     ("of", "option", "where"),
     [

@@ -2,6 +2,7 @@
 
 import pickle
 from collections import Counter
+from time import monotonic
 from typing import Any
 
 from pyspark import cloudpickle
@@ -42,16 +43,36 @@ def test_each_task_finds_the_copy_of_the_tasks_before_it() -> None:
     assert again.load() is kept.load()
 
 
+def test_fifty_queries_that_take_turns_in_a_worker_each_unpickle_their_handler_once() -> None:
+    handlers = [PickledHandler.of(Named(f"one of fifty: {number}")) for number in range(50)]
+    for _ in range(9):
+        for handler in handlers:
+            handler.load()()
+
+    assert {count for name, count in UNPICKLED.items() if name.startswith("one of fifty")} == {1}
+
+
 def test_a_worker_that_has_met_many_handlers_unpickles_the_one_anew_that_it_called_longest_ago() -> None:
     oldest, used = PickledHandler.of(Named("oldest")), PickledHandler.of(Named("used"))
     before = oldest.load(), used.load()
-    for number in range(7):
+    for number in range(255):
         PickledHandler.of(Named(str(number))).load()
         used.load()
 
     assert used.load() is before[1]
     assert oldest.load() is not before[0]
     assert oldest.load()() == "oldest"
+
+
+def test_a_handler_of_a_stopped_query_is_given_up_when_another_is_loaded() -> None:
+    stopped, running = PickledHandler.of(Named("stopped")), PickledHandler.of(Named("running"))
+    now = monotonic()
+    before = stopped.load(lambda: now), running.load(lambda: now)
+    running.load(lambda: now + 600)
+    PickledHandler.of(Named("another")).load(lambda: now + 1_200)
+
+    assert running.load(lambda: now + 1_200) is before[1]
+    assert stopped.load(lambda: now + 1_200) is not before[0]
 
 
 def test_the_pickled_handler_keeps_what_it_carries_out_of_its_text() -> None:

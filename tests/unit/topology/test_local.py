@@ -132,6 +132,13 @@ class TestState:
         assert local.run(sentences(*["a b"] * 20)).acked == []
         assert local.state == {"count": {}}
 
+    def test_keeps_what_failed_at_least_once_and_runs_nothing_again(self) -> None:
+        local = word_count(state_guarantee="at_least_once").local()
+        result = local.run(sentences("a b a", "b poison"))
+        assert values_of(result.failed) == ["b poison"]
+        assert local.state == {"count": {"a": 2, "b": 2, "poison": 1}}
+        assert result.counts["count"].executed == 5
+
     def test_keeps_what_failed_without_ackers_as_nobody_knows(self) -> None:
         local = word_count(ackers=0).local()
         assert local.run(sentences("poison")).failed == []

@@ -85,7 +85,7 @@ def test_what_waited_behind_a_failed_record_waits_for_it_at_the_next_owner(
         assert emitted.values == "b1", "only another key goes on"
     second = ends(world, first)
 
-    came = world.takes(second)
+    came = world.takes(second, seconds=4.0)
     assert values(came) == ["a1", *others], "what failed comes first, and what waited behind it waits"
     assert second.fail(came[0].message_id)
     (again,) = world.takes(second)

@@ -5,13 +5,12 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Annotated, Any, Final
 
 import typer
-from rich.console import Console
-from rich.progress import track
 
 from kinesis_spout.cli.commands.progress.reset_plan import checkpoint_text
 from kinesis_spout.cli.each_stream import Streams
 from kinesis_spout.cli.misspelt import check_begun
 from kinesis_spout.cli.output import duration, note, print_blank, print_json, print_table
+from kinesis_spout.cli.progress import progress
 from kinesis_spout.cli.settings import configured
 from kinesis_spout.cli.views.group_view import take_group_view
 from kinesis_spout.cli.views.shard_view import Backlog, ShardState, ShardView, take_view
@@ -86,7 +85,6 @@ def _document(view: ShardView, assigned_to: str | None) -> dict[str, Any]:
 
 
 def _with_backlogs(views: Sequence[ShardView], stream: Stream, now: float) -> list[ShardView]:
-    console = Console(stderr=True)
     found: dict[str, ShardView] = {}
     with ThreadPoolExecutor(_READERS, "kinesis-spout-lag") as readers:
         reads = [
@@ -94,16 +92,11 @@ def _with_backlogs(views: Sequence[ShardView], stream: Stream, now: float) -> li
             for view in views
             if view.read_from is not None
         ]
-        for read in track(
-            as_completed(reads),
-            "reading each shard's lag",
-            total=len(reads),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        ):
-            view = read.result()
-            found[view.shard_id] = view
+        with progress("reading each shard's lag", len(reads)) as advance:
+            for read in as_completed(reads):
+                view = read.result()
+                found[view.shard_id] = view
+                advance(1)
     return [found.get(view.shard_id, view) for view in views]
 
 

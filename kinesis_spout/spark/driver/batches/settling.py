@@ -57,11 +57,22 @@ class Settling:
         self._settings = settings
         self.deaths = 0
         """How many jobs have died since records were handled last."""
+        self._outages = 0
+        """How many batches could not run since one could."""
+        self._outage: KinesisSpoutError | None = None
+        """Why the last of them could not."""
 
     def done(
         self, batch: Batch, results: list[WorkResult], now: float, *, stopping: bool
     ) -> list[WorkResult]:
         """Settle the slices of a batch. Returns the results of those of which it is known how far they came."""
+        if self._outage is not None:
+            _log.info(
+                "batch %d could run: what the %d before it needed is there again", batch.number, self._outages
+            )
+            if self._consumer.last_error is self._outage:
+                self._consumer.last_error = None
+            self._outages, self._outage = 0, None
         results = self._judged(batch, results, now, stopping=stopping)
         for result in results:
             self._settle(result, now, batch.started)
@@ -79,6 +90,19 @@ class Settling:
         self._consumer.failures.add(raised)
         for work in batch.works:
             self._slice_died(work, batch, error, reason, raised)
+
+    def could_not_run(self, batch: Batch, error: KinesisSpoutError) -> None:
+        """Have all slices of a batch planned again after a rest: it needs what cannot be had at present."""
+        self._outages += 1
+        rest = self._settings.rest_after(self._settings.quick_deaths + self._outages)
+        _log.warning("batch %d could not run, and is tried again in %.1f s: %s", batch.number, rest, error)
+        self._consumer.last_error = self._outage = error
+        now = self._consumer.now
+        for work in batch.works:
+            shard = shard_of(work.plan, self._shards)
+            if shard is not None:
+                shard.barred_until = now + rest
+                self._manager.withdraw(work.plan, now)
 
     def _settle(self, result: WorkResult, now: float, started: float) -> None:
         plan, outcome = result.plan, result.outcome

@@ -121,7 +121,7 @@ class BoltTask:
 
     def _tell_touched(self, roots: Collection[int], state: PartitionState) -> None:
         trees = self._trees
-        if not (trees.ends and any(root in trees.ends for root in roots) and state.undo()):
+        if not (trees.ends and all(root in trees.ends for root in roots) and state.undo()):
             state.log.clear()
             trees.touched.update(roots)
 

@@ -165,15 +165,12 @@ class Collector:
         if output is None or output.direct or type(values) not in _PLAIN or len(values) != output.size:
             output = self._checked(values, stream, direct=False)
         trees = self._trees
-        trees.current = root
-        try:
-            output.send(values, root, None)
-        finally:
-            is_open = trees.leave()
+        trees.has_left = False
+        output.send(values, root, None)
         self.counts.emitted += 1
         if trees.ends and root in trees.ends:
             self.drop_last(root)
-        return is_open
+        return root in trees.opened or (trees.has_left and root != 0)
 
     def ack(self, tup: Tuple) -> None:
         """See ``OutputCollector``."""

@@ -10,9 +10,10 @@ A bolt may hold a tuple over its flush, because it waits for another one. The ro
 are then one *unit*: all of it is kept, or it is taken back and run again without those that failed.
 """
 
-from collections import deque
+import sys
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kinesis_spout.handler import failure_of
 from kinesis_spout.topology.components.output import DEFAULT_STREAM
@@ -29,6 +30,11 @@ from kinesis_spout.topology.running.stage.stage_run import (
 from kinesis_spout.topology.running.tick_clock import NO_TICKS, Ticks
 from kinesis_spout.topology.state.key_values import UnfitValue
 from kinesis_spout.topology.state.reversible_state import ReversibleState
+
+_CALLS_OF_A_BOLT: Final = 8
+"""That Python nests, at most, until the next bolt is called."""
+_USERS_CALLS: Final = 250
+"""For what bolts call, and for what has called us."""
 
 
 class _Root(NamedTuple):
@@ -50,8 +56,12 @@ class OneByOneRun(StageRun):
         """The roots whose work is neither kept nor taken back."""
         self._given: set[tuple[str, int]] = set()
         """The tasks that were given their state in this unit, as at the beginning of a micro-batch."""
-        self._ordered: list[tuple[str, int]] = []
+        self._active: dict[str, list[BoltTask]] = defaultdict(list)
+        """These, and all without state, by component."""
         super().__init__(*args, record=None if record is None else self._note, **settings)
+        # All bolts call each other here, also those that exchanges part elsewhere.
+        needed = _USERS_CALLS + _CALLS_OF_A_BOLT * len(self._plan.stage_of)
+        sys.setrecursionlimit(max(sys.getrecursionlimit(), needed))
 
     # A micro-batch
 
@@ -59,7 +69,7 @@ class OneByOneRun(StageRun):
         """See ``StageRun``. A task is given its state when it gets its first tuple, or its tick."""
         self._open_state = states
         self._states.clear()
-        self._given.clear()
+        self._forget_given()
         self._unit.clear()
         self._recorded.clear()
         super().begin(None, ticks)
@@ -131,21 +141,18 @@ class OneByOneRun(StageRun):
                     self._ready(name, index)
         yield from self._in_order()
 
-    def _in_order(self) -> list[BoltTask]:
-        """Give the tasks in the order of the flow; of those with state the ones that have it in this unit."""
-        if len(self._ordered) != len(self._tasks):
-            place = {component: at for at, component in enumerate(self._plan.stages[0])}
-            self._ordered = sorted(self._tasks, key=lambda key: (place[key[0]], key[1]))
-        return [
-            self._tasks[key]
-            for key in self._ordered
-            if key in self._given or not self._graph[key[0]].is_stateful
-        ]
+    def _in_order(self) -> Iterator[BoltTask]:
+        """Give the tasks in the order of the flow, also those that get their first tuple meanwhile.
+
+        Of those with state only the ones that were given it in this unit: the others have had no tuple.
+        """
+        for component in self._plan.stages[0]:
+            yield from tuple(self._active[component])
 
     def _settled(self) -> list[_Root] | None:
         """End the unit. None: it is kept. Otherwise it is taken back: gives the roots to be run again."""
         unit, self._unit = self._unit, []
-        self._given.clear()
+        self._forget_given()
         opened = self.trees.opened
         if not any(each.root in opened for each in unit):
             unfit = self._kept()
@@ -198,7 +205,21 @@ class OneByOneRun(StageRun):
                 self._states[key] = ReversibleState(self._open_state(component, index))
             task.give_state(self._states[key])
             self._given.add(key)
+            self._active[component].append(task)
         return task
+
+    def _task(self, component: str, index: int) -> BoltTask:
+        """See ``StageRun``."""
+        is_new = (component, index) not in self._tasks
+        task = super()._task(component, index)
+        if is_new and not self._graph[component].is_stateful:
+            self._active[component].append(task)
+        return task
+
+    def _forget_given(self) -> None:
+        for component, _ in self._given:
+            self._active[component].clear()
+        self._given.clear()
 
     def _way(self, component: str, index: int, source: Source, collector: Collector) -> Send:
         """Send to a task that is here because all are; it is made when the first tuple comes."""

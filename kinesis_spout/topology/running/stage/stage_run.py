@@ -130,9 +130,7 @@ class StageRun:
         send, ends = task.sender(block.source), trees.ends
         trees.tell(block)
         for values, root, others in block.tuples():
-            trees.current = root
             send(values, root, others)
-            trees.leave()
             if ends and root in ends:
                 self.outbox.drop_last(root)
 

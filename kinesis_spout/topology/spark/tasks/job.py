@@ -24,6 +24,7 @@ from kinesis_spout.topology.running.running_counts import RunningCounts
 from kinesis_spout.topology.running.tick_clock import Ticks
 from kinesis_spout.topology.spark.tasks.kept_runs import ShippedProgram
 from kinesis_spout.topology.spark.tasks.stages import Keyed, LaterStage, run_acker
+from kinesis_spout.topology.spark.tasks.state_parts import StateFailed
 from kinesis_spout.topology.spark.tasks.witness import Seen, contradict
 from kinesis_spout.topology.state import StateManifest
 
@@ -81,6 +82,7 @@ class TopologyJobs:
 
         Raises:
             HandlerKilledWorker, HandlerBroken, SparkGone: as ``BatchRunner.run``.
+            StateUnavailable, StateUnreadable: the keyed state could not be loaded or kept.
         """
         program = self._program
         with tagged(self._context, tag):
@@ -92,7 +94,7 @@ class TopologyJobs:
                 found = self._exchanged(travelling, program.ackers).mapPartitions(run_acker).collect()
             else:
                 found = travelling.values().collect()
-        self._add(block for block in found if isinstance(block, CountsBlock))
+        self._take_in(found)
         if contradict(block for block in found if isinstance(block, Seen)):
             raise HandlerKilledWorker(
                 f"job {tag}: an executor was lost, and Spark ran a part of the job again"
@@ -103,7 +105,7 @@ class TopologyJobs:
         """Run a job of one task, whose stage has all bolts; else as ``run``."""
         with tagged(self._context, tag):
             found = self._context.parallelize([pack], 1).mapPartitions(only).values().collect()
-        self._add(block for block in found if isinstance(block, CountsBlock))
+        self._take_in(found)
         return found
 
     def _exchanged(self, blocks: RDD[Keyed], partitions: int) -> RDD[Keyed]:
@@ -130,11 +132,18 @@ class TopologyJobs:
                 self._program.plan.spout, acked=acked, failed=failed, timed_out=timed_out, seconds=seconds
             )
 
-    def _add(self, blocks: Iterable[CountsBlock]) -> None:
+    def _take_in(self, found: Iterable[Block]) -> None:
+        """Add what was counted. Raises why the state could not be loaded or kept, if so: damage before outages."""
+        errors = []
         with self._lock:
-            for block in blocks:
-                for component, counts in block.counts.items():
-                    self._counts.add(component, counts)
+            for block in found:
+                if isinstance(block, StateFailed):
+                    errors.append(block.error)
+                elif isinstance(block, CountsBlock):
+                    for component, counts in block.counts.items():
+                        self._counts.add(component, counts)
+        if errors:
+            raise min(errors, key=lambda error: error.retriable)
 
 
 def _write_with_java(context: SparkContext, exchanged: RDD[Keyed]) -> None:

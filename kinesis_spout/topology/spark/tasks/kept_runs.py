@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import Final, NamedTuple
 
+from kinesis_spout.errors import StateError
 from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.topology.running.program import Program
 from kinesis_spout.topology.running.stage.one_by_one import OneByOneRun
@@ -65,7 +66,7 @@ class ShippedProgram:
 
 def _run(program: Program, stage: int, partition: int) -> StageRun:
     kind = OneByOneRun if program.is_one_by_one else StageRun
-    return kind(program, stage, partition, monotonic)
+    return kind(program, stage, partition, monotonic, ends_run=(StateError,))
 
 
 class _Loaded:

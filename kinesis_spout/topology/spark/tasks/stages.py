@@ -6,6 +6,7 @@ from typing import Final
 
 from pyspark import TaskContext
 
+from kinesis_spout.errors import StateError
 from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
 from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
@@ -16,7 +17,7 @@ from kinesis_spout.topology.running.program import Program
 from kinesis_spout.topology.running.tick_clock import NO_TICKS, Ticks
 from kinesis_spout.topology.running.verdicts import Unfinished, decide
 from kinesis_spout.topology.spark.tasks.kept_runs import ShippedProgram
-from kinesis_spout.topology.spark.tasks.state_parts import StateParts
+from kinesis_spout.topology.spark.tasks.state_parts import StateFailed, StateParts
 from kinesis_spout.topology.spark.tasks.tree_delivery import (
     FailedTrees,
     SliceBlock,
@@ -61,7 +62,7 @@ class FirstStage:
         partition = partition_here()
         print_log_lines()
         for pack in packs:
-            yield from self._run(pack, partition)
+            yield from _or_state_failed(self._run(pack, partition))
 
     def _run(self, pack: Sequence[WorkSlice], partition: int) -> Iterator[Keyed]:
         with self.shipped.stage(0, partition) as (run, parts):
@@ -112,8 +113,11 @@ class LaterStage:
 
     def __call__(self, blocks: Iterable[Keyed]) -> Iterator[Keyed]:
         """Run one partition."""
-        partition = partition_here()
         print_log_lines()
+        yield from _or_state_failed(self._run(blocks, partition_here()))
+        set_aside_imports()
+
+    def _run(self, blocks: Iterable[Keyed], partition: int) -> Iterator[Keyed]:
         witness = Witness(self.stage, partition)
         blocks = witness.watched(blocks)
         with self.shipped.stage(self.stage, partition) as (run, parts):
@@ -123,7 +127,6 @@ class LaterStage:
                 yield from run.run(blocks, parts.begin(self.state), self.ticks)
                 yield from _updates(parts)
             yield from witness.told(run.program)
-        set_aside_imports()
 
 
 def run_acker(blocks: Iterable[Keyed]) -> Iterator[Block]:
@@ -145,6 +148,14 @@ def partition_here() -> int:
     context = TaskContext.get()
     assert context is not None
     return context.partitionId()
+
+
+def _or_state_failed(run: Iterator[Keyed]) -> Iterator[Keyed]:
+    """Tell the driver as a value that the state failed: what a task raises is text when it gets there."""
+    try:
+        yield from run
+    except StateError as error:
+        yield 0, StateFailed(error=error)
 
 
 def _updates(parts: StateParts) -> Iterator[Keyed]:

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from kinesis_spout.errors import StateError
 from kinesis_spout.handler import failure_of
 from kinesis_spout.ports import Page
 from kinesis_spout.record import Record
@@ -241,6 +242,8 @@ class TreeDelivery(SliceDelivery):
                     add_root(root)
                     add_open(at)
                     may_open -= 1
+            except StateError:
+                raise  # no record is to blame
             except BaseException as error:  # noqa: BLE001 - whatever the scheme raises fails its record
                 failure = failure_of(error)
                 self.note_failed(record, failure.error_text, base + at, run[at - 1] if at else None, failure)

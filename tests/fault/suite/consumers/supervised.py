@@ -257,17 +257,18 @@ class SupervisedConsumer:
         return lines[-1][:300] if lines else "(it said nothing)"
 
 
-def _parts_of(group: int, named: str) -> list[int]:
-    """Find the processes of a group, but for its leader, by their command lines."""
+def _parts_of(parent: int, named: str) -> list[int]:
+    """Find the processes below one by their command lines: Spark's Python workers have a group of their own."""
     table = subprocess.run(
-        ["ps", "-ww", "-eo", "pid=,pgid=,stat=,args="], check=True, capture_output=True, text=True
+        ["ps", "-ww", "-eo", "pid=,ppid=,stat=,args="], check=True, capture_output=True, text=True
     )
     rows = [line.split(maxsplit=3) for line in table.stdout.splitlines()]
-    return [
-        int(pid)
-        for pid, of_group, state, command in (row for row in rows if len(row) == 4)
-        if int(of_group) == group and int(pid) != group and named in command and not state.startswith("Z")
-    ]
+    living = {int(row[0]): row for row in rows if len(row) == 4 and not row[2].startswith("Z")}
+    below, found = {parent}, set[int]()
+    while below:
+        below = {pid for pid, row in living.items() if int(row[1]) in below}
+        found |= below
+    return [pid for pid in found if named in living[pid][3]]
 
 
 def set_sink_fault(file: Path, fault: str | None) -> None:

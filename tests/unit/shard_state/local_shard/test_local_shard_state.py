@@ -419,7 +419,9 @@ class TestAttempts:
         self, limit: int
     ) -> None:
         checkpoint = replace(FRESH, base=n(1), anchor=n(2), attempts=((n(2), limit + 1),))
-        assert emit(owned(checkpoint, limit=limit), 2) == [Emission(deliver=True, attempt=limit + 1)]
+        assert emit(owned(checkpoint, limit=limit), 2) == [
+            Emission(deliver=True, attempt=limit + 1, was_last=True)
+        ]
         assert owned(checkpoint, limit=limit).restored_attempts == ((n(2), limit),)
 
     def test_a_redelivery_makes_the_checkpoint_dirty(self) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kinesis_spout.errors import HandlerKilledWorker, KinesisSpoutError
+from kinesis_spout.errors import HandlerKilledWorker, KinesisSpoutError, StateUnavailable
 from kinesis_spout.record import Record
 from shard_state import SliceKind
 from tests.unit.spark.driver.world import FIRST, SECOND, Diary, EngineWorld, RunningQuery
@@ -45,6 +45,29 @@ def test_a_batch_that_ends_by_no_ordinary_exception_ends_the_query_and_is_not_wa
     with pytest.raises(KinesisSpoutError, match="SystemExit: enough"):
         running.query.awaitTermination(60)
     assert world.zookeeper.owners == {}
+
+
+def test_records_of_batches_that_could_not_run_wait_and_no_attempt_of_theirs_counts(
+    world: EngineWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    records = world.put("fails", *texts(200))
+    diary = Diary(fails=[ValueError("once"), None])
+    running = world.start(diary, hanging=True, retry_limit=1)
+    outage = [StateUnavailable("the disk is full") for _ in range(40)]
+    running.runner.failures += [outage.pop() for _ in range(20)]
+    running.runner.open_gate()
+    wait_until(lambda: isinstance(running.query.last_error, StateUnavailable), "it is shown")
+    wait_until(lambda: diary.attempts("fails"), "it goes on")
+    running.runner.failures += outage
+    running.query.processAllAvailable()
+
+    assert "could not run, and is tried again in 0.0 s: the disk is full" in caplog.text
+    assert diary.attempts("fails") == [1, 2]
+    assert all(diary.attempts(text) == [1] for text in texts(200))
+    assert not world.dead_letters.letters
+    world.until_stored(records[-1])
+    assert running.query.pause is None
+    assert running.query.last_error is None
 
 
 # Stopping
@@ -119,6 +142,7 @@ def test_what_waits_for_a_sink_that_is_down_is_bounded_in_bytes(world: EngineWor
         task={"records_per_fetch": 3},
         retry_limit=retry_limit,
         max_records_per_slice=3,
+        breaker_failure_ratio=None,  # Every record fails, one after the other.
     )
     letters = running.consumer.letters
     wait_until(lambda: letters.size_bytes > 20_000 // 4, "the letters take their share")

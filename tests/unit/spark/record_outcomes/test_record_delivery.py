@@ -1,5 +1,7 @@
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 import pyarrow as pa
@@ -55,7 +57,7 @@ class InPlace(PickledHandler[RecordFunction | ConcurrentCalls]):
 
     function: RecordFunction | ConcurrentCalls
 
-    def load(self) -> RecordFunction | ConcurrentCalls:
+    def load(self, clock: Callable[[], float] = monotonic) -> RecordFunction | ConcurrentCalls:  # noqa: ARG002
         return self.function
 
 

@@ -181,6 +181,12 @@ class TestByTime:
         assert executed(result) == {"a": [((1, 3), 10.0, 20.0)]}
         assert result.failed == []
 
+    def test_a_late_tuple_does_not_make_the_micro_batch_run_twice(self) -> None:
+        topology = Started(ByEventTime(Seconds(10)))
+        result = topology.run(("a", 1, 1_003), ("a", 2, 1_013), ("a", 3, 1_004), ("a", 4, 1_014))
+        assert len(result.failed) == 1
+        assert result.counts["windows"].executed == 4
+
     def test_the_record_of_a_late_tuple_is_given_up(self) -> None:
         topology = Started(ByEventTime(Seconds(10)))
 

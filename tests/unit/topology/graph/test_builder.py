@@ -271,6 +271,10 @@ def test_a_topology_needs_a_spout() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        (
+            {"state_guarantee": "at_most_once"},
+            'option state_guarantee .*: expected "exactly_once" or "at_least_once", got \'at_most_once\'',
+        ),
         ({"acker": 1}, r"expected an option of a topology .* got 'acker'; did you mean 'ackers'"),
         (
             {"ackers": -1},

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from kinesis_spout.topology.acking import Acker
 from kinesis_spout.topology.components.tuples import Source
 from kinesis_spout.topology.running.blocks import TupleBlock
+from kinesis_spout.topology.running.stage.collecting import Collector, Output
 from kinesis_spout.topology.running.trees import ToldTrees
 
 SOURCE = Source("bolt", "default", 7, ("value",))
@@ -33,9 +34,14 @@ def block(*edges: tuple[int, int], others: Mapping[int, tuple[int, ...]] | None 
 
 
 def handle(trees: ToldTrees, root: int, *, leaves: bool = False) -> bool:
-    trees.current = root
-    trees.has_left = leaves
-    return trees.leave()
+    """Emit a spout's tuple whose bolt has one leave, or not."""
+
+    def execute(*_: object) -> None:
+        trees.has_left = trees.has_left or leaves
+
+    collector = Collector("spout", trees)
+    collector.outputs["default"] = Output(1, to_all=[(1, execute)])
+    return collector.emit_root((0,), root)
 
 
 def test_a_tree_that_ends_where_it_began_leaves_no_message() -> None:
@@ -47,8 +53,7 @@ def test_a_tree_that_ends_where_it_began_leaves_no_message() -> None:
 def test_a_tree_is_open_if_one_of_its_tuples_has_left_and_the_next_one_is_not_for_that() -> None:
     trees = new_trees()
     assert handle(trees, 7, leaves=True) is True
-    trees.current = 8
-    assert trees.leave() is False
+    assert handle(trees, 8) is False
 
 
 def test_a_tuple_that_is_part_of_no_tree_opens_none_when_it_leaves() -> None:
@@ -114,7 +119,7 @@ def test_messages_taken_are_told_once() -> None:
 def test_a_new_micro_batch_knows_nothing_of_the_one_before() -> None:
     trees = new_trees()
     trees.tell(block((7, 5)))
-    trees.current, trees.has_left = 7, True
+    trees.has_left = True
     trees.begin()
     assert len(trees.take()[0]) == 0
-    assert trees.leave() is False
+    assert not trees.has_left

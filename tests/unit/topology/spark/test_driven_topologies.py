@@ -148,12 +148,12 @@ class NotesTicks(Bolt):
 
 
 class World(EngineWorld):
-    """Mutable. Runs topologies with state in a folder, until it is closed."""
+    """Mutable. Runs topologies with state at an address, until it is closed."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, address: str) -> None:
         super().__init__()
         self.spark = SparkHere()
-        self._folder = folder
+        self._address = address
         self._started: list[TopologyQuery] = []
 
     def spout(self, **settings: Any) -> KinesisSpout:
@@ -201,7 +201,7 @@ class World(EngineWorld):
         builder.set_bolt("second", second).fields_grouping("first", [by])
         if third is not None:
             builder.set_bolt("third", third, 2).fields_grouping("second", [by])
-        query = builder.build("driven", state=str(self._folder)).run(self.spark.session)
+        query = builder.build("driven", state=self._address).run(self.spark.session)
         self._started.append(query)
         return query
 
@@ -209,7 +209,7 @@ class World(EngineWorld):
         """Read what is committed of the second bolt."""
         with self.zookeeper.lock:
             manifest = StateManifest.decode(self.zookeeper.attached["driven"].data)
-        part = StatePartition(StateFiles(str(self._folder)), manifest.place("second", 0))
+        part = StatePartition(StateFiles(self._address), manifest.place("second", 0))
         part.load(manifest.files("second", 0))
         return dict(part.state.items())
 
@@ -221,7 +221,7 @@ class World(EngineWorld):
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    world = World(tmp_path / "state")
+    world = World(str(tmp_path / "state"))
     in_memory = task_settings(world.client).client
     monkeypatch.setattr(driver_query, "client_settings", lambda _: in_memory)
     WINDOWS.clear()

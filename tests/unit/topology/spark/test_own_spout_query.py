@@ -225,7 +225,7 @@ def test_a_spout_is_opened_with_its_own_conf_over_that_of_the_topology() -> None
 
 def test_what_a_spout_reports_counts_once_however_often_it_is_asked_for() -> None:
     with running(Silent()) as query:
-        query._jobs._add([CountsBlock(counts={"mine": ComponentCounts(emitted=5)})])
+        query._jobs._take_in([CountsBlock(counts={"mine": ComponentCounts(emitted=5)})])
         for _ in range(3):
             counts = query.counts["mine"]
             assert (counts.emitted, counts.metrics["opened"].count) == (5, 1)

@@ -158,6 +158,15 @@ def test_the_open_trees_of_a_slice_go_to_one_acker_and_their_roots_say_which() -
     assert {root % ACKERS for root in roots} == {1}
 
 
+def test_the_roots_of_slices_that_are_delivered_at_the_same_time_are_others() -> None:
+    roots: list[int] = []
+    for _ in range(50):
+        stage = FirstStage(exchanges=True)
+        stage.deliver(records("a", "b", "c"))
+        roots += memoryview(opened(stage)[0].roots).cast("Q").tolist()
+    assert len(set(roots)) == 150
+
+
 @pytest.mark.parametrize("ackers", [1, 2, 3, 7, 200, 65_535])
 def test_a_root_is_a_word_that_is_not_0_whatever_was_drawn(
     ackers: int, monkeypatch: pytest.MonkeyPatch

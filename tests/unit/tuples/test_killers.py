@@ -1,0 +1,145 @@
+"""A record whose handling ends the whole process, in the plain-Python door: it is given up at its limit."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from kinesis_spout.testing import (
+    InMemoryDeadLetterSink,
+    InMemoryStream,
+    InMemoryZooKeeper,
+    ManualClock,
+    SteppedSpout,
+)
+from kinesis_spout.testing.stepped_spout import in_memory_ports
+
+
+class World:
+    """A stream with a killer in it, and a process that is started again and again. Mutable."""
+
+    def __init__(self, records: int, killer: int, shards: int = 1, **settings: Any) -> None:
+        self.clock = ManualClock()
+        self.stream = InMemoryStream("orders", shards=shards, clock=self.clock)
+        for number in range(records):
+            self.stream.put(str(number).encode(), f"key-{number}")
+        self.killer = str(killer)
+        self.zookeeper = InMemoryZooKeeper()
+        self.sink = InMemoryDeadLetterSink()
+        self.settings = {"retry_limit": 3, "initial_position": "trim_horizon", **settings}
+        self.handled: Counter[str] = Counter()
+
+    def open(self) -> SteppedSpout:
+        ports = in_memory_ports(self.stream, self.zookeeper, self.sink)
+        spout: SteppedSpout = SteppedSpout(
+            ports=ports, stream="orders", app="billing", **self.settings
+        ).open()
+        return spout
+
+    def run(self, in_hand: int = 1) -> bool:
+        """Run one process, on a machine so fast that nothing is committed by time; True if it has died."""
+        spout, hand = self.open(), []
+        idle = 0
+        while idle < 50:
+            emitted = spout.next_tuple()
+            if emitted is not None:
+                hand.append(emitted)
+                idle = 0
+            else:
+                idle += 1
+                self.clock.advance(0.5 if idle > 5 else 0.0)
+            if len(hand) == in_hand or (emitted is None and hand):
+                for each in hand:
+                    payload = each.values.data.decode()
+                    if payload == self.killer:
+                        spout.crash()
+                        return True
+                    self.handled[payload] += 1
+                    spout.ack(each.message_id)
+                hand = []
+        spout.close()
+        return False
+
+    @property
+    def letters(self) -> list[str]:
+        return [letter.data.decode() for letter in self.sink.letters]
+
+
+@pytest.mark.parametrize(("killer", "most_deaths"), [(0, 5), (1, 6), (250, 14)])
+@pytest.mark.parametrize("shards", [1, 3])
+def test_it_is_given_up_after_a_few_deaths_and_all_others_are_handled(
+    killer: int, most_deaths: int, shards: int
+) -> None:
+    world = World(records=400, killer=killer, shards=shards)
+    deaths = 0
+    while world.run():
+        deaths += 1
+        assert deaths <= most_deaths
+    assert world.letters == [str(killer)]
+    assert world.sink.letters[0].attempts == 4
+    assert "the process ended while it handled this record" in world.sink.letters[0].error
+    assert set(world.handled) == {str(number) for number in range(400)} - {str(killer)}
+
+
+def test_without_retries_one_noted_death_is_enough() -> None:
+    world = World(records=10, killer=0, retry_limit=0)
+    assert world.run()
+    assert world.run()
+    assert not world.run()
+    assert world.letters == ["0"]
+
+
+def test_a_caller_that_takes_several_at_a_time_loses_no_innocent_one() -> None:
+    world = World(records=100, killer=40)
+    deaths = 0
+    while world.run(in_hand=20):
+        deaths += 1
+        assert deaths <= 14
+    assert world.letters == ["40"]
+
+
+def test_a_clean_end_counts_nothing() -> None:
+    world = World(records=10, killer=99)
+    world.open().crash()
+    for _ in range(6):
+        spout = world.open()
+        emitted = spout.next_tuple()
+        assert emitted is not None
+        assert emitted.values.attempt == 1
+        spout.close()
+    assert not world.run()
+    assert world.letters == []
+
+
+def test_an_ordinary_restart_makes_a_dozen_commits_and_holds_nothing_up_for_long() -> None:
+    world = World(records=5_000, killer=10_000)
+    world.open().close()
+    spout = world.open()
+    began, taken = world.clock.monotonic(), 0
+    for _ in range(10_000):
+        emitted = spout.next_tuple()
+        if emitted is None:
+            world.clock.advance(0.01)
+            continue
+        spout.ack(emitted.message_id)
+        taken += 1
+    assert taken == 5_000
+    assert world.clock.monotonic() - began < 60
+    spout.close()
+
+
+def test_who_asks_for_more_without_ending_the_one_it_has_gets_more_after_two_seconds() -> None:
+    world = World(records=10, killer=99)
+    world.open().close()
+    spout = world.open()
+    first = spout.next_tuple()
+    assert first is not None
+    assert spout.next_tuple() is None
+    world.clock.advance(2.5)
+    assert spout.next_tuple() is not None
+    spout.crash()
+    spout = world.open()
+    again = spout.next_tuple()
+    assert again is not None
+    assert again.values.attempt == 1, "the note on it was taken back"
+    spout.close()
