@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 SESSION_SECONDS: Final = 6.0
 
-_UNCOUNTED: Final = frozenset({"take_lost", "take_freed", "leads", "take_part"})
+_UNCOUNTED: Final = frozenset({"take_lost", "take_freed", "is_certain", "leads", "take_part"})
 """What a port answers without asking anybody."""
 
 

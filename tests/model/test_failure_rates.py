@@ -30,6 +30,7 @@ _CALL_FAULTS = frozenset({Fault.REFUSED, Fault.ANSWER_LOST, Fault.ITERATORS_EXPI
 def test_nothing_is_lost_and_nothing_innocent_given_up_at_any_rate_of_failures(
     order: Order, open_door: OpenDoor, rate: float
 ) -> None:
+    failed = 0
     for seed in range(RUNS):
         draws = random.Random(f"{order}/{rate}/{seed}")
         world = CountedWorld(scenario(draws, order, rate), open_door, {}, by_chance(draws, rate))
@@ -42,7 +43,8 @@ def test_nothing_is_lost_and_nothing_innocent_given_up_at_any_rate_of_failures(
             raise
         finally:
             random.setstate(before)
-        assert world.by_chance or rate < MIXED[-2], "calls have failed, or the run proves nothing"
+        failed += world.by_chance.total()
+    assert failed or rate < MIXED[-2], "calls have failed, or the runs prove nothing"
 
 
 def scenario(draws: random.Random, order: Order, rate: float) -> Scenario:
