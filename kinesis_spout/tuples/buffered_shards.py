@@ -24,7 +24,9 @@ from shard_state import Exhausted, Guarantee, RecordState, SequenceNumber
 _RETAINED_SHARE: Final = 0.75
 _MIN_READ_AHEAD_BYTES: Final = 64 * 1024
 
-_ENDED_THE_PROCESS: Final = "the process ended while it handled this record"
+_ENDED_THE_PROCESS: Final = (
+    "the process ended while it handled this record, or lost its shard before the outcome was stored"
+)
 
 MAX_CLAIMED: Final = 500
 """With AT_MOST_ONCE: so many records of a shard are claimed by one commit. A crash may lose as many."""
