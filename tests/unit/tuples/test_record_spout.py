@@ -257,7 +257,13 @@ class TestRestart:
             assert one.values.attempt == attempt
             world.crash(spout)
         assert world.dead_letters.letters == []
-        world.spout(retry_limit=1).next_tuple()
+        spout = world.spout(retry_limit=1)
+
+        def given_up() -> bool:
+            assert spout.next_tuple() is None
+            return bool(world.dead_letters.letters)
+
+        world.until(given_up, "the dead letter")
         assert [letter.attempts for letter in world.letters(1)] == [2]
 
     def test_after_a_crash_everything_unfinished_comes_again(self, world: World) -> None:

@@ -13,7 +13,7 @@ from kinesis_spout.errors import (
     HandlerKilledWorker,
     InvalidConfig,
     KinesisSpoutError,
-    Throttled,
+    StateUnreadable,
 )
 from kinesis_spout.handler import Reject
 from kinesis_spout.kinesis.pace import ApplicationBudget, Pace
@@ -676,14 +676,16 @@ def test_due_retries_of_a_shard_that_rests_do_not_keep_the_engine_busy(world: En
     assert min(waits) > 0.1
 
 
-def test_a_handler_killed_worker_is_the_only_error_that_plans_again(world: EngineWorld) -> None:
+def test_a_batch_whose_worker_died_is_planned_again_and_one_that_can_never_run_ends_the_query(
+    world: EngineWorld,
+) -> None:
     records = world.put("a")
     running = world.start(Diary(), hanging=True)
     running.runner.failures = [HandlerKilledWorker("an executor was lost")]
     running.runner.open_gate()
     world.until_stored(records[0])
 
-    running.runner.failures = [Throttled("no business of a job")]
+    running.runner.failures = [StateUnreadable("no business of a job")]
     world.put("b")
     with pytest.raises(KinesisSpoutError, match="no business"):
         running.query.awaitTermination(60)
