@@ -209,9 +209,8 @@ class BoltTask:
         tup.is_held = True
         self._trees.count(tup.roots, 1)
         if self._state is not None:
-            self._trees.touched.update(
-                tup.roots
-            )  # It may put something for it while another one is executed.
+            # The bolt may put something for it while another one is executed.
+            self._trees.touched.update(tup.roots)
         held = self._held
         held.append(tup)
         if len(held) >= self._look_through_at:
