@@ -20,7 +20,7 @@ from kinesis_spout.topology import (
     TopologyBuilder,
     Tuple,
 )
-from tests.windowed_topology import ByEventTime, Items, Numbers, Records
+from tests.windowed_topology import ByEventTime, Items, Numbers, Records, forget_failures
 
 KEYS = [f"k{number}" for number in range(12)]
 RECORDS = 400
@@ -59,6 +59,7 @@ class Sink(BasicBolt):
 
 def run(bolt: Numbers, rate: float, seed: int) -> tuple[Counter[Any], Counter[Any], int]:
     """Give how often each window was taken, and how often it is in the state; and how many micro-batches ran."""
+    forget_failures()
     Sink.rate, Sink.random = rate, Random(seed)
     Sink.taken.clear()
     draw, clock = Random(seed), ManualClock(1_000.0)
